@@ -1,0 +1,1 @@
+"""What every room needs: errors, argument checks, random streams, atomic files."""

@@ -1,0 +1,87 @@
+"""Checks of constructor arguments: each returns the value in its proper type or raises
+:class:`~fedpriv.common.errors.ArgumentError` with the argument, the value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fedpriv.common.errors import ArgumentError
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> float:
+    """A finite float inside the given bounds (a bool or a text is not a number)."""
+    low = "" if above is None else f"> {above:g}"
+    low = low if at_least is None else f">= {at_least:g}"
+    high = "" if below is None else f"< {below:g}"
+    high = high if at_most is None else f"<= {at_most:g}"
+    allowed = " and ".join(x for x in (low, high) if x) or "a number"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ArgumentError(name, value, f"a number {allowed}" if low or high else allowed)
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf
+    inside = (
+        math.isfinite(result)
+        and (above is None or result > above)
+        and (at_least is None or result >= at_least)
+        and (below is None or result < below)
+        and (at_most is None or result <= at_most)
+    )
+    if not inside:
+        raise ArgumentError(name, value, allowed if math.isfinite(result) else f"finite, {allowed}")
+    return result
+
+
+def whole(name: str, value: Any, *, at_least: int = 0, at_most: int | None = None) -> int:
+    """An int (1000 and 1e3 are both whole; 2.5 is not) inside the given bounds."""
+    allowed = f"a whole number >= {at_least}" + (f" and <= {at_most}" if at_most is not None else "")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentError(name, value, allowed)
+    if value < at_least or (at_most is not None and value > at_most):
+        raise ArgumentError(name, value, allowed)
+    return value
+
+
+def seed(name: str, value: Any) -> int:
+    """A seed: any whole number from 0 to 2^63 - 1. 0 is a seed like any other."""
+    return whole(name, value, at_least=0, at_most=2**63 - 1)
+
+
+def one_of(name: str, value: Any, options: Iterable[str]) -> str:
+    """One of a few names."""
+    options = list(options)
+    if not isinstance(value, str) or value not in options:
+        raise ArgumentError(name, value, "one of " + ", ".join(options))
+    return value
+
+
+def boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ArgumentError(name, value, "true or false")
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ArgumentError(name, value, "a text")
+    return value
+
+
+def sequence(name: str, value: Any, allowed: str = "a list") -> Sequence[Any]:
+    """A list (OmegaConf's list counts); a text does not."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ArgumentError(name, value, allowed)
+    return list(value)
