@@ -45,7 +45,9 @@ def number(
 
 def whole(name: str, value: Any, *, at_least: int = 0, at_most: int | None = None) -> int:
     """An int (1000 and 1e3 are both whole; 2.5 is not) inside the given bounds."""
-    allowed = f"a whole number >= {at_least}" + (f" and <= {at_most}" if at_most is not None else "")
+    allowed = f"a whole number >= {at_least}" + (
+        f" and <= {at_most}" if at_most is not None else ""
+    )
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):

@@ -1,0 +1,10 @@
+"""Accountants: the price (ε at δ) of a composition of events.
+
+An accountant is a settings object with a pure ``epsilon_of(composition, delta)`` and a
+``running(clients)`` total that is updated draw by draw and asked before every release.
+"""
+
+from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.accountants.rdp import RdpAccountant
+
+__all__ = ["Accountant", "RdpAccountant", "RunningTotal"]

@@ -1,0 +1,175 @@
+"""Rényi-DP accounting (Mironov 2017) and the Rényi privacy filter (Feldman & Zrnic 2021)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.rdp import (
+    WIDE_ORDERS,
+    conversion_offset,
+    epsilon_from_rdp,
+    rdp_of_event,
+    supports,
+)
+
+CONVERSIONS = ("classical", "improved")
+_MANY = 10**9  # an answer for events that cost nothing
+
+
+class RdpAccountant(Accountant):
+    """``orders``: ``wide`` (dp_accounting's 156, 1.1 … 1024) or a list, or a ``[first, last]`` text
+    such as ``2..64`` for all integers between; ``conversion``: see
+    :func:`~fedpriv.privacy.rdp.conversion_offset`; ``filter_order``: the one order of the filter that
+    guards runs whose σ adapts (``auto``: the best at the first σ for the whole budget).
+    """
+
+    name = "rdp"
+
+    def __init__(
+        self,
+        orders: str | Sequence[float] = "wide",
+        conversion: str = "improved",
+        filter_order: str | float = "auto",
+    ):
+        self.orders = _parse_orders(orders)
+        self.conversion = checks.one_of("conversion", conversion, CONVERSIONS)
+        self._order_array = np.asarray(self.orders)
+        self.filter_order: float | None = None
+        if filter_order != "auto":
+            if isinstance(filter_order, str):
+                raise ArgumentError("filter_order", filter_order, "auto or a number > 1")
+            self.filter_order = checks.number("filter_order", filter_order, above=1)
+
+    def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
+        if supports(event, neighbours):
+            return None
+        return f"rdp cannot price {type(event).__name__} under {neighbours}"
+
+    def epsilon_of(
+        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
+    ) -> float:
+        total = np.zeros(len(self.orders))
+        for event, count in composition.items():
+            if count:
+                total = total + count * rdp_of_event(event, self.orders, neighbours)
+        if not total.any():
+            return 0.0
+        return float(epsilon_from_rdp(total, self._order_array, delta, self.conversion)[0])
+
+    def running(self, clients: int, neighbours: str) -> RdpTotal:
+        return RdpTotal(self.orders, self.conversion, clients, neighbours)
+
+    def filter(
+        self,
+        clients: int,
+        neighbours: str,
+        first: dp_event.DpEvent,
+        epsilon: float,
+        delta: float,
+    ) -> RdpTotal:
+        order = self.filter_order or self.best_order(first, epsilon, delta, neighbours)
+        return RdpTotal((order,), self.conversion, clients, neighbours, is_filter=True)
+
+    def best_order(
+        self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
+    ) -> float:
+        """The order that allows the most draws of ``event`` within ``epsilon``."""
+        steps = self._steps_by_order(event, epsilon, delta, neighbours)
+        return float(self._order_array[int(np.argmax(steps))])
+
+    def steps_allowed(
+        self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
+    ) -> int:
+        best = float(np.max(self._steps_by_order(event, epsilon, delta, neighbours)))
+        return _MANY if best >= _MANY else max(0, math.floor(best))
+
+    def _steps_by_order(
+        self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
+    ) -> np.ndarray:
+        room = epsilon - conversion_offset(self._order_array, delta, self.conversion)
+        rdp = rdp_of_event(event, self.orders, neighbours)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num(room / rdp, nan=0.0, posinf=float(_MANY), neginf=-float(_MANY))
+
+    def describe(self) -> str:
+        first, last = self.orders[0], self.orders[-1]
+        return (
+            f"RDP, {len(self.orders)} orders from {first:g} to {last:g}, "
+            f"{self.conversion} conversion"
+        )
+
+
+class RdpTotal(RunningTotal):
+    """RDP summed per client [K, orders]; with a single order fixed in advance it is a filter."""
+
+    def __init__(
+        self,
+        orders: Sequence[float],
+        conversion: str,
+        clients: int,
+        neighbours: str,
+        is_filter: bool = False,
+    ):
+        self.orders = tuple(orders)
+        self.conversion = conversion
+        self.neighbours = neighbours
+        self.is_filter = is_filter
+        self._order_array = np.asarray(self.orders)
+        self._rdp = np.zeros((clients, len(self.orders)))
+
+    def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
+        self._rdp[clients] += count * rdp_of_event(event, self.orders, self.neighbours)
+
+    def epsilon(self, delta: float) -> np.ndarray:
+        epsilon = self._convert(self._rdp, delta)
+        if not self.is_filter:  # nothing released costs nothing; a filter starts at its offset
+            epsilon = np.where(self._rdp.any(axis=1), epsilon, 0.0)
+        return epsilon
+
+    def best_order(self, delta: float) -> float:
+        """The order that gives the worst client's ε."""
+        worst = self._rdp[[int(np.argmax(self.epsilon(delta)))]]
+        return float(epsilon_from_rdp(worst, self._order_array, delta, self.conversion)[1][0])
+
+    def would_exceed(
+        self, event: dp_event.DpEvent, count: int, epsilon: float, delta: float
+    ) -> np.ndarray:
+        step = count * rdp_of_event(event, self.orders, self.neighbours)
+        return self._convert(self._rdp + step, delta) > epsilon
+
+    def _convert(self, rdp: np.ndarray, delta: float) -> np.ndarray:
+        return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"orders": self.orders, "rdp": self._rdp.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.orders = tuple(state["orders"])
+        self._order_array = np.asarray(self.orders)
+        self._rdp = np.array(state["rdp"], dtype=float)
+
+
+def _parse_orders(orders: Any) -> tuple[float, ...]:
+    allowed = "wide, a range such as 2..64, or a list of numbers > 1"
+    if orders == "wide":
+        return WIDE_ORDERS
+    if isinstance(orders, str):
+        first, dots, last = orders.partition("..")
+        if not dots or not first.strip().isdigit() or not last.strip().isdigit():
+            raise ArgumentError("orders", orders, allowed)
+        low, high = int(first), int(last)
+        if not 2 <= low <= high <= 10_000:
+            raise ArgumentError("orders", orders, allowed)
+        return tuple(float(a) for a in range(low, high + 1))
+    values = checks.sequence("orders", orders, allowed)
+    if not values:
+        raise ArgumentError("orders", orders, allowed)
+    return tuple(sorted({checks.number("orders", a, above=1, at_most=10_000) for a in values}))

@@ -1,0 +1,168 @@
+"""The three numbers of a private run, and who may still take part.
+
+- ``epsilon``: the configured accountant on the enforced view (``budget_view: sound | published``);
+- ``epsilon_published``: what the work's own theorem says of the same draws;
+- ``epsilon_sound``: the tightest valid price of what really happened.
+
+When σ depends on what was released (an adaptive schedule), a composition theorem for fixed σ does
+not hold. Then the enforced total is a Rényi filter (Feldman & Zrnic 2021, theorem 4.3): one order
+fixed in advance; a round runs only if the sum stays within the budget; and what may be claimed at the
+end is the budget, not the ε at the stopping time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedpriv.privacy.accountants import Accountant, RdpAccountant
+from fedpriv.privacy.claims import Claim
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.mechanism import Draw
+
+SOUND, PUBLISHED = "sound", "published"
+BUDGET_VIEWS = (SOUND, PUBLISHED)
+
+
+class Budget:
+    """Ledger and running totals of one run of ``clients`` clients."""
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        epsilon: float | None,
+        delta: float,
+        view: str,
+        accountant: Accountant,
+        claim: Claim,
+        first_draw: Draw,
+        adaptive: bool,
+    ):
+        self.limit, self.delta, self.view, self.claim = epsilon, delta, view, claim
+        self.accountant, self.adaptive = accountant, adaptive
+        self.ledger = Ledger(clients)
+        self.neighbours = first_draw.sampling.neighbours
+        self.filtered = adaptive and view == SOUND and epsilon is not None
+        if self.filtered:
+            self._enforced = accountant.filter(
+                clients, self.neighbours, first_draw.event(), epsilon, delta
+            )
+        else:
+            self._enforced = accountant.running(clients, self._neighbours_of(view))
+        self._published = claim_accountant(claim).running(clients, claim.neighbours)
+        self._sound = RdpAccountant().running(clients, self.neighbours)
+        self._took_part = np.zeros(clients, dtype=bool)
+
+    def _neighbours_of(self, view: str) -> str:
+        return self.neighbours if view == SOUND else self.claim.neighbours
+
+    def _enforced_event(self, draw: Draw) -> Any:
+        return draw.event() if self.view == SOUND else self.claim.event(draw)
+
+    def may_take_part(self, draw: Draw, count: int) -> np.ndarray:
+        """For every client [K]: do ``count`` more such draws stay within its budget?"""
+        if self.limit is None:
+            return np.ones(self.ledger.clients, dtype=bool)
+        event = self._enforced_event(draw)
+        return ~self._enforced.would_exceed(event, count, self.limit, self.delta)
+
+    def charge(
+        self,
+        draw: Draw,
+        clients: np.ndarray,
+        sensitivities: Mapping[str, np.ndarray],
+        worst_draw: Draw,
+    ) -> None:
+        """Enter one draw by each of ``clients`` [m] and charge it in every view.
+
+        ``worst_draw`` is the same draw at the smallest σ the schedule could have reached by this
+        round, whatever the data: what an adaptive run without a filter is charged.
+        """
+        self.ledger.record(draw, clients, sensitivities)
+        self._enforced.add(self._enforced_event(draw), clients)
+        self._published.add(self.claim.event(draw), clients)
+        self._sound.add(worst_draw.event() if self.adaptive else draw.event(), clients)
+        self._took_part[clients] = True
+
+    def epsilon(self) -> np.ndarray:
+        """ε enforced, of every client [K]."""
+        return self._enforced.epsilon(self.delta)
+
+    def epsilon_published(self) -> np.ndarray:
+        """ε by the work's own theorem, of every client [K]."""
+        return self._published.epsilon(self.delta)
+
+    def epsilon_sound(self) -> np.ndarray:
+        """The tightest valid ε of every client [K]; ``inf`` where there is none."""
+        spent = self._sound.epsilon(self.delta)
+        if self.filtered:
+            spent = np.full_like(spent, self.limit)
+        elif self.adaptive and self.limit is not None:
+            spent = np.full_like(spent, np.inf)
+        return np.where(self._took_part, spent, 0.0)
+
+    def reasons(self) -> dict[str, str]:
+        """Why each number is what it is, in words."""
+        return {
+            "epsilon": self._enforced_reason(),
+            "epsilon_published": f"{self.claim.source}: {self.claim.statement}",
+            "epsilon_sound": self._sound_reason(),
+        }
+
+    def _enforced_reason(self) -> str:
+        settings = self.accountant.describe()
+        if self.filtered:
+            order = self._enforced.orders[0]
+            return (
+                f"{settings}; sigma adapts, so a Renyi filter of order {order:g}, fixed in advance, "
+                "guards the budget (its value starts above 0)"
+            )
+        return f"{settings}; composition of the {self.view} view"
+
+    def _sound_reason(self) -> str:
+        if any(draw.unprotected for draw, _ in self.ledger):
+            names = sorted({q for draw, _ in self.ledger for q in draw.unprotected})
+            return f"infinite: released without noise: {', '.join(names)}"
+        if self.filtered:
+            return "the budget of the filter: what holds when sigma depends on released values"
+        if self.adaptive and self.limit is not None:
+            return (
+                "infinite: sigma adapts to released values and no filter guards the sound view "
+                "(budget_view=sound gives a finite value)"
+            )
+        if self.adaptive:
+            return "RDP of the smallest sigma the schedule could have reached in each round"
+        return f"{RdpAccountant().describe()}, every query of each draw charged"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "ledger": self.ledger.state_dict(),
+            "enforced": self._enforced.state_dict(),
+            "published": self._published.state_dict(),
+            "sound": self._sound.state_dict(),
+            "took_part": self._took_part.copy(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.ledger.load_state_dict(state["ledger"])
+        self._enforced.load_state_dict(state["enforced"])
+        self._published.load_state_dict(state["published"])
+        self._sound.load_state_dict(state["sound"])
+        self._took_part = np.array(state["took_part"], dtype=bool)
+
+
+def claim_accountant(claim: Claim) -> RdpAccountant:
+    """The accountant a claim's theorem prescribes."""
+    return RdpAccountant(claim.orders, claim.conversion)
+
+
+def budget_for_one_round(
+    draw: Draw, count: int, accountant: Accountant, delta: float, view: str, claim: Claim
+) -> float:
+    """The smallest ε that allows one round of ``count`` draws (``inf`` if none does)."""
+    event = draw.event() if view == SOUND else claim.event(draw)
+    neighbours = draw.sampling.neighbours if view == SOUND else claim.neighbours
+    return accountant.epsilon_of({event: count}, delta, neighbours)

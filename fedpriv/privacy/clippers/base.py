@@ -1,0 +1,63 @@
+"""What a clipper is. To add one: subclass this in a file of yours and name it in a YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class Clipper:
+    """Scales every record's gradient so that its norm is at most the bound of its client.
+
+    ``bound`` is public and is the L2 sensitivity of the clipped sum. A clipper that learns asks one
+    more query of the same lot (``statistic``); the round adds its noise, the ledger charges it jointly
+    with the gradient, and ``observe`` gets the noised answer. Bounds live on the run's device.
+    """
+
+    adaptive_bound: bool = False
+    needs_initial_norm: bool = False
+    """Whether ``start`` wants C_0 measured on data-free noise."""
+
+    def start(
+        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
+    ) -> None:
+        """Called once before the first round; ``initial_norm()`` is the mean gradient norm on noise."""
+
+    def bound(self, clients: Tensor) -> Tensor:
+        """The clip norm C of each of ``clients`` [m] → [m]."""
+        raise NotImplementedError(f"{type(self).__name__}.bound")
+
+    def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
+        """The scale of each record [n], given its norm [n] and its client's bound [n]."""
+        return (bounds / norms.clamp_min(1e-30)).clamp_max(1.0)
+
+    def statistic_multiplier(self, noise_multiplier: float) -> float | None:
+        """The noise multiplier of the extra query (0: answered un-noised), or ``None`` if there is none."""
+        return None
+
+    def statistic(
+        self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(answer per client [m], its add/remove sensitivity per client [m]), before noise."""
+        raise NotImplementedError(f"{type(self).__name__}.statistic")
+
+    def observe(
+        self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor
+    ) -> None:
+        """What was released: the noised statistic [m], the noised mean gradients [m, d], and the
+        public denominators L [m]."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
+
+
+def sum_per_client(values: Tensor, client_of_record: Tensor, clients: int) -> Tensor:
+    """Sums of ``values`` [n] over the records of each client → [clients]."""
+    return values.new_zeros(clients).index_add_(0, client_of_record, values)

@@ -1,0 +1,115 @@
+"""The ledger: everything a run releases, one entry per draw.
+
+It stays small: draws are counted per (distinct draw, client), and the absolute noise and
+sensitivity of each query are kept as the range they moved through (an adaptive clip norm gives
+every round its own absolute noise, but the same multiplier, hence the same price).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedpriv.common.errors import FedprivError
+from fedpriv.privacy.mechanism import Draw
+
+
+@dataclass
+class Extent:
+    """Smallest and largest absolute value seen."""
+
+    low: float = float("inf")
+    high: float = float("-inf")
+
+    def include(self, values: np.ndarray) -> None:
+        self.low = min(self.low, float(np.min(values)))
+        self.high = max(self.high, float(np.max(values)))
+
+
+@dataclass
+class Entry:
+    """All draws of one kind: who made them, how often, and the absolute noise they got."""
+
+    everyone: int = 0
+    some: np.ndarray | None = None  # [K], only for draws that not every client made
+    noise_std: dict[str, Extent] = field(default_factory=dict)
+    sensitivity: dict[str, Extent] = field(default_factory=dict)
+
+    def counts(self, clients: int) -> np.ndarray:
+        """How often each client made this draw [K]."""
+        base = np.zeros(clients, dtype=np.int64) if self.some is None else self.some
+        return base + self.everyone
+
+
+class Ledger:
+    """What was released on which draw, how noised, by whom. One neighbouring relation per ledger."""
+
+    def __init__(self, clients: int):
+        self.clients = clients
+        self.neighbours: str | None = None
+        self._entries: dict[Draw, Entry] = {}
+
+    def record(
+        self,
+        draw: Draw,
+        clients: np.ndarray,
+        sensitivities: Mapping[str, np.ndarray],
+        count: int = 1,
+    ) -> None:
+        """Enter ``count`` draws by each of ``clients`` [m].
+
+        ``sensitivities[query]`` [m] is the absolute L2 sensitivity (add/remove) each client's answer
+        had; the absolute noise is that times the query's multiplier.
+        """
+        if self.neighbours not in (None, draw.sampling.neighbours):
+            raise FedprivError(
+                f"the ledger holds draws under {self.neighbours} neighbours and cannot take one "
+                f"under {draw.sampling.neighbours}"
+            )
+        self.neighbours = draw.sampling.neighbours
+        entry = self._entries.setdefault(draw, Entry())
+        if len(clients) == self.clients:
+            entry.everyone += count
+        else:
+            if entry.some is None:
+                entry.some = np.zeros(self.clients, dtype=np.int64)
+            entry.some[clients] += count
+        for query in draw.queries:
+            values = np.asarray(sensitivities[query.name], dtype=float)
+            if values.size:
+                entry.sensitivity.setdefault(query.name, Extent()).include(values)
+                noise = values * query.noise_multiplier if query.noise_multiplier else 0 * values
+                noise = np.where(np.isfinite(values), noise, 0.0)
+                entry.noise_std.setdefault(query.name, Extent()).include(noise)
+
+    def __iter__(self) -> Iterator[tuple[Draw, Entry]]:
+        return iter(self._entries.items())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def composition(self, client: int) -> dict[Draw, int]:
+        """The draws of one client and how often it made each."""
+        counted = {}
+        for draw, entry in self._entries.items():
+            count = int(entry.counts(self.clients)[client])
+            if count:
+                counted[draw] = count
+        return counted
+
+    def draws_of(self) -> np.ndarray:
+        """How many draws each client made [K]."""
+        total = np.zeros(self.clients, dtype=np.int64)
+        for entry in self._entries.values():
+            total += entry.counts(self.clients)
+        return total
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"neighbours": self.neighbours, "entries": self._entries}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.neighbours = state["neighbours"]
+        self._entries = dict(state["entries"])

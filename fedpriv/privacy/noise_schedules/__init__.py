@@ -1,0 +1,19 @@
+"""Noise schedules: the noise multiplier σ_t of each round (t counts from 0)."""
+
+from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+from fedpriv.privacy.noise_schedules.fixed import (
+    ConstantNoise,
+    ExponentialNoise,
+    NoNoise,
+    StepNoise,
+)
+from fedpriv.privacy.noise_schedules.validation_decay import ValidationDecay
+
+__all__ = [
+    "ConstantNoise",
+    "ExponentialNoise",
+    "NoNoise",
+    "NoiseSchedule",
+    "StepNoise",
+    "ValidationDecay",
+]

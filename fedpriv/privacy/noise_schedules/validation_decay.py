@@ -1,0 +1,59 @@
+"""Adap DP-FL's adaptive noise (Fu, Chen, Han 2022, eq. 9).
+
+    σ_{t+1} = β σ_t   if J(w_{t-3}) > J(w_{t-2}) > J(w_{t-1}) > J(w_t),   else σ_t
+    J(w_0) = J(w_1) = J(w_2) = ∞
+
+J is the validation loss of the global model on a *public* split, so reading it is free; σ_t is then
+a function of what was released, which takes a privacy filter. Algorithm 1, line 24, tests
+J(w_{t-2}) > … > J(w_{t+1}) instead, one round earlier: ``decay_index: algorithm1``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from fedpriv.common import checks
+from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+
+DECAY_INDICES = ("eq9", "algorithm1")
+_FIRST_MEASURED = 3  # J(w_0), J(w_1), J(w_2) are infinite by definition
+
+
+class ValidationDecay(NoiseSchedule):
+    """σ decays by β after three falls of the public validation loss in a row."""
+
+    reads_validation = True
+
+    def __init__(self, noise_multiplier: float, beta: float, decay_index: str = "eq9"):
+        self.initial = checks.number("noise_multiplier", noise_multiplier, above=0, at_most=1e6)
+        self.beta = checks.number("beta", beta, above=0, at_most=1)
+        self.decay_index = checks.one_of("decay_index", decay_index, DECAY_INDICES)
+        self.adaptive = self.beta < 1
+        self._sigma = self.initial
+        self._losses: deque[float] = deque([float("inf")] * 5, maxlen=5)
+
+    def noise_multiplier(self, round_index: int) -> float:
+        return self._sigma
+
+    def lowest(self, round_index: int) -> float:
+        """Three falls need J(w_3), J(w_4), J(w_5): σ_5 is the first that can have decayed."""
+        return self.initial * self.beta ** max(0, round_index - 4)
+
+    def observe(self, round_index: int, validation_loss: float) -> None:
+        model_index = round_index + 1
+        known = model_index >= _FIRST_MEASURED
+        self._losses.append(validation_loss if known else float("inf"))
+        recent = list(self._losses)
+        tested = recent[:4] if self.decay_index == "eq9" else recent[1:]
+        if all(a > b for a, b in zip(tested, tested[1:], strict=False)):
+            self._sigma *= self.beta
+            self.decays += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sigma": self._sigma, "losses": list(self._losses), "decays": self.decays}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._sigma, self.decays = state["sigma"], state["decays"]
+        self._losses = deque(state["losses"], maxlen=5)

@@ -1,0 +1,77 @@
+"""How a client's lot is drawn, and the event that prices a release on that lot.
+
+What draws the lot also makes the event, so the two cannot disagree. Lots may be empty (they still
+get noise) and sums are divided by the declared ``expected_size``, never by the realised one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event
+
+from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
+
+
+@dataclass(frozen=True)
+class PoissonSampling:
+    """Each record joins the lot independently with probability q.
+
+    Neighbours differ by one record more or less; the sensitivity of a clipped sum is C.
+    """
+
+    sample_rate: float
+    neighbours = ADD_OR_REMOVE
+
+    def draw(self, stream: np.random.Generator, records: int) -> np.ndarray:
+        """Positions in ``0 … records-1`` that join the lot, ascending."""
+        return np.flatnonzero(stream.random(records) < self.sample_rate)
+
+    def expected_size(self, records: int) -> float:
+        """L = q·n, the public denominator."""
+        return self.sample_rate * records
+
+    def event(self, noise_multiplier: float) -> dp_event.DpEvent:
+        """The event of one Gaussian (noise std ÷ add/remove sensitivity) on one lot."""
+        return dp_event.PoissonSampledDpEvent(
+            self.sample_rate, dp_event.GaussianDpEvent(noise_multiplier)
+        )
+
+
+@dataclass(frozen=True)
+class FixedSizeSampling:
+    """A lot of fixed size without replacement (what Opacus-free FL code usually runs).
+
+    Neighbours differ by one record replaced, which moves a clipped sum by up to 2C: the Gaussian's
+    multiplier is halved inside the event.
+    """
+
+    records: int
+    lot_size: int
+    neighbours = REPLACE_ONE
+
+    def draw(self, stream: np.random.Generator, records: int) -> np.ndarray:
+        """``lot_size`` distinct positions in ``0 … records-1``, ascending."""
+        return np.sort(stream.choice(records, self.lot_size, replace=False, shuffle=False))
+
+    def expected_size(self, records: int) -> float:
+        """L, the lot size."""
+        return float(self.lot_size)
+
+    def event(self, noise_multiplier: float) -> dp_event.DpEvent:
+        """The event of one Gaussian (noise std ÷ add/remove sensitivity) on one lot."""
+        return dp_event.SampledWithoutReplacementDpEvent(
+            self.records, self.lot_size, dp_event.GaussianDpEvent(noise_multiplier / 2.0)
+        )
+
+
+Sampling = PoissonSampling | FixedSizeSampling
+SAMPLING_NAMES = ("poisson", "fixed_size")
+
+
+def make_sampling(name: str, sample_rate: float, records: int) -> Sampling:
+    """The sampling of a client with ``records`` records (L = q·n rounded, at least 1, when fixed)."""
+    if name == "poisson":
+        return PoissonSampling(sample_rate)
+    return FixedSizeSampling(records, max(1, round(sample_rate * records)))
