@@ -1,0 +1,42 @@
+"""All data sets by name: what is there, and fetching what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedpriv.common.errors import ConfigError, nearest
+from fedpriv.data.cifar10 import Cifar10
+from fedpriv.data.digits import Digits
+from fedpriv.data.mnist import FashionMnist, Mnist
+from fedpriv.data.records import DataStatus
+from fedpriv.data.storage import data_folder
+
+DATASETS = {dataset.name: dataset for dataset in (Digits, Mnist, FashionMnist, Cifar10)}
+
+
+def dataset_status(path: str | None = None) -> list[DataStatus]:
+    """One row per data set, looked for below ``path`` (null: FEDPRIV_DATA, then the cache).
+
+    Every file found is read and its checksum verified; nothing is downloaded.
+    """
+    images = [dataset(path=path) for dataset in DATASETS.values() if dataset is not Digits]
+    return [dataset.present() for dataset in (Digits(), *images)]
+
+
+def download(name: str, destination: str | Path | None = None) -> DataStatus:
+    """Fetch a data set into ``destination`` (default: where a run would look) and verify it.
+
+    Does nothing if all its files are there and sound. Raises ConfigError for an unknown name,
+    DataError if it cannot be fetched.
+    """
+    if name not in DATASETS:
+        close = nearest(name, DATASETS)
+        hint = f"did you mean {close}?" if close else ""
+        raise ConfigError("the data set", name, "one of " + ", ".join(DATASETS), hint)
+    if name == Digits.name:
+        return Digits().present()
+    folder = data_folder(None if destination is None else str(destination)).path
+    dataset = DATASETS[name](path=str(folder))
+    if not dataset.present().usable:
+        dataset.download(folder)
+    return dataset.present()

@@ -1,0 +1,108 @@
+"""The data of a run: training records with one index per client, validation and test records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.records import DataStatus, LoadedDataset, Records
+
+
+class Dataset(Protocol):
+    """What a data set offers; the facts are known without loading it."""
+
+    name: str
+    train_records: int
+    test_records: int
+    input_shape: tuple[int, ...]
+    classes: int
+    validation_records: int
+
+    def load(self) -> LoadedDataset: ...
+
+    def present(self) -> DataStatus: ...
+
+
+class Partition(Protocol):
+    """Spreads training records over clients."""
+
+    clients: int | None
+
+    def assign(
+        self, labels: np.ndarray, client_ids: np.ndarray | None = None
+    ) -> list[np.ndarray]: ...
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """``clients[k]`` holds the sorted indices (int64) of client k's records in ``train``.
+
+    ``validation`` is a public split held out of the training records, None if nothing reads it.
+    """
+
+    train: Records
+    clients: list[np.ndarray]
+    validation: Records | None
+    test: Records
+    classes: int
+    input_shape: tuple[int, ...]
+
+    @property
+    def client_count(self) -> int:
+        """K."""
+        return len(self.clients)
+
+    @cached_property
+    def records_per_client(self) -> np.ndarray:
+        """n_k, int64 [K]."""
+        return np.array([len(indices) for indices in self.clients], dtype=np.int64)
+
+    @cached_property
+    def labels_per_client(self) -> np.ndarray:
+        """How many records of each label each client has, int64 [K, classes]."""
+        targets = self.train.targets.cpu().numpy()
+        counts = [np.bincount(targets[own], minlength=self.classes) for own in self.clients]
+        return np.stack(counts)
+
+
+def federate(
+    dataset: Dataset, partition: Partition, *, validation: bool, seed: int, device: str = "cpu"
+) -> FederatedData:
+    """Load ``dataset``, hold out the validation split, partition the rest, move all to ``device``.
+
+    The split has ``dataset.validation_records`` records drawn from the training records by ``seed``
+    (never from the test records), and only if ``validation`` is True; without it every training
+    record goes to a client. Raises DataError or ConfigError before anything is trained.
+    """
+    loaded = dataset.load()
+    train, client_ids, held_out = loaded.train, loaded.client_ids, None
+    if validation:
+        kept, drawn = _split(len(train), dataset.validation_records, partition, seed)
+        held_out = train.subset(drawn).to(device)
+        train = train.subset(kept)
+        client_ids = None if client_ids is None else client_ids[kept]
+    return FederatedData(
+        train=train.to(device),
+        clients=partition.assign(train.targets.numpy(), client_ids),
+        validation=held_out,
+        test=loaded.test.to(device),
+        classes=dataset.classes,
+        input_shape=dataset.input_shape,
+    )
+
+
+def _split(
+    records: int, wanted: int, partition: Partition, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted indices that stay in training, and those held out."""
+    most = records - (partition.clients or 1)
+    if wanted > most:
+        allowed = f"<= {most}, so that each client keeps a training record"
+        raise ConfigError("dataset.validation_records", wanted, allowed)
+    order = numpy_stream(seed, "validation_split").permutation(records)
+    return np.sort(order[wanted:]), np.sort(order[:wanted])

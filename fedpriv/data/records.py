@@ -1,0 +1,67 @@
+"""What a data set hands over: records as tensors, and the report whether its files are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Records:
+    """Labelled records: ``inputs`` float32 [n, ...], ``targets`` int64 [n]."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def to(self, device: str | torch.device) -> Records:
+        """The same records on ``device``, laid out contiguously."""
+        return Records(
+            self.inputs.to(device).contiguous(),
+            self.targets.to(device).contiguous(),
+        )
+
+    def subset(self, indices: np.ndarray) -> Records:
+        """A copy of the records at ``indices`` (int64 [m])."""
+        import torch
+
+        chosen = torch.from_numpy(indices).to(self.targets.device)
+        return Records(self.inputs[chosen], self.targets[chosen])
+
+
+@dataclass(frozen=True)
+class LoadedDataset:
+    """A data set in memory; ``client_ids`` (int64 [train records]) names who made each record."""
+
+    train: Records
+    test: Records
+    client_ids: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class DataStatus:
+    """One row of ``fedpriv data``: what a data set is and whether its files can be used.
+
+    ``checksums`` is ``ok``, ``damaged``, ``not checked`` (files absent) or ``packaged`` (the data
+    come with a Python package). ``note`` says what is wrong, or is empty.
+    """
+
+    name: str
+    train_records: int
+    test_records: int
+    where: str
+    present: bool
+    checksums: str
+    note: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """A run can load it."""
+        return self.present and self.checksums in ("ok", "packaged")

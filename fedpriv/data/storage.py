@@ -1,0 +1,93 @@
+"""Where data files lie, whether they are there, and reading them with their checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedpriv.common.errors import DataError
+
+PATH_KEY = "dataset.path"
+ENVIRONMENT_KEY = "FEDPRIV_DATA"
+CACHE = "the cache"
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a data set: its path below the data folder and the MD5 of its bytes.
+
+    MD5 because torchvision publishes MD5 sums; it finds damage, it is no defence against forgery.
+    """
+
+    path: str
+    md5: str
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """The one folder a data set is looked for in, and who said so."""
+
+    path: Path
+    origin: str  # PATH_KEY, ENVIRONMENT_KEY or CACHE
+
+    def __str__(self) -> str:
+        joint = " " if self.origin == CACHE else "="
+        return f"{self.origin}{joint}{self.path}"
+
+
+def data_folder(path: str | None) -> DataFolder:
+    """``path`` if given, else the environment variable FEDPRIV_DATA, else the user's cache.
+
+    Only one of them is looked into: a folder somebody named is never silently replaced.
+    """
+    if path is not None:
+        return DataFolder(Path(path).expanduser(), PATH_KEY)
+    if named := os.environ.get(ENVIRONMENT_KEY):
+        return DataFolder(Path(named).expanduser(), ENVIRONMENT_KEY)
+    return DataFolder(cache_folder(), CACHE)
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/fedpriv``, by default ``~/.cache/fedpriv``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedpriv"
+
+
+def absence(folder: DataFolder, files: Sequence[StoredFile]) -> str | None:
+    """Why the data are not all in ``folder`` (a clause without a full stop); None if they are.
+
+    Raises DataError where the file system does not let us look.
+    """
+    try:
+        if not folder.path.is_dir():
+            return f"{folder} " + ("is not a folder" if folder.path.exists() else "does not exist")
+        for file in files:
+            if not (folder.path / file.path).exists():
+                return f"{folder} has no {file.path}"
+    except OSError as error:
+        raise unreadable(folder.path, error) from error
+    return None
+
+
+def read_verified(folder: Path, file: StoredFile, dataset: str) -> bytes:
+    """The bytes of a file, after comparing their MD5; DataError if unreadable or damaged."""
+    path = folder / file.path
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != file.md5:
+        raise DataError(
+            f"{path} is damaged or cut short ({len(content):,} bytes, MD5 {found} instead of "
+            f"{file.md5}); replace it, or run `fedpriv data download {dataset}`"
+        )
+    return content
+
+
+def unreadable(path: Path, error: Exception) -> DataError:
+    """A DataError that says why ``path`` cannot be read."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return DataError(f"cannot read {path}: {reason}")

@@ -1,0 +1,133 @@
+"""The part that MNIST, Fashion-MNIST and CIFAR-10 share: image files in a data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedpriv.common import checks
+from fedpriv.common.errors import DataError
+from fedpriv.data import downloads
+from fedpriv.data.records import DataStatus, LoadedDataset, Records
+from fedpriv.data.storage import (
+    CACHE,
+    PATH_KEY,
+    DataFolder,
+    StoredFile,
+    absence,
+    data_folder,
+    read_verified,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class StoredImages:
+    """An image data set kept as files with known checksums; pixels are scaled to [0, 1].
+
+    ``path``: the folder that holds the files; null means the environment variable FEDPRIV_DATA and,
+    without it, the cache (``~/.cache/fedpriv``). ``normalize``: subtract ``mean`` and divide by
+    ``std`` per channel; these are the constants everybody publishes, taken as public.
+    ``validation_records``: size of the public validation split. ``download``: fetch the files once
+    if the cache is searched and lacks them; a folder that was named is never filled unasked.
+    """
+
+    name: ClassVar[str]
+    train_records: ClassVar[int]
+    test_records: ClassVar[int]
+    input_shape: ClassVar[tuple[int, ...]]
+    classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]]
+    std: ClassVar[tuple[float, ...]]
+    files: ClassVar[tuple[StoredFile, ...]]
+    contents: ClassVar[str]  # what to put into a data folder, in words
+    torchvision_class: ClassVar[str]
+
+    def __init__(
+        self,
+        path: str | None = None,
+        normalize: bool = False,
+        validation_records: int = 2000,
+        download: bool = True,
+    ):
+        self.path = None if path is None else checks.text("path", path)
+        self.normalize = checks.boolean("normalize", normalize)
+        self.validation_records = checks.whole(
+            "validation_records", validation_records, at_least=1, at_most=self.train_records - 1
+        )
+        self.download_if_absent = checks.boolean("download", download)
+
+    @property
+    def folder(self) -> DataFolder:
+        """The folder this data set is looked for in."""
+        return data_folder(self.path)
+
+    def load(self) -> LoadedDataset:
+        """Read and verify every file; DataError, one sentence, if that is not possible."""
+        folder = self.folder
+        if reason := absence(folder, self.files):
+            if folder.origin != CACHE or not self.download_if_absent:
+                raise DataError(self._not_here(folder, reason))
+            self.download(folder.path)
+        contents = [read_verified(folder.path, file, self.name) for file in self.files]
+        return self._parse(contents, folder.path)
+
+    def present(self) -> DataStatus:
+        """Look for the files and verify their checksums; nothing is raised or downloaded."""
+        folder, checksums, note, found = self.folder, "not checked", "", False
+        try:
+            note = absence(folder, self.files) or ""
+            found = not note
+            if found:
+                checksums = "damaged"  # until every file has been read
+                for file in self.files:
+                    read_verified(folder.path, file, self.name)
+                checksums = "ok"
+        except DataError as error:
+            note = str(error)
+        return DataStatus(
+            name=self.name,
+            train_records=self.train_records,
+            test_records=self.test_records,
+            where=str(folder.path),
+            present=found,
+            checksums=checksums,
+            note=note,
+        )
+
+    def download(self, destination: str | Path) -> None:
+        """Fetch, verify and put every file below ``destination``, replacing damaged ones.
+
+        Raises DataError within seconds where there is no network.
+        """
+        destination = Path(destination).expanduser()
+        try:
+            downloads.fetch(self.torchvision_class, destination, self.files)
+        except (OSError, RuntimeError, DataError) as error:
+            raise downloads.failure(self.name, destination, self.contents, error) from error
+
+    def _not_here(self, folder: DataFolder, reason: str) -> str:
+        command = f"`fedpriv data download {self.name}`"
+        if folder.origin == PATH_KEY:
+            command += " and leave dataset.path out"
+        return (
+            f"{self.name} not found: {reason}; put {self.contents} there, name another folder "
+            f"with dataset.path or FEDPRIV_DATA, or run {command}"
+        )
+
+    def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
+        """The verified bytes of ``files``, in that order, as tensors."""
+        raise NotImplementedError
+
+    def _records(self, pixels: np.ndarray, labels: np.ndarray) -> Records:
+        """uint8 pixels [n, C·H·W or C, H, W] and labels [n] as float32 and int64 tensors."""
+        import torch
+
+        inputs = torch.tensor(pixels, dtype=torch.float32).div_(255)
+        inputs = inputs.reshape(-1, *self.input_shape)
+        if self.normalize:
+            per_channel = (-1, *(1 for _ in self.input_shape[1:]))
+            inputs.sub_(torch.tensor(self.mean).reshape(per_channel))
+            inputs.div_(torch.tensor(self.std).reshape(per_channel))
+        return Records(inputs, torch.tensor(labels, dtype=torch.int64))
