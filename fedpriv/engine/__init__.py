@@ -1,0 +1,20 @@
+"""Gradients: per-record clipped sums for many clients in one forward and backward pass."""
+
+from fedpriv.engine.allocator import tune_allocator
+from fedpriv.engine.flat_model import FlatModel, Loss, channels_last, cross_entropy
+from fedpriv.engine.interface import ClippedSums, Engine, Factors, plain_gradient
+from fedpriv.engine.make import ENGINES, make_engine
+
+__all__ = [
+    "ENGINES",
+    "ClippedSums",
+    "Engine",
+    "Factors",
+    "FlatModel",
+    "Loss",
+    "channels_last",
+    "cross_entropy",
+    "make_engine",
+    "plain_gradient",
+    "tune_allocator",
+]

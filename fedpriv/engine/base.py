@@ -1,0 +1,167 @@
+"""What both engines do alike: cutting into blocks, masking, and the proof against autograd."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+
+from fedpriv.engine.flat_model import FlatModel, Loss
+from fedpriv.engine.interface import ClippedSums, Factors
+from fedpriv.engine.lots import Block, Lots, blocks, lot_sizes
+from fedpriv.engine.rules import LayerGradients
+
+
+class Unsupported(Exception):
+    """This engine cannot treat the model; the text says which layer and why."""
+
+
+class BlockEngine(ABC):
+    """An engine that treats the records of a few clients at a time.
+
+    Args:
+        model: The model; modules are switched to training mode and off in-place activation, which
+            would overwrite what a layer gave before its gradient is measured.
+        loss: (outputs, targets) → loss of each record [n].
+    """
+
+    name: str
+
+    def __init__(self, model: FlatModel, loss: Loss):
+        self.model, self.loss = model, loss
+        self._proven = False
+        for layer in model.module.modules():
+            if getattr(layer, "inplace", False) is True:
+                layer.inplace = False
+
+    def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.model(inputs)
+
+    def _losses(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of each record [n], attached to the graph.
+
+        Raises:
+            ValueError: The loss is not one number per record.
+        """
+        losses = self.loss(self._outputs(inputs), targets)
+        if losses.shape != (len(inputs),):
+            raise ValueError(f"the loss must be one per record, got shape {tuple(losses.shape)}")
+        return losses
+
+    @abstractmethod
+    def _gradients(
+        self, inputs: torch.Tensor, targets: torch.Tensor, prove: bool
+    ) -> tuple[Sequence[LayerGradients], torch.Tensor, torch.Tensor | None]:
+        """Per-record gradients of every layer, losses [n], and if ``prove`` autograd's gradient of
+        their sum [d]."""
+
+    def clipped_sums(
+        self,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        client_of_record: torch.Tensor,
+        clients: int,
+        factors: Factors | None,
+    ) -> ClippedSums:
+        """See :meth:`fedpriv.engine.interface.Engine.clipped_sums`."""
+        counts = lot_sizes(client_of_record, clients)
+        if not len(inputs) == len(targets) == len(client_of_record):
+            raise ValueError("inputs, targets and client_of_record differ in length")
+        device, dtype = self.model.device, self.model.flat.dtype
+        sums = torch.zeros(clients, self.model.size, device=device, dtype=dtype)
+        client_of_record = client_of_record.to(device, non_blocking=True)
+        self.model.module.train()
+        parts = []
+        for block in blocks(counts):
+            if block.start == block.stop:
+                continue
+            records = slice(block.start, block.stop)
+            rows = sums[block.first : block.last]
+            into = torch.zeros_like(rows) if block.continued else rows
+            parts.append(
+                self._block(
+                    inputs[records],
+                    targets[records],
+                    client_of_record[records],
+                    _lots(block, counts, client_of_record[records]),
+                    factors,
+                    into,
+                )
+            )
+            if block.continued:
+                rows += into
+        if not parts:
+            empty = torch.zeros(0, device=device, dtype=dtype)
+            return ClippedSums(sums, empty, empty, empty.bool())
+        norms, losses, finite = (torch.cat(column) for column in zip(*parts, strict=True))
+        return ClippedSums(sums, norms, losses, finite)
+
+    def _block(
+        self,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        client_of_record: torch.Tensor,
+        lots: Lots,
+        factors: Factors | None,
+        out: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Write the sums of one block into ``out``; its (norms, losses, finite)."""
+        prove = not self._proven
+        layers, losses, plain = self._gradients(inputs, targets, prove)
+        with torch.no_grad():
+            if plain is not None:
+                self._prove(layers, losses, plain)
+            if factors is None:
+                for layer in layers:
+                    layer.add_sums(torch.ones_like(losses), lots, out)
+                return losses.new_zeros(0), losses, losses.isfinite()
+            norms = torch.stack([layer.squared_norms() for layer in layers]).sum(0).sqrt_()
+            finite = norms.isfinite() & losses.isfinite()
+            scale = factors(norms, client_of_record).masked_fill(~finite, 0)
+            # 0 · nan is nan, so what is not finite must go before the sums. Looking costs a wait
+            # on an accelerator; there the masks are applied without looking.
+            if inputs.device.type != "cpu" or not bool(finite.all()):
+                for layer in layers:
+                    layer.zero_where(~finite)
+            for layer in layers:
+                layer.add_sums(scale, lots, out)
+        return norms, losses, finite
+
+    def _prove(
+        self, layers: Sequence[LayerGradients], losses: torch.Tensor, plain: torch.Tensor
+    ) -> None:
+        """Compare with autograd once: weights a layer does not use itself (a tied or functional
+        use) would be missing from the norms, and so escape clipping.
+
+        Raises:
+            Unsupported: The gradients do not add up to autograd's.
+        """
+        everyone = Lots([len(losses)], torch.zeros_like(losses, dtype=torch.int64))
+        total = torch.zeros_like(plain).unsqueeze(0)
+        for layer in layers:
+            layer.add_sums(torch.ones_like(losses), everyone, total)
+        norms = torch.stack([layer.squared_norms() for layer in layers]).sum(0).sqrt()
+        tolerance = 1e-3 * plain.norm() + 1e-5 * norms.sum()
+        difference = (total.squeeze(0) - plain).norm()
+        if not bool(difference.isfinite()):
+            return  # nothing to compare with; look again at the next records
+        if bool(difference > tolerance):
+            raise Unsupported("its layers do not account for all of its gradient")
+        self._proven = True
+
+
+def _lots(block: Block, counts: list[int], client_of_record: torch.Tensor) -> Lots:
+    if block.last - block.first == 1:  # perhaps only a piece of the client's lot
+        return Lots([block.stop - block.start], client_of_record - block.first)
+    return Lots(counts[block.first : block.last], client_of_record - block.first)
+
+
+def flat_gradient(
+    model: FlatModel, gradients: Mapping[nn.Parameter, torch.Tensor | None]
+) -> torch.Tensor:
+    """The gradients of the parameters as one vector [d], zeros where there is none."""
+    found = [gradients.get(p) for p in model.parameters()]
+    pairs = zip(model.parameters(), found, strict=True)
+    return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in pairs])

@@ -1,0 +1,87 @@
+"""Chooses the engine for a model."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.engine.base import BlockEngine, Unsupported
+from fedpriv.engine.fast import FastEngine
+from fedpriv.engine.flat_model import FlatModel, Loss, cross_entropy
+from fedpriv.engine.interface import ClippedSums, Engine, Factors
+
+ENGINES = ("auto", "opacus", "fast")
+
+
+def make_engine(
+    model: FlatModel | nn.Module, loss: Loss = cross_entropy, engine: str = "auto"
+) -> Engine:
+    """The engine for this model.
+
+    Args:
+        model: The model; a plain module is wrapped in a :class:`FlatModel`.
+        loss: (outputs, targets) → loss of each record [n].
+        engine: ``fast`` (book-keeping), ``opacus`` (the reference), or ``auto``: fast where every
+            layer has a rule, otherwise opacus. The types of the layers and what the model does
+            with them decide, never a timing, so a run takes the same path everywhere.
+
+    Raises:
+        ConfigError: The name is unknown, or ``fast`` cannot treat a layer (the error names it).
+    """
+    try:
+        checks.one_of("engine", engine, ENGINES)
+    except ArgumentError as error:
+        raise error.within("runtime") from error
+    if isinstance(model, nn.Module):
+        model = FlatModel(model)
+    return _Chosen(model, loss, engine)
+
+
+class _Chosen:
+    """The chosen engine. Under ``auto`` it changes to Opacus, once, when a forward pass shows what
+    the layer types could not: a layer called twice, say."""
+
+    def __init__(self, model: FlatModel, loss: Loss, choice: str):
+        self._model, self._loss, self._choice = model, loss, choice
+        try:
+            self._engine = self._opacus() if choice == "opacus" else FastEngine(model, loss)
+        except Unsupported as error:
+            self._engine = self._instead_of("fast", error)
+
+    @property
+    def name(self) -> str:
+        """``fast`` or ``opacus``: the engine in use."""
+        return self._engine.name
+
+    def clipped_sums(
+        self,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        client_of_record: torch.Tensor,
+        clients: int,
+        factors: Factors | None,
+    ) -> ClippedSums:
+        """See :meth:`fedpriv.engine.interface.Engine.clipped_sums`."""
+        arguments = (inputs, targets, client_of_record, clients, factors)
+        try:
+            return self._engine.clipped_sums(*arguments)
+        except Unsupported as error:
+            self._engine = self._instead_of(self.name, error)
+            return self.clipped_sums(*arguments)
+
+    def _instead_of(self, name: str, error: Unsupported) -> BlockEngine:
+        """The engine to use where the named one could not."""
+        if name == "opacus":
+            raise ConfigError(f"model has no per-record gradients: {error}") from error
+        if self._choice == "fast":
+            allowed = "auto or opacus for this model"
+            raise ConfigError("runtime.engine", "fast", allowed, str(error)) from error
+        return self._opacus()
+
+    def _opacus(self) -> BlockEngine:
+        # Opacus takes seconds to import, and most runs do not need it.
+        from fedpriv.engine.with_opacus import OpacusEngine
+
+        return OpacusEngine(self._model, self._loss)

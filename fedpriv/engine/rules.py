@@ -1,0 +1,250 @@
+"""How each layer's per-record gradients are measured and summed without forming them all.
+
+A layer's rule takes what it read (``a``) and the gradient of the summed loss with respect to what
+it gave (``g``). For a linear layer the gradient of record i is Σ_t g_it a_itᵀ over its positions t
+(one for plain inputs). With one position its squared norm is ‖g_i‖² (‖a_i‖² + 1); with several it is
+either measured on the gradient itself or by the "ghost norm" Σ_ts (g_it·g_is)(a_it·a_is), which never
+forms the gradient. A convolution is a linear layer on its unfolded input.
+
+Sources: Goodfellow, "Efficient per-example gradient computations", 2015; Li et al., "Large language
+models can be strong differentially private learners", ICLR 2022 (ghost norm); Bu et al.,
+"Differentially private optimization on large model at small cost", ICML 2023 (book-keeping, and
+ghost norms where 2 T² ≤ number of parameters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedpriv.engine.convolution import unfold
+from fedpriv.engine.lots import Lots
+
+# Below this many parameters forming the gradients is faster than ghost norms even where these need
+# less memory: the gradients of a few hundred records then still fit into the processor's cache.
+_GHOST_PARAMETERS = 2**14
+
+Columns = dict[str, slice]
+"""Where in the flat vector each parameter of a layer lies: name → slice."""
+
+
+class LayerGradients(Protocol):
+    """The gradients of all records with respect to one layer's parameters."""
+
+    def squared_norms(self) -> torch.Tensor:
+        """Squared L2 norm of each record's gradient [n]."""
+        ...
+
+    def zero_where(self, broken: torch.Tensor) -> None:
+        """Make the gradients of the records where ``broken`` [n] zero, whatever they hold."""
+        ...
+
+    def add_sums(self, scale: torch.Tensor, lots: Lots, out: torch.Tensor) -> None:
+        """Write Σ scale_i g_i of each client into this layer's columns of ``out`` [K, d]."""
+        ...
+
+
+@dataclass
+class OuterProducts:
+    """Weight gradients Σ_t g_it a_itᵀ and bias gradients Σ_t g_it (linear layers, convolutions).
+
+    Attributes:
+        a: What the layer read [n, T, I].
+        g: Gradient of the loss with respect to what it gave [n, T, O].
+        columns: Of ``weight`` and, if there is one, ``bias``.
+        to_weight: Brings summed weight gradients [K, O, I] into the weight's own order
+            [K, …] (a view); None where [O, I] is that order.
+    """
+
+    a: torch.Tensor
+    g: torch.Tensor
+    columns: Columns
+    to_weight: Callable[[torch.Tensor], torch.Tensor] | None = None
+    _formed: torch.Tensor | None = field(default=None, init=False)
+    _bias: torch.Tensor | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        positions, parameters = self.a.shape[1], self.a.shape[2] * self.g.shape[2]
+        ghost = 2 * positions**2 <= parameters and parameters >= _GHOST_PARAMETERS
+        if positions > 1 and not ghost:
+            self._formed = torch.bmm(self.g.transpose(1, 2), self.a).flatten(1)
+        if "bias" in self.columns:
+            self._bias = self.g.squeeze(1) if positions == 1 else self.g.sum(1)
+
+    def squared_norms(self) -> torch.Tensor:
+        if self._formed is not None:
+            weight = _squared(self._formed)
+        elif self.a.shape[1] == 1:
+            weight = _squared(self.g.squeeze(1)) * _squared(self.a.squeeze(1))
+        else:
+            products = torch.bmm(self.g, self.g.transpose(1, 2))
+            products *= torch.bmm(self.a, self.a.transpose(1, 2))
+            weight = products.sum((1, 2)).clamp_(min=0)  # rounding may leave it below zero
+        return weight if self._bias is None else weight + _squared(self._bias)
+
+    def zero_where(self, broken: torch.Tensor) -> None:
+        self.a = self.a.masked_fill(broken[:, None, None], 0)
+        self.g = self.g.masked_fill(broken[:, None, None], 0)
+        if self._formed is not None:
+            self._formed = self._formed.masked_fill(broken[:, None], 0)
+        if self._bias is not None:
+            self._bias = self._bias.masked_fill(broken[:, None], 0)
+
+    def add_sums(self, scale: torch.Tensor, lots: Lots, out: torch.Tensor) -> None:
+        if self._bias is not None:
+            lots.row_sums(self._bias, scale, out[:, self.columns["bias"]])
+        weight = out[:, self.columns["weight"]]
+        direct = weight if self.to_weight is None else torch.zeros_like(weight)
+        if self._formed is not None:
+            lots.row_sums(self._formed, scale, direct)
+        else:
+            shape = (self.g.shape[2], self.a.shape[2])
+            scaled = self.g * scale[:, None, None]
+            lots.outer_sums(scaled, self.a, direct.unflatten(1, shape))
+        if self.to_weight is not None:
+            shape = (self.g.shape[2], self.a.shape[2])
+            ordered = self.to_weight(direct.unflatten(1, shape))
+            weight.unflatten(1, ordered.shape[1:]).copy_(ordered)
+
+
+@dataclass
+class Rows:
+    """Gradients small enough to hold for every record: name of parameter → [n, p]."""
+
+    rows: dict[str, torch.Tensor]
+    columns: Columns
+
+    def squared_norms(self) -> torch.Tensor:
+        return sum((_squared(rows) for rows in self.rows.values()), torch.zeros(()))
+
+    def zero_where(self, broken: torch.Tensor) -> None:
+        self.rows = {k: rows.masked_fill(broken[:, None], 0) for k, rows in self.rows.items()}
+
+    def add_sums(self, scale: torch.Tensor, lots: Lots, out: torch.Tensor) -> None:
+        for name, rows in self.rows.items():
+            lots.row_sums(rows, scale, out[:, self.columns[name]])
+
+
+@dataclass
+class TableRows:
+    """Gradients of an embedding table: record i adds g_it to row tokens_it (tokens may repeat).
+
+    Attributes:
+        tokens: [n, T], int64.
+        g: [n, T, E], zero where the token is the padding token.
+        columns: Of ``weight`` [V · E].
+    """
+
+    tokens: torch.Tensor
+    g: torch.Tensor
+    columns: Columns
+
+    def squared_norms(self) -> torch.Tensor:
+        if self.tokens.shape[1] == 1:
+            return _squared(self.g.flatten(1))
+        # Number the distinct tokens of each record 0, 1, …, then add up the g of equal ones.
+        ordered, order = self.tokens.sort(dim=1)
+        number = functional.pad((ordered.diff(dim=1) != 0).cumsum(1), (1, 0))
+        number = torch.empty_like(number).scatter_(1, order, number)
+        per_token = torch.zeros_like(self.g)
+        per_token.scatter_add_(1, number.unsqueeze(2).expand_as(self.g), self.g)
+        return _squared(per_token.flatten(1))
+
+    def zero_where(self, broken: torch.Tensor) -> None:
+        self.g = self.g.masked_fill(broken[:, None, None], 0)
+
+    def add_sums(self, scale: torch.Tensor, lots: Lots, out: torch.Tensor) -> None:
+        size = self.g.shape[2]
+        table = out[:, self.columns["weight"]].unflatten(1, (-1, size))
+        client = lots.client_of_record[:, None].expand_as(self.tokens)
+        table.index_put_((client, self.tokens), self.g * scale[:, None, None], accumulate=True)
+
+
+def _squared(rows: torch.Tensor) -> torch.Tensor:
+    """Squared L2 norm of each row of [n, p]."""
+    return torch.linalg.vector_norm(rows, dim=1).square_()
+
+
+def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, columns: Columns) -> LayerGradients:
+    n = len(a)
+    return OuterProducts(
+        a.reshape(n, -1, layer.in_features), g.reshape(n, -1, layer.out_features), columns
+    )
+
+
+def _conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns) -> LayerGradients:
+    kernel = layer.kernel_size
+
+    def to_weight(sums: torch.Tensor) -> torch.Tensor:
+        return sums.unflatten(2, (*kernel, layer.in_channels)).permute(0, 1, 4, 2, 3)
+
+    positions_last = g.permute(0, 2, 3, 1).reshape(len(g), -1, layer.out_channels)
+    return OuterProducts(unfold(layer, a), positions_last, columns, to_weight)
+
+
+def _embedding(
+    layer: nn.Embedding, tokens: torch.Tensor, g: torch.Tensor, columns: Columns
+) -> LayerGradients:
+    n = len(tokens)
+    tokens = tokens.reshape(n, -1).long()
+    g = g.reshape(n, -1, layer.embedding_dim)
+    if layer.padding_idx is not None:
+        g = g.masked_fill((tokens == layer.padding_idx).unsqueeze(2), 0)
+    return TableRows(tokens, g, columns)
+
+
+def _group_norm(
+    layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, columns: Columns
+) -> LayerGradients:
+    normalised = functional.group_norm(a, layer.num_groups, eps=layer.eps)
+    shape = (len(a), layer.num_channels, -1)
+    rows = {
+        "weight": (normalised * g).reshape(shape).sum(2),
+        "bias": g.reshape(shape).sum(2),
+    }
+    return Rows({name: rows[name] for name in columns}, columns)
+
+
+def _layer_norm(
+    layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor, columns: Columns
+) -> LayerGradients:
+    normalised = functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
+    shape = (len(a), -1, layer.weight.numel())
+    rows = {
+        "weight": (normalised * g).reshape(shape).sum(1),
+        "bias": g.reshape(shape).sum(1),
+    }
+    return Rows({name: rows[name] for name in columns}, columns)
+
+
+Rule = Callable[[nn.Module, torch.Tensor, torch.Tensor, Columns], LayerGradients]
+
+RULES: dict[type[nn.Module], Rule] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _conv2d,
+    nn.Embedding: _embedding,
+    nn.GroupNorm: _group_norm,
+    nn.LayerNorm: _layer_norm,
+}
+"""Rules by exact layer type: a subclass may compute something else."""
+
+
+def why_no_rule(layer: nn.Module) -> str | None:
+    """Why no rule treats this layer, or None if one does."""
+    own = dict(layer.named_parameters(recurse=False))
+    if type(layer) not in RULES or not set(own) <= {"weight", "bias"}:
+        return "its type has no rule"
+    if not all(p.requires_grad for p in own.values()):
+        return "only some of its parameters are frozen"
+    if isinstance(layer, nn.Conv2d) and layer.groups != 1:
+        return "groups other than 1 have no rule"
+    if isinstance(layer, nn.Conv2d) and layer.padding_mode != "zeros":
+        return f"padding_mode {layer.padding_mode} has no rule"
+    if isinstance(layer, nn.Embedding) and (layer.max_norm is not None or layer.scale_grad_by_freq):
+        return "max_norm and scale_grad_by_freq have no rule"
+    return None

@@ -1,0 +1,91 @@
+"""The reference and the fallback: per-record gradients by Opacus.
+
+Treats every layer Opacus can, at the price of holding every record's gradient (n × d numbers).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from opacus import GradSampleModule
+from torch import nn
+
+from fedpriv.engine.base import BlockEngine, Unsupported, flat_gradient
+from fedpriv.engine.rules import Columns, LayerGradients, Rows
+
+
+class OpacusEngine(BlockEngine):
+    """Clipped sums from ``opacus.GradSampleModule``, put around the model for each call.
+
+    Args:
+        model: The model.
+        loss: (outputs, targets) → loss of each record [n].
+    """
+
+    name = "opacus"
+
+    def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
+        # Opacus unfolds the input of a convolution as if its channels were outermost: on
+        # channels_last data its per-record gradients are wrong without an error.
+        return self.model.module(inputs.to(memory_format=torch.contiguous_format))
+
+    def _gradients(
+        self, inputs: torch.Tensor, targets: torch.Tensor, prove: bool
+    ) -> tuple[Sequence[LayerGradients], torch.Tensor, torch.Tensor | None]:
+        module = self.model.module
+        with _sampling(module), torch.enable_grad():
+            losses = self._losses(inputs, targets)
+            losses.sum().backward()
+            plain = flat_gradient(self.model, {p: p.grad for p in self.model.parameters()})
+            with torch.no_grad():
+                _forget_padding(module)
+                layers = self._rows(len(inputs))
+        return layers, losses.detach(), plain if prove else None
+
+    def _rows(self, n: int) -> list[LayerGradients]:
+        rows: dict[str, torch.Tensor] = {}
+        columns: Columns = {}
+        offset = 0
+        for name, p in self.model.module.named_parameters():
+            sample = getattr(p, "grad_sample", None)
+            if sample is not None:
+                if isinstance(sample, list) or len(sample) != n:
+                    raise Unsupported(f"{name} has no gradient for each record")
+                rows[name] = sample.flatten(1)
+                columns[name] = slice(offset, offset + p.numel())
+            offset += p.numel()
+        if not rows:
+            raise Unsupported("the loss depends on no trainable layer")
+        return [Rows(rows, columns)]
+
+
+@contextmanager
+def _sampling(module: nn.Module) -> Iterator[None]:
+    """Opacus's hooks on the module; afterwards it is as it was, with its gradients."""
+    before = [(p, p.grad) for p in module.parameters()]
+    try:
+        wrapped = GradSampleModule(module, loss_reduction="sum", strict=True)
+    except NotImplementedError as error:
+        raise Unsupported("Opacus does not treat trainable layers with buffers") from error
+    for p, _ in before:
+        p.grad = None
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            yield
+    finally:
+        wrapped.to_standard_module()
+        for p, grad in before:
+            p.grad = grad
+
+
+def _forget_padding(module: nn.Module) -> None:
+    """Torch gives the padding token of an embedding no gradient; Opacus does."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Embedding) and layer.padding_idx is not None:
+            sample = getattr(layer.weight, "grad_sample", None)
+            if isinstance(sample, torch.Tensor):
+                sample[:, layer.padding_idx] = 0

@@ -1,0 +1,10 @@
+"""Model factories: each stores its settings and builds a torch module when asked.
+
+Importing this room does not import torch, so a plan can be checked on a machine without it.
+"""
+
+from fedpriv.models.cnn import Cnn
+from fedpriv.models.logistic import Logistic
+from fedpriv.models.mlp import Mlp
+
+__all__ = ["Cnn", "Logistic", "Mlp"]

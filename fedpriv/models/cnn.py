@@ -1,0 +1,98 @@
+"""The convolutional network of Adap DP-FL (Fu et al., "Adap DP-FL: Differentially Private
+Federated Learning with Adaptive Noise", TrustCom 2022) and of the Opacus MNIST example.
+
+    Conv(1→16, kernel 8, stride 2, padding) – ReLU – MaxPool(2, stride 1)
+    Conv(16→32, kernel 4, stride 2)         – ReLU – MaxPool(2, stride 1)
+    Flatten – Linear(512→32) – ReLU – Linear(32→10)
+
+On 1 × 28 × 28 with 10 classes it has 26,010 parameters, with padding 2 and with padding 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ConfigError
+from fedpriv.models.base import ModelFactory
+
+if TYPE_CHECKING:
+    from torch import nn
+
+CHANNELS = (16, 32)
+HIDDEN = 32
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """Kernels, strides and padding of the two convolutions."""
+
+    kernels: tuple[int, int]
+    stride: int
+    padding: int
+
+    def output_side(self, side: int) -> int:
+        """Side length after both convolutions and both pools; below 1 means it does not fit."""
+        first = (side + 2 * self.padding - self.kernels[0]) // self.stride + 1
+        second = (first - 1 - self.kernels[1]) // self.stride + 1
+        return second - 1
+
+
+class Cnn(ModelFactory):
+    """The CNN above, for images of any channel count and size.
+
+    The first linear layer takes what the convolutions leave. An image too small for them (with
+    padding 2: a side below 16) gets kernels, strides and padding of half the size (4 and 2, 1,
+    ``padding // 2``), which leaves an 8 × 8 image the same 512 features as a 28 × 28 one.
+
+    Args:
+        seed: Seed of the initial weights.
+        padding: Padding of the first convolution, in pixels.
+
+    Raises:
+        ArgumentError: ``seed`` or ``padding`` is not allowed.
+    """
+
+    def __init__(self, seed: int, padding: int = 2):
+        super().__init__(seed)
+        self.padding = checks.whole("padding", padding)
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        if len(input_shape) != 3 or min(input_shape) < 1:
+            raise _does_not_fit(input_shape, "the CNN reads images (channels, height, width)")
+        channels, height, width = input_shape
+        geometry = self._geometry(min(height, width))
+        features = CHANNELS[1] * geometry.output_side(height) * geometry.output_side(width)
+        return self._seeded(lambda: _network(channels, geometry, features, classes))
+
+    def _geometry(self, side: int) -> _Geometry:
+        full = _Geometry(kernels=(8, 4), stride=2, padding=self.padding)
+        half = _Geometry(kernels=(4, 2), stride=1, padding=self.padding // 2)
+        for geometry in (full, half):
+            if geometry.output_side(side) >= 1:
+                return geometry
+        raise _does_not_fit((side, side), "the image is too small for the CNN")
+
+
+def _network(channels: int, geometry: _Geometry, features: int, classes: int) -> nn.Module:
+    from torch import nn
+
+    (first, second), stride = geometry.kernels, geometry.stride
+    return nn.Sequential(
+        nn.Conv2d(channels, CHANNELS[0], first, stride=stride, padding=geometry.padding),
+        nn.ReLU(),
+        nn.MaxPool2d(2, stride=1),
+        nn.Conv2d(CHANNELS[0], CHANNELS[1], second, stride=stride),
+        nn.ReLU(),
+        nn.MaxPool2d(2, stride=1),
+        nn.Flatten(),
+        nn.Linear(features, HIDDEN),
+        nn.ReLU(),
+        nn.Linear(HIDDEN, classes),
+    )
+
+
+def _does_not_fit(shape: tuple[int, ...], why: str) -> ConfigError:
+    hint = f"{why}, a record has shape {tuple(shape)}; model=mlp or model=logistic reads any shape"
+    return ConfigError("model", "cnn", "one that fits the data", hint)
