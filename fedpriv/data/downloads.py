@@ -8,6 +8,7 @@ an interrupted download leaves nothing that looks complete, and two runs do not 
 
 from __future__ import annotations
 
+import http.client
 import os
 import queue
 import socket
@@ -22,16 +23,17 @@ from typing import Any
 
 from fedpriv.common.errors import DataError
 from fedpriv.common.torchvision_shim import import_torchvision
-from fedpriv.data.storage import StoredFile, read_verified
+from fedpriv.data.storage import StoredFile, md5
 
 ANSWER_SECONDS = 5.0  # for a server to answer at all
 STALL_SECONDS = 30.0  # for the next bytes of a download under way
+REASONS = (OSError, RuntimeError, http.client.HTTPException)  # what a failed download raises
 
 
 def fetch(torchvision_class: str, destination: Path, files: Sequence[StoredFile]) -> None:
     """Download by ``torchvision.datasets.<torchvision_class>``, verify, put into ``destination``.
 
-    Raises OSError or RuntimeError (no network, disk, archive) and DataError (a wrong file came).
+    Raises one of ``REASONS``: no network, a full or closed disk, a file that is not the right one.
     """
     source = getattr(import_torchvision().datasets, torchvision_class)
     wait_for_answer(addresses(source))
@@ -40,7 +42,8 @@ def fetch(torchvision_class: str, destination: Path, files: Sequence[StoredFile]
         with _socket_timeout(STALL_SECONDS):
             source(folder, download=True)
         for file in files:
-            read_verified(Path(folder), file, torchvision_class)
+            if md5((Path(folder) / file.path).read_bytes()) != file.md5:
+                raise RuntimeError(f"the {file.path} that came has a wrong MD5")
         for file in files:
             target = destination / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +83,7 @@ def _ask(url: str, seconds: float, answers: queue.Queue[str | None]) -> None:
         request = urllib.request.Request(url, method="HEAD")
         with urllib.request.urlopen(request, timeout=seconds):
             answers.put(None)
-    except (OSError, ValueError) as error:
+    except (*REASONS, ValueError) as error:
         answers.put(f"{url}: {getattr(error, 'reason', error)}")
 
 
@@ -101,5 +104,5 @@ def failure(dataset: str, destination: Path, contents: str, error: Exception) ->
     return DataError(
         f"{dataset} could not be downloaded into {destination} ({reason}); put {contents} into a "
         f"folder and name it with dataset.path or FEDPRIV_DATA, or run "
-        f"`fedpriv data download {dataset}` where there is a network"
+        f"`fedpriv data download {dataset}` when that is solved"
     )

@@ -78,13 +78,17 @@ def read_verified(folder: Path, file: StoredFile, dataset: str) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if found != file.md5:
+    if (found := md5(content)) != file.md5:
         raise DataError(
             f"{path} is damaged or cut short ({len(content):,} bytes, MD5 {found} instead of "
             f"{file.md5}); replace it, or run `fedpriv data download {dataset}`"
         )
     return content
+
+
+def md5(content: bytes) -> str:
+    """The MD5 sum as torchvision writes it."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def unreadable(path: Path, error: Exception) -> DataError:

@@ -104,7 +104,7 @@ class StoredImages:
         destination = Path(destination).expanduser()
         try:
             downloads.fetch(self.torchvision_class, destination, self.files)
-        except (OSError, RuntimeError, DataError) as error:
+        except downloads.REASONS as error:
             raise downloads.failure(self.name, destination, self.contents, error) from error
 
     def _not_here(self, folder: DataFolder, reason: str) -> str:

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.data.digits import Digits
+from fedpriv.data.federated import federate
+from fedpriv.data.partitions import Iid, Natural, Shards
+
+
+def rows(inputs) -> set[bytes]:
+    return {row.numpy().tobytes() for row in inputs}
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    return federate(Digits(), Iid(), validation=True, seed=0)
+
+
+def test_without_validation_every_training_record_goes_to_a_client():
+    data = federate(Digits(), Iid(), validation=False, seed=0)
+    assert data.validation is None
+    assert sorted(np.concatenate(data.clients)) == list(range(1437))
+
+
+def test_validation_is_held_out_of_training_and_never_of_test(held_out):
+    everything = Digits().load()
+    assert (len(held_out.train), len(held_out.validation)) == (1237, 200)
+    assert rows(held_out.train.inputs).isdisjoint(rows(held_out.validation.inputs))
+    assert rows(held_out.validation.inputs) <= rows(everything.train.inputs)
+    assert torch.equal(held_out.test.inputs, everything.test.inputs)
+    assert sorted(np.concatenate(held_out.clients)) == list(range(1237))
+
+
+def test_the_seed_draws_the_validation_split(held_out):
+    again, other = (federate(Digits(), Iid(), validation=True, seed=s) for s in (0, 1))
+    assert torch.equal(again.validation.inputs, held_out.validation.inputs)
+    assert not torch.equal(other.validation.inputs, held_out.validation.inputs)
+
+
+def test_counts_per_client_add_up():
+    data = federate(Digits(), Shards(shards=40), validation=False, seed=0)
+    assert data.client_count == 10
+    assert (data.classes, data.input_shape) == (10, (1, 8, 8))
+    assert data.records_per_client.tolist() == [len(own) for own in data.clients]
+    assert data.labels_per_client.shape == (10, 10)
+    assert np.array_equal(data.labels_per_client.sum(axis=1), data.records_per_client)
+    total = np.bincount(data.train.targets, minlength=10)
+    assert np.array_equal(data.labels_per_client.sum(axis=0), total)
+
+
+def test_a_natural_partition_follows_the_writers_after_holding_out(tiny_mnist, data):
+    writers = np.repeat([4, 9], 10)
+    np.save(data / "MNIST/train-writers.npy", writers)
+    dataset = tiny_mnist(path=str(data))
+    everything = dataset.load().train.inputs
+    federated = federate(dataset, Natural(), validation=True, seed=0)
+    assert federated.records_per_client.sum() == 15
+    for own, all_of_writer in zip(
+        federated.clients, (everything[:10], everything[10:]), strict=True
+    ):
+        assert rows(federated.train.inputs[own]) <= rows(all_of_writer)
+
+
+def test_a_split_that_leaves_too_few_records_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        federate(Digits(validation_records=1430), Iid(clients=10), validation=True, seed=0)
+    assert str(caught.value) == (
+        "dataset.validation_records must be <= 1427, so that each client keeps a training record, "
+        "got 1430"
+    )
