@@ -104,6 +104,19 @@ class Budget:
             spent = np.full_like(spent, np.inf)
         return np.where(self._took_part, spent, 0.0)
 
+    def order(self) -> float | None:
+        """The Rényi order behind ``epsilon`` of the worst client, where there is one."""
+        best = getattr(self._enforced, "best_order", None)
+        return None if best is None else best(self.delta)
+
+    def fraction_spent(self) -> float | None:
+        """How much of the budget the worst client has spent, 0 … 1; ``None`` without a budget."""
+        if self.limit is None:
+            return None
+        start = self._enforced.epsilon_at_zero(self.delta)
+        spent = float(self.epsilon().max()) - start
+        return min(1.0, max(0.0, spent / (self.limit - start))) if self.limit > start else 1.0
+
     def reasons(self) -> dict[str, str]:
         """Why each number is what it is, in words."""
         return {

@@ -41,7 +41,7 @@ class PoissonSampling:
 
 @dataclass(frozen=True)
 class FixedSizeSampling:
-    """A lot of fixed size without replacement (what Opacus-free FL code usually runs).
+    """A lot of fixed size without replacement (what much public FL code runs).
 
     Neighbours differ by one record replaced, which moves a clipped sum by up to 2C: the Gaussian's
     multiplier is halved inside the event.
@@ -71,7 +71,7 @@ SAMPLING_NAMES = ("poisson", "fixed_size")
 
 
 def make_sampling(name: str, sample_rate: float, records: int) -> Sampling:
-    """The sampling of a client with ``records`` records (L = q·n rounded, at least 1, when fixed)."""
+    """The sampling of a client with ``records`` records (fixed L = q·n, rounded, ≥ 1)."""
     if name == "poisson":
         return PoissonSampling(sample_rate)
     return FixedSizeSampling(records, max(1, round(sample_rate * records)))

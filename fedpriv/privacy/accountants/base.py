@@ -21,6 +21,10 @@ class RunningTotal(ABC):
     def epsilon(self, delta: float) -> np.ndarray:
         """ε of every client [K]."""
 
+    def epsilon_at_zero(self, delta: float) -> float:
+        """Where ``epsilon`` starts (a filter of a fixed order does not start at 0)."""
+        return 0.0
+
     @abstractmethod
     def would_exceed(
         self, event: dp_event.DpEvent, count: int, epsilon: float, delta: float

@@ -134,6 +134,11 @@ class RdpTotal(RunningTotal):
             epsilon = np.where(self._rdp.any(axis=1), epsilon, 0.0)
         return epsilon
 
+    def epsilon_at_zero(self, delta: float) -> float:
+        """Where the running value starts once something is spent."""
+        nothing = np.zeros((1, len(self.orders)))
+        return float(self._convert(nothing, delta)[0])
+
     def best_order(self, delta: float) -> float:
         """The order that gives the worst client's ε."""
         worst = self._rdp[[int(np.argmax(self.epsilon(delta)))]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Clipper:
+class Clipper(ABC):
     """Scales every record's gradient so that its norm is at most the bound of its client.
 
     ``bound`` is public and is the L2 sensitivity of the clipped sum. A clipper that learns asks one
@@ -25,25 +26,28 @@ class Clipper:
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
     ) -> None:
-        """Called once before the first round; ``initial_norm()`` is the mean gradient norm on noise."""
+        """Called once before the first round; ``initial_norm()``: mean gradient norm on noise."""
 
+    @abstractmethod
     def bound(self, clients: Tensor) -> Tensor:
         """The clip norm C of each of ``clients`` [m] → [m]."""
-        raise NotImplementedError(f"{type(self).__name__}.bound")
 
     def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
         """The scale of each record [n], given its norm [n] and its client's bound [n]."""
         return (bounds / norms.clamp_min(1e-30)).clamp_max(1.0)
 
     def statistic_multiplier(self, noise_multiplier: float) -> float | None:
-        """The noise multiplier of the extra query (0: answered un-noised), or ``None`` if there is none."""
+        """Noise multiplier of the extra query (0: un-noised), or ``None`` if nothing is asked."""
         return None
 
     def statistic(
         self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """(answer per client [m], its add/remove sensitivity per client [m]), before noise."""
-        raise NotImplementedError(f"{type(self).__name__}.statistic")
+        """(answer per client [m], its add/remove sensitivity per client [m]), before noise.
+
+        Only called when ``statistic_multiplier`` is not ``None``; here the answer to no question.
+        """
+        return cohort_bounds.new_zeros(cohort_bounds.shape), cohort_bounds
 
     def observe(
         self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 
-class NoiseSchedule:
+class NoiseSchedule(ABC):
     """σ_t for every round t = 0, 1, …; noise std = σ_t × sensitivity. 0 means no noise.
 
     A subclass gives ``noise_multiplier(t)``. One that listens to a public signal sets
@@ -19,9 +20,9 @@ class NoiseSchedule:
     decays: int = 0
     """How often σ has been lowered by the signal."""
 
+    @abstractmethod
     def noise_multiplier(self, round_index: int) -> float:
         """σ_t of the round about to run."""
-        raise NotImplementedError(f"{type(self).__name__}.noise_multiplier")
 
     def lowest(self, round_index: int) -> float:
         """The smallest σ_t any signal could have led to: fixed in advance."""

@@ -10,6 +10,7 @@ J(w_{t-2}) > … > J(w_{t+1}) instead, one round earlier: ``decay_index: algorit
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +48,7 @@ class ValidationDecay(NoiseSchedule):
         self._losses.append(validation_loss if known else float("inf"))
         recent = list(self._losses)
         tested = recent[:4] if self.decay_index == "eq9" else recent[1:]
-        if all(a > b for a, b in zip(tested, tested[1:], strict=False)):
+        if all(a > b for a, b in itertools.pairwise(tested)):
             self._sigma *= self.beta
             self.decays += 1
 

@@ -1,0 +1,329 @@
+"""The work of a round: lots, clipped sums, noise, optimiser steps, average.
+
+All participants' lots go through the engine in one pass while they share weights (the first local
+step); later steps, where weights differ, go client by client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
+from fedpriv.common.random_streams import numpy_stream, torch_stream
+from fedpriv.engine import Engine, FlatModel
+from fedpriv.privacy.clippers.base import Clipper, sum_per_client
+from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.base import LocalStepsAlgorithm
+    from fedpriv.data.federated import FederatedData
+
+UploadTransform = Callable[[int, np.ndarray, Tensor], Tensor]
+"""(round, cohort [m], changes of weights [m, d]) → what the clients upload [m, d]."""
+
+
+def honest(round_index: int, cohort: np.ndarray, uploads: Tensor) -> Tensor:
+    """The upload transform of a federation without attackers."""
+    return uploads
+
+
+@dataclass
+class Problem:
+    """What an algorithm works on. Seeds name the random streams of lots and of noise."""
+
+    data: FederatedData
+    model: FlatModel
+    engine: Engine
+    clipper: Clipper
+    seed: int
+    noise_seed: int
+    upload_transform: UploadTransform = honest
+
+
+@dataclass
+class RoundOutcome:
+    """What a round released, and exact statistics of it (diagnostics for the analyst).
+
+    ``sensitivities``: for each local step, the absolute sensitivity [m] of every query;
+    ``norms`` [n], ``client_of_record`` [n] (positions in the cohort) of the last step.
+    """
+
+    train_loss: float
+    gradient_norm: float
+    not_finite: int
+    healthy: bool
+    sensitivities: list[dict[str, np.ndarray]] = field(default_factory=list)
+    norms: Tensor | None = None
+    client_of_record: Tensor | None = None
+
+    def gradient_norm_per_client(self, clients: int) -> np.ndarray:
+        """Mean gradient norm before clipping of each participant [m]; nan for an empty lot."""
+        sums = sum_per_client(self.norms, self.client_of_record, clients)
+        counts = sum_per_client(torch.ones_like(self.norms), self.client_of_record, clients)
+        return (sums / counts).cpu().numpy()
+
+
+class LocalTraining:
+    """Runs the rounds of a :class:`~fedpriv.algorithms.base.LocalStepsAlgorithm`."""
+
+    def __init__(self, algorithm: LocalStepsAlgorithm, problem: Problem):
+        self.algorithm, self.problem = algorithm, problem
+        data, model = problem.data, problem.model
+        self.device = model.device
+        self._samplings = [algorithm.sampling_of(int(n)) for n in data.records_per_client]
+        self._lot_sizes = torch.tensor(
+            [
+                s.expected_size(int(n))
+                for s, n in zip(self._samplings, data.records_per_client, strict=True)
+            ],
+            dtype=torch.float32,
+            device=self.device,
+        )
+        self._weights = torch.tensor(data.records_per_client, dtype=torch.float64)
+        self._optimizer = self._make_optimizer()
+        problem.clipper.start(data.client_count, self.device, self._initial_norm)
+
+    def _make_optimizer(self) -> ClientOptimizer:
+        settings, data = self.algorithm, self.problem.data
+        if settings.optimizer == "sgd":
+            return Sgd(settings.learning_rate)
+        return Adam(
+            settings.learning_rate,
+            data.client_count,
+            self.problem.model.size,
+            self.device,
+            reset=settings.optimizer_state == "reset",
+        )
+
+    def _initial_norm(self, records: int = 256) -> float:
+        """Mean gradient norm of the initial model on uniform noise with random labels.
+
+        No data is read, so it is free (the paper: "training on random noise for one round").
+        """
+        data = self.problem.data
+        stream = torch_stream(self.problem.seed, "initial_clip_norm")
+        inputs = torch.rand(records, *data.input_shape, generator=stream)
+        targets = torch.randint(data.classes, (records,), generator=stream)
+        result = self.problem.engine.clipped_sums(
+            inputs.to(self.device),
+            targets.to(self.device),
+            torch.zeros(records, dtype=torch.int64),
+            1,
+            lambda norms, clients: torch.ones_like(norms),
+        )
+        return float(result.norms.mean())
+
+    def round(self, round_index: int, cohort: np.ndarray, noise_multiplier: float) -> RoundOutcome:
+        """Run one round with the clients in ``cohort`` [m] and move the global weights."""
+        problem = self.problem
+        members = torch.from_numpy(cohort).to(self.device)
+        self._optimizer.begin_round(members)
+        changes: Tensor | None = None  # w^k - w of each member [m, d]
+        steps = []
+        for step in range(self.algorithm.local_steps):
+            gradients, outcome = self._noised_gradients(
+                round_index, step, cohort, members, noise_multiplier, changes
+            )
+            steps.append(outcome)
+            change = self._optimizer.step(members, gradients)
+            changes = change if changes is None else changes.add_(change)
+        uploads = problem.upload_transform(round_index, cohort, changes)
+        share = self._weights[torch.from_numpy(cohort)]
+        share = (share / share.sum()).to(device=self.device, dtype=uploads.dtype)
+        problem.model.flat.add_(share @ uploads)
+        return self._merge(steps)
+
+    def _noised_gradients(
+        self,
+        round_index: int,
+        step: int,
+        cohort: np.ndarray,
+        members: Tensor,
+        noise_multiplier: float,
+        changes: Tensor | None,
+    ) -> tuple[Tensor, RoundOutcome]:
+        """g̃ of each member [m, d] at its own weights w + changes."""
+        problem, clipper = self.problem, self.problem.clipper
+        indices, client_of_record = self._lots(round_index, step, cohort)
+        inputs = problem.data.train.inputs[indices]
+        targets = problem.data.train.targets[indices]
+        bounds = clipper.bound(members)
+
+        def factors(norms: Tensor, clients: Tensor) -> Tensor:
+            return clipper.factors(norms, bounds[clients])
+
+        if changes is None:
+            result = problem.engine.clipped_sums(
+                inputs, targets, client_of_record, len(cohort), factors
+            )
+            sums, norms, losses, finite = (
+                result.sums,
+                result.norms,
+                result.losses,
+                result.finite,
+            )
+        else:
+            sums, norms, losses, finite = self._client_by_client(
+                inputs, targets, client_of_record, changes, bounds
+            )
+        norms = torch.where(finite, norms, 0.0)
+        sensitivities = {GRADIENT: bounds}
+        client_of_record = client_of_record.to(self.device)
+        released = self._released_statistic(
+            round_index, step, cohort, noise_multiplier, norms, bounds, client_of_record,
+            sensitivities,
+        )  # fmt: skip
+        if noise_multiplier > 0:
+            sums.add_(self._noise(round_index, step, cohort, sums, noise_multiplier * bounds))
+        lot_sizes = self._lot_sizes[members]
+        gradients = sums.div_(lot_sizes[:, None])
+        clipper.observe(members, released, gradients, lot_sizes)
+        return gradients, self._outcome(losses, norms, finite, client_of_record, sensitivities)
+
+    def _lots(self, round_index: int, step: int, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(indices into the training records [n], position in the cohort of each [n])."""
+        data, lots = self.problem.data, []
+        for client in cohort:
+            stream = numpy_stream(self.problem.seed, "lot", round_index, step, client)
+            own = data.clients[client]
+            lots.append(own[self._samplings[client].draw(stream, len(own))])
+        sizes = torch.tensor([len(lot) for lot in lots])
+        indices = torch.from_numpy(np.concatenate(lots)).to(self.device, non_blocking=True)
+        return indices, torch.repeat_interleave(torch.arange(len(cohort)), sizes)
+
+    def _client_by_client(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        client_of_record: Tensor,
+        changes: Tensor,
+        bounds: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As the engine's joint pass, for members whose weights have come apart."""
+        model, clipper = self.problem.model, self.problem.clipper
+        start = model.flat.clone()
+        sizes = torch.bincount(client_of_record, minlength=len(changes)).tolist()
+        results = []
+        for i, (x, y) in enumerate(zip(inputs.split(sizes), targets.split(sizes), strict=True)):
+            model.set(start + changes[i])
+            bound = bounds[i]
+            results.append(
+                self.problem.engine.clipped_sums(
+                    x,
+                    y,
+                    torch.zeros(len(y), dtype=torch.int64),
+                    1,
+                    lambda norms, clients, bound=bound: clipper.factors(
+                        norms, bound.expand(norms.shape)
+                    ),
+                )
+            )
+        model.set(start)
+        return (
+            torch.cat([r.sums for r in results]),
+            torch.cat([r.norms for r in results]),
+            torch.cat([r.losses for r in results]),
+            torch.cat([r.finite for r in results]),
+        )
+
+    def _released_statistic(
+        self,
+        round_index: int,
+        step: int,
+        cohort: np.ndarray,
+        noise_multiplier: float,
+        norms: Tensor,
+        bounds: Tensor,
+        client_of_record: Tensor,
+        sensitivities: dict[str, Tensor],
+    ) -> Tensor | None:
+        """The clipper's extra query on the same lots, noised; its sensitivity is entered."""
+        clipper = self.problem.clipper
+        multiplier = clipper.statistic_multiplier(noise_multiplier)
+        if multiplier is None:
+            return None
+        statistic, sensitivity = clipper.statistic(
+            norms, bounds[client_of_record], client_of_record, bounds
+        )
+        sensitivities[CLIP_STATISTIC] = sensitivity
+        if multiplier == 0:
+            return statistic
+        noise = [
+            torch_stream(self.problem.noise_seed, CLIP_STATISTIC, round_index, step, client)
+            for client in cohort
+        ]
+        draws = torch.cat([torch.randn(1, generator=g) for g in noise]).to(self.device)
+        return statistic + draws * (multiplier * sensitivity)
+
+    def _noise(
+        self, round_index: int, step: int, cohort: np.ndarray, like: Tensor, std: Tensor
+    ) -> Tensor:
+        """N(0, std_k² I) for each member [m, d], each from its own stream."""
+        noise = torch.empty_like(like)
+        for row, client in zip(noise, cohort, strict=True):
+            row.normal_(
+                generator=torch_stream(
+                    self.problem.noise_seed,
+                    GRADIENT,
+                    round_index,
+                    step,
+                    client,
+                    device=self.device,
+                )
+            )
+        return noise.mul_(std[:, None])
+
+    def _outcome(
+        self,
+        losses: Tensor,
+        norms: Tensor,
+        finite: Tensor,
+        client_of_record: Tensor,
+        sensitivities: dict[str, Tensor],
+    ) -> RoundOutcome:
+        contributing = finite.sum()
+        loss = torch.where(finite, losses, 0.0).sum() / contributing
+        norm = norms.sum() / contributing
+        values = torch.stack([loss, norm, contributing.to(loss.dtype)]).tolist()
+        n = len(losses)
+        return RoundOutcome(
+            train_loss=values[0],
+            gradient_norm=values[1],
+            not_finite=n - int(values[2]),
+            healthy=n == 0 or values[2] > 0,
+            sensitivities=[{name: s.cpu().numpy() for name, s in sensitivities.items()}],
+            norms=norms,
+            client_of_record=client_of_record,
+        )
+
+    def _merge(self, steps: list[RoundOutcome]) -> RoundOutcome:
+        """One outcome for the round: the last step's statistics, every step's releases."""
+        last = steps[-1]
+        weights_finite = bool(self.problem.model.flat.isfinite().all())
+        return RoundOutcome(
+            train_loss=last.train_loss,
+            gradient_norm=last.gradient_norm,
+            not_finite=sum(s.not_finite for s in steps),
+            healthy=all(s.healthy for s in steps) and weights_finite,
+            sensitivities=[s.sensitivities[0] for s in steps],
+            norms=last.norms,
+            client_of_record=last.client_of_record,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "weights": self.problem.model.flat.clone(),
+            "optimizer": self._optimizer.state_dict(),
+            "clipper": self.problem.clipper.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.problem.model.set(state["weights"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.problem.clipper.load_state_dict(state["clipper"])

@@ -1,0 +1,121 @@
+"""Optimisers over stacked clients: row k of every [m, d] tensor belongs to one client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fedpriv.common.errors import ConfigError
+
+
+class ClientOptimizer(Protocol):
+    """Turns each participant's gradient into a change of its weights."""
+
+    def begin_round(self, clients: Tensor) -> None:
+        """Called before the first local step of a round for ``clients`` [m] (int64)."""
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        """The change of weights [m, d] for gradients [m, d]; may overwrite ``gradients``."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Sgd:
+    """Δ = -η g."""
+
+    def __init__(self, learning_rate: float):
+        self.learning_rate = learning_rate
+
+    def begin_round(self, clients: Tensor) -> None:
+        pass
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        return gradients.mul_(-self.learning_rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015) with moments [K, d] per client; β = (.9, .999), ε = 1e-8.
+
+    The step count is the client's own, so a client that sits out a round does not age.
+    """
+
+    beta1, beta2, eps = 0.9, 0.999, 1e-8
+
+    def __init__(
+        self, learning_rate: float, clients: int, size: int, device: torch.device, reset: bool
+    ):
+        _refuse_if_too_large(clients, size, device)
+        self.learning_rate, self.reset = learning_rate, reset
+        self._first = torch.zeros(clients, size, device=device)
+        self._second = torch.zeros(clients, size, device=device)
+        self._steps = torch.zeros(clients, dtype=torch.float64)
+
+    def begin_round(self, clients: Tensor) -> None:
+        if self.reset:
+            own = clients.to(self._first.device)
+            self._first[own] = 0.0
+            self._second[own] = 0.0
+            self._steps[clients.cpu()] = 0.0
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        everyone = len(clients) == len(self._steps)
+        own = clients.to(self._first.device)
+        first = self._first if everyone else self._first[own]
+        second = self._second if everyone else self._second[own]
+        first.lerp_(gradients, 1.0 - self.beta1)
+        second.mul_(self.beta2).addcmul_(gradients, gradients, value=1.0 - self.beta2)
+        self._steps[clients.cpu()] += 1.0
+        steps = self._steps[clients.cpu()]
+        # Δ = -η (m / (1 - β1^t)) / (√(v / (1 - β2^t)) + ε)
+        scale1 = self._column(-self.learning_rate / (1.0 - self.beta1**steps), gradients)
+        scale2 = self._column((1.0 - self.beta2**steps).rsqrt(), gradients)
+        change = torch.sqrt(second, out=gradients).mul_(scale2).add_(self.eps)
+        torch.div(first, change, out=change).mul_(scale1)
+        if not everyone:
+            self._first[own] = first
+            self._second[own] = second
+        return change
+
+    @staticmethod
+    def _column(values: Tensor, like: Tensor) -> Tensor:
+        return values.to(device=like.device, dtype=like.dtype)[:, None]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "first": self._first.clone(),
+            "second": self._second.clone(),
+            "steps": self._steps.clone(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._first.copy_(state["first"])
+        self._second.copy_(state["second"])
+        self._steps.copy_(state["steps"])
+
+
+def _refuse_if_too_large(clients: int, size: int, device: torch.device) -> None:
+    needed = clients * size * 2 * 4
+    if device.type == "cuda":
+        available = torch.cuda.mem_get_info(device)[0]
+    else:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    if needed > available:
+        raise ConfigError(
+            "algorithm.optimizer",
+            "adam",
+            f"one whose state fits: Adam keeps 2 x {size:,} numbers for each of {clients:,} clients",
+            f"that is {needed / 2**30:.1f} GiB of {available / 2**30:.1f} GiB free; use sgd or "
+            "fewer clients",
+        )

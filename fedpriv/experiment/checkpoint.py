@@ -1,0 +1,58 @@
+"""Checkpoints: the whole state of a run between two rounds, in one file that is whole or not there.
+
+Every random draw is a function of (seed, round, client, purpose), so no generator state is kept.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import torch
+
+from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.files import write_atomically
+from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
+
+
+def save(folder: RunFolder, state: dict[str, Any]) -> None:
+    """Write ``checkpoint.pt`` atomically."""
+    full = {"schema_version": SCHEMA_VERSION, **state}
+    write_atomically(folder.checkpoint, lambda file: torch.save(full, file), mode="wb")
+
+
+def load(folder: RunFolder, identity: dict[str, object], device: torch.device) -> dict[str, Any]:
+    """Read a checkpoint of the same identity and schema. Raises ConfigError otherwise.
+
+    A checkpoint is a pickle: resume only folders you trust, as with any torch checkpoint.
+    """
+    try:
+        state = torch.load(folder.checkpoint, map_location=device, weights_only=False)
+    except FileNotFoundError:
+        raise ConfigError("resume", str(folder.path), "a run folder with a checkpoint.pt") from None
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, AttributeError) as error:
+        raise ConfigError(
+            f"resume: {folder.checkpoint} cannot be read ({type(error).__name__}); start anew"
+        ) from None
+    if not isinstance(state, dict) or state.get("schema_version") != SCHEMA_VERSION:
+        found = state.get("schema_version") if isinstance(state, dict) else None
+        raise ConfigError(
+            f"resume: {folder.path} was written with checkpoint schema {found}, this version of "
+            f"fedpriv reads {SCHEMA_VERSION}"
+        )
+    refuse_other_identity(folder, state["identity"], identity)
+    return state
+
+
+def refuse_other_identity(
+    folder: RunFolder, saved: dict[str, object], wanted: dict[str, object]
+) -> None:
+    """Raise ConfigError naming the first keys in which two runs differ."""
+    differing = [k for k in sorted({*saved, *wanted}) if saved.get(k) != wanted.get(k)]
+    if differing:
+        first = "; ".join(
+            f"{k} is {show(saved.get(k))} there and {show(wanted.get(k))} here"
+            for k in differing[:3]
+        )
+        more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
+        raise ConfigError(f"resume: {folder.path} holds a different run: {first}{more}")

@@ -1,0 +1,271 @@
+"""The one round loop.
+
+    participation → local work → clip → noise → ledger → aggregate → evaluate → schedule → next
+
+A round takes the state and moves it on; nothing reaches back. Between two rounds the whole state is
+in ``state_dict``, so a checkpoint there loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedpriv.algorithms.local_training import LocalTraining, Problem, RoundOutcome
+from fedpriv.experiment import checkpoint
+from fedpriv.experiment.interrupts import Interrupts
+from fedpriv.experiment.parts import Parts
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.sampling import Sampling
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.statement import CAVEATS
+from fedpriv.results.tables import CLIENTS, METRICS, GrowingTable, ParticipationTable
+
+BUDGET, ROUNDS, DIVERGED, INTERRUPTED = "budget", "rounds", "diverged", "interrupted"
+_CLIENTS_SHOWN = 100  # clients.csv holds so many clients, those of lowest index
+
+
+class Watcher(Protocol):
+    """Shows a run while it goes."""
+
+    def show(self, row: Mapping[str, object], fraction: float | None) -> None: ...
+
+
+@dataclass
+class Best:
+    """Evaluation results that the summary needs."""
+
+    test_accuracy: float | None = None
+    test_loss: float | None = None
+    best_test_accuracy: float | None = None
+
+    def include(self, loss: float, accuracy: float) -> None:
+        self.test_loss, self.test_accuracy = loss, accuracy
+        self.best_test_accuracy = max(accuracy, self.best_test_accuracy or 0.0)
+
+
+class Loop:
+    """State and rounds of one run."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        problem: Problem,
+        budget: Budget | None,
+        folder: RunFolder,
+        identity: dict[str, object],
+    ):
+        self.parts, self.problem, self.budget = parts, problem, budget
+        self.folder, self.identity = folder, identity
+        self.settings, self.schedule = parts.settings, parts.noise_schedule
+        self.training: LocalTraining = parts.algorithm.start(problem)
+        self.rounds_done = 0
+        self.not_finite = 0
+        self.results = Best()
+        self.last_sigma: float | None = None
+        self._groups = self._sampling_groups()
+        self._seconds_before = 0.0
+        self._started = time.perf_counter()
+
+    def open_tables(self, state: Mapping[str, Any] | None) -> None:
+        """Start the CSV files, or cut them back to where the checkpoint ``state`` was taken."""
+        diagnostics = self.settings.runtime.diagnostics
+        position = (state or {}).get("metrics")
+        self.metrics = GrowingTable(self.folder.metrics, METRICS, position)
+        self.clients = None
+        if diagnostics:
+            self.clients = GrowingTable(self.folder.clients, CLIENTS, (state or {}).get("clients"))
+        self.participation = ParticipationTable(
+            self.folder.participation, (state or {}).get("participation")
+        )
+
+    def _sampling_groups(self) -> list[tuple[Sampling, np.ndarray]]:
+        """Clients [m] that draw their lots alike (all of them under Poisson sampling)."""
+        groups: dict[Sampling, list[int]] = {}
+        for client, records in enumerate(self.problem.data.records_per_client):
+            groups.setdefault(self.parts.algorithm.sampling_of(int(records)), []).append(client)
+        return [(sampling, np.array(clients)) for sampling, clients in groups.items()]
+
+    @property
+    def seconds(self) -> float:
+        """Time in rounds so far, over all sessions of a resumed run."""
+        return self._seconds_before + time.perf_counter() - self._started
+
+    def run(self, watcher: Watcher) -> str:
+        """Run to the end and return the reason it ended. A checkpoint is left behind, always."""
+        self._started = time.perf_counter()
+        self._save()
+        with Interrupts() as interrupts:
+            eligible = self._eligible()
+            stop = self._stop_before_next(eligible)
+            while stop is None:
+                sigma = self.schedule.noise_multiplier(self.rounds_done)
+                cohort = self.parts.algorithm.cohort(self.settings.seed, self.rounds_done, eligible)
+                outcome = self.training.round(self.rounds_done, cohort, sigma)
+                self._charge(cohort, sigma, outcome)
+                self.rounds_done += 1
+                self.last_sigma = sigma
+                self.not_finite += outcome.not_finite
+                validation_loss = self._validate()
+                healthy = outcome.healthy and (
+                    validation_loss is None or math.isfinite(validation_loss)
+                )
+                eligible = self._eligible()
+                stop = self._stop_before_next(eligible) if healthy else DIVERGED
+                row = self._row(cohort, sigma, outcome, validation_loss)
+                if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
+                    self._evaluate(row, cohort, outcome)
+                    if not math.isfinite(row["test_loss"]):
+                        stop = DIVERGED
+                self.metrics.append(row)
+                self.participation.enter(self.rounds_done, cohort)
+                watcher.show(row, self.fraction())
+                if stop is None and interrupts.requested is not None:
+                    stop = INTERRUPTED
+                if self.rounds_done % self.settings.runtime.checkpoint_interval == 0:
+                    self._save()
+            self._save()
+        return stop
+
+    def _groups_with_draws(self, sigma: float):  # type: ignore[no-untyped-def]
+        for sampling, clients in self._groups:
+            yield self.parts.algorithm.draw(sampling, sigma, self.parts.clipper), clients, sampling
+
+    def _eligible(self) -> np.ndarray:
+        """Which clients may take part in the next round [K]."""
+        eligible = np.ones(self.problem.data.client_count, dtype=bool)
+        if self.budget is None:
+            return eligible
+        sigma = self.schedule.noise_multiplier(self.rounds_done)
+        for draw, clients, _ in self._groups_with_draws(sigma):
+            may = self.budget.may_take_part(draw, self.parts.algorithm.local_steps)
+            eligible[clients] = may[clients]
+        return eligible
+
+    def _stop_before_next(self, eligible: np.ndarray) -> str | None:
+        if self.settings.rounds is not None and self.rounds_done >= self.settings.rounds:
+            return ROUNDS
+        return None if eligible.any() else BUDGET
+
+    def _charge(self, cohort: np.ndarray, sigma: float, outcome: RoundOutcome) -> None:
+        """Enter what each participant released, one entry per lot."""
+        if self.budget is None:
+            return
+        lowest = self.schedule.lowest(self.rounds_done)
+        for draw, clients, sampling in self._groups_with_draws(sigma):
+            inside = np.isin(cohort, clients) if len(self._groups) > 1 else slice(None)
+            members = cohort[inside]
+            if not len(members):
+                continue
+            worst = self.parts.algorithm.draw(sampling, lowest, self.parts.clipper)
+            for step in outcome.sensitivities:
+                own = {name: values[inside] for name, values in step.items()}
+                self.budget.charge(draw, members, own, worst)
+
+    def _validate(self) -> float | None:
+        """J of the new global weights on the public split, if the schedule reads it."""
+        if not self.schedule.reads_validation:
+            return None
+        records = self.problem.data.validation
+        loss, _ = self.problem.model.evaluate(records.inputs, records.targets)
+        self.schedule.observe(self.rounds_done - 1, loss)
+        return loss
+
+    def _row(
+        self,
+        cohort: np.ndarray,
+        sigma: float,
+        outcome: RoundOutcome,
+        validation_loss: float | None,
+    ) -> dict[str, Any]:
+        row: dict[str, Any] = {"round": self.rounds_done, "validation_loss": validation_loss}
+        if self.budget is not None:
+            bounds = outcome.sensitivities[-1]["gradient_sum"]
+            row.update(
+                epsilon=float(self.budget.epsilon().max()),
+                epsilon_published=float(self.budget.epsilon_published().max()),
+                epsilon_sound=float(self.budget.epsilon_sound().max()),
+                noise_multiplier=sigma,
+                clip_norm=float(bounds.mean()),
+                clip_norm_min=float(bounds.min()),
+                clip_norm_max=float(bounds.max()),
+            )
+        if self.settings.runtime.diagnostics:
+            row.update(gradient_norm=outcome.gradient_norm, train_loss=outcome.train_loss)
+        row["seconds"] = round(self.seconds, 3)
+        return row
+
+    def _evaluate(self, row: dict[str, Any], cohort: np.ndarray, outcome: RoundOutcome) -> None:
+        data, model = self.problem.data, self.problem.model
+        loss, accuracy = model.evaluate(data.test.inputs, data.test.targets)
+        row.update(test_loss=loss, test_accuracy=accuracy)
+        self.results.include(loss, accuracy)
+        if self.clients is None:
+            return
+        epsilon = None if self.budget is None else self.budget.epsilon()
+        bounds = outcome.sensitivities[-1].get("gradient_sum") if outcome.sensitivities else None
+        for i, norm in enumerate(outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]):
+            self.clients.append(
+                {
+                    "round": self.rounds_done,
+                    "client": int(cohort[i]),
+                    "gradient_norm": float(norm),
+                    "clip_norm": None if bounds is None else float(bounds[i]),
+                    "epsilon": None if epsilon is None else float(epsilon[cohort[i]]),
+                }
+            )
+
+    def caveats(self, stop_reason: str | None = None) -> list[str]:
+        """What a reader of the privacy numbers must know, in words."""
+        if self.budget is None:
+            return []
+        applies = {
+            "unclipped": getattr(self.parts.clipper, "reading", None) == "unclipped",
+            "fixed_size": self.parts.algorithm.sampling == "fixed_size",
+            "validation": self.schedule.reads_validation,
+            "diverged": stop_reason == DIVERGED,
+            "interrupted": stop_reason == INTERRUPTED,
+        }
+        return [CAVEATS[name] for name, holds in applies.items() if holds]
+
+    def fraction(self) -> float | None:
+        """How far the run is, 0 … 1, by rounds or by budget, whichever is further."""
+        parts = []
+        if self.settings.rounds is not None:
+            parts.append(self.rounds_done / self.settings.rounds)
+        if self.budget is not None and self.budget.limit is not None:
+            parts.append(self.budget.fraction_spent())
+        return max(parts, default=None)
+
+    def _save(self) -> None:
+        checkpoint.save(self.folder, self.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "identity": self.identity,
+            "round": self.rounds_done,
+            "not_finite": self.not_finite,
+            "last_sigma": self.last_sigma,
+            "results": self.results,
+            "seconds": self.seconds,
+            "training": self.training.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "budget": None if self.budget is None else self.budget.state_dict(),
+            "metrics": self.metrics.flush(),
+            "clients": None if self.clients is None else self.clients.flush(),
+            "participation": self.participation.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.rounds_done, self.not_finite = state["round"], state["not_finite"]
+        self.last_sigma, self.results = state["last_sigma"], state["results"]
+        self._seconds_before = state["seconds"]
+        self.training.load_state_dict(state["training"])
+        self.schedule.load_state_dict(state["schedule"])
+        if self.budget is not None:
+            self.budget.load_state_dict(state["budget"])

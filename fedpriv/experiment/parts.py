@@ -1,0 +1,151 @@
+"""Builds the parts of an experiment from its configuration and refuses combinations that cannot run.
+
+Nothing here needs torch or data: a dry run stops after this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import hydra.utils
+from hydra.errors import InstantiationException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from fedpriv.algorithms.base import LocalStepsAlgorithm
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, nearest
+from fedpriv.experiment.settings import Settings, read_settings
+from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.clippers import Clipper, NoClipper
+from fedpriv.privacy.noise_schedules import NoiseSchedule, NoNoise
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything a run is made of."""
+
+    settings: Settings
+    dataset: Any
+    partition: Any
+    model: Any
+    clipper: Clipper
+    noise_schedule: NoiseSchedule
+    accountant: Accountant
+    algorithm: LocalStepsAlgorithm
+
+    @property
+    def private(self) -> bool:
+        return self.algorithm.private
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether σ depends on what was released."""
+        return self.noise_schedule.adaptive
+
+
+def build_parts(config: DictConfig) -> Parts:
+    """Instantiate every group and check that they fit. Raises ConfigError."""
+    try:
+        OmegaConf.resolve(config := config.copy())
+        settings = read_settings(config)
+    except OmegaConfBaseException as error:
+        raise ConfigError(_first_line(error)) from None
+    parts = Parts(
+        settings=settings,
+        dataset=_build(config, "dataset"),
+        partition=_build(config, "partition"),
+        model=_build(config, "model"),
+        clipper=_build(config, "clipper"),
+        noise_schedule=_build(config, "noise_schedule"),
+        accountant=_build(config, "accountant"),
+        algorithm=_build(config, "algorithm"),
+    )
+    _refuse_bad_combinations(parts)
+    return parts
+
+
+def _build(config: DictConfig, group: str) -> Any:
+    node = config.get(group)
+    if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
+        raise ConfigError(
+            group,
+            OmegaConf.to_container(node) if isinstance(node, DictConfig) else node,
+            "a group option, that is a YAML with _target_",
+            f"see fedpriv list {group}",
+        )
+    return within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"))
+
+
+def within_group(group: str, make: Callable[[], Any]) -> Any:
+    """Call ``make``; errors about an argument come out as errors about the key group.argument."""
+    try:
+        return make()
+    except ArgumentError as error:
+        raise error.within(group) from None
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, ArgumentError):
+            raise cause.within(group) from None
+        if isinstance(cause, FedprivError):
+            raise cause from None
+        raise ConfigError(f"{group}: {_explain(cause or error)}") from None
+
+
+def _explain(error: BaseException) -> str:
+    """A wrong call or target in the words of Python, on one line."""
+    return _first_line(error).replace("\n", " ")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _refuse_bad_combinations(parts: Parts) -> None:
+    settings, algorithm = parts.settings, parts.algorithm
+    clips, noises = (
+        not isinstance(parts.clipper, NoClipper),
+        not isinstance(parts.noise_schedule, NoNoise),
+    )
+    if not algorithm.private:
+        if clips or noises:
+            raise ConfigError(
+                f"algorithm={algorithm.name} is not private and takes clipper=none and "
+                "noise_schedule=none; use algorithm=dp_fl to clip and add noise"
+            )
+        if settings.epsilon is not None:
+            raise ConfigError(
+                "epsilon", settings.epsilon, f"null with algorithm={algorithm.name} (no privacy)"
+            )
+    elif not clips and noises:
+        raise ConfigError(
+            "clipper=none leaves the sensitivity unbounded, so no noise makes it private; choose "
+            "another clipper, or noise_schedule=none with epsilon=null for a run without privacy"
+        )
+    if settings.epsilon is None and settings.rounds is None:
+        raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
+    if clients := getattr(parts.partition, "clients", None):
+        within_group("algorithm", lambda: algorithm.check_clients(clients))
+    if algorithm.private:
+        _refuse_unpriceable(parts)
+
+
+def _refuse_unpriceable(parts: Parts) -> None:
+    """The accountant must know the events of this sampler, under its neighbours."""
+    sampling = parts.algorithm.sampling_of(1000)
+    draw = parts.algorithm.draw(sampling, parts.noise_schedule.noise_multiplier(0), parts.clipper)
+    reason = parts.accountant.supports(draw.event(), sampling.neighbours)
+    if reason and parts.settings.budget_view == "sound":
+        raise ConfigError(
+            f"accountant={parts.accountant.name} does not fit algorithm.sampling="
+            f"{parts.algorithm.sampling}: {reason}"
+        )
+
+
+def unknown_name(kind: str, name: str, known: list[str]) -> str:
+    """``unknown clipper 'constnt'; did you mean constant? (adap, automatic, …)``."""
+    near = nearest(name, known)
+    meant = f"; did you mean {near}?" if near else ""
+    return f"unknown {kind} '{name}'{meant} Known: {', '.join(known)}"

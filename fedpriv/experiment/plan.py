@@ -1,0 +1,140 @@
+"""What a run will do and how many rounds its budget allows, known before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.experiment.parts import Parts
+from fedpriv.privacy.budget import SOUND, budget_for_one_round
+from fedpriv.privacy.mechanism import Draw
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The budget's worth in rounds at the first σ, and what they would cost.
+
+    ``rounds_allowed``: None without a budget; ``needed_epsilon``: the smallest budget for one round.
+    """
+
+    draw: Draw | None
+    rounds_allowed: int | None
+    rounds: int | None
+    epsilon: float | None
+    needed_epsilon: float | None
+    lines: tuple[tuple[str, str], ...]
+
+    def refuse_if_impossible(self, epsilon: float | None) -> None:
+        """Raise ConfigError when not even one round fits the budget."""
+        if self.rounds_allowed == 0:
+            raise ConfigError("epsilon", epsilon, _too_small(self.needed_epsilon))
+
+
+def _too_small(needed: float) -> str:
+    if needed == float("inf"):
+        return "null: a round releases something without noise, so no budget allows it"
+    return f">= {needed:.4g}, the cost of a single round at this noise"
+
+
+def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
+    """Price the first round and count how many such rounds the budget allows.
+
+    With a schedule whose σ falls the run will be shorter than ``rounds_allowed``. Sampling without
+    replacement is priced for clients of ``records_per_client`` records (default: an even share).
+    """
+    settings, algorithm = parts.settings, parts.algorithm
+    if not algorithm.private:
+        lines = (*_common_lines(parts), ("privacy", "none: no clipping, no noise, no epsilon"))
+        return Plan(None, None, settings.rounds, None, None, lines)
+    records = records_per_client or even_share(parts)
+    sigma = parts.noise_schedule.noise_multiplier(0)
+    draw = algorithm.draw(algorithm.sampling_of(records), sigma, parts.clipper)
+    steps, delta, view = algorithm.local_steps, settings.delta, settings.budget_view
+    event = draw.event() if view == SOUND else algorithm.claim.event(draw)
+    neighbours = draw.sampling.neighbours if view == SOUND else algorithm.claim.neighbours
+    allowed = None
+    if settings.epsilon is not None:
+        allowed = (
+            parts.accountant.steps_allowed(event, settings.epsilon, delta, neighbours) // steps
+        )
+    rounds = min((r for r in (allowed, settings.rounds) if r is not None), default=None)
+    epsilon = parts.accountant.epsilon_of({event: rounds * steps}, delta, neighbours)
+    needed = budget_for_one_round(draw, steps, parts.accountant, delta, view, algorithm.claim)
+    lines = (*_common_lines(parts), *_privacy_lines(parts, draw, allowed, rounds, epsilon, needed))
+    return Plan(draw, allowed, rounds, epsilon, needed, lines)
+
+
+def even_share(parts: Parts) -> int:
+    """Records per client if they were dealt out evenly."""
+    records = parts.dataset.train_records
+    if parts.noise_schedule.reads_validation:
+        records -= parts.dataset.validation_records
+    return max(1, records // (parts.partition.clients or 1))
+
+
+def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
+    algorithm = parts.algorithm
+    clients = parts.partition.clients
+    who = (
+        "all clients"
+        if algorithm.clients_per_round is None
+        else f"{algorithm.clients_per_round} clients, sampled"
+    )
+    share = even_share(parts)
+    return (
+        ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
+        ("clients", f"{clients or 'one per maker'} ({type(parts.partition).__name__.lower()})"),
+        (
+            "each round",
+            f"{who}, {algorithm.local_steps} local step(s), sample rate {algorithm.sample_rate:g} "
+            f"({algorithm.sampling}; about {algorithm.sample_rate * share:.0f} of {share} records)",
+        ),
+        ("optimizer", f"{algorithm.optimizer}, learning rate {algorithm.learning_rate:g}"),
+        ("rounds asked for", "until the budget is spent"
+         if parts.settings.rounds is None else str(parts.settings.rounds)),
+    )  # fmt: skip
+
+
+def _privacy_lines(
+    parts: Parts,
+    draw: Draw,
+    allowed: int | None,
+    rounds: int,
+    epsilon: float,
+    needed: float,
+) -> tuple[tuple[str, str], ...]:
+    settings = parts.settings
+    sigma = parts.noise_schedule.noise_multiplier(0)
+    lines = [
+        (
+            "noise",
+            f"noise multiplier {sigma:g}"
+            + (" at first, then by the schedule" if _moves(parts) else ""),
+        ),
+        ("released per lot", ", ".join(_query_words(q) for q in draw.queries)),
+        ("accountant", parts.accountant.describe()),
+    ]
+    if settings.epsilon is None:
+        lines.append(("budget", f"none; {rounds} rounds would cost epsilon {epsilon:.4g}"))
+        return tuple(lines)
+    lines.append(
+        ("budget", f"epsilon {settings.epsilon:g} at delta {settings.delta:g}, "
+                   f"{settings.budget_view} view")
+    )  # fmt: skip
+    if allowed == 0:
+        lines.append(("rounds allowed", f"0: a single round costs epsilon {needed:.4g}"))
+    else:
+        note = f"{allowed} at the first noise multiplier"
+        lines.append(("rounds allowed", note))
+        lines.append(("epsilon then", f"{epsilon:.6f} after {rounds} rounds"))
+    return tuple(lines)
+
+
+def _query_words(query: object) -> str:
+    noise = f"noise multiplier {query.noise_multiplier:g}" if query.noise_multiplier else "no noise"
+    return f"{query.name} ({noise})"
+
+
+def _moves(parts: Parts) -> bool:
+    schedule = parts.noise_schedule
+    return parts.adaptive or schedule.noise_multiplier(0) != schedule.noise_multiplier(10**6)

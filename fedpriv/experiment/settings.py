@@ -1,0 +1,100 @@
+"""The root keys of a configuration, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omegaconf import DictConfig
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError, nearest
+from fedpriv.config import GROUPS
+from fedpriv.privacy.budget import BUDGET_VIEWS
+
+PROGRESS = ("auto", "live", "lines", "none")
+ENGINES = ("auto", "fast", "opacus")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """How a run is executed; nothing here changes its result."""
+
+    device: str
+    engine: str
+    threads: int | None
+    output_dir: str
+    run_dir: str | None
+    diagnostics: bool
+    progress: str
+    plots: bool
+    checkpoint_interval: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values that belong to no group."""
+
+    epsilon: float | None
+    delta: float
+    rounds: int | None
+    budget_view: str
+    seed: int
+    noise_seed: int
+    evaluation_interval: int
+    dry_run: bool
+    resume: str | None
+    runtime: Runtime
+
+
+def read_settings(config: DictConfig) -> Settings:
+    """Check every root key. Raises ConfigError naming key, value and what is allowed."""
+    known = {*Settings.__dataclass_fields__, *GROUPS, "protocol"}
+    for key in config:
+        if key not in known:
+            near = nearest(str(key), known)
+            raise ConfigError(f"unknown key {key}" + (f"; did you mean {near}?" if near else ""))
+    try:
+        settings = Settings(
+            epsilon=_optional(checks.number, "epsilon", config.epsilon, above=0),
+            delta=checks.number("delta", config.delta, above=0, below=1),
+            rounds=_optional(checks.whole, "rounds", config.rounds, at_least=1),
+            budget_view=checks.one_of("budget_view", config.budget_view, BUDGET_VIEWS),
+            seed=checks.seed("seed", config.seed),
+            noise_seed=checks.seed("noise_seed", config.noise_seed),
+            evaluation_interval=checks.whole(
+                "evaluation_interval", config.evaluation_interval, at_least=1
+            ),
+            dry_run=checks.boolean("dry_run", config.dry_run),
+            resume=_optional(checks.text, "resume", config.resume),
+            runtime=_read_runtime(config.runtime),
+        )
+    except ArgumentError as error:
+        raise error.within("") from None
+    return settings
+
+
+def _read_runtime(node: object) -> Runtime:
+    if not isinstance(node, DictConfig):
+        raise ArgumentError("runtime", node, "a group of keys (device, engine, ...)")
+    for key in node:
+        if key not in Runtime.__dataclass_fields__:
+            near = nearest(str(key), Runtime.__dataclass_fields__)
+            hint = f"; did you mean runtime.{near}?" if near else ""
+            raise ConfigError(f"unknown key runtime.{key}{hint}")
+    return Runtime(
+        device=checks.text("runtime.device", node.device),
+        engine=checks.one_of("runtime.engine", node.engine, ENGINES),
+        threads=_optional(checks.whole, "runtime.threads", node.threads, at_least=1),
+        output_dir=checks.text("runtime.output_dir", node.output_dir),
+        run_dir=_optional(checks.text, "runtime.run_dir", node.run_dir),
+        diagnostics=checks.boolean("runtime.diagnostics", node.diagnostics),
+        progress=checks.one_of("runtime.progress", node.progress, PROGRESS),
+        plots=checks.boolean("runtime.plots", node.plots),
+        checkpoint_interval=checks.whole(
+            "runtime.checkpoint_interval", node.checkpoint_interval, at_least=1
+        ),
+    )
+
+
+def _optional(check, name, value, **bounds):  # type: ignore[no-untyped-def]
+    return None if value is None else check(name, value, **bounds)

@@ -1,0 +1,1 @@
+"""What a run leaves behind: folder, metrics, ledger file, privacy statement, plots, display."""

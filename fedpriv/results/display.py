@@ -1,0 +1,233 @@
+"""What a person sees while a run goes and when it ends: rich on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from fedpriv.results.statement import headline, round_up
+
+if TYPE_CHECKING:
+    from fedpriv.experiment.loop import Loop
+    from fedpriv.experiment.plan import Plan
+
+_SECONDS_BETWEEN_LINES = 5.0
+_SECONDS_BETWEEN_FRAMES = 0.2
+
+
+def console() -> Console:
+    """The console of this process's standard output; wide enough for a line when piped."""
+    probe = Console(highlight=False)
+    return probe if probe.is_terminal else Console(highlight=False, width=110)
+
+
+def show_plan(plan: Plan) -> None:
+    """Print what a run would do."""
+    out = console()
+    out.print(_pairs("Plan", plan.lines))
+
+
+def _pairs(title: str, lines: object) -> Table:
+    table = Table(title=title, show_header=False, title_justify="left", title_style="bold")
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column()
+    for name, value in lines:
+        table.add_row(name, Text(str(value)))
+    return table
+
+
+class Reporter:
+    """Follows one run: implements the loop's ``Watcher``."""
+
+    def __init__(self, loop: Loop, plan: Plan, resumed: bool):
+        self.loop, self.out = loop, console()
+        wish = loop.settings.runtime.progress
+        self.mode = wish if wish != "auto" else ("live" if self.out.is_terminal else "lines")
+        self._started_at = loop.rounds_done
+        self._began = time.perf_counter()
+        self._last_shown = 0.0
+        self._last_fraction = loop.fraction() or 0.0
+        self._first_fraction = self._last_fraction
+        self._evaluated: dict[str, object] = {}
+        self._live: Live | None = None
+        self._log = open(loop.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
+        if self.mode != "none":
+            self.out.print(_pairs("Plan", (*plan.lines, *self._data_lines())))
+            for caveat in self.loop.caveats():
+                self.out.print(Text(f"note: {caveat}", style="yellow"))
+        if resumed:
+            self.line(f"resumed after round {loop.rounds_done} of {loop.folder.path}")
+
+    def _data_lines(self) -> Iterator[tuple[str, str]]:
+        data = self.loop.problem.data
+        sizes = data.records_per_client
+        yield (
+            "records",
+            (
+                f"{sizes.sum()} training records over {data.client_count} clients, {sizes.min()} to "
+                f"{sizes.max()} each; {len(data.test)} test"
+                + (f", {len(data.validation)} public validation" if data.validation else "")
+            ),
+        )
+        labels = (data.labels_per_client > 0).sum(axis=1)
+        yield "labels", f"{labels.min()} to {labels.max()} of {data.classes} at each client"
+        yield (
+            "model",
+            (
+                f"{type(self.loop.parts.model).__name__.lower()}, "
+                f"{self.loop.problem.model.size:,} parameters, engine {self.loop.problem.engine.name}, "
+                f"device {self.loop.problem.model.device}"
+            ),
+        )
+        yield "run folder", str(self.loop.folder.path)
+
+    def line(self, text: str) -> None:
+        """One line on the console (unless silent) and in run.log."""
+        self._log.write(text + "\n")
+        self._log.flush()
+        if self.mode != "none":
+            self.out.print(Text(text))
+
+    def watch(self, run: Callable[[], str]) -> str:
+        """Call ``run`` with the live display, if there is one, around it."""
+        if self.mode != "live":
+            return run()
+        with Live(console=self.out, refresh_per_second=4, transient=True) as self._live:
+            return run()
+
+    def show(self, row: Mapping[str, object], fraction: float | None) -> None:
+        """Called after every round."""
+        if row.get("test_accuracy") is not None:
+            self._evaluated = {k: row[k] for k in ("test_accuracy", "test_loss")}
+        now = time.perf_counter()
+        self._last_fraction = fraction or 0.0
+        pause = _SECONDS_BETWEEN_FRAMES if self._live else _SECONDS_BETWEEN_LINES
+        if now - self._last_shown < pause:
+            return
+        self._last_shown = now
+        if self._live is not None:
+            self._live.update(self._frame(row))
+        else:
+            self.line(self._words(row))
+
+    def _time_left(self) -> str:
+        done = self._last_fraction - self._first_fraction
+        if done <= 0:
+            return "?"
+        spent = time.perf_counter() - self._began
+        return duration(spent * (1.0 - self._last_fraction) / done)
+
+    def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:
+        limit = self.loop.settings.epsilon
+        facts = [("round", str(row["round"]))]
+        if row.get("epsilon") is not None:
+            of = "" if limit is None else f" of {limit:g}"
+            facts += [
+                ("epsilon", f"{row['epsilon']:.3f}{of}"),
+                ("sigma", f"{row['noise_multiplier']:.3f}"),
+                ("C", f"{row['clip_norm']:.4g}"),
+            ]
+        loss = row.get("train_loss", row.get("validation_loss"))
+        if loss is not None:
+            facts.append(("loss", f"{loss:.3f}"))
+        if self._evaluated:
+            facts.append(("accuracy", f"{100 * self._evaluated['test_accuracy']:.2f} %"))
+        facts.append(("left", self._time_left()))
+        return facts
+
+    def _words(self, row: Mapping[str, object]) -> str:
+        return "  ".join(f"{name} {value}" for name, value in self._facts(row))
+
+    def _frame(self, row: Mapping[str, object]) -> Group:
+        bar = Progress(
+            TextColumn(f"{self.loop.parts.algorithm.name} on {self.loop.parts.dataset.name}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+        )
+        task = bar.add_task("", total=1.0, completed=self._last_fraction)
+        bar.tasks[task].start_time = bar.get_time() - (time.perf_counter() - self._began)
+        table = Table.grid(padding=(0, 3))
+        facts = self._facts(row)
+        table.add_row(*(Text(name, style="cyan") for name, _ in facts))
+        table.add_row(*(Text(value, style="bold") for _, value in facts))
+        return Group(bar, table)
+
+    def finish(self, summary: Mapping[str, Any], privacy: Mapping[str, Any]) -> None:
+        """The summary table, the statement in a sentence, and where everything is."""
+        ended = f"ended after {summary['rounds']} rounds: {summary['stop_reason']}"
+        self._log.write(f"{ended}\n{headline(dict(privacy))}\n")
+        self._log.close()
+        if self.mode == "none":
+            return
+        self.out.print(_pairs("Result", summary_lines(summary)))
+        style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
+        if not privacy["private"]:
+            style = "yellow"
+        self.out.print(
+            Panel(Text(statement_lines(privacy)), title="Privacy", border_style=style, expand=False)
+        )
+        self.out.print(Text(f"run folder: {self.loop.folder.path}", style="bold"))
+        if self.loop.settings.runtime.plots:
+            self.out.print(Text(f"plots:      {self.loop.folder.plots}"))
+        if summary["stop_reason"] == "interrupted":
+            self.out.print(Text(f"continue:   fedpriv train resume={self.loop.folder.path}"))
+
+
+def statement_lines(privacy: Mapping[str, Any]) -> str:
+    """The short statement shown at the end; privacy.txt has all of it."""
+    text = headline(dict(privacy))
+    if privacy["private"]:
+        pairs = (
+            ("enforced", "epsilon"),
+            ("published", "epsilon_published"),
+            ("sound", "epsilon_sound"),
+        )
+        numbers = ", ".join(
+            f"{name} {'infinite' if math.isinf(privacy[key]) else round_up(privacy[key])}"
+            for name, key in pairs
+        )
+        text += f"\nEpsilon of the worst client: {numbers}.\nIn full, with caveats: privacy.txt"
+    return text
+
+
+def summary_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The rows of the summary table."""
+    rows = [
+        ("algorithm", summary["algorithm"]),
+        ("data set", summary["dataset"]),
+        ("seed", "withheld" if summary["seed"] is None else str(summary["seed"])),
+        ("rounds", f"{summary['rounds']} (stopped by: {summary['stop_reason']})"),
+    ]
+    if summary["test_accuracy"] is not None:
+        rows += [
+            ("test accuracy", f"{100 * summary['test_accuracy']:.2f} %"),
+            ("test loss", f"{summary['test_loss']:.4f}"),
+        ]
+    if summary["epsilon"] is not None:
+        rows += [
+            ("epsilon", f"{round_up(summary['epsilon'])} at delta {summary['delta']:g}"),
+            ("noise multiplier", f"{summary['noise_multiplier']:.4g} in the last round, "
+                                 f"{summary['noise_decays']} decays"),
+        ]  # fmt: skip
+    if summary["records_not_finite"]:
+        rows.append(("not finite", f"{summary['records_not_finite']} gradients left out"))
+    rows.append(("time", duration(summary["seconds"])))
+    return rows
+
+
+def duration(seconds: float) -> str:
+    """``75`` → ``1:15``."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"

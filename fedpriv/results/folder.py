@@ -1,0 +1,129 @@
+"""The run folder: names of its files, its creation, and the files written once."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import write_text
+
+SCHEMA_VERSION = 1
+PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")
+
+
+class RunFolder:
+    """Paths of one run folder."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.csv"
+        self.clients = self.path / "clients.csv"
+        self.participation = self.path / "participation.csv"
+        self.ledger = self.path / "ledger.csv"
+        self.privacy_json = self.path / "privacy.json"
+        self.privacy_text = self.path / "privacy.txt"
+        self.summary = self.path / "summary.json"
+        self.checkpoint = self.path / "checkpoint.pt"
+        self.environment = self.path / "environment.json"
+        self.log = self.path / "run.log"
+        self.plots = self.path / "plots"
+
+    def create(self) -> RunFolder:
+        """Make the folder, which must not hold a run already. Raises ConfigError if it cannot."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if self.config.exists():
+                raise ConfigError(
+                    "runtime.run_dir",
+                    str(self.path),
+                    "a folder without a run",
+                    f"resume={self.path} continues the one there",
+                )
+            probe = self.path / ".writable"
+            probe.touch()
+            probe.unlink()
+            self.plots.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                "runtime.output_dir",
+                str(self.path),
+                "a folder that can be written",
+                error.strerror or str(error),
+            ) from None
+        return self
+
+    def write_json(self, path: Path, value: dict[str, Any]) -> None:
+        write_text(path, json.dumps(value, indent=2, allow_nan=True) + "\n")
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def new_folder(output_dir: str, name: str) -> RunFolder:
+    """A fresh folder ``<output_dir>/<name>``, or ``…-2``, ``…-3`` if others were faster."""
+    base = Path(output_dir)
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        attempt, path = 1, base / name
+        while True:
+            try:
+                path.mkdir()
+                return RunFolder(path).create()
+            except FileExistsError:
+                attempt += 1
+                path = base / f"{name}-{attempt}"
+    except OSError as error:
+        raise ConfigError(
+            "runtime.output_dir",
+            output_dir,
+            "a folder that can be written",
+            error.strerror or str(error),
+        ) from None
+
+
+def environment(overrides: Sequence[str] | None, device: str, threads: int) -> dict[str, Any]:
+    """Versions, machine and command: what someone needs to repeat the run."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": " ".join(sys.argv),
+        "overrides": None if overrides is None else list(overrides),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "device": device,
+        "threads": threads,
+        "cores": os.cpu_count(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The git commit of the checkout fedpriv runs from, if it is one."""
+    here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return None
+    answer = subprocess.run(
+        ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.stdout.strip() or None

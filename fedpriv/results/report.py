@@ -1,0 +1,68 @@
+"""Writes what a finished (or interrupted) run leaves behind beside its metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common.files import write_text
+from fedpriv.results.ledger_file import write_ledger
+from fedpriv.results.statement import privacy_facts, privacy_words
+
+if TYPE_CHECKING:
+    from fedpriv.experiment.loop import Loop
+
+
+def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write ledger, privacy statement, summary and plots; return (summary, privacy facts)."""
+    folder, settings = loop.folder, loop.settings
+    loop.metrics.flush()
+    if stop_reason != "interrupted":
+        loop.participation.finish()
+        if loop.clients is not None:
+            loop.clients.flush()
+    if loop.budget is not None:
+        write_ledger(folder.ledger, loop.budget.ledger, loop.budget.claim)
+    privacy = privacy_facts(
+        loop.budget,
+        unit=loop.parts.algorithm.unit,
+        trust=loop.parts.algorithm.trust,
+        caveats=loop.caveats(stop_reason),
+        diagnostics=settings.runtime.diagnostics,
+        stop_reason=stop_reason,
+    )
+    folder.write_json(folder.privacy_json, privacy)
+    write_text(folder.privacy_text, privacy_words(privacy))
+    summary = summarise(loop, stop_reason, privacy)
+    folder.write_json(folder.summary, summary)
+    if settings.runtime.plots and loop.rounds_done:
+        from fedpriv.results.plots import plot_run
+
+        labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
+        plot_run(folder, labels)
+    return summary, privacy
+
+
+def summarise(loop: Loop, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:
+    """One row about the run."""
+    settings, private = loop.settings, loop.budget is not None
+    return {
+        "schema_version": 1,
+        "algorithm": loop.parts.algorithm.name,
+        "dataset": loop.parts.dataset.name,
+        "seed": settings.seed if settings.runtime.diagnostics else None,
+        "rounds": loop.rounds_done,
+        "stop_reason": stop_reason,
+        "epsilon": privacy.get("epsilon") if private else None,
+        "epsilon_published": privacy.get("epsilon_published") if private else None,
+        "epsilon_sound": privacy.get("epsilon_sound") if private else None,
+        "delta": settings.delta if private else None,
+        "noise_multiplier": loop.last_sigma if private else None,
+        "noise_decays": loop.schedule.decays if private else None,
+        "test_accuracy": loop.results.test_accuracy,
+        "test_loss": loop.results.test_loss,
+        "best_test_accuracy": loop.results.best_test_accuracy,
+        "records_not_finite": loop.not_finite,
+        "parameters": loop.problem.model.size,
+        "engine": loop.problem.engine.name,
+        "seconds": round(loop.seconds, 3),
+    }

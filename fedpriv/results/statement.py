@@ -1,0 +1,210 @@
+"""The privacy statement: ``privacy.json`` for programs, ``privacy.txt`` in words for a paper."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from fedpriv.privacy.budget import SOUND, Budget
+
+GENERAL_CAVEATS = (
+    "The sizes n_k of the clients' data sets are treated as public: they set the denominators L and "
+    "the weights p_k.",
+    "Choosing hyperparameters by looking at several private runs spends budget that is not counted "
+    "here.",
+    "Noise comes from a statistical generator in floating point: right for experiments, not for a "
+    "deployment.",
+    "The parts of records that a client shares with other clients' records are covered per client "
+    "only: one record, at one client.",
+)
+DIAGNOSTICS = (
+    "train_loss and gradient_norm in metrics.csv (exact averages over private lots)",
+    "clients.csv (gradient norm of each client)",
+    "plots/labels_per_client.png (exact label counts) and plots/gradient_norm.png",
+    "seed and noise_seed in config.yaml (who knows them can subtract the noise)",
+    "checkpoint.pt (optimiser moments are functions of released values; the seeds are in it)",
+)
+CAVEATS = {
+    "unclipped": (
+        "The clip norm follows the exact mean of unclipped gradient norms (reading=unclipped): its "
+        "sensitivity is unbounded and it is released through the clip norm, so the run is not "
+        "private. It stands for how the published curves were most likely made."
+    ),
+    "fixed_size": (
+        "Lots have a fixed size; the sound view charges sampling without replacement under "
+        "replace-one neighbours with sensitivity 2C, the published view pretends Poisson sampling."
+    ),
+    "validation": (
+        "The validation records that the noise schedule reads are treated as public: they were held "
+        "out of the training records and are not protected."
+    ),
+    "diverged": (
+        "The run stopped because a loss was no longer finite. That decision read data, so the "
+        "epsilon that covers it is the one of the whole planned run."
+    ),
+    "interrupted": (
+        "The run was interrupted and can be resumed. If the decision to stop came from its results, "
+        "the epsilon that covers it is the one of the whole planned run."
+    ),
+}
+
+
+def privacy_facts(
+    budget: Budget | None,
+    *,
+    unit: str,
+    trust: str,
+    caveats: list[str],
+    diagnostics: bool,
+    stop_reason: str | None,
+) -> dict[str, Any]:
+    """Everything the statement says, as plain values (``inf`` for an infinite ε)."""
+    if budget is None:
+        return {
+            "schema_version": 1,
+            "private": False,
+            "words": "This run has no privacy: nothing is clipped and no noise is added.",
+        }
+    values = {
+        "epsilon": budget.epsilon(),
+        "epsilon_published": budget.epsilon_published(),
+        "epsilon_sound": budget.epsilon_sound(),
+    }
+    draws = budget.ledger.draws_of()
+    claim = budget.claim
+    return {
+        "schema_version": 1,
+        "private": True,
+        "finished": stop_reason is not None,
+        "stop_reason": stop_reason,
+        "delta": budget.delta,
+        "budget": budget.limit,
+        "budget_view": budget.view,
+        "accountant": budget.accountant.describe(),
+        "order": budget.order(),
+        **{name: float(np.max(array)) for name, array in values.items()},
+        "reasons": budget.reasons(),
+        "spread": {
+            name: {
+                "lowest": float(np.min(array)),
+                "median": float(np.median(array)),
+                "highest": float(np.max(array)),
+            }
+            for name, array in values.items()
+        },
+        "clients": {
+            "total": budget.ledger.clients,
+            "took_part": int(np.count_nonzero(draws)),
+            "draws_fewest": int(draws.min()),
+            "draws_most": int(draws.max()),
+        },
+        "views": {
+            "sound": {"unit": unit, "trust": trust, "neighbours": budget.neighbours},
+            "published": {
+                "unit": claim.unit,
+                "trust": claim.trust,
+                "neighbours": claim.neighbours,
+                "source": claim.source,
+                "statement": claim.statement,
+            },
+        },
+        "caveats": [*caveats, *GENERAL_CAVEATS],
+        "diagnostics": list(DIAGNOSTICS) if diagnostics else [],
+    }
+
+
+def privacy_words(facts: dict[str, Any]) -> str:
+    """The statement a person reads."""
+    if not facts["private"]:
+        return facts["words"] + "\n"
+    sound, published = facts["views"]["sound"], facts["views"]["published"]
+    paragraphs = [
+        headline(facts),
+        f"Protected: one {sound['unit']} of one client ({_neighbours(sound['neighbours'])}), against "
+        f"anyone who sees every upload of that client, the server included ({sound['trust']} trust). "
+        "The number is that of the worst client; each client's data has its own.",
+        _number("epsilon", "Enforced", facts),
+        _number("epsilon_published", "Published", facts)
+        + f" The claim is about one {published['unit']}, {_neighbours(published['neighbours'])}.",
+        _number("epsilon_sound", "Sound", facts),
+        "Over clients: " + _spread(facts),
+    ]
+    text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs)
+    text += "\n\nTo keep in mind\n" + _bullets(facts["caveats"])
+    if facts["diagnostics"]:
+        text += (
+            "\n\nThis folder is not private. For the analyst it holds exact values that the mechanism "
+            "\ndoes not release (runtime.diagnostics=false leaves them out)\n"
+            + _bullets(facts["diagnostics"])
+        )
+    else:
+        text += (
+            "\n\nExact statistics of private data and the seeds were left out of this folder "
+            "(runtime.diagnostics=false).\n"
+        )
+    return text + "\n"
+
+
+def headline(facts: dict[str, Any]) -> str:
+    """One sentence: what may be claimed."""
+    if not facts["private"]:
+        return facts["words"]
+    sound, delta = facts["epsilon_sound"], facts["delta"]
+    if math.isinf(sound):
+        return (
+            f"This run is NOT differentially private: its sound epsilon is infinite "
+            f"({facts['reasons']['epsilon_sound']}). The published analysis claims "
+            f"epsilon = {facts['epsilon_published']:.4g} at delta = {delta:g}."
+        )
+    unit = facts["views"]["sound"]["unit"]
+    return (
+        f"Every client's data is protected by ({round_up(sound)}, {delta:g})-differential privacy "
+        f"at {unit} level against the server."
+    )
+
+
+def round_up(epsilon: float) -> str:
+    """ε with three decimals, never rounded below what was spent."""
+    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.3f}"
+
+
+def _number(key: str, label: str, facts: dict[str, Any]) -> str:
+    value = facts[key]
+    shown = "infinite" if math.isinf(value) else round_up(value)
+    extra = ""
+    if key == "epsilon":
+        limit = "no budget" if facts["budget"] is None else f"budget {facts['budget']:g}"
+        extra = f" ({limit}, {facts['budget_view']} view)"
+    return f"{label}: epsilon = {shown}{extra}. {_sentence(facts['reasons'][key])}"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _neighbours(relation: str) -> str:
+    words = {
+        "add_or_remove": "data sets that differ by one record more or less",
+        "replace_one": "data sets that differ in one record replaced",
+    }
+    return words[relation]
+
+
+def _spread(facts: dict[str, Any]) -> str:
+    clients = facts["clients"]
+    key = "epsilon_sound" if facts["budget_view"] == SOUND else "epsilon"
+    spread = facts["spread"][key]
+    return (
+        f"{clients['took_part']} of {clients['total']} took part, with {clients['draws_fewest']} to "
+        f"{clients['draws_most']} lots each; {key} from {spread['lowest']:.4g} to "
+        f"{spread['highest']:.4g}, median {spread['median']:.4g}."
+    )
+
+
+def _bullets(items: list[str]) -> str:
+    return "\n".join(
+        textwrap.fill(item, 92, initial_indent="- ", subsequent_indent="  ") for item in items
+    )

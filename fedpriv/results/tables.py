@@ -1,0 +1,106 @@
+"""CSV files that grow with the run and survive being killed: append, flush, cut back on resume."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+METRICS = (
+    "round",
+    "epsilon",
+    "noise_multiplier",
+    "clip_norm",
+    "clip_norm_min",
+    "clip_norm_max",
+    "gradient_norm",
+    "train_loss",
+    "validation_loss",
+    "test_loss",
+    "test_accuracy",
+    "seconds",
+    "epsilon_published",
+    "epsilon_sound",
+)
+CLIENTS = ("round", "client", "gradient_norm", "clip_norm", "epsilon")
+PARTICIPATION = ("first_round", "last_round", "clients")
+
+
+class GrowingTable:
+    """Rows kept in memory until ``flush``; ``position`` is the length of the file after it.
+
+    A checkpoint stores ``position``; resuming cuts the file back to it, so rows written after the
+    checkpoint by a killed process are not there twice.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str], position: int | None = None):
+        self.path, self.columns = path, tuple(columns)
+        self._rows: list[str] = []
+        if position is None:
+            path.write_text(",".join(self.columns) + "\n", encoding="utf-8")
+            self.position = path.stat().st_size
+        else:
+            with open(path, "r+b") as file:
+                file.truncate(position)
+            self.position = position
+
+    def append(self, row: Mapping[str, object]) -> None:
+        """Add a row; absent or None values stay empty."""
+        text = io.StringIO()
+        values = (row.get(column) for column in self.columns)
+        csv.writer(text, lineterminator="\n").writerow(["" if v is None else v for v in values])
+        self._rows.append(text.getvalue())
+
+    def flush(self) -> int:
+        """Write what is pending to disk and return the length of the file."""
+        if self._rows:
+            with open(self.path, "ab") as file:
+                file.write("".join(self._rows).encode())
+                file.flush()
+                os.fsync(file.fileno())
+                self.position = file.tell()
+            self._rows.clear()
+        return self.position
+
+
+class ParticipationTable(GrowingTable):
+    """Who took part, a row for each stretch of rounds with the same cohort."""
+
+    def __init__(self, path: Path, state: Mapping[str, object] | None = None):
+        super().__init__(path, PARTICIPATION, None if state is None else state["position"])
+        self._open = None if state is None else state["open"]
+
+    def enter(self, round_number: int, clients: Iterable[int]) -> None:
+        cohort = ranges(clients)
+        if self._open is not None and self._open[2] == cohort:
+            self._open = (self._open[0], round_number, cohort)
+            return
+        self._close()
+        self._open = (round_number, round_number, cohort)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self.append(dict(zip(PARTICIPATION, self._open, strict=True)))
+
+    def finish(self) -> None:
+        """Write the last stretch: the run is over."""
+        self._close()
+        self._open = None
+        self.flush()
+
+    def state_dict(self) -> dict[str, object]:
+        return {"position": self.flush(), "open": self._open}
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``[0, 1, 2, 5]`` → ``0-2 5``."""
+    parts: list[list[int]] = []
+    for n in numbers:
+        n = int(n)
+        if parts and parts[-1][1] == n - 1:
+            parts[-1][1] = n
+        else:
+            parts.append([n, n])
+    return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
