@@ -72,26 +72,14 @@ class BlockEngine(ABC):
         device, dtype = self.model.device, self.model.flat.dtype
         sums = torch.zeros(clients, self.model.size, device=device, dtype=dtype)
         client_of_record = client_of_record.to(device, non_blocking=True)
-        self.model.module.train()
+        if not self.model.module.training:
+            self.model.module.train()
         parts = []
         for block in blocks(counts):
-            if block.start == block.stop:
-                continue
-            records = slice(block.start, block.stop)
-            rows = sums[block.first : block.last]
-            into = torch.zeros_like(rows) if block.continued else rows
-            parts.append(
-                self._block(
-                    inputs[records],
-                    targets[records],
-                    client_of_record[records],
-                    _lots(block, counts, client_of_record[records]),
-                    factors,
-                    into,
-                )
-            )
-            if block.continued:
-                rows += into
+            if block.start < block.stop:
+                records = slice(block.start, block.stop)
+                shared = (inputs[records], targets[records], client_of_record[records])
+                parts.append(self._block(block, counts, *shared, factors, sums))
         if not parts:
             empty = torch.zeros(0, device=device, dtype=dtype)
             return ClippedSums(sums, empty, empty, empty.bool())
@@ -100,33 +88,33 @@ class BlockEngine(ABC):
 
     def _block(
         self,
+        block: Block,
+        counts: list[int],
         inputs: torch.Tensor,
         targets: torch.Tensor,
         client_of_record: torch.Tensor,
-        lots: Lots,
         factors: Factors | None,
-        out: torch.Tensor,
+        sums: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Write the sums of one block into ``out``; its (norms, losses, finite)."""
-        prove = not self._proven
-        layers, losses, plain = self._gradients(inputs, targets, prove)
+        """Add the sums of one block to its rows of ``sums``; its (norms, losses, finite)."""
+        layers, losses, plain = self._gradients(inputs, targets, not self._proven)
         with torch.no_grad():
             if plain is not None:
                 self._prove(layers, losses, plain)
-            if factors is None:
-                for layer in layers:
-                    layer.add_sums(torch.ones_like(losses), lots, out)
-                return losses.new_zeros(0), losses, losses.isfinite()
-            norms = torch.stack([layer.squared_norms() for layer in layers]).sum(0).sqrt_()
-            finite = norms.isfinite() & losses.isfinite()
-            scale = factors(norms, client_of_record).masked_fill(~finite, 0)
-            # 0 · nan is nan, so what is not finite must go before the sums. Looking costs a wait
-            # on an accelerator; there the masks are applied without looking.
-            if inputs.device.type != "cpu" or not bool(finite.all()):
-                for layer in layers:
-                    layer.zero_where(~finite)
+            norms, finite = losses.new_zeros(0), losses.isfinite()
+            scale = torch.ones_like(losses)
+            if factors is not None:
+                norms = _norms(layers)
+                finite = finite & norms.isfinite()
+                scale = factors(norms, client_of_record).masked_fill(~finite, 0)
+                _zero_broken(layers, finite)
+            rows = sums[block.first : block.last]
+            into = torch.zeros_like(rows) if block.continued else rows
+            lots = Lots(block.sizes(counts), client_of_record - block.first, scale)
             for layer in layers:
-                layer.add_sums(scale, lots, out)
+                layer.add_sums(lots, into)
+            if block.continued:
+                rows += into
         return norms, losses, finite
 
     def _prove(
@@ -138,12 +126,12 @@ class BlockEngine(ABC):
         Raises:
             Unsupported: The gradients do not add up to autograd's.
         """
-        everyone = Lots([len(losses)], torch.zeros_like(losses, dtype=torch.int64))
+        client_of_record = torch.zeros_like(losses, dtype=torch.int64)
+        everyone = Lots([len(losses)], client_of_record, torch.ones_like(losses))
         total = torch.zeros_like(plain).unsqueeze(0)
         for layer in layers:
-            layer.add_sums(torch.ones_like(losses), everyone, total)
-        norms = torch.stack([layer.squared_norms() for layer in layers]).sum(0).sqrt()
-        tolerance = 1e-3 * plain.norm() + 1e-5 * norms.sum()
+            layer.add_sums(everyone, total)
+        tolerance = 1e-3 * plain.norm() + 1e-5 * _norms(layers).sum()
         difference = (total.squeeze(0) - plain).norm()
         if not bool(difference.isfinite()):
             return  # nothing to compare with; look again at the next records
@@ -152,10 +140,20 @@ class BlockEngine(ABC):
         self._proven = True
 
 
-def _lots(block: Block, counts: list[int], client_of_record: torch.Tensor) -> Lots:
-    if block.last - block.first == 1:  # perhaps only a piece of the client's lot
-        return Lots([block.stop - block.start], client_of_record - block.first)
-    return Lots(counts[block.first : block.last], client_of_record - block.first)
+def _norms(layers: Sequence[LayerGradients]) -> torch.Tensor:
+    """L2 norm of each record's gradient over all layers [n]."""
+    return torch.stack([layer.squared_norms() for layer in layers]).sum(0).sqrt_()
+
+
+def _zero_broken(layers: Sequence[LayerGradients], finite: torch.Tensor) -> None:
+    """Zero the gradients that are not finite: a factor of 0 would not do, for 0 · nan is nan.
+
+    Looking whether there are any would make an accelerator wait; there the masks always apply.
+    """
+    if finite.device.type == "cpu" and bool(finite.all()):
+        return
+    for layer in layers:
+        layer.zero_where(~finite)
 
 
 def flat_gradient(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
+import numpy as np
 import torch
 
 _LOOP_CLIENTS = 32  # up to here one matrix product per client beats padding
@@ -25,6 +27,12 @@ class Block:
     first: int
     last: int
     continued: bool
+
+    def sizes(self, counts: list[int]) -> list[int]:
+        """Records of each client within the block, given those of all clients."""
+        if self.last - self.first == 1:  # perhaps only a piece of a large lot
+            return [self.stop - self.start]
+        return counts[self.first : self.last]
 
 
 def blocks(counts: list[int]) -> Iterator[Block]:
@@ -51,72 +59,83 @@ def lot_sizes(client_of_record: torch.Tensor, clients: int) -> list[int]:
     Raises:
         ValueError: The clients are not in [0, clients) in non-decreasing order.
     """
-    on_host = client_of_record.cpu()
-    if on_host.dim() != 1 or on_host.dtype != torch.int64:
+    if client_of_record.dim() != 1 or client_of_record.dtype != torch.int64:
         raise ValueError("client_of_record must be int64 of shape [n]")
-    if len(on_host) and (
-        on_host[0] < 0 or on_host[-1] >= clients or bool((on_host.diff() < 0).any())
-    ):
+    on_host = client_of_record.cpu().numpy()
+    ordered = not len(on_host) or (
+        on_host[0] >= 0 and on_host[-1] < clients and bool((on_host[1:] >= on_host[:-1]).all())
+    )
+    if not ordered:
         raise ValueError(f"client_of_record must be non-decreasing in [0, {clients})")
-    return torch.bincount(on_host, minlength=clients).tolist()
+    return np.bincount(on_host, minlength=clients).tolist()
 
 
 class Lots:
-    """The lots of one block.
+    """The lots of one block, each record with the factor its gradient is multiplied by.
 
     Args:
         counts: Records of each client [K].
-        client_of_record: Client of each record [n], counted from 0 within the block, on the device.
+        client_of_record: Client of each record [n], counted from 0 within the block.
+        scale: Factor of each record [n].
     """
 
-    def __init__(self, counts: list[int], client_of_record: torch.Tensor):
+    def __init__(self, counts: list[int], client_of_record: torch.Tensor, scale: torch.Tensor):
         self.counts = counts
         self.client_of_record = client_of_record
-        self.starts = [0]
-        for count in counts:
-            self.starts.append(self.starts[-1] + count)
+        self.scale = scale
+        self._starts = [0, *accumulate(counts)]
+        self._selectors: list[tuple[slice, slice, torch.Tensor]] | None = None
 
-    def row_sums(self, rows: torch.Tensor, scale: torch.Tensor, out: torch.Tensor) -> None:
+    def row_sums(self, rows: torch.Tensor, out: torch.Tensor) -> None:
         """out[k] = Σ_{i of k} scale_i rows_i for rows [n, p], out [K, p] (zeros before)."""
-        clients = len(self.counts)
-        if clients == 1 or (clients <= _LOOP_CLIENTS and rows.numel() >= _LOOP_ELEMENTS):
-            for client, start, stop in self._segments():
-                torch.mv(rows[start:stop].t(), scale[start:stop], out=out[client])
+        if len(self.counts) <= _LOOP_CLIENTS and rows.numel() >= _LOOP_ELEMENTS:
+            parts = zip(
+                self.counts,
+                rows.split(self.counts),
+                self.scale.split(self.counts),
+                out,
+                strict=True,
+            )
+            for count, own_rows, own_scale, total in parts:
+                if count:
+                    torch.mv(own_rows.t(), own_scale, out=total)
             return
-        # A product with a matrix that holds scale_i at (client of i, i): a few clients at a time,
-        # so that the zeros cost little.
-        for first in range(0, clients, _LOOP_CLIENTS):
-            last = min(first + _LOOP_CLIENTS, clients)
-            start, stop = self.starts[first], self.starts[last]
-            if start == stop:
-                continue
-            selector = scale.new_zeros(last - first, stop - start)
-            index = (self.client_of_record[start:stop] - first).unsqueeze(0)
-            selector.scatter_(0, index, scale[start:stop].unsqueeze(0))
-            torch.mm(selector, rows[start:stop], out=out[first:last])
+        if self._selectors is None:
+            self._selectors = list(self._make_selectors())
+        for clients, records, selector in self._selectors:
+            torch.mm(selector, rows[records], out=out[clients])
 
     def outer_sums(self, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
-        """out[k] = Σ_{i of k} Σ_t left_it right_itᵀ for left [n, T, O], right [n, T, I],
+        """out[k] = Σ_{i of k} scale_i Σ_t left_it right_itᵀ for left [n, T, O], right [n, T, I],
         out [K, O, I] (zeros before)."""
-        if len(self.counts) <= _LOOP_CLIENTS:
-            for client, start, stop in self._segments():
-                torch.mm(
-                    left[start:stop].flatten(0, 1).t(),
-                    right[start:stop].flatten(0, 1),
-                    out=out[client],
-                )
-            return
-        if len(set(self.counts)) == 1:
+        left = left * self.scale[:, None, None]
+        if len(self.counts) > 1 and len(set(self.counts)) == 1:
             out.copy_(_batched_outer(left, right, len(self.counts)))
+            return
+        if len(self.counts) <= _LOOP_CLIENTS:
+            rows = [count * left.shape[1] for count in self.counts]
+            left, right = left.flatten(0, 1), right.flatten(0, 1)
+            parts = zip(rows, left.t().split(rows, 1), right.split(rows), out, strict=True)
+            for count, own_left, own_right, total in parts:
+                if count:
+                    torch.mm(own_left, own_right, out=total)
             return
         for clients, records, padding in self._padded(left.device):
             padded = left[records].masked_fill_(padding[:, None, None], 0)
             out[clients] = _batched_outer(padded, right[records], len(clients))
 
-    def _segments(self) -> Iterator[tuple[int, int, int]]:
-        for client, count in enumerate(self.counts):
-            if count:
-                yield client, self.starts[client], self.starts[client + 1]
+    def _make_selectors(self) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+        """Matrices holding scale_i at (client of i, i), for a few clients at a time so that their
+        zeros cost little: (clients, records, matrix)."""
+        for first in range(0, len(self.counts), _LOOP_CLIENTS):
+            last = min(first + _LOOP_CLIENTS, len(self.counts))
+            records = slice(self._starts[first], self._starts[last])
+            if records.start == records.stop:
+                continue
+            selector = self.scale.new_zeros(last - first, records.stop - records.start)
+            index = (self.client_of_record[records] - first).unsqueeze(0)
+            selector.scatter_(0, index, self.scale[records].unsqueeze(0))
+            yield slice(first, last), records, selector
 
     def _padded(
         self, device: torch.device
@@ -124,7 +143,7 @@ class Lots:
         """Clients whose lots have the same number of binary digits, so that padding them to the
         largest at most doubles the work: (clients [B], records [B·L], is padding [B·L])."""
         counts = torch.tensor(self.counts)
-        starts = torch.tensor(self.starts[:-1])
+        starts = torch.tensor(self._starts[:-1])
         digits = torch.frexp(counts.double()).exponent
         for digit in range(1, int(digits.max()) + 1):
             clients = (digits == digit).nonzero().squeeze(1)

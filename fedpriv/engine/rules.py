@@ -44,8 +44,8 @@ class LayerGradients(Protocol):
         """Make the gradients of the records where ``broken`` [n] zero, whatever they hold."""
         ...
 
-    def add_sums(self, scale: torch.Tensor, lots: Lots, out: torch.Tensor) -> None:
-        """Write Σ scale_i g_i of each client into this layer's columns of ``out`` [K, d]."""
+    def add_sums(self, lots: Lots, out: torch.Tensor) -> None:
+        """Write Σ scale_i gradient_i of each client into this layer's columns of ``out`` [K, d]."""
         ...
 
 
@@ -77,10 +77,11 @@ class OuterProducts:
             self._bias = self.g.squeeze(1) if positions == 1 else self.g.sum(1)
 
     def squared_norms(self) -> torch.Tensor:
+        if self._formed is None and self.a.shape[1] == 1:
+            bias = 0 if self._bias is None else 1
+            return _squared(self.g.squeeze(1)) * (_squared(self.a.squeeze(1)) + bias)
         if self._formed is not None:
             weight = _squared(self._formed)
-        elif self.a.shape[1] == 1:
-            weight = _squared(self.g.squeeze(1)) * _squared(self.a.squeeze(1))
         else:
             products = torch.bmm(self.g, self.g.transpose(1, 2))
             products *= torch.bmm(self.a, self.a.transpose(1, 2))
@@ -95,19 +96,17 @@ class OuterProducts:
         if self._bias is not None:
             self._bias = self._bias.masked_fill(broken[:, None], 0)
 
-    def add_sums(self, scale: torch.Tensor, lots: Lots, out: torch.Tensor) -> None:
+    def add_sums(self, lots: Lots, out: torch.Tensor) -> None:
         if self._bias is not None:
-            lots.row_sums(self._bias, scale, out[:, self.columns["bias"]])
+            lots.row_sums(self._bias, out[:, self.columns["bias"]])
         weight = out[:, self.columns["weight"]]
+        shape = (self.g.shape[2], self.a.shape[2])
         direct = weight if self.to_weight is None else torch.zeros_like(weight)
         if self._formed is not None:
-            lots.row_sums(self._formed, scale, direct)
+            lots.row_sums(self._formed, direct)
         else:
-            shape = (self.g.shape[2], self.a.shape[2])
-            scaled = self.g * scale[:, None, None]
-            lots.outer_sums(scaled, self.a, direct.unflatten(1, shape))
+            lots.outer_sums(self.g, self.a, direct.unflatten(1, shape))
         if self.to_weight is not None:
-            shape = (self.g.shape[2], self.a.shape[2])
             ordered = self.to_weight(direct.unflatten(1, shape))
             weight.unflatten(1, ordered.shape[1:]).copy_(ordered)
 
@@ -125,9 +124,9 @@ class Rows:
     def zero_where(self, broken: torch.Tensor) -> None:
         self.rows = {k: rows.masked_fill(broken[:, None], 0) for k, rows in self.rows.items()}
 
-    def add_sums(self, scale: torch.Tensor, lots: Lots, out: torch.Tensor) -> None:
+    def add_sums(self, lots: Lots, out: torch.Tensor) -> None:
         for name, rows in self.rows.items():
-            lots.row_sums(rows, scale, out[:, self.columns[name]])
+            lots.row_sums(rows, out[:, self.columns[name]])
 
 
 @dataclass
@@ -158,11 +157,11 @@ class TableRows:
     def zero_where(self, broken: torch.Tensor) -> None:
         self.g = self.g.masked_fill(broken[:, None, None], 0)
 
-    def add_sums(self, scale: torch.Tensor, lots: Lots, out: torch.Tensor) -> None:
+    def add_sums(self, lots: Lots, out: torch.Tensor) -> None:
         size = self.g.shape[2]
         table = out[:, self.columns["weight"]].unflatten(1, (-1, size))
         client = lots.client_of_record[:, None].expand_as(self.tokens)
-        table.index_put_((client, self.tokens), self.g * scale[:, None, None], accumulate=True)
+        table.index_put_((client, self.tokens), self.g * lots.scale[:, None, None], accumulate=True)
 
 
 def _squared(rows: torch.Tensor) -> torch.Tensor:
