@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +13,10 @@ import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
+
+from fedpriv.common.errors import ConfigError, nearest, show
 
 GROUPS = (
     "dataset",
@@ -60,6 +64,55 @@ def describe(path: Path) -> str:
         if text and not text.startswith("@package"):
             return text
     return ""
+
+
+def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
+    """A failure of Hydra or OmegaConf to compose, as one sentence with the nearest name."""
+    text = str(error)
+    if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        group, option = match.groups()
+        top = group.partition("/")[0]
+        known = [name for name, _ in options(top)]
+        wanted = f"{group}/{option}".removeprefix(top + "/")
+        if not known:
+            return _unknown("group", top, GROUPS)
+        return _unknown(f"{top} option", wanted, known)
+    if match := re.search(r"Could not override '([^']+)'", text):
+        return _unknown_key(match.group(1), overrides)
+    if isinstance(error, OverrideParseException):
+        return ConfigError(
+            f"cannot read the override {show(error.override)}; write key=value, and quote values "
+            "with special characters: 'key=\"a, b\"'"
+        )
+    return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
+
+
+def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
+    near = nearest(name, known)
+    meant = f"; did you mean {near}?" if near else ""
+    return ConfigError(f"unknown {kind} {show(name)}{meant} (known: {', '.join(known)})")
+
+
+def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
+    """The nearest key, and what the group has when the group is known."""
+    known = _known_keys(overrides)
+    near = nearest(name, known)
+    meant = f"; did you mean {near}?" if near else ""
+    group, _, _ = name.rpartition(".")
+    inside = [key.rpartition(".")[2] for key in known if group and key.startswith(f"{group}.")]
+    has = f" ({group} has: {', '.join(inside)})" if inside else ""
+    return ConfigError(f"unknown key {show(name)}{meant}{has}")
+
+
+def _known_keys(overrides: Sequence[str]) -> list[str]:
+    """All keys of the configuration that the group choices among ``overrides`` give."""
+    choices = [o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, "experiment")]
+    try:
+        config = compose([c for c in choices if "," not in c])
+    except Exception:
+        config = compose()
+    flat = flatten(OmegaConf.to_container(config, resolve=False))
+    return [*GROUPS, *(key for key in flat if not key.endswith("_target_"))]
 
 
 NOT_IDENTITY = ("runtime", "dry_run", "resume", "dataset.path", "dataset.download")

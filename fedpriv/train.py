@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import hydra
+import yaml
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.errors import FedprivError
-from fedpriv.config import conf_dir
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.config import conf_dir, explain
 from fedpriv.experiment.run import RunResult, run
+from fedpriv.results.folder import RunFolder
 
 
 class Interrupted(FedprivError):
@@ -25,23 +30,48 @@ class Interrupted(FedprivError):
     exit_status = 130
 
 
+class _State:
+    """What the task and the callback tell :func:`main`, within one process."""
+
+    process: int | None = None
+    task_started = False
+    sweep_dir: Path | None = None
+    failures: ClassVar[list[FedprivError]] = []
+
+
 def task(config: DictConfig) -> dict[str, Any] | None:
-    """Run one composed configuration; the last line of a sweep's job and of a single run alike."""
+    """Run one composed configuration, alone or as a job of a sweep.
+
+    A known failure is kept for :func:`main`, so that the other jobs of a sweep still run.
+    """
+    _State.task_started = True
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
     folder = Path(hydra_config.runtime.output_dir) if sweeping else None
-    result = run(config, overrides=list(hydra_config.overrides.task), default_folder=folder)
-    refuse_bad_end(result)
+    overrides = list(hydra_config.overrides.task)
+    try:
+        result = run(config, overrides=overrides, default_folder=folder)
+        refuse_bad_end(result, sweeping)
+    except FedprivError as error:
+        if os.getpid() != _State.process:  # a launcher's worker: its exception travels
+            raise
+        _State.failures.append(error)
+        if sweeping:
+            print(f"fedpriv: {' '.join(overrides)}: {error}", file=sys.stderr, flush=True)
+        return None
     return result.summary
 
 
-def refuse_bad_end(result: RunResult) -> None:
+def refuse_bad_end(result: RunResult, sweeping: bool = False) -> None:
     """Raise for runs that ended otherwise than planned, so that the exit status says so."""
     if result.stop_reason == "interrupted":
-        raise Interrupted(
+        error = Interrupted(
             f"interrupted after round {result.summary['rounds']}; continue with "
             f"fedpriv train resume={result.folder}"
         )
+        if sweeping:
+            raise KeyboardInterrupt from error  # ends the sweep, not only this job
+        raise error
     if result.stop_reason == "diverged":
         raise FedprivError(
             f"diverged in round {result.summary['rounds']}: a loss or weight is no longer finite; "
@@ -49,26 +79,60 @@ def refuse_bad_end(result: RunResult) -> None:
         )
 
 
+class SweepTable(Callback):
+    """Notes where a sweep (``-m``) puts its runs, so that a table of them can be shown."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        _State.sweep_dir = Path(config.hydra.sweep.dir)
+
+
 def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
-    """``fedpriv train <overrides and Hydra flags>``."""
-    previous = sys.argv
-    sys.argv = [program, *arguments]
+    """``fedpriv train <overrides and Hydra flags>``. Raises FedprivError for every known failure."""
+    arguments = _with_resumed_overrides(list(arguments))
+    previous, sys.argv = sys.argv, [program, *arguments]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting
+    _State.process, _State.task_started, _State.sweep_dir = os.getpid(), False, None
+    _State.failures.clear()
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, arguments) from None
+    except (ValueError, TypeError, AttributeError, AssertionError, OSError) as error:
+        if _State.task_started:
+            raise
+        raise explain(error, arguments) from None
     finally:
+        GlobalHydra.instance().clear()
         sys.argv = previous
+        if _State.sweep_dir is not None:
+            from fedpriv.results.sweep import show_sweep
+
+            show_sweep(_State.sweep_dir)
+    _raise_failures(_State.failures)
 
 
-class SweepTable(Callback):
-    """After a sweep (``-m``): a table of its runs, on screen and as ``sweep.csv``."""
+def _raise_failures(failures: list[FedprivError]) -> None:
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        error = FedprivError(f"{len(failures)} runs of the sweep failed, see above")
+        error.exit_status = max(f.exit_status for f in failures)
+        raise error
 
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        from fedpriv.results.sweep import show_sweep
 
-        show_sweep(Path(config.hydra.sweep.dir))
-
-
-def read_summary(folder: Path) -> dict[str, Any] | None:
-    """A run's summary, or None if it never finished."""
-    path = folder / "summary.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+def _with_resumed_overrides(arguments: list[str]) -> list[str]:
+    """With ``resume=<folder>``: the overrides of that run first, then those given now."""
+    chosen = [a.partition("=")[2] for a in arguments if a.startswith("resume=")]
+    if not chosen or not chosen[-1] or chosen[-1] == "null":
+        return arguments
+    folder = RunFolder(yaml.safe_load(chosen[-1]))
+    try:
+        earlier = folder.read_json(folder.environment)["overrides"] or []
+    except FileNotFoundError:
+        raise ConfigError("resume", str(folder.path), "an existing run folder") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"resume: {folder.environment} cannot be read; start anew, or repair it"
+        ) from None
+    earlier = [o for o in earlier if not o.startswith(("resume=", "dry_run=", "runtime.run_dir="))]
+    return [*earlier, *arguments]

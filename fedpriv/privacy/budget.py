@@ -84,7 +84,8 @@ class Budget:
         self.ledger.record(draw, clients, sensitivities)
         self._enforced.add(self._enforced_event(draw), clients)
         self._published.add(self.claim.event(draw), clients)
-        self._sound.add(worst_draw.event() if self.adaptive else draw.event(), clients)
+        if not self.filtered:  # a filter's budget is its price
+            self._sound.add(worst_draw.event() if self.adaptive else draw.event(), clients)
         self._took_part[clients] = True
 
     def epsilon(self) -> np.ndarray:

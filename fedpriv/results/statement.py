@@ -17,8 +17,8 @@ GENERAL_CAVEATS = (
     "here.",
     "Noise comes from a statistical generator in floating point: right for experiments, not for a "
     "deployment.",
-    "The parts of records that a client shares with other clients' records are covered per client "
-    "only: one record, at one client.",
+    "The guarantee is for a record at one client; a person with records at several clients is "
+    "protected by the sum.",
 )
 DIAGNOSTICS = (
     "train_loss and gradient_norm in metrics.csv (exact averages over private lots)",

@@ -1,0 +1,27 @@
+"""fedpriv: experiments in differentially private federated learning.
+
+>>> import fedpriv
+>>> config = fedpriv.compose(["algorithm=dp_fl", "dataset=digits", "rounds=20"])
+>>> result = fedpriv.run(config)
+>>> result.summary["test_accuracy"], result.privacy["epsilon_sound"]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.config import compose
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from fedpriv.experiment.run import RunResult
+
+__all__ = ["compose", "run"]
+
+
+def run(config: DictConfig) -> RunResult:
+    """Run a composed configuration to its end; see :class:`fedpriv.experiment.run.RunResult`."""
+    from fedpriv.experiment.run import run as run_experiment
+
+    return run_experiment(config)

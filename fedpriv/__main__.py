@@ -1,0 +1,5 @@
+"""``python -m fedpriv`` is the ``fedpriv`` command."""
+
+from fedpriv.cli import main
+
+main()

@@ -1,0 +1,179 @@
+"""The ``fedpriv`` command: parses, dispatches, and turns known errors into one sentence.
+
+Exit status: 0 done; 1 a failure while running; 2 usage or configuration; 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedpriv.common.errors import ConfigError, FedprivError, nearest
+
+COMMANDS = {
+    "train": "run an experiment, or a sweep of them with -m",
+    "list": "groups, their options and ready-made experiments, one line each",
+    "data": "which data sets are present and where; fedpriv data download mnist",
+    "bench": "speed of the gradient engines on this machine",
+    "completion": 'shell completion: eval "$(fedpriv completion bash)"',
+}
+EXAMPLES = """\
+examples:
+  fedpriv train                                   Adap DP-FL on handwritten digits, under a minute
+  fedpriv train algorithm=dp_fl dry_run=true      rounds and epsilon, before anything runs
+  fedpriv train -m noise_schedule.noise_multiplier=3,4,6 seed=0,1,2
+  fedpriv train resume=outputs/<run folder>
+  fedpriv list clipper
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit status."""
+    try:
+        return _dispatch(arguments)
+    except FedprivError as error:
+        _say(f"fedpriv: {error}")
+        return error.exit_status
+    except KeyboardInterrupt:
+        _say("fedpriv: interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of our output went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _say(text: str) -> None:
+    sys.stdout.flush()
+    print(text, file=sys.stderr, flush=True)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    command = arguments[0] if arguments else "--help"
+    if command == "train":  # Hydra parses the rest, flags included
+        from fedpriv.train import main as train
+
+        train(arguments[1:])
+        return 0
+    if command == "_complete":
+        from fedpriv.completion import candidates
+
+        print("\n".join(candidates(os.environ.get("COMP_LINE", ""))))
+        return 0
+    if not command.startswith("-") and command not in COMMANDS:
+        near = nearest(command, COMMANDS)
+        hint = f"did you mean {near}?" if near else ""
+        raise ConfigError("the command", command, "one of " + ", ".join(COMMANDS), hint)
+    options = _parser().parse_args(arguments or ["--help"])
+    return options.run(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fedpriv",
+        description="Experiments in differentially private federated learning.",
+        epilog=EXAMPLES,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+            prog, max_help_position=16, width=96
+        ),
+    )
+    parser.add_argument("--version", action="version", version=f"fedpriv {_version()}")
+    commands = parser.add_subparsers(metavar="command", required=True)
+    # shown in the help; _dispatch hands it to Hydra before argparse sees it
+    commands.add_parser("train", help=COMMANDS["train"], add_help=False)
+    _add_list(commands)
+    _add_data(commands)
+    _add_bench(commands)
+    completion = commands.add_parser("completion", help=COMMANDS["completion"])
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completion.set_defaults(run=_completion)
+    return parser
+
+
+def _add_list(commands) -> None:  # type: ignore[no-untyped-def]
+    parser = commands.add_parser("list", help=COMMANDS["list"])
+    parser.add_argument("group", nargs="?", help="only this group, e.g. clipper")
+    parser.add_argument("--config-dir", type=Path, help="a folder with YAMLs of your own")
+    parser.set_defaults(run=_list)
+
+
+def _add_data(commands) -> None:  # type: ignore[no-untyped-def]
+    parser = commands.add_parser("data", help=COMMANDS["data"])
+    parser.add_argument("--path", help="look here instead of FEDPRIV_DATA or the cache")
+    parser.set_defaults(run=_data)
+    actions = parser.add_subparsers(metavar="action")
+    fetch = actions.add_parser("download", help="fetch a data set and verify its checksums")
+    fetch.add_argument("name", help="mnist, fashion_mnist or cifar10")
+    fetch.add_argument("--to", help="the folder; default: FEDPRIV_DATA, else the cache")
+    fetch.set_defaults(run=_download)
+
+
+def _add_bench(commands) -> None:  # type: ignore[no-untyped-def]
+    parser = commands.add_parser("bench", help=COMMANDS["bench"])
+    parser.add_argument("--repeats", type=_positive, default=20, help="timed runs of each row")
+    parser.add_argument("--model", action="append", choices=("cnn", "mlp"), help="default: both")
+    parser.add_argument("--threads", type=_positive, help="default: torch's choice")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures here")
+    parser.set_defaults(run=_bench)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number >= 1, got {text}")
+    return int(text)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from fedpriv.listing import show_groups
+
+    show_groups(options.group, options.config_dir)
+    return 0
+
+
+def _data(options: argparse.Namespace) -> int:
+    from fedpriv.listing import show_data
+
+    show_data(options.path)
+    return 0
+
+
+def _download(options: argparse.Namespace) -> int:
+    from fedpriv.data.catalogue import download
+
+    status = download(options.name, options.to)
+    print(f"{status.name}: complete, checksums {status.checksums}, in {status.where}")
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from fedpriv.bench import run as bench
+
+    models = tuple(dict.fromkeys(options.model or ("cnn", "mlp")))
+    return bench(options.repeats, models, options.threads, options.json)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from fedpriv.completion import script
+
+    print(script(options.shell))
+    return 0
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("fedpriv")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+if __name__ == "__main__":
+    main()

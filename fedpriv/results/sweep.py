@@ -1,0 +1,71 @@
+"""The table of a sweep: one row per run, and means over seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from rich.table import Table
+
+from fedpriv.results.display import console
+from fedpriv.results.folder import RunFolder
+
+VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
+
+
+def read_runs(folder: Path) -> pd.DataFrame:
+    """A row per finished run below ``folder``: its overrides, seed and results."""
+    rows = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        run = RunFolder(path)
+        if not run.summary.exists():
+            continue
+        overrides = run.read_json(run.environment).get("overrides") or []
+        chosen = dict(o.partition("=")[::2] for o in overrides)
+        summary = run.read_json(run.summary)
+        chosen.pop("seed", None)
+        rows.append(
+            {
+                "run": path.name,
+                **chosen,
+                "seed": summary["seed"],
+                **{v: summary[v] for v in VALUES},
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def show_sweep(folder: Path) -> None:
+    """Print the table of the runs below ``folder`` and write it to ``sweep.csv`` there."""
+    runs = read_runs(folder)
+    if runs.empty:
+        return
+    runs.to_csv(folder / "sweep.csv", index=False)
+    out = console()
+    settings = [c for c in runs.columns if c not in ("run", "seed", *VALUES)]
+    varied = [c for c in settings if runs[c].nunique(dropna=False) > 1]
+    table = Table(title="Sweep", title_justify="left", title_style="bold")
+    for name in (*varied, "seeds", "rounds", "epsilon", "sound", "test accuracy"):
+        table.add_column(name, overflow="fold")
+    groups = runs.groupby(varied, dropna=False, sort=False) if varied else [((), runs)]
+    for key, rows in groups:
+        accuracy = 100 * rows["test_accuracy"].astype(float)
+        spread = f" ± {accuracy.std():.2f}" if len(rows) > 1 else ""
+        table.add_row(
+            *(str(k) for k in (key if isinstance(key, tuple) else (key,))),
+            " ".join(str(s) for s in rows["seed"]),
+            _range(rows["rounds"], ".0f"),
+            _range(rows["epsilon"], ".3f"),
+            _range(rows["epsilon_sound"], ".3f"),
+            f"{accuracy.mean():.2f}{spread} %",
+        )
+    out.print(table)
+    out.print(f"sweep folder: {folder}")
+
+
+def _range(values: pd.Series, form: str) -> str:
+    numbers = pd.to_numeric(values, errors="coerce").dropna()
+    if numbers.empty:
+        return "-"
+    low, high = numbers.min(), numbers.max()
+    return f"{low:{form}}" if low == high else f"{low:{form}} to {high:{form}}"
