@@ -7,6 +7,7 @@ every round its own absolute noise, but the same multiplier, hence the same pric
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,8 +109,13 @@ class Ledger:
         return total
 
     def state_dict(self) -> dict[str, Any]:
-        return {"neighbours": self.neighbours, "entries": self._entries}
+        return {"neighbours": self.neighbours, "entries": _copies(self._entries)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.neighbours = state["neighbours"]
-        self._entries = dict(state["entries"])
+        self._entries = _copies(state["entries"])
+
+
+def _copies(entries: Mapping[Draw, Entry]) -> dict[Draw, Entry]:
+    """A state is a snapshot: what is recorded later must not reach it."""
+    return {draw: copy.deepcopy(entry) for draw, entry in entries.items()}

@@ -59,7 +59,7 @@ def joint_noise_multiplier(multipliers: Iterable[float]) -> float:
         return multipliers[0]  # exact: no rounding through the square
     if any(z == 0 for z in multipliers):
         return 0.0
-    return 1.0 / math.sqrt(math.fsum(z**-2 for z in multipliers))
+    return 1.0 / math.hypot(*(1.0 / z for z in multipliers))
 
 
 GRADIENT = "gradient_sum"

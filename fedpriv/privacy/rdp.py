@@ -26,6 +26,7 @@ _RELATION = {
     REPLACE_ONE: privacy_accountant.NeighboringRelation.REPLACE_ONE,
 }
 
+_NO_NOISE = 1e-100  # a smaller multiplier cannot be squared in floating point and protects nothing
 WIDE_ORDERS: tuple[float, ...] = tuple(float(a) for a in library.DEFAULT_RDP_ORDERS)
 
 
@@ -50,6 +51,8 @@ def sampled_gaussian_rdp(
     sample_rate: float, noise_multiplier: float, orders: tuple[float, ...]
 ) -> np.ndarray:
     """RDP of one Poisson-sampled Gaussian at each order [len(orders)]."""
+    if sample_rate == 0.0:
+        return np.zeros(len(orders))
     if sample_rate == 1.0:
         return np.asarray(orders) / (2.0 * noise_multiplier**2)
     rdp = np.empty(len(orders))
@@ -87,15 +90,33 @@ def _library_rdp(event: dp_event.DpEvent, orders: list[float], neighbours: str) 
 def rdp_of_event(
     event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str = ADD_OR_REMOVE
 ) -> np.ndarray:
-    """RDP of one event at each order [len(orders)]; ``inf`` for an event without noise."""
-    if isinstance(event, dp_event.NonPrivateDpEvent):
+    """RDP of one event at each order [len(orders)], read-only; ``inf`` for one without noise.
+
+    Raises ``dp_accounting.UnsupportedEventError`` for an event that ``neighbours`` cannot price.
+    """
+    rdp = _rdp_of_event(event, orders, neighbours)
+    rdp.setflags(write=False)  # the cache hands the same array to everyone
+    return rdp
+
+
+def _rdp_of_event(
+    event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str
+) -> np.ndarray:
+    innermost = event
+    while hasattr(innermost, "event"):
+        innermost = innermost.event
+    if isinstance(innermost, dp_event.NonPrivateDpEvent) or (
+        isinstance(innermost, dp_event.GaussianDpEvent) and innermost.noise_multiplier < _NO_NOISE
+    ):
         return np.full(len(orders), np.inf)
     if isinstance(event, dp_event.NoOpDpEvent):
         return np.zeros(len(orders))
     if isinstance(event, dp_event.GaussianDpEvent):
         return np.asarray(orders) / (2.0 * event.noise_multiplier**2)
-    if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(
-        event.event, dp_event.GaussianDpEvent
+    if (
+        isinstance(event, dp_event.PoissonSampledDpEvent)
+        and isinstance(event.event, dp_event.GaussianDpEvent)
+        and neighbours == ADD_OR_REMOVE
     ):
         return sampled_gaussian_rdp(
             event.sampling_probability, event.event.noise_multiplier, orders

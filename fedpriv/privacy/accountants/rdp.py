@@ -89,7 +89,15 @@ class RdpAccountant(Accountant):
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> int:
         best = float(np.max(self._steps_by_order(event, epsilon, delta, neighbours)))
-        return _MANY if best >= _MANY else max(0, math.floor(best))
+        if best >= _MANY:
+            return _MANY
+        steps = max(0, math.floor(best))
+        # The division may round across a whole number, so the neighbours are priced themselves.
+        if self.epsilon_of({event: steps + 1}, delta, neighbours) <= epsilon:
+            return steps + 1
+        if steps and self.epsilon_of({event: steps}, delta, neighbours) > epsilon:
+            return steps - 1
+        return steps
 
     def _steps_by_order(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
@@ -126,7 +134,8 @@ class RdpTotal(RunningTotal):
         self._rdp = np.zeros((clients, len(self.orders)))
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
-        self._rdp[clients] += count * rdp_of_event(event, self.orders, self.neighbours)
+        if count:  # 0 draws of an event without noise are not 0 · inf
+            self._rdp[clients] += count * rdp_of_event(event, self.orders, self.neighbours)
 
     def epsilon(self, delta: float) -> np.ndarray:
         epsilon = self._convert(self._rdp, delta)
@@ -147,8 +156,8 @@ class RdpTotal(RunningTotal):
     def would_exceed(
         self, event: dp_event.DpEvent, count: int, epsilon: float, delta: float
     ) -> np.ndarray:
-        step = count * rdp_of_event(event, self.orders, self.neighbours)
-        return self._convert(self._rdp + step, delta) > epsilon
+        step = count * rdp_of_event(event, self.orders, self.neighbours) if count else 0.0
+        return ~(self._convert(self._rdp + step, delta) <= epsilon)  # what is not a number exceeds
 
     def _convert(self, rdp: np.ndarray, delta: float) -> np.ndarray:
         return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+_LARGEST = 1e12  # float32 holds the noise of this bound; `vector` explodes without a ceiling
 READINGS = ("sound", "scalar", "vector", "unclipped")
 
 
@@ -50,7 +51,7 @@ class AdapClipper(Clipper):
         self.initial = initial_clip_norm
         if initial_clip_norm is not None:
             self.initial = checks.number(
-                "initial_clip_norm", initial_clip_norm, above=0, at_most=1e12
+                "initial_clip_norm", initial_clip_norm, above=0, at_most=_LARGEST
             )
         self.alpha = checks.number("alpha", alpha, above=0)
         self.target_quantile = checks.number("target_quantile", target_quantile, above=0, below=1)
@@ -67,7 +68,8 @@ class AdapClipper(Clipper):
         import torch
 
         value = self.initial if self.initial is not None else initial_norm()
-        self._bounds = torch.full((clients,), value, device=device).clamp_min(self.min_clip_norm)
+        start = torch.full((clients,), value, device=device)
+        self._bounds = start.clamp(self.min_clip_norm, _LARGEST)
 
     def bound(self, clients: Tensor) -> Tensor:
         return self._bounds[clients]
@@ -109,7 +111,7 @@ class AdapClipper(Clipper):
             new = self.alpha * gradients.norm(dim=1)
         else:
             new = self.alpha * (released / lot_sizes).abs()
-        self._bounds[clients] = new.clamp_min(self.min_clip_norm).to(old.dtype)
+        self._bounds[clients] = new.clamp(self.min_clip_norm, _LARGEST).to(old.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         return {"bounds": self._bounds.clone()}

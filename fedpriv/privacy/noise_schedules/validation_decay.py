@@ -49,8 +49,8 @@ class ValidationDecay(NoiseSchedule):
         recent = list(self._losses)
         tested = recent[:4] if self.decay_index == "eq9" else recent[1:]
         if all(a > b for a, b in itertools.pairwise(tested)):
-            self._sigma *= self.beta
             self.decays += 1
+            self._sigma = self.initial * self.beta**self.decays  # rounds as `lowest` does
 
     def state_dict(self) -> dict[str, Any]:
         return {"sigma": self._sigma, "losses": list(self._losses), "decays": self.decays}
