@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
 from fedpriv.common.random_streams import numpy_stream, torch_stream
-from fedpriv.engine import Engine, FlatModel
+from fedpriv.engine import ClippedSums, Engine, FlatModel
 from fedpriv.privacy.clippers.base import Clipper, sum_per_client
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
 
@@ -67,6 +67,17 @@ class RoundOutcome:
         sums = sum_per_client(self.norms, self.client_of_record, clients)
         counts = sum_per_client(torch.ones_like(self.norms), self.client_of_record, clients)
         return (sums / counts).cpu().numpy()
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One local step of one round: who takes it, and the names of its random streams."""
+
+    round_index: int
+    step: int
+    cohort: np.ndarray
+    members: Tensor
+    noise_multiplier: float
 
 
 class LocalTraining:
@@ -127,9 +138,8 @@ class LocalTraining:
         changes: Tensor | None = None  # w^k - w of each member [m, d]
         steps = []
         for step in range(self.algorithm.local_steps):
-            gradients, outcome = self._noised_gradients(
-                round_index, step, cohort, members, noise_multiplier, changes
-            )
+            turn = _Turn(round_index, step, cohort, members, noise_multiplier)
+            gradients, outcome = self._noised_gradients(turn, changes)
             steps.append(outcome)
             change = self._optimizer.step(members, gradients)
             changes = change if changes is None else changes.add_(change)
@@ -139,63 +149,53 @@ class LocalTraining:
         problem.model.flat.add_(share @ uploads)
         return self._merge(steps)
 
-    def _noised_gradients(
-        self,
-        round_index: int,
-        step: int,
-        cohort: np.ndarray,
-        members: Tensor,
-        noise_multiplier: float,
-        changes: Tensor | None,
-    ) -> tuple[Tensor, RoundOutcome]:
+    def _noised_gradients(self, turn: _Turn, changes: Tensor | None) -> tuple[Tensor, RoundOutcome]:
         """g̃ of each member [m, d] at its own weights w + changes."""
         problem, clipper = self.problem, self.problem.clipper
-        indices, client_of_record = self._lots(round_index, step, cohort)
+        indices, client_of_record = self._lots(turn)
         inputs = problem.data.train.inputs[indices]
         targets = problem.data.train.targets[indices]
-        bounds = clipper.bound(members)
-
-        def factors(norms: Tensor, clients: Tensor) -> Tensor:
-            return clipper.factors(norms, bounds[clients])
-
+        bounds = clipper.bound(turn.members)
         if changes is None:
             result = problem.engine.clipped_sums(
-                inputs, targets, client_of_record, len(cohort), factors
-            )
-            sums, norms, losses, finite = (
-                result.sums,
-                result.norms,
-                result.losses,
-                result.finite,
+                inputs,
+                targets,
+                client_of_record,
+                len(turn.cohort),
+                lambda norms, clients: clipper.factors(norms, bounds[clients]),
             )
         else:
-            sums, norms, losses, finite = self._client_by_client(
-                inputs, targets, client_of_record, changes, bounds
-            )
-        norms = torch.where(finite, norms, 0.0)
-        sensitivities = {GRADIENT: bounds}
+            result = self._client_by_client(inputs, targets, client_of_record, changes, bounds)
+        norms = torch.where(result.finite, result.norms, 0.0)
         client_of_record = client_of_record.to(self.device)
-        released = self._released_statistic(
-            round_index, step, cohort, noise_multiplier, norms, bounds, client_of_record,
-            sensitivities,
-        )  # fmt: skip
-        if noise_multiplier > 0:
-            sums.add_(self._noise(round_index, step, cohort, sums, noise_multiplier * bounds))
-        lot_sizes = self._lot_sizes[members]
+        sensitivities = {GRADIENT: bounds}
+        released = None
+        multiplier = clipper.statistic_multiplier(turn.noise_multiplier)
+        if multiplier is not None:
+            statistic, sensitivity = clipper.statistic(
+                norms, bounds[client_of_record], client_of_record, bounds
+            )
+            sensitivities[CLIP_STATISTIC] = sensitivity
+            released = self._noised_statistic(turn, statistic, sensitivity, multiplier)
+        sums = result.sums
+        if turn.noise_multiplier > 0:
+            sums.add_(self._noise(turn, sums, turn.noise_multiplier * bounds))
+        lot_sizes = self._lot_sizes[turn.members]
         gradients = sums.div_(lot_sizes[:, None])
-        clipper.observe(members, released, gradients, lot_sizes)
-        return gradients, self._outcome(losses, norms, finite, client_of_record, sensitivities)
+        clipper.observe(turn.members, released, gradients, lot_sizes)
+        outcome = self._outcome(result, norms, client_of_record, sensitivities)
+        return gradients, outcome
 
-    def _lots(self, round_index: int, step: int, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
+    def _lots(self, turn: _Turn) -> tuple[Tensor, Tensor]:
         """(indices into the training records [n], position in the cohort of each [n])."""
         data, lots = self.problem.data, []
-        for client in cohort:
-            stream = numpy_stream(self.problem.seed, "lot", round_index, step, client)
+        for client in turn.cohort:
+            stream = numpy_stream(self.problem.seed, "lot", turn.round_index, turn.step, client)
             own = data.clients[client]
             lots.append(own[self._samplings[client].draw(stream, len(own))])
         sizes = torch.tensor([len(lot) for lot in lots])
         indices = torch.from_numpy(np.concatenate(lots)).to(self.device, non_blocking=True)
-        return indices, torch.repeat_interleave(torch.arange(len(cohort)), sizes)
+        return indices, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
 
     def _client_by_client(
         self,
@@ -204,7 +204,7 @@ class LocalTraining:
         client_of_record: Tensor,
         changes: Tensor,
         bounds: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> ClippedSums:
         """As the engine's joint pass, for members whose weights have come apart."""
         model, clipper = self.problem.model, self.problem.clipper
         start = model.flat.clone()
@@ -225,78 +225,60 @@ class LocalTraining:
                 )
             )
         model.set(start)
-        return (
-            torch.cat([r.sums for r in results]),
-            torch.cat([r.norms for r in results]),
-            torch.cat([r.losses for r in results]),
-            torch.cat([r.finite for r in results]),
+        return ClippedSums(
+            sums=torch.cat([r.sums for r in results]),
+            norms=torch.cat([r.norms for r in results]),
+            losses=torch.cat([r.losses for r in results]),
+            finite=torch.cat([r.finite for r in results]),
         )
 
-    def _released_statistic(
-        self,
-        round_index: int,
-        step: int,
-        cohort: np.ndarray,
-        noise_multiplier: float,
-        norms: Tensor,
-        bounds: Tensor,
-        client_of_record: Tensor,
-        sensitivities: dict[str, Tensor],
-    ) -> Tensor | None:
-        """The clipper's extra query on the same lots, noised; its sensitivity is entered."""
-        clipper = self.problem.clipper
-        multiplier = clipper.statistic_multiplier(noise_multiplier)
-        if multiplier is None:
-            return None
-        statistic, sensitivity = clipper.statistic(
-            norms, bounds[client_of_record], client_of_record, bounds
-        )
-        sensitivities[CLIP_STATISTIC] = sensitivity
+    def _noised_statistic(
+        self, turn: _Turn, statistic: Tensor, sensitivity: Tensor, multiplier: float
+    ) -> Tensor:
+        """The clipper's answers [m] plus N(0, (multiplier × sensitivity)²), a stream per client."""
         if multiplier == 0:
             return statistic
-        noise = [
-            torch_stream(self.problem.noise_seed, CLIP_STATISTIC, round_index, step, client)
-            for client in cohort
-        ]
-        draws = torch.cat([torch.randn(1, generator=g) for g in noise]).to(self.device)
-        return statistic + draws * (multiplier * sensitivity)
+        draws = torch.cat(
+            [
+                torch.randn(1, generator=self._noise_stream(turn, CLIP_STATISTIC, client, "cpu"))
+                for client in turn.cohort
+            ]
+        )
+        return statistic + draws.to(self.device) * (multiplier * sensitivity)
 
-    def _noise(
-        self, round_index: int, step: int, cohort: np.ndarray, like: Tensor, std: Tensor
-    ) -> Tensor:
+    def _noise(self, turn: _Turn, like: Tensor, std: Tensor) -> Tensor:
         """N(0, std_k² I) for each member [m, d], each from its own stream."""
         noise = torch.empty_like(like)
-        for row, client in zip(noise, cohort, strict=True):
-            row.normal_(
-                generator=torch_stream(
-                    self.problem.noise_seed,
-                    GRADIENT,
-                    round_index,
-                    step,
-                    client,
-                    device=self.device,
-                )
-            )
+        for row, client in zip(noise, turn.cohort, strict=True):
+            row.normal_(generator=self._noise_stream(turn, GRADIENT, client, self.device))
         return noise.mul_(std[:, None])
+
+    def _noise_stream(
+        self, turn: _Turn, query: str, client: int, device: str | torch.device
+    ) -> torch.Generator:
+        return torch_stream(
+            self.problem.noise_seed, query, turn.round_index, turn.step, client, device=device
+        )
 
     def _outcome(
         self,
-        losses: Tensor,
+        result: ClippedSums,
         norms: Tensor,
-        finite: Tensor,
         client_of_record: Tensor,
         sensitivities: dict[str, Tensor],
     ) -> RoundOutcome:
-        contributing = finite.sum()
-        loss = torch.where(finite, losses, 0.0).sum() / contributing
+        contributing = result.finite.sum()
+        loss = torch.where(result.finite, result.losses, 0.0).sum() / contributing
         norm = norms.sum() / contributing
-        values = torch.stack([loss, norm, contributing.to(loss.dtype)]).tolist()
-        n = len(losses)
+        train_loss, gradient_norm, count = torch.stack(
+            [loss, norm, contributing.to(loss.dtype)]
+        ).tolist()
+        n = len(norms)
         return RoundOutcome(
-            train_loss=values[0],
-            gradient_norm=values[1],
-            not_finite=n - int(values[2]),
-            healthy=n == 0 or values[2] > 0,
+            train_loss=train_loss,
+            gradient_norm=gradient_norm,
+            not_finite=n - int(count),
+            healthy=n == 0 or count > 0,
             sensitivities=[{name: s.cpu().numpy() for name, s in sensitivities.items()}],
             norms=norms,
             client_of_record=client_of_record,

@@ -196,7 +196,9 @@ class Loop:
                 clip_norm_max=float(bounds.max()),
             )
         if self.settings.runtime.diagnostics:
-            row.update(gradient_norm=outcome.gradient_norm, train_loss=outcome.train_loss)
+            row.update(
+                gradient_norm=_known(outcome.gradient_norm), train_loss=_known(outcome.train_loss)
+            )
         row["seconds"] = round(self.seconds, 3)
         return row
 
@@ -269,3 +271,8 @@ class Loop:
         self.schedule.load_state_dict(state["schedule"])
         if self.budget is not None:
             self.budget.load_state_dict(state["budget"])
+
+
+def _known(value: float) -> float | None:
+    """The value, or None for the mean over no records."""
+    return None if math.isnan(value) else value

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
@@ -97,7 +97,7 @@ def _prepare(
     if settings.runtime.threads is not None:
         torch.set_num_threads(settings.runtime.threads)
     device = resolve_device(settings.runtime.device)
-    state = None if folder is None else checkpoint.load(folder, identity, device)
+    state = None if folder is None else _saved_state(folder, identity, device)
     data = federate(
         parts.dataset,
         parts.partition,
@@ -136,15 +136,26 @@ def _prepare(
         )
     if folder is None:
         folder = _new_folder(parts, default_folder)
-        write_text(folder.config, configuration.dump(config))
         folder.write_json(
             folder.environment, environment(overrides, str(device), torch.get_num_threads())
         )
+        write_text(folder.config, configuration.dump(config))
     loop = Loop(parts, problem, budget, folder, identity)
     if state is not None:
         loop.load_state_dict(state)
     loop.open_tables(state)
     return loop, state
+
+
+def _saved_state(
+    folder: RunFolder, identity: dict[str, object], device: object
+) -> dict[str, Any] | None:
+    """The checkpoint to continue from; None for a run that was killed before its first one."""
+    if not folder.checkpoint.exists() and folder.config.exists():
+        saved = configuration.identity(OmegaConf.load(folder.config))
+        checkpoint.refuse_other_identity(folder, saved, identity)
+        return None
+    return checkpoint.load(folder, identity, device)
 
 
 def _new_folder(parts: Parts, default_folder: Path | None) -> RunFolder:
