@@ -7,7 +7,6 @@ every round its own absolute noise, but the same multiplier, hence the same pric
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +37,15 @@ class Entry:
     some: np.ndarray | None = None  # [K], only for draws that not every client made
     noise_std: dict[str, Extent] = field(default_factory=dict)
     sensitivity: dict[str, Extent] = field(default_factory=dict)
+
+    def copy(self) -> Entry:
+        """An entry of its own (copy.deepcopy is 20 times slower on thousands of them)."""
+        return Entry(
+            self.everyone,
+            None if self.some is None else self.some.copy(),
+            {name: Extent(e.low, e.high) for name, e in self.noise_std.items()},
+            {name: Extent(e.low, e.high) for name, e in self.sensitivity.items()},
+        )
 
     def counts(self, clients: int) -> np.ndarray:
         """How often each client made this draw [K]."""
@@ -118,4 +126,4 @@ class Ledger:
 
 def _copies(entries: Mapping[Draw, Entry]) -> dict[Draw, Entry]:
     """A state is a snapshot: what is recorded later must not reach it."""
-    return {draw: copy.deepcopy(entry) for draw, entry in entries.items()}
+    return {draw: entry.copy() for draw, entry in entries.items()}
