@@ -90,6 +90,8 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     """``fedpriv train <overrides and Hydra flags>``. Raises FedprivError for every known failure."""
     arguments = _with_resumed_overrides(list(arguments))
     previous, sys.argv = sys.argv, [program, *arguments]
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting
     _State.process, _State.task_started, _State.sweep_dir = os.getpid(), False, None
     _State.failures.clear()

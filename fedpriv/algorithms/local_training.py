@@ -155,7 +155,7 @@ class LocalTraining:
         indices, client_of_record = self._lots(turn)
         inputs = problem.data.train.inputs[indices]
         targets = problem.data.train.targets[indices]
-        bounds = clipper.bound(turn.members)
+        bounds = clipper.bound(turn.round_index, turn.members)
         if changes is None:
             result = problem.engine.clipped_sums(
                 inputs,

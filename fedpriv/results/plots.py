@@ -55,6 +55,7 @@ def _draw(
     for axis in np.atleast_1d(axes):
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25, linewidth=0.6)
+        axis.set_axisbelow(True)
     path = folder.plots / f"{name}.png"
     figure.savefig(path, dpi=150)
     return path
@@ -124,10 +125,10 @@ def _gradient_norms(axis: Axes, clients: pd.DataFrame) -> None:
         axis.plot(
             rows["round"], rows["gradient_norm"], color=colour, linewidth=1, label=str(client)
         )
-    axis.set(xlabel=ROUND, ylabel="mean gradient L2 norm before clipping")
+    axis.set(xlabel=ROUND, ylabel="gradient L2 norm (mean of a lot)")
     axis.set_ylim(bottom=0)
     _from_zero(axis, clients["round"])
-    axis.legend(title="client", frameon=False, ncols=2, fontsize=7, title_fontsize=7)
+    _legend_outside(axis, "client")
 
 
 def _labels(axis: Axes, counts: np.ndarray) -> None:
@@ -143,8 +144,12 @@ def _labels(axis: Axes, counts: np.ndarray) -> None:
     axis.invert_yaxis()
     if len(counts) <= 20:
         axis.set_yticks(clients)
+    _legend_outside(axis, "label")
+
+
+def _legend_outside(axis: Axes, title: str) -> None:
     axis.legend(
-        title="label", frameon=False, fontsize=7, title_fontsize=7, loc="center left",
+        title=title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
         bbox_to_anchor=(1.0, 0.5),
     )  # fmt: skip
 

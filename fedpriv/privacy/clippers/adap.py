@@ -71,7 +71,7 @@ class AdapClipper(Clipper):
         start = torch.full((clients,), value, device=device)
         self._bounds = start.clamp(self.min_clip_norm, _LARGEST)
 
-    def bound(self, clients: Tensor) -> Tensor:
+    def bound(self, round_index: int, clients: Tensor) -> Tensor:
         return self._bounds[clients]
 
     def statistic_multiplier(self, noise_multiplier: float) -> float | None:

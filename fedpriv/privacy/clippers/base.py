@@ -29,8 +29,8 @@ class Clipper(ABC):
         """Called once before the first round; ``initial_norm()``: mean gradient norm on noise."""
 
     @abstractmethod
-    def bound(self, clients: Tensor) -> Tensor:
-        """The clip norm C of each of ``clients`` [m] → [m]."""
+    def bound(self, round_index: int, clients: Tensor) -> Tensor:
+        """The clip norm C_t of each of ``clients`` [m] in round t = 0, 1, … → [m]."""
 
     def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
         """The scale of each record [n], given its norm [n] and its client's bound [n]."""

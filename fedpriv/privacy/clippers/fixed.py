@@ -25,7 +25,7 @@ class _OneBound(Clipper):
 
         self._bounds = torch.full((clients,), self.value, device=device)
 
-    def bound(self, clients: Tensor) -> Tensor:
+    def bound(self, round_index: int, clients: Tensor) -> Tensor:
         return self._bounds[clients]
 
 
