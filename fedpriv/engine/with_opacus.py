@@ -76,8 +76,15 @@ def _sampling(module: nn.Module) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             yield
+    except RuntimeError as error:
+        if "modified inplace" in str(error):
+            raise Unsupported("what a layer gave is changed in place") from error
+        raise
     finally:
         wrapped.to_standard_module()
+        for layer in module.modules():
+            for leftover in ("activations", "max_batch_len"):
+                layer.__dict__.pop(leftover, None)
         for p, grad in before:
             p.grad = grad
 

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedpriv.engine import FlatModel, channels_last
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(27, 4))
+
+
+def test_parameters_lie_in_one_vector_in_their_order():
+    module = network()
+    expected = torch.cat([p.detach().flatten() for p in module.parameters()])
+    model = FlatModel(module)
+    assert model.size == expected.numel()
+    assert torch.equal(model.flat, expected)
+    for p in model.parameters():
+        assert p.untyped_storage().data_ptr() == model.flat.untyped_storage().data_ptr()
+
+
+def test_the_outputs_are_those_of_the_module():
+    x = torch.randn(5, 2, 5, 5)
+    expected = network()(x)
+    torch.testing.assert_close(FlatModel(network())(x), expected)
+
+
+def test_setting_the_weights_changes_the_outputs():
+    model, x = FlatModel(network()), torch.randn(5, 2, 5, 5)
+    model.set(torch.zeros(model.size))
+    assert not model(x).any()
+
+
+def test_writing_into_the_vector_changes_the_parameters():
+    model = FlatModel(network())
+    model.flat.add_(1.0)
+    assert torch.equal(model.parameters()[0].flatten(), model.flat[: 2 * 3 * 9])
+
+
+def test_evaluate_is_the_mean_loss_and_accuracy_whatever_the_batch():
+    model = FlatModel(network())
+    x, y = torch.randn(11, 2, 5, 5), torch.randint(0, 4, (11,))
+    outputs = model(x).detach()
+    for batch in (1, 4, 11, 100):
+        loss, accuracy = model.evaluate(x, y, batch)
+        assert loss == pytest.approx(functional.cross_entropy(outputs, y).item(), rel=1e-5)
+        assert accuracy == (outputs.argmax(1) == y).double().mean().item()
+
+
+def test_evaluate_turns_dropout_off_and_restores_the_mode():
+    model = FlatModel(nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)))
+    x, y = torch.randn(9, 3), torch.randint(0, 2, (9,))
+    assert model.evaluate(x, y) == model.evaluate(x, y)
+    assert model.module.training
+    model.module.eval()
+    model.evaluate(x, y)
+    assert not model.module.training
+
+
+def test_evaluate_on_no_record():
+    loss, accuracy = FlatModel(network()).evaluate(torch.zeros(0, 2, 5, 5), torch.zeros(0).long())
+    assert math.isnan(loss)
+    assert math.isnan(accuracy)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_are_laid_out_with_channels_innermost(channels):
+    x = torch.randn(4, channels, 6, 5)
+    y = channels_last(x)
+    assert torch.equal(x, y)
+    assert y.stride() == (30 * channels, 1, 5 * channels, channels)
+    assert channels_last(y).data_ptr() == y.data_ptr()
+
+
+def test_other_inputs_keep_their_layout():
+    x = torch.randn(4, 3)
+    assert channels_last(x) is x
+
+
+def test_a_model_without_parameters_is_refused():
+    with pytest.raises(ValueError, match="parameters"):
+        FlatModel(nn.ReLU())
+
+
+def test_parameters_of_two_types_are_refused():
+    with pytest.raises(ValueError, match="one dtype"):
+        FlatModel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))
