@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,7 +73,9 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         group, option = match.groups()
         top = group.partition("/")[0]
+        extra = _config_dir(overrides)
         known = [name for name, _ in options(top)]
+        known += [name for name, _ in options(top, extra)] if extra else []
         wanted = f"{group}/{option}".removeprefix(top + "/")
         if not known:
             return _unknown("group", top, GROUPS)
@@ -85,6 +88,16 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
             "with special characters: 'key=\"a, b\"'"
         )
     return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
+
+
+def _config_dir(arguments: Sequence[str]) -> Path | None:
+    """The folder given with Hydra's ``--config-dir`` (``-cd``), if any."""
+    for flag, value in itertools.pairwise([*arguments, ""]):
+        if flag in ("--config-dir", "-cd"):
+            return Path(value)
+        if flag.startswith("--config-dir="):
+            return Path(flag.partition("=")[2])
+    return None
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
