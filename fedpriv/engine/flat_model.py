@@ -77,7 +77,7 @@ class FlatModel:
         self,
         inputs: torch.Tensor,
         targets: torch.Tensor,
-        batch: int = 1024,
+        batch: int = 250,
         loss: Loss = cross_entropy,
     ) -> tuple[float, float]:
         """Mean loss and accuracy (share of records whose largest output is the target).
