@@ -15,7 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, FedprivError
@@ -48,7 +48,7 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
     folder = Path(hydra_config.runtime.output_dir) if sweeping else None
-    overrides = list(hydra_config.overrides.task)
+    overrides = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)
     try:
         result = run(config, overrides=overrides, default_folder=folder)
         refuse_bad_end(result, sweeping)
@@ -127,7 +127,7 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
     chosen = [a.partition("=")[2] for a in arguments if a.startswith("resume=")]
     if not chosen or not chosen[-1] or chosen[-1] == "null":
         return arguments
-    folder = RunFolder(yaml.safe_load(chosen[-1]))
+    folder = RunFolder(_folder_name(chosen[-1]))
     try:
         earlier = folder.read_json(folder.environment)["overrides"] or []
     except FileNotFoundError:
@@ -138,3 +138,14 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
         ) from None
     earlier = [o for o in earlier if not o.startswith(("resume=", "dry_run=", "runtime.run_dir="))]
     return [*earlier, *arguments]
+
+
+def _folder_name(written: str) -> str:
+    """The value of ``resume=`` as Hydra reads it: quotes taken off."""
+    try:
+        name = yaml.safe_load(written)
+    except yaml.YAMLError:
+        name = written
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError("resume", written, "an existing run folder")
+    return name
