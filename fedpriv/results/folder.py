@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import subprocess
-import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -96,7 +96,7 @@ def environment(overrides: Sequence[str] | None, device: str, threads: int) -> d
     return {
         "schema_version": SCHEMA_VERSION,
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": " ".join(sys.argv),
+        "command": shlex.join(["fedpriv", "train", *(overrides or [])]),
         "overrides": None if overrides is None else list(overrides),
         "commit": _commit(),
         "python": platform.python_version(),
