@@ -100,7 +100,8 @@ class Budget:
         """The tightest valid ε of every client [K]; ``inf`` where there is none."""
         spent = self._sound.epsilon(self.delta)
         if self.filtered:
-            spent = np.full_like(spent, self.limit)
+            kept = self._enforced.epsilon(self.delta) <= self.limit
+            spent = np.where(kept, self.limit, np.inf)  # an overspent filter promises nothing
         elif self.adaptive and self.limit is not None:
             spent = np.full_like(spent, np.inf)
         return np.where(self._took_part, spent, 0.0)

@@ -90,8 +90,8 @@ class Ledger:
             values = np.asarray(sensitivities[query.name], dtype=float)
             if values.size:
                 entry.sensitivity.setdefault(query.name, Extent()).include(values)
-                noise = values * query.noise_multiplier if query.noise_multiplier else 0 * values
-                noise = np.where(np.isfinite(values), noise, 0.0)
+                bounded = np.where(np.isfinite(values), values, 0.0)
+                noise = bounded * query.noise_multiplier
                 entry.noise_std.setdefault(query.name, Extent()).include(noise)
 
     def __iter__(self) -> Iterator[tuple[Draw, Entry]]:
