@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,10 @@ class Reporter:
         self._began = time.perf_counter()
         self._last_shown = 0.0
         self._last_fraction = loop.fraction() or 0.0
-        self._first_fraction = self._last_fraction
+        # (time, fraction) about every second: the pace of late is the best guess of what is left,
+        # because rounds cost more budget as the noise falls
+        self._pace: deque[tuple[float, float]] = deque(maxlen=60)
+        self._pace.append((self._began, self._last_fraction))
         self._evaluated: dict[str, object] = {}
         self._live: Live | None = None
         self._log = open(loop.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
@@ -110,6 +114,8 @@ class Reporter:
             self._evaluated = {k: row[k] for k in ("test_accuracy", "test_loss")}
         now = time.perf_counter()
         self._last_fraction = fraction or 0.0
+        if now - self._pace[-1][0] >= 1.0:
+            self._pace.append((now, self._last_fraction))
         pause = _SECONDS_BETWEEN_FRAMES if self._live else _SECONDS_BETWEEN_LINES
         if now - self._last_shown < pause:
             return
@@ -120,11 +126,11 @@ class Reporter:
             self.line(self._words(row))
 
     def _time_left(self) -> str:
-        done = self._last_fraction - self._first_fraction
+        then, fraction = self._pace[0]
+        done = self._last_fraction - fraction
         if done <= 0:
             return "?"
-        spent = time.perf_counter() - self._began
-        return duration(spent * (1.0 - self._last_fraction) / done)
+        return duration((time.perf_counter() - then) * (1.0 - self._last_fraction) / done)
 
     def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:
         limit = self.loop.settings.epsilon
