@@ -1,0 +1,187 @@
+"""The noise that is really added: its size, its independence, and the bound it is scaled by."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fedpriv.common.random_streams import torch_stream
+from fedpriv.privacy.clippers import AdapClipper, AutomaticClipper, ConstantClipper
+from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
+from fedpriv.privacy.sampling import PoissonSampling
+
+CLIPPERS = {
+    "constant": lambda: ConstantClipper(0.7),
+    "automatic": AutomaticClipper,
+    "sound": lambda: AdapClipper("sound"),
+    "scalar": lambda: AdapClipper("scalar"),
+    "vector": lambda: AdapClipper("vector"),
+    "unclipped": lambda: AdapClipper("unclipped"),
+}
+ROUNDS, SIGMA = 40, 3.0
+EMPTY = 1e-12  # a sampling rate at which every lot is empty
+
+
+class Heard(AdapClipper):
+    """Adaptive clipping that keeps the noised answers it is given."""
+
+    def observe(self, clients, released, gradients, lot_sizes):
+        self.heard = None if released is None else released.clone()
+        super().observe(clients, released, gradients, lot_sizes)
+
+
+def noises(work, rounds: int = ROUNDS, **played) -> torch.Tensor:
+    """Noise of the gradient sum in repetitions of one round under other noise seeds [rounds, m, d]."""
+    exact, _ = work.released(sigma=0.0, **played)
+    samples = []
+    for noise_seed in range(rounds):
+        work.problem.noise_seed = noise_seed
+        samples.append(work.released(sigma=SIGMA, **played)[0] - exact)
+    return torch.stack(samples)
+
+
+@pytest.mark.parametrize("name", CLIPPERS)
+def test_the_noise_has_the_standard_deviation_that_the_ledger_enters(name, work):
+    training = work(clipper=CLIPPERS[name]())
+    noise = noises(training)
+    _, outcome = training.released(sigma=SIGMA)
+    entered = SIGMA * torch.tensor(outcome.sensitivities[0][GRADIENT])
+    measured = noise.double().square().mean(dim=(0, 2)).sqrt()
+    tolerance = 5 / math.sqrt(2 * ROUNDS * noise.shape[2])  # of a standard deviation, 5 sigma
+    np.testing.assert_allclose(measured, entered, rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", CLIPPERS)
+def test_the_noise_has_mean_zero(name, work):
+    training = work(clipper=CLIPPERS[name]())
+    noise = noises(training)
+    spread = noise.double().std()
+    assert abs(noise.double().mean()) < 5 * spread / math.sqrt(noise.numel())
+
+
+def test_the_noise_is_gaussian(work):
+    noise = noises(work()).double().flatten() / SIGMA
+    shares = [(noise.abs() < width).double().mean().item() for width in (1, 2, 3)]
+    expected = [math.erf(width / math.sqrt(2)) for width in (1, 2, 3)]
+    np.testing.assert_allclose(shares, expected, atol=5 / math.sqrt(len(noise)))
+
+
+@pytest.mark.parametrize("name", ["sound", "scalar", "vector", "unclipped"])
+def test_the_noise_of_a_round_is_scaled_by_the_bound_that_clipped_in_it(name, work):
+    fast = {"alpha": 3.0, "quantile_learning_rate": 1.0, "bit_noise": 1.0}
+    training = work(clipper=AdapClipper(name, initial_clip_norm=0.5, **fast))
+    noise = noises(training)
+    training.play(sigma=SIGMA)
+    next_bound = training.training.state_dict()["clipper"]["bounds"]
+    measured = noise.double().square().mean(dim=(0, 2)).sqrt() / SIGMA
+    assert ((next_bound / 0.5).log().abs() > 0.2).all()
+    np.testing.assert_allclose(measured, 0.5, rtol=5 / math.sqrt(2 * ROUNDS * noise.shape[2]))
+
+
+@pytest.mark.parametrize("reading", ["sound", "scalar"])
+def test_the_clipping_statistic_gets_the_noise_that_the_ledger_charges(reading, work):
+    clipper = Heard(reading, initial_clip_norm=0.8, bit_noise=4.0)
+    training = work(clipper=clipper)
+    draw = training.training.algorithm.draw(PoissonSampling(0.5), SIGMA, clipper)
+    charged = {query.name: query.noise_multiplier for query in draw.queries}[CLIP_STATISTIC]
+    answers = []
+    for noise_seed in range(400):
+        training.problem.noise_seed = noise_seed
+        _, outcome = training.released(sigma=SIGMA)
+        answers.append(clipper.heard)
+    entered = charged * torch.tensor(outcome.sensitivities[0][CLIP_STATISTIC])
+    measured = torch.stack(answers).double().std(dim=0)
+    np.testing.assert_allclose(measured, entered, rtol=5 / math.sqrt(2 * 400))
+
+
+def test_the_statistic_and_the_gradient_have_noise_of_their_own(work):
+    clipper = Heard("scalar", initial_clip_norm=1.0)
+    training = work(clipper=clipper, sample_rate=EMPTY)
+    gradients, answers = [], []
+    for noise_seed in range(300):
+        training.problem.noise_seed = noise_seed
+        gradients.append(training.released(sigma=SIGMA)[0][:, 0])
+        answers.append(clipper.heard)
+    pairs = torch.stack([torch.stack(gradients).flatten(), torch.stack(answers).flatten()])
+    assert abs(torch.corrcoef(pairs)[0, 1]) < 5 / math.sqrt(pairs.shape[1])
+
+
+def test_an_empty_lot_gets_noise(work):
+    released, outcome = work(sample_rate=EMPTY).released(sigma=SIGMA)
+    assert len(outcome.norms) == 0
+    assert (released != 0).all()
+
+
+def test_an_empty_lot_without_noise_is_zero(work):
+    released, _ = work(sample_rate=EMPTY).released(sigma=0.0)
+    assert (released == 0).all()
+
+
+def test_a_round_of_empty_lots_is_healthy(work):
+    _, outcome = work(sample_rate=EMPTY).released(sigma=SIGMA)
+    assert outcome.healthy
+
+
+def test_the_noise_of_a_client_does_not_depend_on_who_else_takes_part(work):
+    training = work(sample_rate=EMPTY)
+    together, _ = training.released(sigma=SIGMA)
+    alone, _ = training.released(cohort=[3], sigma=SIGMA)
+    few, _ = training.released(cohort=[0, 3, 9], sigma=SIGMA)
+    assert torch.equal(together[3], alone[0])
+    assert torch.equal(together[3], few[1])
+
+
+def test_no_two_rounds_or_clients_share_noise(work):
+    training = work(sample_rate=EMPTY)
+    rows = torch.cat([training.released(round_index=r, sigma=SIGMA)[0] for r in range(30)])
+    likeness = torch.corrcoef(rows) - torch.eye(len(rows))
+    assert likeness.abs().max() < 7 / math.sqrt(rows.shape[1])
+
+
+def test_no_two_local_steps_share_noise(work):
+    one, _ = work(sample_rate=EMPTY).released(sigma=SIGMA)
+    two, _ = work(sample_rate=EMPTY, local_steps=2).released(sigma=SIGMA)
+    first, second = one.flatten(), (two - one).flatten()
+    likeness = torch.corrcoef(torch.stack([first, second]))[0, 1]
+    assert abs(likeness) < 5 / math.sqrt(len(first))
+
+
+def test_the_noise_seed_changes_the_noise(work):
+    a, _ = work(noise_seed=0).released(sigma=SIGMA)
+    b, _ = work(noise_seed=1).released(sigma=SIGMA)
+    assert (a != b).all()
+
+
+def test_the_noise_seed_changes_nothing_but_the_noise(work):
+    a, _ = work(noise_seed=0).released(sigma=0.0)
+    b, _ = work(noise_seed=1).released(sigma=0.0)
+    assert torch.equal(a, b)
+
+
+def test_the_seed_does_not_change_the_noise_of_a_given_noise_seed(work):
+    a, _ = work(seed=0, sample_rate=EMPTY).released(sigma=SIGMA)
+    b, _ = work(seed=1, sample_rate=EMPTY).released(sigma=SIGMA)
+    assert torch.equal(a, b)
+
+
+def test_the_noise_does_not_depend_on_the_data(work):
+    """Subtracting two runs that differ in their lots leaves the difference of the exact sums."""
+    loud, silent = [], []
+    for seed in (0, 1):
+        training = work(seed=seed)
+        loud.append(training.released(sigma=SIGMA)[0])
+        silent.append(training.released(sigma=0.0)[0])
+    np.testing.assert_allclose(loud[0] - loud[1], silent[0] - silent[1], atol=1e-4)
+
+
+def test_the_noise_of_one_client_is_the_stream_named_by_its_coordinates(work):
+    released, _ = work(sample_rate=EMPTY, noise_seed=5).released(
+        round_index=4, cohort=[2], sigma=1.0
+    )
+    stream = torch_stream(5, GRADIENT, 4, 0, 2)
+    np.testing.assert_allclose(
+        released[0], torch.randn(released.shape[1], generator=stream), rtol=1e-5
+    )

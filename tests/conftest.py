@@ -1,0 +1,112 @@
+"""Fixtures of every room: quiet runs into a temporary folder, and the command itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here and in children
+
+import pytest
+
+import fedpriv
+from fedpriv import cli
+from fedpriv.experiment.run import RunResult
+
+REPOSITORY = Path(__file__).parents[1]
+REAL_DATA = os.environ.get("FEDPRIV_DATA")
+QUIET = ("runtime.progress=none", "runtime.plots=false")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def sentence(self) -> str:
+        """The one line of an error, which is all that standard error holds."""
+        lines = self.err.strip().splitlines()
+        assert len(lines) == 1, self.err
+        assert lines[0].startswith("fedpriv: "), self.err
+        return lines[0]
+
+
+@pytest.fixture
+def mnist_folder() -> str:
+    """The folder with the real MNIST files."""
+    if not REAL_DATA or not (Path(REAL_DATA) / "MNIST" / "raw").is_dir():
+        pytest.skip("needs the real MNIST files: set FEDPRIV_DATA to the folder that holds MNIST/")
+    return REAL_DATA
+
+
+@pytest.fixture
+def train(tmp_path):
+    """(overrides, name) → the result of a quiet run into ``tmp_path / name``."""
+
+    def run(*overrides: str, name: str = "run") -> RunResult:
+        folder = f"runtime.run_dir={tmp_path / name}"
+        return fedpriv.run(fedpriv.compose([*QUIET, folder, *overrides]))
+
+    return run
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """(arguments) → the outcome of ``fedpriv <arguments>`` in this process, in ``tmp_path``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def run(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        try:
+            status = cli.run(list(arguments))
+        except SystemExit as end:
+            status = end.code or 0
+        said = capsys.readouterr()
+        return Outcome(status, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path):
+    """(arguments, environment) → a started process ``python -m fedpriv <arguments>``."""
+    started = []
+
+    def run(*arguments: str, **environment: str) -> subprocess.Popen:
+        path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fedpriv", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def process(start):
+    """(arguments, environment) → the outcome of ``fedpriv <arguments>`` in a process of its own."""
+
+    def run(*arguments: str, **environment: str) -> Outcome:
+        child = start(*arguments, **environment)
+        out, err = child.communicate()
+        return Outcome(child.returncode, out, err)
+
+    return run

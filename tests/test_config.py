@@ -1,0 +1,155 @@
+"""How configurations compose: options, protocols of a data set, who wins, run identity."""
+
+from __future__ import annotations
+
+import pytest
+
+import fedpriv
+from fedpriv.config import GROUPS, identity, options
+from fedpriv.experiment.parts import build_parts
+
+EVERY_OPTION = [(group, name) for group in GROUPS for name, _ in options(group)]
+ORDERS_OF_THE_PAPER = tuple(float(order) for order in range(2, 65))
+
+
+def parts_of(*overrides: str):
+    return build_parts(fedpriv.compose(overrides))
+
+
+@pytest.mark.parametrize(("group", "name"), EVERY_OPTION)
+def test_every_option_composes(group, name):
+    config = fedpriv.compose([f"{group}={name}"])
+    assert "_target_" in config[group]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_option_says_in_a_line_what_it_is(group):
+    assert all(words for _, words in options(group))
+
+
+@pytest.mark.parametrize("algorithm", ["adap_dpfl", "dp_fl", "fedavg"])
+@pytest.mark.parametrize("dataset", ["digits", "mnist", "fashion_mnist", "cifar10"])
+def test_every_algorithm_composes_with_every_data_set(algorithm, dataset):
+    parts = parts_of(f"algorithm={algorithm}", f"dataset={dataset}")
+    assert (parts.algorithm.name, parts.dataset.name) == (algorithm, dataset)
+
+
+def test_mnist_brings_the_numbers_of_the_paper():
+    parts = parts_of("dataset=mnist")
+    assert (parts.partition.clients, parts.partition.shards) == (10, 400)
+    assert type(parts.model).__name__ == "Cnn"
+    assert parts.algorithm.sample_rate == 0.013
+    assert (parts.algorithm.optimizer, parts.algorithm.learning_rate) == ("adam", 0.002)
+    assert (parts.noise_schedule.initial, parts.noise_schedule.beta) == (6.0, 0.9999)
+    assert parts.clipper.alpha == 1.0
+    assert parts.accountant.orders == ORDERS_OF_THE_PAPER
+    assert parts.accountant.conversion == "classical"
+
+
+def test_fashion_mnist_brings_the_numbers_of_the_paper():
+    parts = parts_of("dataset=fashion_mnist")
+    assert parts.algorithm.learning_rate == 0.001
+    assert (parts.noise_schedule.initial, parts.noise_schedule.beta) == (4.0, 0.9998)
+    assert parts.clipper.alpha == 0.01
+    assert parts.accountant.orders == ORDERS_OF_THE_PAPER
+    assert parts.accountant.conversion == "classical"
+
+
+def test_the_baseline_on_mnist_has_the_noise_of_the_command_line():
+    parts = parts_of("algorithm=dp_fl", "dataset=mnist", "noise_schedule.noise_multiplier=3")
+    assert type(parts.clipper).__name__ == "ConstantClipper"
+    assert parts.clipper.value == 1.0
+    assert parts.noise_schedule.noise_multiplier(0) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("choice", "default"),
+    [
+        ("partition=iid", "dataset=mnist"),
+        ("model=logistic", "dataset=mnist"),
+        ("clipper=constant", "algorithm=adap_dpfl"),
+        ("noise_schedule=exponential", "algorithm=adap_dpfl"),
+        ("clipper=automatic", "algorithm=dp_fl"),
+    ],
+)
+def test_an_option_of_the_command_line_beats_the_one_of_data_set_or_algorithm(choice, default):
+    group, _, name = choice.partition("=")
+    alone = fedpriv.compose([choice])[group]["_target_"]
+    assert fedpriv.compose([choice, default])[group]["_target_"] == alone
+    assert fedpriv.compose([default, choice])[group]["_target_"] == alone
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("algorithm.sample_rate", 0.5),
+        ("algorithm.learning_rate", 0.25),
+        ("noise_schedule.noise_multiplier", 2.5),
+        ("clipper.alpha", 0.75),
+        ("epsilon", 5.0),
+        ("evaluation_interval", 3),
+    ],
+)
+def test_a_value_of_the_command_line_beats_the_protocol(key, value):
+    config = fedpriv.compose(["dataset=mnist", f"{key}={value}"])
+    node = config
+    for name in key.split("."):
+        node = node[name]
+    assert node == value
+
+
+@pytest.mark.parametrize("clipper", [name for name, _ in options("clipper") if name != "none"])
+@pytest.mark.parametrize("schedule", [n for n, _ in options("noise_schedule") if n != "none"])
+def test_a_replaced_group_never_receives_a_key_of_the_protocol(clipper, schedule):
+    parts = parts_of("dataset=mnist", f"clipper={clipper}", f"noise_schedule={schedule}")
+    assert parts.noise_schedule.noise_multiplier(0) == 6.0
+
+
+@pytest.mark.parametrize(
+    ("preset", "dataset"),
+    [("published_mnist", "mnist"), ("published_fashion", "fashion_mnist")],
+)
+def test_the_published_presets_read_and_charge_as_the_paper(preset, dataset):
+    parts = parts_of(f"+experiment=adap_dpfl/{preset}")
+    assert (parts.algorithm.name, parts.dataset.name) == ("adap_dpfl", dataset)
+    assert parts.clipper.reading == "unclipped"
+    assert parts.settings.budget_view == "published"
+    assert parts.noise_schedule.initial == {"mnist": 6.0, "fashion_mnist": 4.0}[dataset]
+
+
+def test_the_command_line_beats_a_preset():
+    parts = parts_of("+experiment=adap_dpfl/published_mnist", "clipper.reading=sound")
+    assert parts.clipper.reading == "sound"
+
+
+def test_all_seeds_follow_the_seed():
+    config = fedpriv.compose(["seed=7"])
+    assert (config.partition.seed, config.model.seed, config.noise_seed) == (7, 7, 7)
+
+
+def test_each_seed_can_be_set_on_its_own():
+    config = fedpriv.compose(["seed=7", "noise_seed=1", "partition.seed=2", "model.seed=3"])
+    assert (config.partition.seed, config.model.seed, config.noise_seed) == (2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["runtime.device=cpu", "runtime.plots=false", "runtime.threads=3", "dry_run=true",
+     "resume=elsewhere", "dataset.path=elsewhere"],
+)  # fmt: skip
+def test_what_cannot_change_a_result_is_not_part_of_the_identity(override):
+    plain = fedpriv.compose(["dataset=mnist"])
+    assert identity(fedpriv.compose(["dataset=mnist", override])) == identity(plain)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["seed=1", "noise_seed=1", "epsilon=1", "partition.seed=1", "clipper=constant",
+     "evaluation_interval=7", "accountant.conversion=classical"],
+)  # fmt: skip
+def test_what_changes_a_result_is_part_of_the_identity(override):
+    assert identity(fedpriv.compose([override])) != identity(fedpriv.compose())
+
+
+def test_the_identity_holds_resolved_values():
+    assert identity(fedpriv.compose(["seed=5"]))["partition.seed"] == 5

@@ -1,0 +1,86 @@
+"""Hundreds of random overrides: every one runs or ends in one sentence, never in a traceback."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from omegaconf import OmegaConf
+
+import fedpriv
+from fedpriv.config import GROUPS, flatten, options
+
+NUMBERS = (
+    "-1",
+    "0",
+    "1",
+    "2",
+    "-0.5",
+    "0.5",
+    "1.5",
+    "nan",
+    "inf",
+    "-inf",
+    "1e308",
+    "1e-320",
+    "1e20",
+)
+OTHERS = (
+    "", "null", "true", "false", "abc", "''", "' '", "[]", "[1,2]", "[null]", "{}", "{a:1}", "é",
+    "99999999999999999999", "-99999999999999999999", "${seed}", "${nowhere}", "${seed", "$", "~",
+    "'a b'", "a b", "a=b", "a,b", "(", "]", "%", "#", "\\", "../..", "x" * 300,
+)  # fmt: skip
+VALUES = NUMBERS + OTHERS
+DRY_BATCHES, RUN_BATCHES, BATCH = 10, 4, 20
+# legal, but a run of the size that is asked for takes its time
+LARGE = {"algorithm.local_steps", "model.hidden", "runtime.threads"}
+
+
+def choices(draw: random.Random) -> list[str]:
+    """Some group options; the data set stays the one that needs no files."""
+    groups = [group for group in GROUPS if group != "dataset"]
+    names = {group: [name for name, _ in options(group)] for group in groups}
+    return [f"{group}={draw.choice(names[group])}" for group in draw.sample(groups, 2)]
+
+
+def known_keys(chosen: list[str]) -> list[str]:
+    config = fedpriv.compose(chosen)
+    return sorted(flatten(OmegaConf.to_container(config, resolve=False)))
+
+
+def overrides(draw: random.Random, changes: int) -> list[str]:
+    """Group options and nasty values for a few keys, changed, added or deleted."""
+    chosen = choices(draw)
+    keys = [key for key in known_keys(chosen) if key not in ("dry_run", "runtime.progress")]
+    result = list(chosen)
+    for key in draw.sample(keys, changes):
+        value = draw.choice([v for v in VALUES if key not in LARGE or len(v) < 4])
+        prefix = draw.choices(["", "+", "++", "~"], [20, 1, 2, 1])[0]
+        result.append(f"~{key}" if prefix == "~" else f"{prefix}{key}={value}")
+    if draw.random() < 0.1:
+        result.append(f"{draw.choice(GROUPS)}={draw.choice(VALUES)}")
+    return result
+
+
+def check(command, arguments: list[str]) -> None:
+    outcome = command("train", *arguments)
+    assert outcome.status in (0, 1, 2), arguments
+    assert "Traceback" not in outcome.err, arguments
+    if outcome.status:
+        assert len(outcome.err.strip().splitlines()) == 1, (arguments, outcome.err)
+        assert outcome.err.startswith("fedpriv: "), (arguments, outcome.err)
+
+
+@pytest.mark.parametrize("batch", range(DRY_BATCHES))
+def test_a_dry_run_of_anything_ends_in_a_plan_or_in_a_sentence(batch, command):
+    draw = random.Random(f"dry {batch}")
+    for _ in range(BATCH):
+        check(command, ["dry_run=true", *overrides(draw, draw.choice([1, 1, 2, 4]))])
+
+
+@pytest.mark.parametrize("batch", range(RUN_BATCHES))
+def test_a_run_of_anything_ends_in_a_result_or_in_a_sentence(batch, command):
+    draw = random.Random(f"run {batch}")
+    for _ in range(BATCH):
+        quiet = ["runtime.progress=none", "runtime.plots=false", "rounds=1"]
+        check(command, [*quiet, *overrides(draw, 1)])
