@@ -6,17 +6,20 @@ Every random draw is a function of (seed, round, client, purpose), so no generat
 from __future__ import annotations
 
 import pickle
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_atomically
 from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
 
+if TYPE_CHECKING:
+    import torch
+
 
 def save(folder: RunFolder, state: dict[str, Any]) -> None:
     """Write ``checkpoint.pt`` atomically."""
+    import torch
+
     full = {"schema_version": SCHEMA_VERSION, **state}
     write_atomically(folder.checkpoint, lambda file: torch.save(full, file), mode="wb")
 
@@ -26,6 +29,8 @@ def load(folder: RunFolder, identity: dict[str, object], device: torch.device) -
 
     A checkpoint is a pickle: resume only folders you trust, as with any torch checkpoint.
     """
+    import torch
+
     try:
         state = torch.load(folder.checkpoint, map_location=device, weights_only=False)
     except FileNotFoundError:
