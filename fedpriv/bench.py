@@ -293,19 +293,16 @@ def round_step(
     Adam step, then the average of the clients as the new weights."""
     model = FlatModel(module)
     sums_of = fast_step(module, inputs, targets, counts)
-    first, second = torch.zeros(2, len(counts), model.size)
-    steps = 0
+    weights = nn.Parameter(model.flat.repeat(len(counts), 1))
+    adam = torch.optim.Adam([weights], lr=0.001, fused=True)
 
+    @torch.no_grad()
     def step() -> None:
-        nonlocal steps
-        steps += 1
-        gradient = sums_of()
-        gradient.add_(torch.randn_like(gradient), alpha=CLIP_NORM).div_(counts[0])
-        first.lerp_(gradient, 0.1)
-        second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        root = second.div(1 - 0.999**steps).sqrt_().add_(1e-8)
-        update = torch.div(first, root, out=root).mean(0)
-        model.flat.sub_(update, alpha=0.001 / (1 - 0.9**steps))
+        weights.copy_(model.flat)
+        sums = sums_of()
+        weights.grad = sums.add_(torch.randn_like(sums), alpha=CLIP_NORM).div_(counts[0])
+        adam.step()
+        torch.mean(weights, 0, out=model.flat)
 
     return step
 

@@ -110,7 +110,7 @@ class Lots:
         out [K, O, I] (zeros before)."""
         left = left * self.scale[:, None, None]
         if len(self.counts) > 1 and len(set(self.counts)) == 1:
-            out.copy_(_batched_outer(left, right, len(self.counts)))
+            _batched_outer(left, right, len(self.counts), out)
             return
         if len(self.counts) <= _LOOP_CLIENTS:
             rows = [count * left.shape[1] for count in self.counts]
@@ -122,7 +122,8 @@ class Lots:
             return
         for clients, records, padding in self._padded(left.device):
             padded = left[records].masked_fill_(padding[:, None, None], 0)
-            out[clients] = _batched_outer(padded, right[records], len(clients))
+            sums = out.new_empty(len(clients), *out.shape[1:])
+            out[clients] = _batched_outer(padded, right[records], len(clients), sums)
 
     def _make_selectors(self) -> Iterator[tuple[slice, slice, torch.Tensor]]:
         """Matrices holding scale_i at (client of i, i), for a few clients at a time so that their
@@ -155,7 +156,10 @@ class Lots:
             yield clients.to(device), records.flatten().to(device), padding.flatten().to(device)
 
 
-def _batched_outer(left: torch.Tensor, right: torch.Tensor, clients: int) -> torch.Tensor:
+def _batched_outer(
+    left: torch.Tensor, right: torch.Tensor, clients: int, out: torch.Tensor
+) -> torch.Tensor:
+    """:meth:`Lots.outer_sums` of lots of one size, without factors."""
     left = left.reshape(clients, -1, left.shape[-1])
     right = right.reshape(clients, -1, right.shape[-1])
-    return torch.bmm(left.transpose(1, 2), right)
+    return torch.bmm(left.transpose(1, 2), right, out=out)

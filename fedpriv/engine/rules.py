@@ -14,8 +14,9 @@ ghost norms where 2 T² ≤ number of parameters).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -49,84 +50,69 @@ class LayerGradients(Protocol):
         ...
 
 
+Reorder = Callable[[torch.Tensor], torch.Tensor]
+"""Brings summed weight gradients [K, p] into the order of the weight, [K, *weight.shape]: a view."""
+
+
 @dataclass
 class OuterProducts:
-    """Weight gradients Σ_t g_it a_itᵀ and bias gradients Σ_t g_it (linear layers, convolutions).
+    """Weight gradients Σ_t g_it a_itᵀ and bias gradients Σ_t g_it, kept as their factors.
 
     Attributes:
         a: What the layer read [n, T, I].
         g: Gradient of the loss with respect to what it gave [n, T, O].
         columns: Of ``weight`` and, if there is one, ``bias``.
-        to_weight: Brings summed weight gradients [K, O, I] into the weight's own order
-            [K, …] (a view); None where [O, I] is that order.
+        reorder: From [O, I] to the order of the weight; None where they are the same.
     """
 
     a: torch.Tensor
     g: torch.Tensor
     columns: Columns
-    to_weight: Callable[[torch.Tensor], torch.Tensor] | None = None
-    _formed: torch.Tensor | None = field(default=None, init=False)
-    _bias: torch.Tensor | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        positions, parameters = self.a.shape[1], self.a.shape[2] * self.g.shape[2]
-        ghost = 2 * positions**2 <= parameters and parameters >= _GHOST_PARAMETERS
-        if positions > 1 and not ghost:
-            self._formed = torch.bmm(self.g.transpose(1, 2), self.a).flatten(1)
-        if "bias" in self.columns:
-            self._bias = self.g.squeeze(1) if positions == 1 else self.g.sum(1)
+    reorder: Reorder | None = None
 
     def squared_norms(self) -> torch.Tensor:
-        if self._formed is None and self.a.shape[1] == 1:
-            bias = 0 if self._bias is None else 1
-            return _squared(self.g.squeeze(1)) * (_squared(self.a.squeeze(1)) + bias)
-        if self._formed is not None:
-            weight = _squared(self._formed)
-        else:
-            products = torch.bmm(self.g, self.g.transpose(1, 2))
-            products *= torch.bmm(self.a, self.a.transpose(1, 2))
-            weight = products.sum((1, 2)).clamp_(min=0)  # rounding may leave it below zero
-        return weight if self._bias is None else weight + _squared(self._bias)
+        has_bias = "bias" in self.columns
+        if self.a.shape[1] == 1:
+            return _squared(self.g.squeeze(1)) * (_squared(self.a.squeeze(1)) + has_bias)
+        products = torch.bmm(self.g, self.g.transpose(1, 2))
+        products *= torch.bmm(self.a, self.a.transpose(1, 2))
+        weight = products.sum((1, 2)).clamp_(min=0)  # rounding may leave it below zero
+        return weight + _squared(self.g.sum(1)) if has_bias else weight
 
     def zero_where(self, broken: torch.Tensor) -> None:
         self.a = self.a.masked_fill(broken[:, None, None], 0)
         self.g = self.g.masked_fill(broken[:, None, None], 0)
-        if self._formed is not None:
-            self._formed = self._formed.masked_fill(broken[:, None], 0)
-        if self._bias is not None:
-            self._bias = self._bias.masked_fill(broken[:, None], 0)
 
     def add_sums(self, lots: Lots, out: torch.Tensor) -> None:
-        if self._bias is not None:
-            lots.row_sums(self._bias, out[:, self.columns["bias"]])
-        weight = out[:, self.columns["weight"]]
+        if "bias" in self.columns:
+            lots.row_sums(self.g.sum(1), out[:, self.columns["bias"]])
         shape = (self.g.shape[2], self.a.shape[2])
-        direct = weight if self.to_weight is None else torch.zeros_like(weight)
-        if self._formed is not None:
-            lots.row_sums(self._formed, direct)
-        else:
-            lots.outer_sums(self.g, self.a, direct.unflatten(1, shape))
-        if self.to_weight is not None:
-            ordered = self.to_weight(direct.unflatten(1, shape))
-            weight.unflatten(1, ordered.shape[1:]).copy_(ordered)
+        with _in_order(out[:, self.columns["weight"]], self.reorder) as weight:
+            lots.outer_sums(self.g, self.a, weight.unflatten(1, shape))
 
 
 @dataclass
 class Rows:
-    """Gradients small enough to hold for every record: name of parameter → [n, p]."""
+    """Gradients formed for every record: name of parameter → [n, p].
+
+    ``reorder`` as in :class:`OuterProducts`.
+    """
 
     rows: dict[str, torch.Tensor]
     columns: Columns
+    reorder: Reorder | None = None
 
     def squared_norms(self) -> torch.Tensor:
-        return sum((_squared(rows) for rows in self.rows.values()), torch.zeros(()))
+        return torch.stack([_squared(rows) for rows in self.rows.values()]).sum(0)
 
     def zero_where(self, broken: torch.Tensor) -> None:
         self.rows = {k: rows.masked_fill(broken[:, None], 0) for k, rows in self.rows.items()}
 
     def add_sums(self, lots: Lots, out: torch.Tensor) -> None:
         for name, rows in self.rows.items():
-            lots.row_sums(rows, out[:, self.columns[name]])
+            reorder = self.reorder if name == "weight" else None
+            with _in_order(out[:, self.columns[name]], reorder) as target:
+                lots.row_sums(rows, target)
 
 
 @dataclass
@@ -169,21 +155,46 @@ def _squared(rows: torch.Tensor) -> torch.Tensor:
     return torch.linalg.vector_norm(rows, dim=1).square_()
 
 
+@contextmanager
+def _in_order(target: torch.Tensor, reorder: Reorder | None) -> Iterator[torch.Tensor]:
+    """Where to write sums [K, p] that end up in ``target`` [K, p] in the order of the weight."""
+    if reorder is None:
+        yield target
+        return
+    sums = torch.zeros_like(target)
+    yield sums
+    ordered = reorder(sums)
+    target.unflatten(1, ordered.shape[1:]).copy_(ordered)
+
+
+def _outer(
+    a: torch.Tensor, g: torch.Tensor, columns: Columns, reorder: Reorder | None = None
+) -> LayerGradients:
+    """Gradients Σ_t g_it a_itᵀ, formed or kept as factors, whichever is faster."""
+    positions, parameters = a.shape[1], a.shape[2] * g.shape[2]
+    ghost = 2 * positions**2 <= parameters and parameters >= _GHOST_PARAMETERS
+    if positions == 1 or ghost:
+        return OuterProducts(a, g, columns, reorder)
+    rows = {"weight": torch.bmm(g.transpose(1, 2), a).flatten(1)}
+    if "bias" in columns:
+        rows["bias"] = g.sum(1)
+    return Rows(rows, columns, reorder)
+
+
 def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, columns: Columns) -> LayerGradients:
     n = len(a)
-    return OuterProducts(
-        a.reshape(n, -1, layer.in_features), g.reshape(n, -1, layer.out_features), columns
-    )
+    a, g = a.reshape(n, -1, layer.in_features), g.reshape(n, -1, layer.out_features)
+    return _outer(a, g, columns)
 
 
 def _conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns) -> LayerGradients:
-    kernel = layer.kernel_size
+    unfolded = (layer.out_channels, *layer.kernel_size, layer.in_channels)
 
-    def to_weight(sums: torch.Tensor) -> torch.Tensor:
-        return sums.unflatten(2, (*kernel, layer.in_channels)).permute(0, 1, 4, 2, 3)
+    def reorder(sums: torch.Tensor) -> torch.Tensor:
+        return sums.unflatten(1, unfolded).permute(0, 1, 4, 2, 3)
 
     positions_last = g.permute(0, 2, 3, 1).reshape(len(g), -1, layer.out_channels)
-    return OuterProducts(unfold(layer, a), positions_last, columns, to_weight)
+    return _outer(unfold(layer, a), positions_last, columns, reorder)
 
 
 def _embedding(
