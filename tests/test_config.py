@@ -73,7 +73,7 @@ def test_the_baseline_on_mnist_has_the_noise_of_the_command_line():
     ],
 )
 def test_an_option_of_the_command_line_beats_the_one_of_data_set_or_algorithm(choice, default):
-    group, _, name = choice.partition("=")
+    group = choice.partition("=")[0]
     alone = fedpriv.compose([choice])[group]["_target_"]
     assert fedpriv.compose([choice, default])[group]["_target_"] == alone
     assert fedpriv.compose([default, choice])[group]["_target_"] == alone

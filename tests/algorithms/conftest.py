@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -128,7 +129,7 @@ def numbered():
         inputs = torch.arange(total, dtype=torch.float32).reshape(total, 1) / total
         records = Records(inputs, torch.arange(total) % 2)
         bounds = np.cumsum([0, *sizes])
-        clients = [np.arange(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        clients = [np.arange(a, b) for a, b in itertools.pairwise(bounds)]
         return FederatedData(records, clients, None, records, 2, (1,))
 
     return build

@@ -1,0 +1,186 @@
+"""The plan: how many rounds a budget allows, and what a run that follows it really does."""
+
+from __future__ import annotations
+
+import sys
+
+import pandas as pd
+import pytest
+
+import fedpriv
+from fedpriv.common.errors import ConfigError
+from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.plan import make_plan
+
+BASELINE = ("algorithm=dp_fl", "dataset=mnist")
+PAPER = (
+    "algorithm.sample_rate=0.013",
+    "accountant.orders=2..64",
+    "accountant.conversion=classical",
+)
+
+
+def plan_of(*overrides: str):
+    return make_plan(build_parts(fedpriv.compose(overrides)))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rounds"), [(1.1, 451), (2, 3186), (3, 7921), (4, 14550), (6, 33495)]
+)
+def test_the_baseline_on_mnist_may_run_as_many_rounds_as_the_paper_allows(sigma, rounds):
+    plan = plan_of(*BASELINE, f"noise_schedule.noise_multiplier={sigma}")
+    assert plan.rounds_allowed == rounds
+    assert plan.epsilon <= 2.0
+
+
+@pytest.mark.parametrize(("sigma", "rounds"), [(1.1, 767), (2, 4363), (3, 10758), (4, 19719)])
+def test_the_improved_conversion_allows_more(sigma, rounds):
+    plan = plan_of(
+        *BASELINE, f"noise_schedule.noise_multiplier={sigma}", "accountant.conversion=improved"
+    )
+    assert plan.rounds_allowed == rounds
+
+
+@pytest.mark.parametrize(("sigma", "rounds"), [(1.1, 0), (3, 3660), (4, 6974), (6, 16445)])
+def test_the_scalar_reading_pays_for_its_second_query(sigma, rounds):
+    plan = plan_of(
+        *BASELINE,
+        "clipper=adap",
+        "clipper.reading=scalar",
+        f"noise_schedule.noise_multiplier={sigma}",
+    )
+    assert plan.rounds_allowed == rounds
+
+
+def test_the_published_view_does_not_charge_the_second_query():
+    plan = plan_of(
+        *BASELINE,
+        "clipper=adap",
+        "clipper.reading=scalar",
+        "noise_schedule.noise_multiplier=3",
+        "budget_view=published",
+    )
+    assert plan.rounds_allowed == 7921
+
+
+def test_the_unclipped_reading_is_allowed_no_round_in_the_sound_view():
+    plan = plan_of(*BASELINE, "clipper=adap", "clipper.reading=unclipped")
+    assert plan.rounds_allowed == 0
+    assert plan.needed_epsilon == float("inf")
+
+
+def test_local_steps_share_the_budget_of_a_round():
+    one = plan_of(*BASELINE, "noise_schedule.noise_multiplier=3")
+    three = plan_of(*BASELINE, "noise_schedule.noise_multiplier=3", "algorithm.local_steps=3")
+    assert three.rounds_allowed == one.rounds_allowed // 3
+
+
+def test_rounds_and_budget_both_limit_the_plan():
+    plan = plan_of(*BASELINE, "rounds=100")
+    assert (plan.rounds_allowed, plan.rounds) == (7921, 100)
+
+
+def test_without_a_budget_the_plan_prices_the_rounds_asked_for():
+    limited = plan_of(*BASELINE)
+    free = plan_of(*BASELINE, "epsilon=null", "rounds=7921")
+    assert free.rounds_allowed is None
+    assert free.epsilon == pytest.approx(limited.epsilon)
+
+
+def test_lots_of_fixed_size_are_charged_as_such():
+    plan = plan_of(
+        *BASELINE,
+        "algorithm.sampling=fixed_size",
+        "noise_schedule.noise_multiplier=3",
+        "accountant.conversion=improved",
+        "epsilon=null",
+        "rounds=7921",
+    )
+    assert plan.epsilon == pytest.approx(9.24, abs=0.005)
+
+
+def test_a_plan_without_privacy_has_no_epsilon():
+    plan = plan_of("algorithm=fedavg")
+    assert (plan.rounds, plan.epsilon, plan.rounds_allowed) == (100, None, None)
+    assert "epsilon" not in " ".join(words for _, words in plan.lines).replace("no epsilon", "")
+
+
+def test_a_budget_for_less_than_a_round_is_refused_with_what_it_must_be():
+    plan = plan_of(*BASELINE, "epsilon=0.05")
+    with pytest.raises(ConfigError, match=r"epsilon must be >= [\d.]+, .* got 0\.05") as error:
+        plan.refuse_if_impossible(0.05)
+    assert f"{plan.needed_epsilon:.4g}" in str(error.value)
+
+
+def test_the_budget_the_refusal_asks_for_allows_a_round():
+    needed = plan_of(*BASELINE, "epsilon=0.05").needed_epsilon
+    assert plan_of(*BASELINE, f"epsilon={needed}").rounds_allowed >= 1
+
+
+def test_the_needed_budget_as_printed_is_enough(command):
+    said = command("train", *BASELINE, "epsilon=0.05").sentence
+    printed = said.partition(">= ")[2].partition(",")[0]
+    assert plan_of(*BASELINE, f"epsilon={printed}").rounds_allowed >= 1
+
+
+def test_a_real_run_stops_at_the_planned_round_within_its_budget(train):
+    result = train(
+        "algorithm=dp_fl",
+        "noise_schedule.noise_multiplier=1.1",
+        "evaluation_interval=1000",
+        "runtime.checkpoint_interval=1000",
+        *PAPER,
+    )
+    assert result.plan.rounds_allowed == 451
+    assert (result.summary["rounds"], result.stop_reason) == (451, "budget")
+    assert result.summary["epsilon"] <= 2.0
+    assert result.summary["epsilon"] == pytest.approx(result.plan.epsilon)
+
+
+def test_the_epsilon_of_every_round_is_within_the_budget(train):
+    result = train("algorithm=dp_fl", "noise_schedule.noise_multiplier=8")
+    epsilons = pd.read_csv(result.folder / "metrics.csv")["epsilon"]
+    assert result.stop_reason == "budget"
+    assert epsilons.is_monotonic_increasing
+    assert epsilons.iloc[-1] <= 2.0
+
+
+BLOCKER = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "torchvision", "opacus"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+@pytest.mark.parametrize("sigma", [3, 1.1])
+def test_a_dry_run_needs_neither_torch_nor_data(sigma, process, tmp_path):
+    """Also where no round is allowed, which it says plainly."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKER)
+    outcome = process(
+        "train",
+        *BASELINE,
+        "clipper=adap",
+        "clipper.reading=scalar",
+        f"noise_schedule.noise_multiplier={sigma}",
+        "dry_run=true",
+        FEDPRIV_DATA=str(tmp_path / "empty"),
+        PYTHONPATH=f"{tmp_path / 'site'}:{':'.join(sys.path)}",
+    )
+    assert (outcome.status, outcome.err) == (0, "")
+    words = " ".join(outcome.out.split())
+    if sigma == 3:
+        assert "3660 at the first noise multiplier" in words
+    else:
+        assert "0: a single round costs epsilon" in words
+
+
+def test_a_dry_run_leaves_nothing_behind(command, tmp_path):
+    assert command("train", "dry_run=true").status == 0
+    assert list(tmp_path.iterdir()) == []
