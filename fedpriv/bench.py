@@ -192,9 +192,9 @@ def rows_of(model: str, clients: int, lot: int) -> Iterator[Row]:
     yield Row(HOOKS, hooks_step(build(), inputs, targets))
     yield Row(GHOST, ghost_step(build(), inputs, targets))
     yield Row(LOOP, loop_step(build, inputs, targets, clients))
-    yield Row(FAST, fast_step(build(), inputs, targets, [lot] * clients))
+    yield Row(FAST, fast_step(FlatModel(build()), inputs, targets, [lot] * clients))
     if clients > 1:
-        yield Row(RAGGED, fast_step(build(), inputs, targets, ragged(clients, lot)))
+        yield Row(RAGGED, fast_step(FlatModel(build()), inputs, targets, ragged(clients, lot)))
         yield Row(ROUND, round_step(build(), inputs, targets, [lot] * clients))
 
 
@@ -272,12 +272,12 @@ def loop_step(
 
 
 def fast_step(
-    module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, counts: Sequence[int]
+    model: FlatModel, inputs: torch.Tensor, targets: torch.Tensor, counts: Sequence[int]
 ) -> Callable[[], torch.Tensor]:
     """The engine's clipped sums of every client [clients, d]."""
     clients = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
-    engine = make_engine(module, engine="fast")
-    if any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
+    engine = make_engine(model, engine="fast")
+    if any(isinstance(layer, nn.Conv2d) for layer in model.module.modules()):
         inputs = channels_last(inputs)
 
     def clip(norms: torch.Tensor, client_of_record: torch.Tensor) -> torch.Tensor:
@@ -292,7 +292,7 @@ def round_step(
     """A round of local differential privacy: each client's clipped sum with its own noise, its own
     Adam step, then the average of the clients as the new weights."""
     model = FlatModel(module)
-    sums_of = fast_step(module, inputs, targets, counts)
+    sums_of = fast_step(model, inputs, targets, counts)
     weights = nn.Parameter(model.flat.repeat(len(counts), 1))
     adam = torch.optim.Adam([weights], lr=0.001, fused=True)
 

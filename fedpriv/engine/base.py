@@ -131,7 +131,8 @@ class BlockEngine(ABC):
         total = torch.zeros_like(plain).unsqueeze(0)
         for layer in layers:
             layer.add_sums(everyone, total)
-        tolerance = 1e-3 * plain.norm() + 1e-5 * _norms(layers).sum()
+        # Wide enough for convolutions in reduced precision (TF32); a forgotten use is far larger.
+        tolerance = 1e-2 * plain.norm() + 1e-3 * _norms(layers).norm()
         difference = (total.squeeze(0) - plain).norm()
         if not bool(difference.isfinite()):
             return  # nothing to compare with; look again at the next records

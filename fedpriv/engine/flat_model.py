@@ -30,7 +30,8 @@ class FlatModel:
 
     Args:
         module: The model. Its parameters are moved into the vector, in the order of
-            ``module.parameters()``; they stay ordinary parameters of the module.
+            ``module.parameters()``; they stay ordinary parameters of the module. A module belongs to
+            one FlatModel: wrapping it again takes its parameters out of the first one's vector.
 
     Attributes:
         module: The wrapped module.

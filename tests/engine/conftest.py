@@ -10,6 +10,15 @@ import torch
 from fedpriv.engine import FlatModel
 
 
+@pytest.fixture(autouse=True, scope="package")
+def one_thread():
+    """Tensors this small are faster on one thread, most of all on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @dataclass
 class Records:
     """Records of several clients: the counts say how many of each."""

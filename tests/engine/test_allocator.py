@@ -14,7 +14,7 @@ torch.set_num_threads(1)
 if sys.argv[1] == "tuned":
     assert tune_allocator()
 def step():
-    torch.ones(12_000_000).add(1.0)
+    torch.ones(9_000_000).add(1.0)
 for _ in range(5):
     step()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

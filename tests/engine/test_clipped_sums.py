@@ -165,6 +165,7 @@ def test_images_already_laid_out_channels_last_give_the_same(
         assert difference(result.sums, sums) < 1e-10
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 @pytest.mark.parametrize("padding", ["same", 2])
 def test_padding_by_name_equals_autograd(padding, records_of, naive, difference, clip_at):
     torch.manual_seed(3)
