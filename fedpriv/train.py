@@ -129,7 +129,7 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
         return arguments
     folder = RunFolder(_folder_name(chosen[-1]))
     try:
-        earlier = folder.read_json(folder.environment)["overrides"] or []
+        earlier = list(folder.read_json(folder.environment)["overrides"] or [])
     except FileNotFoundError:
         raise ConfigError("resume", str(folder.path), "an existing run folder") from None
     except (OSError, ValueError, KeyError, TypeError):

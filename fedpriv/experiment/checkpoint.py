@@ -5,7 +5,6 @@ Every random draw is a function of (seed, round, client, purpose), so no generat
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError, show
@@ -35,7 +34,7 @@ def load(folder: RunFolder, identity: dict[str, object], device: torch.device) -
         state = torch.load(folder.checkpoint, map_location=device, weights_only=False)
     except FileNotFoundError:
         raise ConfigError("resume", str(folder.path), "a run folder with a checkpoint.pt") from None
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, AttributeError) as error:
+    except Exception as error:  # reading a damaged pickle can raise anything
         raise ConfigError(
             f"resume: {folder.checkpoint} cannot be read ({type(error).__name__}); start anew"
         ) from None
@@ -45,7 +44,7 @@ def load(folder: RunFolder, identity: dict[str, object], device: torch.device) -
             f"resume: {folder.path} was written with checkpoint schema {found}, this version of "
             f"fedpriv reads {SCHEMA_VERSION}"
         )
-    refuse_other_identity(folder, state["identity"], identity)
+    refuse_other_identity(folder, state.get("identity", {}), identity)
     return state
 
 
