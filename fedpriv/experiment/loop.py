@@ -185,7 +185,7 @@ class Loop:
     ) -> dict[str, Any]:
         row: dict[str, Any] = {"round": self.rounds_done, "validation_loss": validation_loss}
         if self.budget is not None:
-            bounds = outcome.sensitivities[-1]["gradient_sum"]
+            bounds = outcome.sensitivities[-1]["gradient_sum"].astype(float)
             row.update(
                 epsilon=float(self.budget.epsilon().max()),
                 epsilon_published=float(self.budget.epsilon_published().max()),

@@ -61,7 +61,7 @@ def summarise(loop: Loop, stop_reason: str, privacy: dict[str, Any]) -> dict[str
         "test_accuracy": loop.results.test_accuracy,
         "test_loss": loop.results.test_loss,
         "best_test_accuracy": loop.results.best_test_accuracy,
-        "records_not_finite": loop.not_finite,
+        "records_not_finite": loop.not_finite if settings.runtime.diagnostics else None,
         "parameters": loop.problem.model.size,
         "engine": loop.problem.engine.name,
         "seconds": round(loop.seconds, 3),

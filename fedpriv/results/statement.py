@@ -23,6 +23,7 @@ GENERAL_CAVEATS = (
 DIAGNOSTICS = (
     "train_loss and gradient_norm in metrics.csv (exact averages over private lots)",
     "clients.csv (gradient norm of each client)",
+    "records_not_finite in summary.json (exact count)",
     "plots/labels_per_client.png (exact label counts) and plots/gradient_norm.png",
     "seed and noise_seed in config.yaml (who knows them can subtract the noise)",
     "checkpoint.pt (optimiser moments are functions of released values; the seeds are in it)",
