@@ -1,0 +1,131 @@
+"""The privacy statement says what happened: in numbers for programs, in words for people."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedpriv.results.statement import round_up
+
+
+class Statement:
+    """The two files of a statement."""
+
+    def __init__(self, result):
+        self.result = result
+        self.facts = json.loads((result.folder / "privacy.json").read_text())
+        self.words = " ".join((result.folder / "privacy.txt").read_text().split())
+
+
+@pytest.fixture
+def statement(train):
+    return lambda *overrides, name="run": Statement(train(*overrides, name=name))
+
+
+def test_the_baseline_states_all_three_numbers_alike(statement):
+    said = statement("algorithm=dp_fl", "epsilon=1", "accountant.orders=wide")
+    assert said.facts["private"]
+    assert said.facts["epsilon"] <= 1
+    assert said.facts["epsilon_sound"] == pytest.approx(said.facts["epsilon"])
+    assert said.facts["epsilon_published"] >= said.facts["epsilon_sound"]  # a weaker conversion
+
+
+def test_the_views_name_unit_trust_and_neighbours(statement):
+    views = statement("algorithm=dp_fl", "rounds=1").facts["views"]
+    for view in ("sound", "published"):
+        assert (views[view]["unit"], views[view]["trust"]) == ("record", "local")
+        assert views[view]["neighbours"] == "add_or_remove"
+    assert "theorem 1" in views["published"]["statement"]
+
+
+def test_lots_of_fixed_size_change_the_neighbours_of_the_sound_view(statement):
+    said = statement("algorithm=dp_fl", "algorithm.sampling=fixed_size", "epsilon=null", "rounds=2")
+    assert said.facts["views"]["sound"]["neighbours"] == "replace_one"
+    assert said.facts["views"]["published"]["neighbours"] == "add_or_remove"
+    assert "sampling without replacement" in said.words
+    assert "one record replaced" in said.words
+
+
+def test_the_statement_has_delta_accountant_order_and_spread(statement):
+    facts = statement("algorithm=dp_fl", "rounds=3").facts
+    assert facts["delta"] == 1e-5
+    assert facts["accountant"].startswith("RDP")
+    assert facts["order"] > 1
+    for key in ("epsilon", "epsilon_published", "epsilon_sound"):
+        spread = facts["spread"][key]
+        assert spread["lowest"] <= spread["median"] <= spread["highest"] == facts[key]
+
+
+def test_every_number_has_its_reason(statement):
+    facts = statement("algorithm=dp_fl", "rounds=1").facts
+    assert facts["reasons"].keys() == {"epsilon", "epsilon_published", "epsilon_sound"}
+    assert all(facts["reasons"].values())
+
+
+def test_the_sound_number_of_a_filtered_run_is_its_budget(statement):
+    said = statement("epsilon=1.5")
+    assert said.facts["epsilon_sound"] == 1.5
+    assert said.facts["epsilon"] <= 1.5
+    assert "the budget of the filter" in said.words.lower()
+    assert "(1.500, 1e-05)-differential privacy" in said.words
+
+
+def test_a_filtered_run_that_ends_early_still_claims_its_whole_budget(statement):
+    """The time of stopping may depend on what was released."""
+    assert statement("rounds=2").facts["epsilon_sound"] == 2.0
+
+
+def test_a_filtered_run_says_which_order_was_fixed_in_advance(statement):
+    said = statement("rounds=1", "accountant.filter_order=7")
+    assert said.facts["order"] == 7
+    assert "Renyi filter of order 7, fixed in advance" in said.words
+
+
+def test_the_unclipped_reading_is_said_not_to_be_private(statement):
+    said = statement("clipper.reading=unclipped", "budget_view=published", "rounds=2")
+    assert said.facts["epsilon_sound"] == float("inf")
+    assert said.words.startswith("This run is NOT differentially private")
+    assert "reading=unclipped" in said.words
+    assert said.facts["epsilon_published"] < 2
+
+
+def test_an_adaptive_run_that_no_sound_filter_guards_claims_nothing(statement):
+    said = statement("budget_view=published", "rounds=2")
+    assert said.facts["epsilon_sound"] == float("inf")
+    assert "budget_view=sound gives a finite value" in said.words
+
+
+def test_an_adaptive_run_of_fixed_length_is_priced_at_the_smallest_sigma(statement):
+    said = statement("epsilon=null", "rounds=20", "noise_schedule.beta=0.9")
+    lower = statement("epsilon=null", "rounds=20", "noise_schedule.beta=0.8", name="lower")
+    assert said.facts["epsilon_sound"] < lower.facts["epsilon_sound"] < float("inf")
+
+
+def test_fedavg_states_that_there_is_no_privacy(statement):
+    said = statement("algorithm=fedavg", "rounds=1")
+    assert said.facts["private"] is False
+    assert "no privacy" in said.words
+    assert "epsilon" not in json.dumps(said.facts)
+
+
+def test_a_public_validation_split_is_a_caveat(statement):
+    assert "treated as public" in statement("rounds=1").words
+
+
+def test_the_words_carry_the_caveats_of_the_facts(statement):
+    said = statement("rounds=1")
+    assert all(caveat in said.words for caveat in said.facts["caveats"])
+
+
+def test_the_diagnostics_are_listed(statement):
+    said = statement("rounds=1")
+    assert "This folder is not private" in said.words
+    assert all(" ".join(item.split()) in said.words for item in said.facts["diagnostics"])
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"), [(1.9991, "2.000"), (2.0, "2.000"), (0.0, "0.000"), (1e-9, "0.001")]
+)
+def test_epsilon_is_never_shown_smaller_than_it_is(epsilon, shown):
+    assert round_up(epsilon) == shown
