@@ -1,7 +1,7 @@
 """``fedpriv bench``: how fast the engine is on this machine, as ratios within one interleaved run.
 
 Times of single rows mean little on a shared machine; ratios of medians from runs that take turns
-mean more. "Plain" is an ordinary forward and backward pass on the same records without privacy, the
+mean more; on a busy machine ``threads=1`` is steadier. "Plain" is an ordinary forward and backward pass on the same records without privacy, the
 floor of any method; for convolutions in the channels_last layout, in which it is fastest.
 
 A new comparison is a new :class:`Row`, in :func:`rows_of` or a new function beside it, and perhaps
@@ -11,6 +11,7 @@ a :class:`Bar` to hold it to.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
 import time
@@ -33,7 +34,6 @@ from fedpriv.models import Cnn, Mlp
 
 MODELS = {"cnn": Cnn(seed=0), "mlp": Mlp(seed=0)}
 SHAPE, CLASSES, CLIP_NORM = (1, 28, 28), 10, 0.5
-WARM_UP = 3
 CHANNELS_LAST, PLAIN = "plain, channels_last", "plain"
 HOOKS, GHOST, LOOP = (
     "Opacus hooks + clip",
@@ -165,14 +165,18 @@ def settings(models: Sequence[str]) -> Iterator[Setting]:
 
 
 def measure(setting: Setting, repeats: int) -> Result:
-    """Time the rows in turn, so that whatever else the machine does falls on all of them."""
+    """Time the rows in turn, so that whatever else the machine does falls on all of them.
+
+    Each is called once untimed before each timed call: a step of training follows another one like
+    it, not one that has just filled the caches with something else.
+    """
     times: dict[str, list[float]] = {row.name: [] for row in setting.rows}
-    for turn in range(WARM_UP + repeats):
+    for _ in range(repeats):
         for row in setting.rows:
+            row.step()
             start = time.perf_counter()
             row.step()
-            if turn >= WARM_UP:
-                times[row.name].append(1e3 * (time.perf_counter() - start))
+            times[row.name].append(1e3 * (time.perf_counter() - start))
     return Result(setting, {name: statistics.median(values) for name, values in times.items()})
 
 
@@ -328,12 +332,18 @@ def _conditions(threads: int | None) -> Iterator[dict[str, object]]:
             warnings.simplefilter("ignore")  # Opacus on its secure mode and its hooks
             yield {
                 "torch": torch.__version__,
-                "processor": platform.machine(),
+                "processors": f"{os.cpu_count()} {platform.machine()}",
+                "load": _load(),
                 "threads": torch.get_num_threads(),
                 "tuned allocator": "yes" if tune_allocator() else "no",
             }
     finally:
         torch.set_num_threads(before)
+
+
+def _load() -> str:
+    """Processes that wanted a processor in the last minute; ratios need it near 0."""
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
 def _print(console: Console, result: Result) -> None:
