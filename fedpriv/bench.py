@@ -1,8 +1,9 @@
 """``fedpriv bench``: how fast the engine is on this machine, as ratios within one interleaved run.
 
 Times of single rows mean little on a shared machine; ratios of medians from runs that take turns
-mean more; on a busy machine ``threads=1`` is steadier. "Plain" is an ordinary forward and backward pass on the same records without privacy, the
-floor of any method; for convolutions in the channels_last layout, in which it is fastest.
+mean more; on a busy machine ``threads=1`` is the steadier setting. "Plain" is an ordinary forward
+and backward pass on the same records without privacy, the floor of any method; for convolutions in
+the channels_last layout, in which it is fastest.
 
 A new comparison is a new :class:`Row`, in :func:`rows_of` or a new function beside it, and perhaps
 a :class:`Bar` to hold it to.
