@@ -101,6 +101,9 @@ def _split(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sorted indices that stay in training, and those held out."""
     most = records - (partition.clients or 1)
+    if most < 1:
+        allowed = f"<= {max(1, records - wanted)}, so that each client has a training record"
+        raise ConfigError("partition.clients", partition.clients, allowed)
     if wanted > most:
         allowed = f"<= {most}, so that each client keeps a training record"
         raise ConfigError("dataset.validation_records", wanted, allowed)

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+
 
 class NoiseSchedule(ABC):
     """σ_t for every round t = 0, 1, …; noise std = σ_t × sensitivity. 0 means no noise.
@@ -36,3 +39,12 @@ class NoiseSchedule(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
+
+
+def initial_sigma(noise_multiplier: float) -> float:
+    """σ_0, checked. Raises ArgumentError that names the option without noise."""
+    try:
+        return checks.number("noise_multiplier", noise_multiplier, above=0, at_most=1e6)
+    except ArgumentError as error:
+        hint = "no noise is noise_schedule=none"
+        raise ArgumentError(error.argument, error.value, error.allowed, hint) from None

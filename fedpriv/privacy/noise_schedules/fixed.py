@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedpriv.common import checks
-from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+from fedpriv.privacy.noise_schedules.base import NoiseSchedule, initial_sigma
 
 
 class NoNoise(NoiseSchedule):
@@ -17,7 +17,7 @@ class ConstantNoise(NoiseSchedule):
     """σ_t = σ."""
 
     def __init__(self, noise_multiplier: float):
-        self.initial = _sigma(noise_multiplier)
+        self.initial = initial_sigma(noise_multiplier)
 
     def noise_multiplier(self, round_index: int) -> float:
         return self.initial
@@ -27,7 +27,7 @@ class ExponentialNoise(NoiseSchedule):
     """σ_t = max(σ_0 β^t, σ_min)."""
 
     def __init__(self, noise_multiplier: float, beta: float, min_noise_multiplier: float = 1e-3):
-        self.initial, self.beta = _sigma(noise_multiplier), _beta(beta)
+        self.initial, self.beta = initial_sigma(noise_multiplier), _beta(beta)
         self.minimum = checks.number("min_noise_multiplier", min_noise_multiplier, above=0)
 
     def noise_multiplier(self, round_index: int) -> float:
@@ -44,17 +44,13 @@ class StepNoise(NoiseSchedule):
         interval: int,
         min_noise_multiplier: float = 1e-3,
     ):
-        self.initial, self.beta = _sigma(noise_multiplier), _beta(beta)
+        self.initial, self.beta = initial_sigma(noise_multiplier), _beta(beta)
         self.interval = checks.whole("interval", interval, at_least=1)
         self.minimum = checks.number("min_noise_multiplier", min_noise_multiplier, above=0)
 
     def noise_multiplier(self, round_index: int) -> float:
         lowered = self.initial * self.beta ** (round_index // self.interval)
         return max(lowered, min(self.minimum, self.initial))
-
-
-def _sigma(value: float) -> float:
-    return checks.number("noise_multiplier", value, above=0, at_most=1e6)
 
 
 def _beta(value: float) -> float:

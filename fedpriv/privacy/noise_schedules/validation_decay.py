@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedpriv.common import checks
-from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+from fedpriv.privacy.noise_schedules.base import NoiseSchedule, initial_sigma
 
 DECAY_INDICES = ("eq9", "algorithm1")
 _FIRST_MEASURED = 3  # J(w_0), J(w_1), J(w_2) are infinite by definition
@@ -28,7 +28,7 @@ class ValidationDecay(NoiseSchedule):
     reads_validation = True
 
     def __init__(self, noise_multiplier: float, beta: float, decay_index: str = "eq9"):
-        self.initial = checks.number("noise_multiplier", noise_multiplier, above=0, at_most=1e6)
+        self.initial = initial_sigma(noise_multiplier)
         self.beta = checks.number("beta", beta, above=0, at_most=1)
         self.decay_index = checks.one_of("decay_index", decay_index, DECAY_INDICES)
         self.adaptive = self.beta < 1
