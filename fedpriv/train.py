@@ -88,7 +88,7 @@ class SweepTable(Callback):
 
 def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     """``fedpriv train <overrides and Hydra flags>``. Raises FedprivError for every known failure."""
-    arguments = _with_resumed_overrides(list(arguments))
+    arguments = _flags_first(_with_resumed_overrides(list(arguments)))
     previous, sys.argv = sys.argv, [program, *arguments]
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
@@ -138,6 +138,23 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
         ) from None
     earlier = [o for o in earlier if not o.startswith(("resume=", "dry_run=", "runtime.run_dir="))]
     return [*earlier, *arguments]
+
+
+_FLAGS_WITH_VALUE = {
+    "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p",
+    "--cfg", "-c",
+}  # fmt: skip
+
+
+def _flags_first(arguments: list[str]) -> list[str]:
+    """Hydra takes overrides in one piece only: they go behind the flags, in their order."""
+    flags: list[str] = []
+    overrides: list[str] = []
+    for argument in arguments:
+        is_value = bool(flags) and flags[-1] in _FLAGS_WITH_VALUE
+        is_override = not argument.startswith("-") and ("=" in argument or argument[:1] == "~")
+        (overrides if is_override and not is_value else flags).append(argument)
+    return [*flags, *overrides]
 
 
 def _folder_name(written: str) -> str:
