@@ -11,6 +11,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here and in children
 
 import pytest
+import torch
 
 import fedpriv
 from fedpriv import cli
@@ -36,6 +37,15 @@ class Outcome:
         assert len(lines) == 1, self.err
         assert lines[0].startswith("fedpriv: "), self.err
         return lines[0]
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """``runtime.threads`` changes torch for the whole process: put it back."""
+    before = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != before:
+        torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import pytest
@@ -31,28 +32,38 @@ OTHERS = (
     "'a b'", "a b", "a=b", "a,b", "(", "]", "%", "#", "\\", "../..", "x" * 300,
 )  # fmt: skip
 VALUES = NUMBERS + OTHERS
-DRY_BATCHES, RUN_BATCHES, BATCH = 10, 4, 20
+DRY_BATCHES, RUN_BATCHES, BATCH = 10, 3, 20
 # legal, but a run of the size that is asked for takes its time
 LARGE = {"algorithm.local_steps", "model.hidden", "runtime.threads"}
 
 
-def choices(draw: random.Random) -> list[str]:
-    """Some group options; the data set stays the one that needs no files."""
-    groups = [group for group in GROUPS if group != "dataset"]
-    names = {group: [name for name, _ in options(group)] for group in groups}
-    return [f"{group}={draw.choice(names[group])}" for group in draw.sample(groups, 2)]
+@functools.lru_cache
+def keys_of(group: str, option: str) -> tuple[str, ...]:
+    """The keys a configuration has with this option, those of the group alone."""
+    config = fedpriv.compose([f"{group}={option}"])
+    return tuple(f"{group}.{key}" for key in flatten(OmegaConf.to_container(config[group])))
 
 
-def known_keys(chosen: list[str]) -> list[str]:
-    config = fedpriv.compose(chosen)
-    return sorted(flatten(OmegaConf.to_container(config, resolve=False)))
+@functools.lru_cache
+def root_keys() -> tuple[str, ...]:
+    config = OmegaConf.to_container(fedpriv.compose(), resolve=False)
+    rest = {key: value for key, value in config.items() if key not in GROUPS}
+    return tuple(flatten(rest))
+
+
+def choices(draw: random.Random) -> dict[str, str]:
+    """Two group options; the data set stays the one that needs no files."""
+    groups = draw.sample([group for group in GROUPS if group != "dataset"], 2)
+    return {group: draw.choice([name for name, _ in options(group)]) for group in groups}
 
 
 def overrides(draw: random.Random, changes: int) -> list[str]:
     """Group options and nasty values for a few keys, changed, added or deleted."""
     chosen = choices(draw)
-    keys = [key for key in known_keys(chosen) if key not in ("dry_run", "runtime.progress")]
-    result = list(chosen)
+    keys = [*root_keys(), *keys_of("dataset", "digits")]
+    keys += [key for group, option in chosen.items() for key in keys_of(group, option)]
+    keys = sorted(set(keys) - {"dry_run", "runtime.progress"})
+    result = [f"{group}={option}" for group, option in chosen.items()]
     for key in draw.sample(keys, changes):
         value = draw.choice([v for v in VALUES if key not in LARGE or len(v) < 4])
         prefix = draw.choices(["", "+", "++", "~"], [20, 1, 2, 1])[0]

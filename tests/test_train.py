@@ -1,0 +1,158 @@
+"""``fedpriv train``: options of the user's own, sweeps, and the same run from a notebook."""
+
+from __future__ import annotations
+
+import statistics
+
+import pandas as pd
+import pytest
+
+import fedpriv
+
+CLIPPER = """
+from fedpriv.privacy.clippers import Clipper
+
+class Halving(Clipper):
+    def __init__(self, first: float):
+        self.first = first
+
+    def bound(self, round_index, clients):
+        import torch
+        return torch.full(clients.shape, self.first / 2**round_index)
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A clipper of the user's own: one file and one YAML."""
+    (tmp_path / "halving_clipper.py").write_text(CLIPPER)
+    (tmp_path / "mine" / "clipper").mkdir(parents=True)
+    (tmp_path / "mine" / "clipper" / "halving.yaml").write_text(
+        "# half the bound every round\n_target_: halving_clipper.Halving\nfirst: 4.0\n"
+    )
+
+
+def test_a_clipper_of_the_users_own_needs_one_file_and_one_yaml(own, process, tmp_path):
+    said = process(
+        "train", "--config-dir", "mine", "clipper=halving", "clipper.first=2", "algorithm=dp_fl",
+        "rounds=3", "runtime.run_dir=run", "runtime.plots=false", "runtime.progress=none",
+    )  # fmt: skip
+    assert (said.status, said.err) == (0, "")
+    metrics = pd.read_csv(tmp_path / "run" / "metrics.csv")
+    assert metrics["clip_norm"].tolist() == [2.0, 1.0, 0.5]
+
+
+def test_a_run_with_an_option_of_the_users_own_can_be_resumed(own, command, tmp_path):
+    settings = ("--config-dir", "mine", "clipper=halving", "algorithm=dp_fl", "rounds=3")
+    quiet = ("runtime.plots=false", "runtime.progress=none")
+    command("train", *settings, *quiet, "runtime.run_dir=run")
+    (tmp_path / "run" / "checkpoint.pt").unlink()
+    said = command("train", "--config-dir", "mine", "resume=run", *quiet)
+    assert (said.status, said.err) == (0, "")
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_flags_may_stand_anywhere_among_the_overrides(where, own, command):
+    arguments = ["clipper=halving", "algorithm=dp_fl"]
+    arguments[where:where] = ["--config-dir", "mine"]
+    said = command("train", "dry_run=true", *arguments)
+    assert (said.status, said.err) == (0, "")
+
+
+SWEEP = (
+    "train",
+    "-m",
+    "algorithm=dp_fl",
+    "rounds=2",
+    "runtime.progress=none",
+    "runtime.plots=false",
+)
+
+
+def sweep_folder(tmp_path):
+    (folder,) = (tmp_path / "outputs" / "multirun").iterdir()
+    return folder
+
+
+def test_a_sweep_runs_every_combination_and_tabulates_it(command, tmp_path):
+    said = command(*SWEEP, "noise_schedule.noise_multiplier=8,12", "seed=0,1")
+    table = pd.read_csv(sweep_folder(tmp_path) / "sweep.csv")
+    assert (said.status, said.err) == (0, "")
+    pairs = table[["noise_schedule.noise_multiplier", "seed"]].to_numpy().tolist()
+    assert sorted(pairs) == [[8, 0], [8, 1], [12, 0], [12, 1]]
+    assert table["test_accuracy"].notna().all()
+    assert "Sweep" in said.out
+
+
+def test_a_sweep_leaves_a_whole_run_folder_for_each_job(command, tmp_path):
+    command(*SWEEP, "seed=0,1")
+    for job in ("0", "1"):
+        assert (sweep_folder(tmp_path) / job / "summary.json").exists()
+
+
+def test_a_sweep_goes_on_after_a_job_that_fails(command, tmp_path):
+    said = command(*SWEEP, "epsilon=0.01,2,3")
+    table = pd.read_csv(sweep_folder(tmp_path) / "sweep.csv")
+    assert said.status == 2
+    assert sorted(table["epsilon"] > 0) == [True, True]
+    assert "epsilon must be >= " in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_job_of_a_sweep_is_the_run_alone(command, tmp_path, train):
+    command(*SWEEP, "seed=3,4")
+    alone = train("algorithm=dp_fl", "rounds=2", "seed=4").summary
+    table = pd.read_csv(sweep_folder(tmp_path) / "sweep.csv")
+    swept = table[table["seed"] == 4].iloc[0]
+    assert swept["test_accuracy"] == alone["test_accuracy"]
+    assert swept["epsilon"] == alone["epsilon"]
+
+
+def test_a_notebook_composes_runs_and_reads_the_result(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = fedpriv.compose(["algorithm=dp_fl", "dataset=digits", "rounds=3"])
+    config.runtime.plots = False
+    result = fedpriv.run(config)
+    assert result.stop_reason == "rounds"
+    assert 0 <= result.summary["test_accuracy"] <= 1
+    assert result.privacy["epsilon_sound"] <= 2
+    assert result.folder.parent.name == "outputs"
+
+
+def test_a_notebook_can_compose_again_and_again():
+    seeds = [fedpriv.compose([f"seed={n}"]).seed for n in range(3)]
+    assert seeds == [0, 1, 2]
+
+
+def test_a_run_does_not_change_the_configuration_it_is_given(train):
+    config = fedpriv.compose(["rounds=1", "dry_run=true"])
+    before = config.copy()
+    fedpriv.run(config)
+    assert config == before
+
+
+def test_a_run_from_a_notebook_equals_the_command(command, train, tmp_path):
+    command(
+        "train",
+        "rounds=4",
+        "runtime.run_dir=command",
+        "runtime.plots=false",
+        "runtime.progress=none",
+    )
+    train("rounds=4", name="notebook")
+    tables = [
+        pd.read_csv(tmp_path / name / "metrics.csv").drop(columns="seconds")
+        for name in ("command", "notebook")
+    ]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+
+
+def test_the_default_run_is_accurate_and_private(train):
+    """The first thing anyone sees: median over five seeds, and every client within its budget."""
+    results = [train(f"seed={seed}", name=str(seed)) for seed in range(5)]
+    assert statistics.median(r.summary["test_accuracy"] for r in results) >= 0.80
+    for result in results:
+        assert result.stop_reason == "budget"
+        assert result.privacy["private"]
+        assert result.privacy["spread"]["epsilon_sound"]["highest"] <= 2.0
+        assert result.summary["delta"] == 1e-5
