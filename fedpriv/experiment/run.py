@@ -140,6 +140,8 @@ def _prepare(
             folder.environment, environment(overrides, str(device), torch.get_num_threads())
         )
         write_text(folder.config, configuration.dump(config))
+    else:
+        folder.remove_leftovers()
     loop = Loop(parts, problem, budget, folder, identity)
     if state is not None:
         loop.load_state_dict(state)

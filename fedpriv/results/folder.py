@@ -62,6 +62,11 @@ class RunFolder:
             ) from None
         return self
 
+    def remove_leftovers(self) -> None:
+        """Delete what a process that was killed while it wrote has left half written."""
+        for path in self.path.glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
     def write_json(self, path: Path, value: dict[str, Any]) -> None:
         write_text(path, json.dumps(value, indent=2, allow_nan=True) + "\n")
 
