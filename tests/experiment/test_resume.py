@@ -34,9 +34,9 @@ def test_a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been(
 ):
     draw = random.Random(0)
     run = tmp_path / "killed"
-    settings = (*HARD, "rounds=200", "runtime.checkpoint_interval=7", "runtime.plots=false")
+    settings = (*HARD, "rounds=120", "runtime.checkpoint_interval=7", "runtime.plots=false")
     arguments = ("train", *settings, "runtime.run_dir=killed")
-    for wanted in (20, 80):
+    for wanted in (15, 45):
         process = start(*arguments)
         while rows(run / "metrics.csv") < wanted:
             assert process.poll() is None, process.communicate()
@@ -116,6 +116,14 @@ def test_rows_written_after_the_checkpoint_are_not_there_twice(train, whole, ass
         file.write("7,0.1,half a ro")
     train(*SHORT, f"resume={folder}", name="torn")
     assert_same_run(folder, whole)
+
+
+def test_what_was_half_written_when_the_process_died_is_removed(train):
+    folder = train(*SHORT, name="torn").folder
+    leftover = folder / ".checkpoint.pt.4711.tmp"
+    leftover.write_bytes(b"half a checkpoint, with the seeds in it")
+    train(*SHORT, f"resume={folder}", name="torn")
+    assert not leftover.exists()
 
 
 def test_resume_needs_nothing_but_the_folder(command, train, tmp_path, assert_same_run):
