@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fedpriv.common.files import write_atomically, write_text
+
+
+def names(folder) -> list[str]:  # type: ignore[no-untyped-def]
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fail_after_writing(file) -> None:  # type: ignore[no-untyped-def]
+    file.write("half")
+    raise RuntimeError("interrupted")
+
+
+def test_a_text_is_written_as_utf8(tmp_path):
+    write_text(tmp_path / "a.txt", "ε = 2\n")
+    assert (tmp_path / "a.txt").read_bytes() == "ε = 2\n".encode()
+
+
+def test_a_path_may_be_a_text(tmp_path):
+    write_text(str(tmp_path / "a.txt"), "new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_bytes_are_written_in_binary_mode(tmp_path):
+    write_atomically(tmp_path / "a.bin", lambda file: file.write(b"\x00\xff"), mode="wb")
+    assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff"
+
+
+def test_a_new_file_replaces_the_old_one_whole(tmp_path):
+    write_text(tmp_path / "a.txt", "a long old text")
+    write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_only_the_file_is_left_behind(tmp_path):
+    write_text(tmp_path / "a.txt", "new")
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_the_old_file_stays_when_the_writer_fails(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    with pytest.raises(RuntimeError, match="interrupted"):
+        write_atomically(tmp_path / "a.txt", fail_after_writing)
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_no_file_appears_when_the_first_writer_fails(tmp_path):
+    with pytest.raises(RuntimeError, match="interrupted"):
+        write_atomically(tmp_path / "a.txt", fail_after_writing)
+    assert names(tmp_path) == []
+
+
+def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    seen = []
+
+    def write(file) -> None:  # type: ignore[no-untyped-def]
+        file.write("new")
+        file.flush()
+        seen.append((tmp_path / "a.txt").read_text())
+
+    write_atomically(tmp_path / "a.txt", write)
+    assert seen == ["old"]
+
+
+def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    code = (
+        "import os, sys; from fedpriv.common.files import write_atomically\n"
+        "write_atomically(sys.argv[1], lambda file: (file.write('half'), os._exit(9)))"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.txt")], check=False)
+    assert killed.returncode == 9
+    assert (tmp_path / "a.txt").read_text() == "old"
+
+
+def test_a_missing_folder_is_an_error_of_the_system(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write_text(tmp_path / "absent" / "a.txt", "new")

@@ -1,0 +1,115 @@
+"""The laws that every private clipper obeys. Subclass :class:`ClipperSuite` to put one through them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fedpriv.privacy.clippers import Clipper
+
+laws = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+)
+norms_of_a_lot = st.lists(
+    st.floats(0.0, 2.0**100, width=32) | st.floats(0.0, 10.0, width=32), min_size=1, max_size=20
+)
+ROUNDING = 1e-6
+"""Relative error of a float32 product."""
+
+
+class ClipperSuite(ABC):
+    """Give ``make``: a clipper that is not started."""
+
+    @abstractmethod
+    def make(self) -> Clipper: ...
+
+    def started(self, clients: int = 3) -> Clipper:
+        clipper = self.make()
+        clipper.start(clients, "cpu", lambda: 2.0)
+        return clipper
+
+    def one_round(self, clipper: Clipper, norms: list[float], clients: list[int]) -> torch.Tensor:
+        """A round without noise in which every client has a lot of these norms; its bounds."""
+        members = torch.tensor(clients)
+        bounds = clipper.bound(0, members)
+        of_record = torch.arange(len(clients)).repeat_interleave(len(norms))
+        all_norms = torch.tensor(norms * len(clients))
+        released = None
+        if clipper.statistic_multiplier(1.0) is not None:
+            released, _ = clipper.statistic(all_norms, bounds[of_record], of_record, bounds)
+        gradients = torch.ones(len(clients), 4)
+        sizes = torch.full((len(clients),), float(len(norms)))
+        clipper.observe(members, released, gradients, sizes)
+        return bounds
+
+    @laws
+    @given(norms=norms_of_a_lot)
+    def test_no_clipped_record_exceeds_the_bound(self, norms):
+        clipper = self.started()
+        norms = torch.tensor(norms)
+        bounds = clipper.bound(0, torch.zeros(len(norms), dtype=torch.long))
+        assert (clipper.factors(norms, bounds) * norms <= bounds * (1 + ROUNDING)).all()
+
+    def test_no_factor_is_negative_or_not_finite(self):
+        clipper = self.started()
+        norms = torch.tensor([0.0, 1e-38, 1e-20, 1.0, 1e20, 3e38, float("inf")])
+        factors = clipper.factors(norms, clipper.bound(0, torch.zeros(7, dtype=torch.long)))
+        assert factors.isfinite().all()
+        assert (factors >= 0).all()
+
+    @laws
+    @given(lots=st.lists(norms_of_a_lot, min_size=1, max_size=10))
+    def test_bounds_stay_positive_and_finite(self, lots):
+        clipper = self.started()
+        for norms in lots:
+            self.one_round(clipper, norms, [0, 1, 2])
+        bounds = clipper.bound(0, torch.arange(3))
+        assert (bounds > 0).all()
+        assert bounds.isfinite().all()
+
+    def test_a_round_leaves_the_bound_it_was_noised_with_as_it_was(self):
+        clipper = self.started()
+        bounds = clipper.bound(0, torch.arange(3))
+        before = bounds.tolist()
+        self.one_round(clipper, [0.1, 50.0, 80.0], [0, 1, 2])
+        assert bounds.tolist() == before
+
+    def test_the_bound_of_a_client_that_took_no_part_does_not_move(self):
+        clipper = self.started()
+        before = clipper.bound(0, torch.arange(3)).tolist()
+        self.one_round(clipper, [0.1, 50.0, 80.0], [2, 0])
+        assert clipper.bound(0, torch.arange(3)).tolist()[1] == before[1]
+
+    def test_a_constant_bound_does_not_move_and_an_adaptive_one_does(self):
+        clipper = self.started()
+        before = clipper.bound(0, torch.arange(3)).tolist()
+        self.one_round(clipper, [30.0, 50.0, 80.0], [0, 1, 2])
+        moved = clipper.bound(0, torch.arange(3)).tolist() != before
+        assert moved is clipper.adaptive_bound
+
+    def test_bounds_come_in_the_order_asked_for(self):
+        clipper = self.started()
+        self.one_round(clipper, [30.0, 50.0], [1])
+        everyone = clipper.bound(0, torch.arange(3)).tolist()
+        assert clipper.bound(0, torch.tensor([1, 2, 0])).tolist() == [
+            everyone[k] for k in (1, 2, 0)
+        ]
+
+    def test_a_restored_clipper_goes_on_exactly(self):
+        clipper, restored = self.started(), self.started()
+        self.one_round(clipper, [0.3, 5.0], [0, 2])
+        restored.load_state_dict(clipper.state_dict())
+        for one in (clipper, restored):
+            self.one_round(one, [7.0, 0.1, 2.0], [0, 1])
+        everyone = torch.arange(3)
+        assert restored.bound(0, everyone).tolist() == clipper.bound(0, everyone).tolist()
+
+    def test_a_saved_state_does_not_change_with_the_clipper(self):
+        clipper, restored = self.started(), self.started()
+        state, before = clipper.state_dict(), clipper.bound(0, torch.arange(3)).tolist()
+        self.one_round(clipper, [30.0, 50.0], [0, 1, 2])
+        restored.load_state_dict(state)
+        assert restored.bound(0, torch.arange(3)).tolist() == before

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from clippers.suite import ClipperSuite
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.clippers import AutomaticClipper, ConstantClipper, NoClipper
+
+laws = settings(max_examples=60, deadline=None)
+
+
+class TestConstant(ClipperSuite):
+    def make(self):
+        return ConstantClipper(0.7)
+
+
+class TestAutomatic(ClipperSuite):
+    def make(self):
+        return AutomaticClipper(gamma=0.01)
+
+
+def started(clipper, clients: int = 2):  # type: ignore[no-untyped-def]
+    clipper.start(clients, "cpu", None)
+    return clipper
+
+
+# ---- constant
+
+
+def test_every_client_has_the_same_constant_bound():
+    bounds = started(ConstantClipper(0.7), 3).bound(0, torch.tensor([2, 0]))
+    assert bounds.tolist() == pytest.approx([0.7, 0.7])
+
+
+@laws
+@given(norm=st.floats(0.0, 1e6), clip=st.floats(1e-3, 1e6))
+def test_a_record_is_scaled_by_abadis_rule(norm, clip):
+    """Abadi et al. 2016: g / max(1, ‖g‖ / C)."""
+    norms, bounds = (torch.tensor([x], dtype=torch.float64) for x in (norm, clip))
+    factor = ConstantClipper(clip).factors(norms, bounds).item()
+    assert factor == pytest.approx(1 / max(1.0, norm / clip), rel=1e-12)
+
+
+def test_a_record_within_the_bound_is_left_exactly_as_it_is():
+    clipper = started(ConstantClipper(2.0))
+    norms = torch.tensor([0.0, 0.5, 2.0])
+    assert clipper.factors(norms, torch.full((3,), 2.0)).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_each_record_is_held_to_the_bound_of_its_client():
+    factors = ConstantClipper(1.0).factors(torch.tensor([4.0, 4.0]), torch.tensor([1.0, 2.0]))
+    assert factors.tolist() == [0.25, 0.5]
+
+
+# ---- automatic
+
+
+@laws
+@given(norm=st.floats(0.0, 1e12))
+def test_automatic_clipping_leaves_every_record_below_one(norm):
+    norms = torch.tensor([norm], dtype=torch.float64)
+    assert (AutomaticClipper(0.01).factors(norms, torch.ones(1)) * norms).item() < 1.0
+
+
+def test_automatic_clipping_is_the_published_rule():
+    """Bu et al. 2023, AUTO-S: g / (‖g‖ + γ)."""
+    factors = AutomaticClipper(0.5).factors(torch.tensor([0.0, 0.5, 3.5]), torch.ones(3))
+    assert factors.tolist() == [2.0, 1.0, 0.25]
+
+
+def test_the_sensitivity_of_automatic_clipping_is_one():
+    assert started(AutomaticClipper()).bound(0, torch.arange(2)).tolist() == [1.0, 1.0]
+
+
+# ---- none
+
+
+def test_no_clipping_leaves_every_record_as_it_is():
+    factors = NoClipper().factors(torch.tensor([0.0, 1.0, 1e30]), torch.full((3,), math.inf))
+    assert factors.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_no_clipping_has_no_finite_sensitivity():
+    assert started(NoClipper()).bound(0, torch.arange(2)).tolist() == [math.inf, math.inf]
+
+
+# ---- all of them
+
+
+@pytest.mark.parametrize(
+    "clipper",
+    [NoClipper(), ConstantClipper(1.0), AutomaticClipper()],
+    ids=lambda c: type(c).__name__,
+)
+def test_a_fixed_bound_asks_nothing_of_the_data(clipper):
+    assert clipper.statistic_multiplier(3.0) is None
+    assert not clipper.adaptive_bound
+    assert not clipper.needs_initial_norm
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-1, "clip_norm must be > 0 and <= 1e+12, got -1"),
+        (0, "clip_norm must be > 0 and <= 1e+12, got 0"),
+        (2e12, "clip_norm must be > 0 and <= 1e+12, got 2000000000000.0"),
+        (math.inf, "clip_norm must be finite, > 0 and <= 1e+12, got inf"),
+        (math.nan, "clip_norm must be finite, > 0 and <= 1e+12, got nan"),
+        ("1", "clip_norm must be a number > 0 and <= 1e+12, got 1"),
+        (True, "clip_norm must be a number > 0 and <= 1e+12, got true"),
+        (None, "clip_norm must be a number > 0 and <= 1e+12, got null"),
+    ],
+)
+def test_a_clip_norm_that_cannot_be_is_refused(value, message):
+    with pytest.raises(ArgumentError) as caught:
+        ConstantClipper(value)
+    assert str(caught.value) == message
+
+
+def test_a_gamma_that_is_not_positive_is_refused():
+    with pytest.raises(ArgumentError) as caught:
+        AutomaticClipper(gamma=0)
+    assert str(caught.value) == "gamma must be > 0, got 0"

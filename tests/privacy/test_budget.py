@@ -1,0 +1,384 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedpriv.common.errors import FedprivError
+from fedpriv.privacy.accountants import RdpAccountant
+from fedpriv.privacy.budget import Budget, budget_for_one_round, claim_accountant
+from fedpriv.privacy.claims import ADAP_DPFL
+from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
+from fedpriv.privacy.noise_schedules import ValidationDecay
+from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE, rdp_of_event
+from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
+
+DELTA = 1e-5
+ALL = np.arange(3)
+FIRST_TWO = np.array([0, 1])
+ACCOUNTANT = RdpAccountant("2..64", "classical")
+
+
+def draw(sigma: float = 3.0, statistic: float | None = None, sampling=None) -> Draw:  # type: ignore[no-untyped-def]
+    queries = [Query(GRADIENT, sigma)]
+    if statistic is not None:
+        queries.append(Query(CLIP_STATISTIC, statistic))
+    return Draw(sampling or PoissonSampling(0.013), tuple(queries))
+
+
+def make(first: Draw | None = None, *, epsilon=2.0, view="sound", adaptive=False) -> Budget:  # type: ignore[no-untyped-def]
+    return Budget(
+        clients=3,
+        epsilon=epsilon,
+        delta=DELTA,
+        view=view,
+        accountant=ACCOUNTANT,
+        claim=ADAP_DPFL,
+        first_draw=first or draw(),
+        adaptive=adaptive,
+    )
+
+
+def charge(budget: Budget, drawn: Draw, clients=ALL, rounds: int = 1, worst=None) -> None:  # type: ignore[no-untyped-def]
+    sensitivities = {q.name: np.ones(len(clients)) for q in drawn.queries}
+    for _ in range(rounds):
+        budget.charge(drawn, clients, sensitivities, worst or drawn)
+
+
+def sound_price(composition: dict[Draw, int], neighbours: str = ADD_OR_REMOVE) -> float:
+    events = {d.event(): count for d, count in composition.items()}
+    return RdpAccountant().epsilon_of(events, DELTA, neighbours)
+
+
+def decaying(budget: Budget, schedule: ValidationDecay, rounds: int) -> list[float]:
+    """Run while the budget lasts, with a loss that falls in every round; σ of each round."""
+    path = []
+    for t in range(rounds):
+        sigma = schedule.noise_multiplier(t)
+        if not budget.may_take_part(draw(sigma), 1).all():
+            break
+        charge(budget, draw(sigma), worst=draw(schedule.lowest(t)))
+        schedule.observe(t, -float(t))
+        path.append(sigma)
+    return path
+
+
+# ---- constant σ
+
+
+def test_constant_noise_is_charged_to_the_configured_accountant():
+    budget = make()
+    charge(budget, draw(), rounds=50)
+    expected = ACCOUNTANT.epsilon_of({draw().event(): 50}, DELTA, ADD_OR_REMOVE)
+    assert budget.epsilon() == pytest.approx([expected] * 3)
+
+
+def test_constant_noise_published_is_the_claims_price():
+    budget = make()
+    charge(budget, draw(), rounds=50)
+    claimed = claim_accountant(ADAP_DPFL).epsilon_of({draw().event(): 50}, DELTA, ADD_OR_REMOVE)
+    assert budget.epsilon_published() == pytest.approx([claimed] * 3)
+
+
+def test_constant_noise_sound_is_the_price_of_what_happened():
+    budget = make()
+    charge(budget, draw(), rounds=50)
+    assert budget.epsilon_sound() == pytest.approx([sound_price({draw(): 50})] * 3)
+
+
+def test_the_sound_price_is_not_above_a_cruder_accountants():
+    budget = make()
+    charge(budget, draw(), rounds=50)
+    assert (budget.epsilon_sound() <= budget.epsilon()).all()
+
+
+def test_a_fresh_budget_has_spent_nothing():
+    budget = make()
+    for epsilon in (budget.epsilon(), budget.epsilon_published(), budget.epsilon_sound()):
+        assert epsilon.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("view", ["sound", "published"])
+def test_a_client_that_took_no_part_spent_nothing(view):
+    budget = make(view=view)
+    charge(budget, draw(), FIRST_TWO, rounds=10)
+    for epsilon in (budget.epsilon(), budget.epsilon_published(), budget.epsilon_sound()):
+        assert epsilon[2] == 0.0
+        assert epsilon[0] > 0.0
+
+
+def test_clients_may_take_part_up_to_the_published_round_count():
+    """q=.013, σ=1.1, δ=1e-5, ε=2, orders 2 … 64, classical: 451 rounds."""
+    budget, rounds = make(draw(1.1)), 0
+    while budget.may_take_part(draw(1.1), 1).all():
+        charge(budget, draw(1.1))
+        rounds += 1
+    assert rounds == 451
+
+
+def test_the_budget_never_lets_epsilon_pass_it():
+    budget = make(draw(1.1))
+    charge(budget, draw(1.1), rounds=451)
+    assert budget.epsilon().max() <= 2.0
+
+
+def test_several_draws_are_asked_for_together():
+    budget = make(draw(1.1))
+    charge(budget, draw(1.1), rounds=449)
+    assert [budget.may_take_part(draw(1.1), n).all() for n in (2, 3)] == [True, False]
+
+
+def test_each_client_is_stopped_by_its_own_spending():
+    budget = make(draw(1.1))
+    charge(budget, draw(1.1), FIRST_TWO, rounds=451)
+    assert budget.may_take_part(draw(1.1), 1).tolist() == [False, False, True]
+
+
+def test_without_a_limit_everybody_may_always_take_part():
+    budget = make(draw(0.5), epsilon=None)
+    charge(budget, draw(0.5), rounds=100)
+    assert budget.may_take_part(draw(0.5), 10**6).all()
+
+
+def test_the_statistic_is_charged_jointly_with_the_gradient():
+    """Sound ``scalar`` reading at σ=3: 3660 rounds instead of 7921."""
+    both = draw(3.0, statistic=3.0)
+    budget = make(both)
+    assert budget.may_take_part(both, 3660).all()
+    assert not budget.may_take_part(both, 3661).any()
+
+
+def test_the_published_view_leaves_the_statistic_out():
+    both = draw(3.0, statistic=3.0)
+    budget = make(both, view="published")
+    assert budget.may_take_part(both, 7921).all()
+    assert not budget.may_take_part(both, 7922).any()
+
+
+def test_the_published_view_enforces_the_claim_and_reports_both():
+    both = draw(3.0, statistic=3.0)
+    budget = make(both, view="published")
+    charge(budget, both, rounds=20)
+    assert budget.epsilon().tolist() == budget.epsilon_published().tolist()
+    assert budget.epsilon_sound() == pytest.approx([sound_price({both: 20})] * 3)
+
+
+def test_fixed_lots_published_as_poisson_lots_cost_more_in_truth():
+    fixed = draw(sampling=FixedSizeSampling(6000, 78))
+    budget = make(fixed, view="published")
+    charge(budget, fixed, rounds=5)
+    assert budget.epsilon_sound() == pytest.approx([sound_price({fixed: 5}, REPLACE_ONE)] * 3)
+    assert (budget.epsilon_sound() > budget.epsilon()).all()
+
+
+def test_a_draw_of_the_other_relation_is_refused_and_not_charged():
+    budget = make()
+    charge(budget, draw())
+    before = budget.epsilon().tolist()
+    with pytest.raises(FedprivError):
+        charge(budget, draw(sampling=FixedSizeSampling(6000, 78)))
+    assert budget.epsilon().tolist() == before
+
+
+# ---- adaptive σ, guarded by a filter
+
+
+def test_a_filtered_budget_starts_at_the_filters_offset():
+    budget = make(adaptive=True)
+    assert budget.epsilon() == pytest.approx([math.log(1 / DELTA) / 12] * 3)
+
+
+def test_a_filtered_budget_is_what_may_be_claimed():
+    budget = make(adaptive=True)
+    charge(budget, draw(), FIRST_TWO)
+    assert budget.epsilon_sound().tolist() == [2.0, 2.0, 0.0]
+
+
+def test_an_overspent_filter_promises_nothing():
+    budget = make(draw(1.1), adaptive=True)
+    charge(budget, draw(1.1), FIRST_TWO, rounds=452)
+    assert budget.epsilon_sound().tolist() == [np.inf, np.inf, 0.0]
+
+
+def test_a_filter_stops_a_falling_noise_within_its_budget():
+    budget = make(draw(1.5), adaptive=True)
+    path = decaying(budget, ValidationDecay(1.5, 0.999), 5000)
+    order = budget.order()
+    spent = sum(rdp_of_event(draw(s).event(), (order,))[0] for s in path)
+    assert path[-1] < path[0]
+    assert spent + math.log(1 / DELTA) / (order - 1) <= 2.0
+
+
+def test_a_filter_keeps_the_order_chosen_at_the_first_noise():
+    budget = make(draw(1.1), adaptive=True)
+    decaying(budget, ValidationDecay(1.1, 0.9), 20)
+    assert budget.order() == 9.0
+
+
+def test_the_reason_names_the_filter_and_its_order():
+    budget = make(adaptive=True)
+    assert "filter of order 13" in budget.reasons()["epsilon"]
+    assert "budget of the filter" in budget.reasons()["epsilon_sound"]
+
+
+# ---- adaptive σ without a filter
+
+
+def test_adaptive_noise_under_the_published_view_has_no_sound_price():
+    budget = make(view="published", adaptive=True)
+    charge(budget, draw(), FIRST_TWO)
+    assert budget.epsilon_sound().tolist() == [np.inf, np.inf, 0.0]
+    assert budget.reasons()["epsilon_sound"].startswith("infinite: sigma adapts")
+
+
+def test_adaptive_noise_under_the_published_view_is_enforced_by_the_claim():
+    budget = make(draw(1.1), view="published", adaptive=True)
+    assert budget.epsilon().tolist() == [0.0, 0.0, 0.0]
+    assert budget.may_take_part(draw(1.1), 451).all()
+    assert not budget.may_take_part(draw(1.1), 452).any()
+
+
+@pytest.mark.parametrize("index", ["eq9", "algorithm1"])
+def test_adaptive_noise_without_a_limit_is_charged_at_the_lowest_it_could_be(index):
+    budget = make(draw(2.0), epsilon=None, adaptive=True)
+    schedule = ValidationDecay(2.0, 0.95, index)
+    path = decaying(budget, schedule, 40)
+    lowest = [2.0 * 0.95 ** max(0, t - 4) for t in range(40)]
+    realised = RdpAccountant().epsilon_of(_counted(path), DELTA, ADD_OR_REMOVE)
+    envelope = RdpAccountant().epsilon_of(_counted(lowest), DELTA, ADD_OR_REMOVE)
+    assert budget.epsilon_sound() == pytest.approx([envelope] * 3)
+    assert envelope >= realised
+
+
+def _counted(path: list[float]) -> dict:
+    events = [draw(sigma).event() for sigma in path]
+    return {event: events.count(event) for event in events}
+
+
+def test_the_reason_names_the_lowest_noise():
+    budget = make(draw(2.0), epsilon=None, adaptive=True)
+    charge(budget, draw(2.0))
+    assert "smallest sigma" in budget.reasons()["epsilon_sound"]
+
+
+# ---- something released without noise
+
+
+def test_a_statistic_without_noise_makes_the_sound_price_infinite():
+    unclipped = draw(3.0, statistic=0.0)
+    budget = make(unclipped, view="published")
+    charge(budget, unclipped, FIRST_TWO, rounds=5)
+    assert budget.epsilon_sound().tolist() == [np.inf, np.inf, 0.0]
+    assert np.isfinite(budget.epsilon()).all()
+
+
+def test_the_reason_names_what_was_released_without_noise():
+    unclipped = draw(3.0, statistic=0.0)
+    budget = make(unclipped, view="published")
+    charge(budget, unclipped)
+    reason = budget.reasons()["epsilon_sound"]
+    assert reason == "infinite: released without noise: clip_statistic"
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_the_sound_view_lets_nobody_release_without_noise(adaptive):
+    unclipped = draw(3.0, statistic=0.0)
+    assert not make(unclipped, adaptive=adaptive).may_take_part(unclipped, 1).any()
+
+
+def test_a_statistic_without_noise_is_infinite_without_a_limit_too():
+    unclipped = draw(3.0, statistic=0.0)
+    budget = make(unclipped, epsilon=None, adaptive=True)
+    charge(budget, unclipped)
+    assert budget.epsilon_sound().tolist() == [np.inf] * 3
+
+
+# ---- words, fractions, one round
+
+
+def test_the_reason_of_the_published_number_is_the_claim():
+    assert make().reasons()["epsilon_published"].startswith("Fu, Chen, Han 2022")
+
+
+def test_the_reason_of_constant_noise_names_accountant_and_view():
+    reasons = make().reasons()
+    assert (
+        reasons["epsilon"]
+        == "RDP, 63 orders from 2 to 64, classical conversion; composition of the sound view"
+    )
+    assert reasons["epsilon_sound"].endswith("every query of each draw charged")
+
+
+def test_the_worst_clients_order_is_told():
+    budget = make()
+    charge(budget, draw(), rounds=7921)
+    assert budget.order() == 13.0
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_the_fraction_spent_runs_from_nothing_to_all(adaptive):
+    budget = make(draw(1.1), adaptive=adaptive)
+    fractions = [budget.fraction_spent()]
+    for _ in range(451):
+        charge(budget, draw(1.1))
+        fractions.append(budget.fraction_spent())
+    assert fractions[0] == 0.0
+    assert 0.99 < fractions[-1] <= 1.0
+    assert fractions == sorted(fractions)
+
+
+def test_there_is_no_fraction_of_no_limit():
+    assert make(epsilon=None).fraction_spent() is None
+
+
+@pytest.mark.parametrize("view", ["sound", "published"])
+def test_the_smallest_budget_for_one_round_allows_one_round(view):
+    fixed = draw(sampling=FixedSizeSampling(6000, 78))
+    smallest = budget_for_one_round(fixed, 1, ACCOUNTANT, DELTA, view, ADAP_DPFL)
+    assert make(fixed, epsilon=smallest, view=view).may_take_part(fixed, 1).all()
+    assert not make(fixed, epsilon=smallest * (1 - 1e-9), view=view).may_take_part(fixed, 1).any()
+
+
+def test_no_budget_allows_a_round_without_noise():
+    unclipped = draw(3.0, statistic=0.0)
+    assert budget_for_one_round(unclipped, 1, ACCOUNTANT, DELTA, "sound", ADAP_DPFL) == np.inf
+
+
+# ---- state
+
+KINDS = {
+    "constant": {},
+    "filtered": {"adaptive": True},
+    "published": {"view": "published", "adaptive": True},
+    "no limit": {"epsilon": None, "adaptive": True},
+}
+
+
+def numbers(budget: Budget) -> list:
+    return [
+        budget.epsilon().tolist(),
+        budget.epsilon_published().tolist(),
+        budget.epsilon_sound().tolist(),
+        [budget.ledger.composition(k) for k in range(3)],
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_budget_goes_on_exactly(kind):
+    budget, restored = make(**KINDS[kind]), make(**KINDS[kind])
+    charge(budget, draw(3.0), FIRST_TWO, rounds=4, worst=draw(2.5))
+    restored.load_state_dict(budget.state_dict())
+    for one in (budget, restored):
+        charge(one, draw(2.9), rounds=3, worst=draw(2.4))
+    assert numbers(restored) == numbers(budget)
+    assert restored.reasons() == budget.reasons()
+
+
+def test_a_saved_state_does_not_change_with_the_budget():
+    budget, restored = make(), make()
+    charge(budget, draw(), FIRST_TWO, rounds=4)
+    state, before = budget.state_dict(), numbers(budget)
+    charge(budget, draw(), rounds=10)
+    restored.load_state_dict(state)
+    assert numbers(restored) == before
