@@ -46,8 +46,12 @@ def noises(work, rounds: int = ROUNDS, **played) -> torch.Tensor:
 @pytest.mark.parametrize("name", CLIPPERS)
 def test_the_noise_has_the_standard_deviation_that_the_ledger_enters(name, work):
     training = work(clipper=CLIPPERS[name]())
-    noise = noises(training)
-    _, outcome = training.released(sigma=SIGMA)
+    for round_index in (0, 1):  # so that adaptive bounds differ between clients
+        training.play(round_index, sigma=SIGMA)
+    noise = noises(training, round_index=2)
+    _, outcome = training.released(round_index=2, sigma=SIGMA)
+    bounds = outcome.sensitivities[0][GRADIENT]
+    assert (len(set(bounds.tolist())) == 10) == (name in ("sound", "scalar", "vector", "unclipped"))
     entered = SIGMA * torch.tensor(outcome.sensitivities[0][GRADIENT])
     measured = noise.double().square().mean(dim=(0, 2)).sqrt()
     tolerance = 5 / math.sqrt(2 * ROUNDS * noise.shape[2])  # of a standard deviation, 5 sigma
