@@ -197,6 +197,13 @@ class AccountantSuite:
         event = self.event(rate, multiplier)
         assert self.allowed(event, self.price({event: count})) >= count
 
+    @laws
+    @given(rate=rates, multiplier=multipliers, count=steps)
+    def test_a_budget_a_hair_below_some_steps_is_not_overspent(self, rate, multiplier, count):
+        event = self.event(rate, multiplier)
+        budget = float(np.nextafter(self.price({event: count}), 0.0))
+        assert self.price({event: self.allowed(event, budget)}) <= budget
+
     def test_an_event_without_noise_is_allowed_no_steps(self):
         assert self.allowed(dp_event.NonPrivateDpEvent(), 100.0) == 0
 
