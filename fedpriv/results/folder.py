@@ -34,6 +34,7 @@ class RunFolder:
         self.privacy_text = self.path / "privacy.txt"
         self.summary = self.path / "summary.json"
         self.checkpoint = self.path / "checkpoint.pt"
+        self.model = self.path / "model.pt"
         self.environment = self.path / "environment.json"
         self.log = self.path / "run.log"
         self.plots = self.path / "plots"

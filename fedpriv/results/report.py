@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_atomically, write_text
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.results.statement import privacy_facts, privacy_words
 
@@ -34,12 +34,21 @@ def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str
     write_text(folder.privacy_text, privacy_words(privacy))
     summary = summarise(loop, stop_reason, privacy)
     folder.write_json(folder.summary, summary)
+    _write_model(loop)
     if settings.runtime.plots and loop.rounds_done:
         from fedpriv.results.plots import plot_run
 
         labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
         plot_run(folder, labels)
     return summary, privacy
+
+
+def _write_model(loop: Loop) -> None:
+    """``model.pt``: the global model as a state dict, readable with ``weights_only=True``."""
+    import torch
+
+    weights = {n: t.clone() for n, t in loop.problem.model.module.state_dict().items()}
+    write_atomically(loop.folder.model, lambda file: torch.save(weights, file), mode="wb")
 
 
 def summarise(loop: Loop, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+"""Builds what a run needs, in the order in which it can fail: device, data, model, budget, folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from fedpriv import config as configuration
+from fedpriv.common.files import write_text
+from fedpriv.experiment import checkpoint
+from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.plan import make_plan
+from fedpriv.privacy.budget import Budget
+from fedpriv.results.folder import RunFolder, environment, new_folder
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedpriv.algorithms.local_training import Problem
+    from fedpriv.data.federated import FederatedData
+    from fedpriv.experiment.loop import Loop
+
+
+def assemble(
+    parts: Parts,
+    config: DictConfig,
+    folder: RunFolder | None,
+    overrides: Sequence[str] | None,
+    default_folder: Path | None,
+) -> tuple[Loop, bool]:
+    """(the loop ready to run, whether it continues from a checkpoint in ``folder``)."""
+    from fedpriv.engine import tune_allocator
+    from fedpriv.experiment.loop import Loop
+
+    settings, identity = parts.settings, configuration.identity(config)
+    tune_allocator()
+    device = resolve_device(settings.runtime.device)
+    state = None if folder is None else _saved_state(folder, identity, device)
+    problem = _problem(parts, device)
+    threads = choose_threads(settings.runtime.threads, _work_per_round(parts, problem))
+    budget = _budget(parts, problem.data) if parts.private else None
+    if folder is None:
+        folder = _new_folder(parts, default_folder)
+        folder.write_json(folder.environment, environment(overrides, str(device), threads))
+        write_text(folder.config, configuration.dump(config))
+    else:
+        folder.remove_leftovers()
+    loop = Loop(parts, problem, budget, folder, identity)
+    if state is not None:
+        loop.load_state_dict(state)
+    loop.open_tables(state)
+    return loop, state is not None
+
+
+def _problem(parts: Parts, device: torch.device) -> Problem:
+    """Data, model and engine."""
+    from fedpriv.algorithms.local_training import Problem
+    from fedpriv.data.federated import federate
+    from fedpriv.engine import FlatModel, make_engine
+    from fedpriv.models.checks import refuse_record_mixing
+
+    settings, algorithm = parts.settings, parts.algorithm
+    data = federate(
+        parts.dataset,
+        parts.partition,
+        validation=parts.noise_schedule.reads_validation,
+        seed=getattr(parts.partition, "seed", settings.seed),
+        device=str(device),
+    )
+    algorithm.check_clients(data.client_count)
+    module = parts.model.build(data.input_shape, data.classes)
+    if parts.private and algorithm.unit == "record":
+        refuse_record_mixing(module)
+    model = FlatModel(module.to(device))
+    return Problem(
+        data=data,
+        model=model,
+        engine=make_engine(model, engine=settings.runtime.engine),
+        clipper=parts.clipper,
+        seed=settings.seed,
+        noise_seed=settings.noise_seed,
+    )
+
+
+def _work_per_round(parts: Parts, problem: Problem) -> float:
+    """Parameters × records of one local step of all clients: a measure of how much there is to do."""
+    records = parts.algorithm.sample_rate * problem.data.records_per_client.sum()
+    return problem.model.size * float(records)
+
+
+def _budget(parts: Parts, data: FederatedData) -> Budget:
+    """Ledger and totals; refuses a budget too small for the client that can least afford a round."""
+    settings = parts.settings
+    plan = make_plan(parts, int(data.records_per_client.min()))
+    plan.refuse_if_impossible(settings.epsilon)
+    return Budget(
+        clients=data.client_count,
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+        view=settings.budget_view,
+        accountant=parts.accountant,
+        claim=parts.algorithm.claim,
+        first_draw=plan.draw,
+        adaptive=parts.adaptive,
+    )
+
+
+def _saved_state(
+    folder: RunFolder, identity: dict[str, object], device: object
+) -> dict[str, Any] | None:
+    """The checkpoint to continue from; None for a run that was killed before its first one."""
+    if not folder.checkpoint.exists() and folder.config.exists():
+        saved = configuration.identity(OmegaConf.load(folder.config))
+        checkpoint.refuse_other_identity(folder, saved, identity)
+        return None
+    return checkpoint.load(folder, identity, device)
+
+
+def _new_folder(parts: Parts, default_folder: Path | None) -> RunFolder:
+    settings = parts.settings
+    if settings.runtime.run_dir is not None:
+        return RunFolder(settings.runtime.run_dir).create()
+    if default_folder is not None:
+        return RunFolder(default_folder).create()
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    name = f"{parts.algorithm.name}_{parts.dataset.name}"
+    if settings.runtime.diagnostics:
+        name += f"_seed{settings.seed}"
+    return new_folder(settings.runtime.output_dir, f"{name}_{stamp}")
