@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -68,6 +69,13 @@ def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path):
 
     write_atomically(tmp_path / "a.txt", write)
     assert seen == ["old"]
+
+
+def test_the_old_contents_are_never_written_over(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    os.link(tmp_path / "a.txt", tmp_path / "same.txt")
+    write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "same.txt").read_text() == "old"
 
 
 def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path):

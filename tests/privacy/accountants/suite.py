@@ -219,6 +219,8 @@ class AccountantSuite:
         multiplier, used = 3.0, 0
         first = self.event(0.02, multiplier)
         total = self.accountant.filter(1, self.neighbours, first, 2.0, DELTA)
+        if total is None:
+            pytest.skip("no privacy filter is known for this accountant")
         while not total.would_exceed(self.event(0.02, multiplier), 1, 2.0, DELTA)[0]:
             total.add(self.event(0.02, multiplier), np.array([0]))
             multiplier, used = max(1.0, 0.99 * multiplier), used + 1
