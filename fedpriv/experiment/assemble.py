@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv import config as configuration
@@ -94,9 +95,16 @@ def _work_per_round(parts: Parts, problem: Problem) -> float:
 
 
 def _budget(parts: Parts, data: FederatedData) -> Budget:
-    """Ledger and totals; refuses a budget too small for the client that can least afford a round."""
+    """Ledger and totals; refuses a budget that allows no client a round.
+
+    Under Poisson sampling all clients pay the same. With lots of a fixed size those with more
+    records pay less; a client that cannot afford a round is left out, as in any later round.
+    """
     settings = parts.settings
-    plan = make_plan(parts, int(data.records_per_client.min()))
+    for records in np.unique(data.records_per_client)[::-1]:
+        plan = make_plan(parts, int(records))
+        if plan.rounds_allowed != 0:
+            break
     plan.refuse_if_impossible(settings.epsilon)
     return Budget(
         clients=data.client_count,

@@ -101,7 +101,7 @@ class Loop:
         self._started = time.perf_counter()
         self._save()
         with Interrupts() as interrupts:
-            eligible = self._eligible()
+            eligible = self.eligible()
             stop = self._stop_before_next(eligible)
             while stop is None:
                 sigma = self.schedule.noise_multiplier(self.rounds_done)
@@ -115,7 +115,7 @@ class Loop:
                 healthy = outcome.healthy and (
                     validation_loss is None or math.isfinite(validation_loss)
                 )
-                eligible = self._eligible()
+                eligible = self.eligible()
                 stop = self._stop_before_next(eligible) if healthy else DIVERGED
                 row = self._row(cohort, sigma, outcome, validation_loss)
                 if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
@@ -136,7 +136,7 @@ class Loop:
         for sampling, clients in self._groups:
             yield self.parts.algorithm.draw(sampling, sigma, self.parts.clipper), clients, sampling
 
-    def _eligible(self) -> np.ndarray:
+    def eligible(self) -> np.ndarray:
         """Which clients may take part in the next round [K]."""
         eligible = np.ones(self.problem.data.client_count, dtype=bool)
         if self.budget is None:

@@ -53,7 +53,8 @@ def run(
         display.show_plan(plan)
         return RunResult(plan)
     folder = _existing_folder(parts) if parts.settings.resume else None
-    plan.refuse_if_impossible(parts.settings.epsilon)
+    if parts.algorithm.sampling == "poisson":  # else the cost depends on the clients' sizes
+        plan.refuse_if_impossible(parts.settings.epsilon)
     loop, resumed = assemble(parts, config, folder, overrides, default_folder)
     reporter = display.Reporter(loop, plan, resumed)
     stop_reason = reporter.watch(lambda: loop.run(reporter))

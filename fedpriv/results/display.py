@@ -92,6 +92,9 @@ class Reporter:
                 f"device {self.loop.problem.model.device}"
             ),
         )
+        left_out = data.client_count - int(self.loop.eligible().sum())
+        if left_out and not self.loop.rounds_done:
+            yield "left out", f"{left_out} clients that cannot afford a single round"
         yield "run folder", str(self.loop.folder.path)
 
     def line(self, text: str) -> None:

@@ -35,8 +35,8 @@ def members(text: str) -> list[int]:
 
 
 def rounds_by_client(result) -> np.ndarray:
-    """Rounds of each of ten clients, from the record of participation."""
-    counts = np.zeros(10, dtype=int)
+    """Rounds of each client, from the record of participation."""
+    counts = np.zeros(result.privacy["clients"]["total"], dtype=int)
     for row in csv.DictReader((result.folder / "participation.csv").open()):
         length = int(row["last_round"]) - int(row["first_round"]) + 1
         counts[members(row["clients"])] += length
@@ -204,6 +204,18 @@ def test_a_client_that_was_left_out_does_not_come_back(train):
     rows = csv.DictReader((result.folder / "participation.csv").open())
     cohorts = [set(members(row["clients"])) for row in rows]
     assert all(later < earlier for earlier, later in itertools.pairwise(cohorts))
+
+
+def test_a_client_that_cannot_afford_a_round_does_not_stop_the_others(train):
+    """A client of one or two records always samples a large share of them."""
+    result = train(
+        "algorithm=dp_fl", "partition=dirichlet", "partition.alpha=0.1", "partition.clients=30",
+        "partition.min_records=1", "algorithm.sampling=fixed_size", "algorithm.sample_rate=0.03",
+        "noise_schedule.noise_multiplier=4", "epsilon=0.9", "rounds=3",
+    )  # fmt: skip
+    rounds = rounds_by_client(result)
+    assert set(rounds.tolist()) == {0, 3}
+    assert result.privacy["spread"]["epsilon"]["lowest"] == 0.0
 
 
 @pytest.mark.parametrize("interval", [1, 4, 100])

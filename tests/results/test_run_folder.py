@@ -27,6 +27,7 @@ SUMMARY = {
 FILES = {
     "config.yaml", "metrics.csv", "clients.csv", "participation.csv", "ledger.csv",
     "privacy.json", "privacy.txt", "summary.json", "checkpoint.pt", "environment.json", "run.log",
+    "model.pt",
 }  # fmt: skip
 SHORT = ("rounds=6", "evaluation_interval=2")
 
