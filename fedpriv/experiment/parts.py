@@ -142,6 +142,13 @@ def _refuse_unpriceable(parts: Parts) -> None:
             f"accountant={parts.accountant.name} does not fit algorithm.sampling="
             f"{parts.algorithm.sampling}: {reason}"
         )
+    guarded = parts.settings.budget_view == "sound" and parts.settings.epsilon is not None
+    if parts.adaptive and guarded and not parts.accountant.has_filter:
+        raise ConfigError(
+            f"accountant={parts.accountant.name} has no privacy filter, which a noise multiplier "
+            "that adapts to released values needs; use accountant=rdp, or a schedule fixed in "
+            "advance (noise_schedule=constant, exponential, step)"
+        )
 
 
 def unknown_name(kind: str, name: str, known: list[str]) -> str:

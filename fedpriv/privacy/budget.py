@@ -89,8 +89,8 @@ class Budget:
         self._took_part[clients] = True
 
     def epsilon(self) -> np.ndarray:
-        """ε enforced, of every client [K]."""
-        return self._enforced.epsilon(self.delta)
+        """ε enforced, of every client [K]; 0 for one that never took part."""
+        return np.where(self._took_part, self._enforced.epsilon(self.delta), 0.0)
 
     def epsilon_published(self) -> np.ndarray:
         """ε by the work's own theorem, of every client [K]."""
@@ -140,12 +140,12 @@ class Budget:
     def _sound_reason(self) -> str:
         if any(draw.unprotected for draw, _ in self.ledger):
             names = sorted({q for draw, _ in self.ledger for q in draw.unprotected})
-            return f"infinite: released without noise: {', '.join(names)}"
+            return f"released without noise: {', '.join(names)}"
         if self.filtered:
             return "the budget of the filter: what holds when sigma depends on released values"
         if self.adaptive and self.limit is not None:
             return (
-                "infinite: sigma adapts to released values and no filter guards the sound view "
+                "sigma adapts to released values and no filter guards the sound view "
                 "(budget_view=sound gives a finite value)"
             )
         if self.adaptive:

@@ -21,13 +21,16 @@ from scipy import special
 
 ADD_OR_REMOVE = "add_or_remove"
 REPLACE_ONE = "replace_one"
-_RELATION = {
+RELATION = {
     ADD_OR_REMOVE: privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE,
     REPLACE_ONE: privacy_accountant.NeighboringRelation.REPLACE_ONE,
 }
 
 _NO_NOISE = 1e-100  # a smaller multiplier cannot be squared in floating point and protects nothing
-WIDE_ORDERS: tuple[float, ...] = tuple(float(a) for a in library.DEFAULT_RDP_ORDERS)
+WIDE_ORDERS: tuple[float, ...] = tuple(
+    sorted({*map(float, library.DEFAULT_RDP_ORDERS), *map(float, range(64, 129))})
+)
+"""dp_accounting's orders, 1.1 … 1024, with its gap between 63 and 128 filled."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -73,7 +76,7 @@ def sampled_gaussian_rdp(
 
 
 def _library_rdp(event: dp_event.DpEvent, orders: list[float], neighbours: str) -> np.ndarray:
-    accountant = library.RdpAccountant(orders, _RELATION[neighbours])
+    accountant = library.RdpAccountant(orders, RELATION[neighbours])
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(
@@ -126,7 +129,7 @@ def _rdp_of_event(
 
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
     """Whether :func:`rdp_of_event` can price the event under this neighbouring relation."""
-    return library.RdpAccountant([2.0], _RELATION[neighbours]).supports(event)
+    return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
 
 
 def conversion_offset(orders: np.ndarray, delta: float, conversion: str) -> np.ndarray:

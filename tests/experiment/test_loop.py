@@ -214,7 +214,7 @@ def test_a_client_that_cannot_afford_a_round_does_not_stop_the_others(train):
         "noise_schedule.noise_multiplier=4", "epsilon=0.9", "rounds=3",
     )  # fmt: skip
     rounds = rounds_by_client(result)
-    assert set(rounds.tolist()) == {0, 3}
+    assert {0, 3} <= set(rounds.tolist())
     assert result.privacy["spread"]["epsilon"]["lowest"] == 0.0
 
 

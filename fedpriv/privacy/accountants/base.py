@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 
+MANY_STEPS = 10**9
+"""The answer for events that cost nothing."""
+
 
 class RunningTotal(ABC):
     """What each client has spent so far. One per run and view; its state goes into checkpoints."""
@@ -42,6 +45,8 @@ class Accountant(ABC):
     """Settings of one way to price events."""
 
     name: str
+    has_filter = False
+    """Whether ``filter`` can guard a run whose events are chosen as it goes."""
 
     @abstractmethod
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
@@ -57,7 +62,6 @@ class Accountant(ABC):
     def running(self, clients: int, neighbours: str) -> RunningTotal:
         """A running total for a composition fixed in advance."""
 
-    @abstractmethod
     def filter(
         self,
         clients: int,
@@ -65,14 +69,45 @@ class Accountant(ABC):
         first: dp_event.DpEvent,
         epsilon: float,
         delta: float,
-    ) -> RunningTotal:
-        """A privacy filter: valid when events are chosen as the run goes (adaptive σ)."""
+    ) -> RunningTotal | None:
+        """A privacy filter: valid when events are chosen as the run goes (adaptive σ).
 
-    @abstractmethod
+        ``None`` unless ``has_filter``.
+        """
+        return None
+
+    def further_steps(
+        self,
+        composition: Mapping[dp_event.DpEvent, int],
+        event: dp_event.DpEvent,
+        epsilon: float,
+        delta: float,
+        neighbours: str,
+    ) -> int:
+        """How many draws of ``event`` fit after ``composition`` within ``epsilon``: by bisection."""
+
+        def fits(steps: int) -> bool:
+            counts = dict(composition)
+            counts[event] = counts.get(event, 0) + steps
+            return self.epsilon_of(counts, delta, neighbours) <= epsilon
+
+        if not fits(1):
+            return 0
+        low, high = 1, 2
+        while fits(high):
+            low, high = high, 2 * high
+            if low >= MANY_STEPS:
+                return MANY_STEPS
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
     def steps_allowed(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> int:
         """How many draws of ``event`` cost at most ``epsilon``."""
+        return self.further_steps({}, event, epsilon, delta, neighbours)
 
     @abstractmethod
     def describe(self) -> str:

@@ -11,7 +11,7 @@ from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.accountants.base import MANY_STEPS, Accountant, RunningTotal
 from fedpriv.privacy.rdp import (
     WIDE_ORDERS,
     conversion_offset,
@@ -21,17 +21,19 @@ from fedpriv.privacy.rdp import (
 )
 
 CONVERSIONS = ("classical", "improved")
-_MANY = 10**9  # an answer for events that cost nothing
 
 
 class RdpAccountant(Accountant):
-    """``orders``: ``wide`` (dp_accounting's 156, 1.1 … 1024) or a list, or a ``[first, last]`` text
-    such as ``2..64`` for all integers between; ``conversion``: see
-    :func:`~fedpriv.privacy.rdp.conversion_offset`; ``filter_order``: the one order of the filter that
-    guards runs whose σ adapts (``auto``: the best at the first σ for the whole budget).
+    """RDP with the settings below.
+
+    ``orders``: ``wide`` (1.1 … 1024), a list, or a text such as ``2..64`` for all integers between;
+    ``conversion``: see :func:`~fedpriv.privacy.rdp.conversion_offset`; ``filter_order``: the one
+    order of the filter that guards runs whose σ adapts (``auto``: the best at the first σ for the
+    whole budget).
     """
 
     name = "rdp"
+    has_filter = True
 
     def __init__(
         self,
@@ -89,8 +91,8 @@ class RdpAccountant(Accountant):
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> int:
         best = float(np.max(self._steps_by_order(event, epsilon, delta, neighbours)))
-        if best >= _MANY:
-            return _MANY
+        if best >= MANY_STEPS:
+            return MANY_STEPS
         steps = max(0, math.floor(best))
         # The division may round across a whole number, so the neighbours are priced themselves.
         if self.epsilon_of({event: steps + 1}, delta, neighbours) <= epsilon:
@@ -104,8 +106,10 @@ class RdpAccountant(Accountant):
     ) -> np.ndarray:
         room = epsilon - conversion_offset(self._order_array, delta, self.conversion)
         rdp = rdp_of_event(event, self.orders, neighbours)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.nan_to_num(room / rdp, nan=0.0, posinf=float(_MANY), neginf=-float(_MANY))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return np.nan_to_num(
+                room / rdp, nan=0.0, posinf=float(MANY_STEPS), neginf=-float(MANY_STEPS)
+            )
 
     def describe(self) -> str:
         first, last = self.orders[0], self.orders[-1]

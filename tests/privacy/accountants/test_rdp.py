@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from accountants.suite import AccountantSuite
 from dp_accounting.rdp import RdpAccountant as Library
+from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -173,9 +174,9 @@ def test_a_total_without_a_filter_tells_where_epsilon_starts_once_something_is_s
 # ---- settings
 
 
-def test_wide_orders_are_dp_accountings():
+def test_wide_orders_are_dp_accountings_and_every_integer_to_128():
     assert RdpAccountant().orders == WIDE_ORDERS
-    assert len(WIDE_ORDERS) == 156
+    assert {*map(float, DEFAULT_RDP_ORDERS), *map(float, range(2, 129))} == {*WIDE_ORDERS}
 
 
 def test_a_range_names_all_integers_between():
