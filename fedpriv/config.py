@@ -128,8 +128,8 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
     return [*GROUPS, *(key for key in flat if not key.endswith("_target_"))]
 
 
-NOT_IDENTITY = ("runtime", "dry_run", "resume", "dataset.path", "dataset.download")
-"""Keys that cannot change a result."""
+NOT_IDENTITY = ("runtime", "dry_run", "resume", "protocol", "dataset.path", "dataset.download")
+"""Keys that cannot change a result (``protocol`` only through the keys that read it)."""
 
 
 def identity(config: DictConfig) -> dict[str, object]:

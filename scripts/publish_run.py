@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
 from fedpriv.common.files import write_text
 from fedpriv.results.folder import RunFolder
@@ -26,8 +27,11 @@ def publish(source: RunFolder, target: Path) -> None:
         raise SystemExit(f"{source.path} is not a finished run: {summary['stop_reason']}")
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source.plots, target / "plots")
-    for path in (source.summary, source.privacy_text, source.privacy_json, source.config):
+    for path in (source.summary, source.privacy_text, source.privacy_json):
         shutil.copy(path, target)
+    config = yaml.safe_load(source.config.read_text(encoding="utf-8"))
+    config.pop("runtime")  # folders of the machine it ran on
+    write_text(target / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     metrics = pd.read_csv(source.metrics, dtype=str)
     metrics[metrics["test_accuracy"].notna()].to_csv(target / "metrics.csv", index=False)
     write_text(target / "README.md", provenance(source, summary))

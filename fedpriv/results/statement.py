@@ -124,9 +124,9 @@ def privacy_words(facts: dict[str, Any]) -> str:
     sound, published = facts["views"]["sound"], facts["views"]["published"]
     paragraphs = [
         headline(facts),
-        f"Protected: one {sound['unit']} of one client ({_neighbours(sound['neighbours'])}), against "
-        f"anyone who sees every upload of that client, the server included ({sound['trust']} trust). "
-        "The number is that of the worst client; each client's data has its own.",
+        f"{_whom(facts)} one {sound['unit']} of one client ({_neighbours(sound['neighbours'])}), "
+        "against anyone who sees every upload of that client, the server included "
+        f"({sound['trust']} trust). The number is that of the worst client; each client has its own.",
         _number("epsilon", "Enforced", facts),
         _number("epsilon_published", "Published", facts)
         + f" The claim is about one {published['unit']}, {_neighbours(published['neighbours'])}.",
@@ -147,6 +147,12 @@ def privacy_words(facts: dict[str, Any]) -> str:
             "(runtime.diagnostics=false).\n"
         )
     return text + "\n"
+
+
+def _whom(facts: dict[str, Any]) -> str:
+    if math.isinf(facts["epsilon_sound"]):
+        return "Not protected, though the published claim is about it:"
+    return "Protected:"
 
 
 def headline(facts: dict[str, Any]) -> str:
