@@ -65,7 +65,7 @@ def _dispatch(arguments: list[str]) -> int:
     if command == "_complete":
         from fedpriv.completion import candidates
 
-        print("\n".join(candidates(os.environ.get("COMP_LINE", ""))))
+        print("\n".join(candidates(os.environ.get("COMP_LINE", ""), COMMANDS)))
         return 0
     if not command.startswith("-") and command not in COMMANDS:
         near = nearest(command, COMMANDS)

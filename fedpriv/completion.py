@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fedpriv.config import conf_dir, options
 
 _BASH = """\
@@ -32,9 +34,8 @@ def script(shell: str) -> str:
     return {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell]
 
 
-def candidates(line: str) -> list[str]:
+def candidates(line: str, commands: Iterable[str]) -> list[str]:
     """What may stand in place of the last word of a command line that begins with ``fedpriv``."""
-    from fedpriv.cli import COMMANDS
     from fedpriv.listing import LISTED
 
     words = line.split()[1:]
@@ -42,7 +43,7 @@ def candidates(line: str) -> list[str]:
         words.append("")
     command, last = words[0], words[-1]
     if len(words) == 1:
-        return [f"{name} " for name in COMMANDS if name.startswith(last)]
+        return [f"{name} " for name in commands if name.startswith(last)]
     if command == "train":
         return _overrides(words[1:])
     choices: tuple[str, ...] = {
