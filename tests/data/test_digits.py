@@ -11,7 +11,7 @@ from fedpriv.data.digits import Digits
 
 @pytest.fixture(scope="module")
 def loaded():
-    return Digits().load()
+    return Digits(normalize=False).load()
 
 
 def test_records_have_the_announced_shape_and_type(loaded):
@@ -27,6 +27,17 @@ def test_records_have_the_announced_shape_and_type(loaded):
 def test_pixels_lie_between_zero_and_one(loaded):
     assert loaded.train.inputs.min() == 0
     assert loaded.train.inputs.max() == 1
+
+
+def test_normalized_images_have_mean_zero_and_std_one_each(loaded):
+    inputs = Digits().load().train.inputs
+    assert torch.allclose(inputs.mean(dim=(1, 2, 3)), torch.zeros(1437), atol=1e-6)
+    assert torch.allclose(inputs.std(dim=(1, 2, 3)), torch.ones(1437), atol=1e-5)
+
+
+def test_normalizing_an_image_reads_no_other_image(loaded):
+    image = loaded.train.inputs[7]
+    assert torch.allclose(Digits().load().train.inputs[7], (image - image.mean()) / image.std())
 
 
 def test_train_and_test_together_are_all_records(loaded):
@@ -45,7 +56,7 @@ def test_the_split_keeps_the_share_of_each_class(loaded):
 
 
 def test_the_split_is_the_same_every_time(loaded):
-    assert torch.equal(Digits().load().test.inputs, loaded.test.inputs)
+    assert torch.equal(Digits(normalize=False).load().test.inputs, loaded.test.inputs)
 
 
 def test_status_says_that_the_data_come_with_scikit_learn():
