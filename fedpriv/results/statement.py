@@ -137,8 +137,13 @@ def privacy_words(facts: dict[str, Any]) -> str:
     text += "\n\nTo keep in mind\n" + _bullets(facts["caveats"])
     if facts["diagnostics"]:
         text += (
-            "\n\nThis folder is not private. For the analyst it holds exact values that the mechanism "
-            "\ndoes not release (runtime.diagnostics=false leaves them out)\n"
+            "\n\n"
+            + textwrap.fill(
+                "This folder is not private. For the analyst it holds exact values that the "
+                "mechanism does not release (runtime.diagnostics=false leaves them out):",
+                92,
+            )
+            + "\n"
             + _bullets(facts["diagnostics"])
         )
     else:
