@@ -40,7 +40,7 @@ def show_groups(group: str | None, extra: Path | None) -> None:
         out.print(table)
         out.print()
     out.print(
-        f"[dim]YAMLs: {conf_dir()}; keys of an option: fedpriv train <group>=<option> --cfg job"
+        f"[dim]YAMLs: {conf_dir()}; keys of an option: fedpriv train <group>=<option> --cfg job --resolve"
     )
 
 

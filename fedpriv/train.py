@@ -131,7 +131,11 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
     try:
         earlier = list(folder.read_json(folder.environment)["overrides"] or [])
     except FileNotFoundError:
-        raise ConfigError("resume", str(folder.path), "an existing run folder") from None
+        raise ConfigError(
+            "resume",
+            str(folder.path),
+            "an existing run folder, with its environment.json and checkpoint.pt",
+        ) from None
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
             f"resume: {folder.environment} cannot be read; start anew, or repair it"
@@ -164,5 +168,7 @@ def _folder_name(written: str) -> str:
     except yaml.YAMLError:
         name = written
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError("resume", written, "an existing run folder")
+        raise ConfigError(
+            "resume", written, "an existing run folder, with its environment.json and checkpoint.pt"
+        )
     return name

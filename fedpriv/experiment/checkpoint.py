@@ -33,7 +33,11 @@ def load(folder: RunFolder, identity: dict[str, object], device: torch.device) -
     try:
         state = torch.load(folder.checkpoint, map_location=device, weights_only=False)
     except FileNotFoundError:
-        raise ConfigError("resume", str(folder.path), "a run folder with a checkpoint.pt") from None
+        raise ConfigError(
+            "resume",
+            str(folder.path),
+            "an existing run folder, with its environment.json and checkpoint.pt",
+        ) from None
     except Exception as error:  # reading a damaged pickle can raise anything
         raise ConfigError(
             f"resume: {folder.checkpoint} cannot be read ({type(error).__name__}); start anew"

@@ -230,6 +230,7 @@ class Loop:
             "unclipped": getattr(self.parts.clipper, "reading", None) == "unclipped",
             "fixed_size": self.parts.algorithm.sampling == "fixed_size",
             "validation": self.schedule.reads_validation,
+            "delta": self.settings.delta * self.problem.data.records_per_client.min() >= 1,
             "diverged": stop_reason == DIVERGED,
             "interrupted": stop_reason == INTERRUPTED,
         }

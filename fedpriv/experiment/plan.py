@@ -107,6 +107,12 @@ def _privacy_lines(
     sigma = parts.noise_schedule.noise_multiplier(0)
     lines = [
         (
+            "protects",
+            f"one {parts.algorithm.unit}, {draw.sampling.neighbours} neighbours, "
+            f"{parts.algorithm.trust} trust: against whoever sees a client's uploads",
+        ),
+        ("clipping", parts.clipper.describe()),
+        (
             "noise",
             f"noise multiplier {sigma:g}"
             + (" at first, then by the schedule" if _moves(parts) else ""),
@@ -127,6 +133,11 @@ def _privacy_lines(
         note = f"{allowed} at the first noise multiplier"
         lines.append(("rounds allowed", note))
         lines.append(("epsilon then", f"{epsilon:.6f} after {rounds} rounds"))
+    if parts.adaptive and settings.budget_view == SOUND:
+        lines.append(
+            ("guarantee", f"epsilon {settings.epsilon:g}, the budget, however early the run ends: a "
+                          "filter guards a noise multiplier that adapts")
+        )  # fmt: skip
     return tuple(lines)
 
 

@@ -68,7 +68,11 @@ def run(
 def _existing_folder(parts: Parts) -> RunFolder:
     folder = RunFolder(parts.settings.resume)
     if not folder.path.is_dir():
-        raise ConfigError("resume", parts.settings.resume, "an existing run folder")
+        raise ConfigError(
+            "resume",
+            parts.settings.resume,
+            "an existing run folder, with its environment.json and checkpoint.pt",
+        )
     return folder
 
 

@@ -123,7 +123,11 @@ class Budget:
         """Why each number is what it is, in words."""
         return {
             "epsilon": self._enforced_reason(),
-            "epsilon_published": f"{self.claim.source}: {self.claim.statement}",
+            "epsilon_published": (
+                f"{self.claim.source}: {self.claim.statement}; "
+                f"{claim_accountant(self.claim).describe()}, which can make it larger than the sound "
+                "value"
+            ),
             "epsilon_sound": self._sound_reason(),
         }
 

@@ -37,7 +37,7 @@ class Claim:
 ADAP_DPFL = Claim(
     source="Fu, Chen, Han 2022, Adap DP-FL, theorem 1",
     statement=(
-        "theorem 1, read with the logarithm that eqs. (10) and (15) leave out: RDP of the Poisson-"
+        "read with the logarithm that eqs. (10) and (15) leave out: RDP of the Poisson-"
         "sampled Gaussian of multiplier sigma_t, composed over the rounds as if sigma_t were fixed in "
         "advance; the clipping statistic of eq. (6) is not charged"
     ),

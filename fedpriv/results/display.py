@@ -224,7 +224,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ]
     if summary["epsilon"] is not None:
         rows += [
-            ("epsilon", f"{round_up(summary['epsilon'])} at delta {summary['delta']:g}"),
+            ("epsilon", _epsilon_words(summary)),
             ("noise multiplier", f"{summary['noise_multiplier']:.4g} in the last round, "
                                  f"{summary['noise_decays']} decays"),
         ]  # fmt: skip
@@ -232,6 +232,17 @@ def summary_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("not finite", f"{summary['records_not_finite']} gradients left out"))
     rows.append(("time", duration(summary["seconds"])))
     return rows
+
+
+def _epsilon_words(summary: Mapping[str, Any]) -> str:
+    """The enforced value, and what it is worth where the sound one differs."""
+    enforced, sound = summary["epsilon"], summary["epsilon_sound"]
+    words = f"{round_up(enforced)} at delta {summary['delta']:g}"
+    if math.isinf(sound):
+        return words + " by the published analysis; sound: infinite"
+    if sound > enforced:
+        return f"{round_up(sound)} at delta {summary['delta']:g} (running value {enforced:.3f})"
+    return words
 
 
 def duration(seconds: float) -> str:

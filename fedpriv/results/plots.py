@@ -18,7 +18,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9",
 )  # fmt: skip
 CYCLE = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#F0E442", "#000000", "#7F7F7F", "#8C564B")
-ROUND, EPSILON = "round", "ε enforced (worst client)"
+ROUND = "round"
 
 
 def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
@@ -29,11 +29,12 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
         _draw(folder, "loss_by_round", lambda a: _losses(a, metrics, "round", ROUND)),
     ]
     if metrics["epsilon"].notna().any():
+        epsilon = _epsilon_label(metrics)
         drawn += [
             _draw(
-                folder, "accuracy_by_epsilon", lambda a: _accuracy(a, metrics, "epsilon", EPSILON)
+                folder, "accuracy_by_epsilon", lambda a: _accuracy(a, metrics, "epsilon", epsilon)
             ),
-            _draw(folder, "loss_by_epsilon", lambda a: _losses(a, metrics, "epsilon", EPSILON)),
+            _draw(folder, "loss_by_epsilon", lambda a: _losses(a, metrics, "epsilon", epsilon)),
             _draw(folder, "epsilon", lambda a: _epsilons(a, metrics)),
             _draw(folder, "noise_and_clip_norm", lambda a: _noise_and_clip(a, metrics), rows=2),
         ]
@@ -43,6 +44,16 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
     if labels_per_client is not None:
         drawn.append(_draw(folder, "labels_per_client", lambda a: _labels(a, labels_per_client)))
     return drawn
+
+
+def _epsilon_label(metrics: pd.DataFrame) -> str:
+    """What the running value of ε is worth, on the axis itself."""
+    sound = metrics["epsilon_sound"].max()
+    if np.isinf(sound):
+        return "ε as published (not private: sound ε is infinite)"
+    if metrics["epsilon_sound"].nunique() == 1 and metrics["epsilon"].nunique() > 1:
+        return f"running value of the filter (guaranteed throughout: ε = {sound:g})"
+    return "ε enforced (worst client)"
 
 
 def _draw(
@@ -156,7 +167,7 @@ def _legend_outside(axis: Axes, title: str) -> None:
 
 def _from_zero(axis: Axes, values: pd.Series) -> None:
     if len(values) and np.isfinite(values.max()) and values.max() > 0:
-        axis.set_xlim(0, values.max())
+        axis.set_xlim(0, 1.02 * values.max())
 
 
 def _marker(rows: pd.DataFrame) -> str | None:

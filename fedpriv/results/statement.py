@@ -11,6 +11,7 @@ import numpy as np
 from fedpriv.privacy.budget import SOUND, Budget
 
 GENERAL_CAVEATS = (
+    "Test records are not protected, and best_test_accuracy is chosen by looking at them.",
     "The sizes n_k of the clients' data sets are treated as public: they set the denominators L and "
     "the weights p_k.",
     "Choosing hyperparameters by looking at several private runs spends budget that is not counted "
@@ -21,7 +22,8 @@ GENERAL_CAVEATS = (
     "protected by the sum.",
 )
 DIAGNOSTICS = (
-    "train_loss and gradient_norm in metrics.csv (exact averages over private lots)",
+    "train_loss and gradient_norm in metrics.csv, the loss in run.log, the curve of private lots in "
+    "plots/loss_by_*.png (exact averages over private lots)",
     "clients.csv (gradient norm of each client)",
     "records_not_finite in summary.json (exact count)",
     "plots/labels_per_client.png (exact label counts) and plots/gradient_norm.png",
@@ -41,6 +43,10 @@ CAVEATS = {
     "validation": (
         "The validation records that the noise schedule reads are treated as public: they were held "
         "out of the training records and are not protected."
+    ),
+    "delta": (
+        "Delta is not smaller than 1/n for the smallest client: a mechanism that publishes a record "
+        "outright with probability delta would satisfy such a guarantee."
     ),
     "diverged": (
         "The run stopped because a loss was no longer finite. That decision read data, so the "
@@ -148,8 +154,14 @@ def privacy_words(facts: dict[str, Any]) -> str:
         )
     else:
         text += (
-            "\n\nExact statistics of private data and the seeds were left out of this folder "
-            "(runtime.diagnostics=false).\n"
+            "\n\n"
+            + textwrap.fill(
+                "Exact statistics of private data and the seeds were left out of this folder "
+                "(runtime.diagnostics=false). The noise can still be subtracted by someone who guesses "
+                "noise_seed: give it a large random number, not the default, before publishing.",
+                92,
+            )
+            + "\n"
         )
     return text + "\n"
 
@@ -173,8 +185,8 @@ def headline(facts: dict[str, Any]) -> str:
         )
     unit = facts["views"]["sound"]["unit"]
     return (
-        f"Every client's data is protected by ({round_up(sound)}, {delta:g})-differential privacy "
-        f"at {unit} level against the server."
+        f"Every {unit} of every client is protected by ({round_up(sound)}, {delta:g})-differential "
+        "privacy against the server."
     )
 
 

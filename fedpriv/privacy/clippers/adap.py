@@ -113,6 +113,15 @@ class AdapClipper(Clipper):
             new = self.alpha * (released / lot_sizes).abs()
         self._bounds[clients] = new.clamp(self.min_clip_norm, _LARGEST).to(old.dtype)
 
+    def describe(self) -> str:
+        start = "the mean gradient norm on noise" if self.initial is None else f"{self.initial:g}"
+        aim = (
+            f"towards the {self.target_quantile:g} quantile"
+            if self.reading == "sound"
+            else f"alpha {self.alpha:g}"
+        )
+        return f"a clip norm per client, reading {self.reading}, {aim}, from {start}"
+
     def state_dict(self) -> dict[str, Any]:
         return {"bounds": self._bounds.clone()}
 

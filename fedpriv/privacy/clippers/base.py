@@ -55,6 +55,10 @@ class Clipper(ABC):
         """What was released: the noised statistic [m], the noised mean gradients [m, d], and the
         public denominators L [m]."""
 
+    def describe(self) -> str:
+        """The clipper in a few words, for the plan."""
+        return type(self).__name__
+
     def state_dict(self) -> dict[str, Any]:
         return {}
 

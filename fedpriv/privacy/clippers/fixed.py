@@ -37,12 +37,18 @@ class NoClipper(_OneBound):
     def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
         return norms.new_ones(norms.shape)
 
+    def describe(self) -> str:
+        return "none"
+
 
 class ConstantClipper(_OneBound):
     """g · min(1, C / ‖g‖) with one C (Abadi et al. 2016)."""
 
     def __init__(self, clip_norm: float):
         self.value = checks.number("clip_norm", clip_norm, above=0, at_most=1e12)
+
+    def describe(self) -> str:
+        return f"constant, clip norm {self.value:g}"
 
 
 class AutomaticClipper(_OneBound):
@@ -58,3 +64,6 @@ class AutomaticClipper(_OneBound):
 
     def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
         return 1.0 / (norms + self.gamma)
+
+    def describe(self) -> str:
+        return f"automatic, g / (norm + {self.gamma:g}): sensitivity 1"
