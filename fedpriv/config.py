@@ -14,8 +14,9 @@ import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import OverrideParseException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, nearest, show
 
@@ -40,13 +41,18 @@ def conf_dir() -> Path:
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration that ``fedpriv train <overrides>`` would run; for notebooks and tests.
 
+    Raises ConfigError, naming the nearest option or key, for what cannot be composed.
+
     >>> compose(["algorithm=dp_fl", "dataset=mnist"]).algorithm.sample_rate
     0.013
     """
-    if GlobalHydra.instance().is_initialized():
-        return hydra_compose(config_name="config", overrides=list(overrides))
-    with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
-        return hydra_compose(config_name="config", overrides=list(overrides))
+    try:
+        if GlobalHydra.instance().is_initialized():
+            return hydra_compose(config_name="config", overrides=list(overrides))
+        with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
+            return hydra_compose(config_name="config", overrides=list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, overrides) from None
 
 
 def options(group: str, folder: Path | None = None) -> Iterator[tuple[str, str]]:
@@ -82,6 +88,11 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         return _unknown(f"{top} option", wanted, known)
     if match := re.search(r"Could not override '([^']+)'", text):
         return _unknown_key(match.group(1), overrides)
+    if match := re.search(r"Ambiguous value for argument '(.+)'", text):
+        return ConfigError(
+            f"{match.group(1)} gives several values; add -m to sweep over them, or write a list as "
+            "key=[a,b]"
+        )
     if isinstance(error, OverrideParseException):
         return ConfigError(
             f"cannot read the override {show(error.override)}; write key=value, and quote values "

@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 
 from fedpriv.common.files import write_text
-from fedpriv.results.folder import RunFolder
+from fedpriv.results.folder import RunFolder, commit
 
 LARGEST = 2**20
 
@@ -49,7 +49,7 @@ def provenance(source: RunFolder, summary: dict) -> str:
         f"# {summary['algorithm']} on {summary['dataset']}, seed {summary['seed']}",
         "",
         f"- command: `fedpriv train {' '.join(overrides)}`",
-        f"- commit: {made['commit']}",
+        f"- commit: {made['commit']}; plots and statement drawn by {commit()}",
         f"- started: {made['started']}, {summary['seconds'] / 3600:.2f} hours in rounds, "
         f"{made['threads']} thread(s), {made['device']}, python {made['python']}",
         f"- versions: {versions}",

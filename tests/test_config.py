@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedpriv
+from fedpriv.common.errors import ConfigError
 from fedpriv.config import GROUPS, identity, options
 from fedpriv.experiment.parts import build_parts
 
@@ -153,3 +154,8 @@ def test_what_changes_a_result_is_part_of_the_identity(override):
 
 def test_the_identity_holds_resolved_values():
     assert identity(fedpriv.compose(["seed=5"]))["partition.seed"] == 5
+
+
+def test_composing_an_unknown_group_raises_a_sentence_with_the_nearest_name():
+    with pytest.raises(ConfigError, match="unknown key algoritm; did you mean algorithm"):
+        fedpriv.compose(["algoritm=dp_fl"])

@@ -104,7 +104,7 @@ def environment(overrides: Sequence[str] | None, device: str, threads: int) -> d
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": shlex.join(["fedpriv", "train", *(overrides or [])]),
         "overrides": None if overrides is None else list(overrides),
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
         "platform": platform.platform(),
@@ -121,7 +121,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The git commit of the checkout fedpriv runs from, if it is one."""
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
