@@ -42,6 +42,12 @@ def show_sweep(folder: Path) -> None:
         return
     runs.to_csv(folder / "sweep.csv", index=False)
     out = console()
+    unfinished = runs["stop_reason"] == "interrupted"
+    if unfinished.any():
+        out.print(f"not in the table, interrupted: {', '.join(runs.loc[unfinished, 'run'])}")
+        runs = runs[~unfinished]
+    if runs.empty:
+        return
     settings = [c for c in runs.columns if c not in ("run", "seed", *VALUES)]
     varied = [c for c in settings if runs[c].nunique(dropna=False) > 1]
     table = Table(title="Sweep", title_justify="left", title_style="bold")
