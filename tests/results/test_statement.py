@@ -36,7 +36,7 @@ def test_the_views_name_unit_trust_and_neighbours(statement):
     for view in ("sound", "published"):
         assert (views[view]["unit"], views[view]["trust"]) == ("record", "local")
         assert views[view]["neighbours"] == "add_or_remove"
-    assert "theorem 1" in views["published"]["statement"]
+    assert "theorem 1" in views["published"]["source"]
 
 
 def test_lots_of_fixed_size_change_the_neighbours_of_the_sound_view(statement):
