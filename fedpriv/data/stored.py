@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class StoredImages:
+class StoredImages(ABC):
     """An image data set kept as files with known checksums; pixels are scaled to [0, 1].
 
     ``path``: the folder that holds the files; null means the environment variable FEDPRIV_DATA and,
@@ -116,9 +117,9 @@ class StoredImages:
             f"with dataset.path or FEDPRIV_DATA, or run {command}"
         )
 
+    @abstractmethod
     def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
         """The verified bytes of ``files``, in that order, as tensors."""
-        raise NotImplementedError
 
     def _records(self, pixels: np.ndarray, labels: np.ndarray) -> Records:
         """uint8 pixels [n, C·H·W or C, H, W] and labels [n] as float32 and int64 tensors."""
