@@ -56,7 +56,7 @@ def run(
     if parts.algorithm.sampling == "poisson":  # else the cost depends on the clients' sizes
         plan.refuse_if_impossible(parts.settings.epsilon)
     loop, resumed = assemble(parts, config, folder, overrides, default_folder)
-    reporter = display.Reporter(loop, plan, resumed)
+    reporter = display.Reporter(loop, plan, resumed, brief=default_folder is not None)
     stop_reason = reporter.watch(lambda: loop.run(reporter))
     summary, privacy = write_report(loop, stop_reason)
     if not parts.settings.runtime.diagnostics and stop_reason != "interrupted":

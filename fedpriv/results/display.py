@@ -49,13 +49,15 @@ def _pairs(title: str, lines: object) -> Table:
 class Reporter:
     """Follows one run: implements the loop's ``Watcher``."""
 
-    def __init__(self, loop: Loop, plan: Plan, resumed: bool):
+    def __init__(self, loop: Loop, plan: Plan, resumed: bool, brief: bool = False):
+        """``brief``: a job of a sweep, which gets a line at its end instead of tables."""
+        self.brief = brief
         self.loop, self.out = loop, console()
         wish = loop.settings.runtime.progress
         self.mode = wish if wish != "auto" else ("live" if self.out.is_terminal else "lines")
         self._started_at = loop.rounds_done
         self._began = time.perf_counter()
-        self._last_shown = 0.0
+        self._last_shown = self._began if brief else 0.0
         self._last_fraction = loop.fraction() or 0.0
         # (time, fraction) about every second: the pace of late is the best guess of what is left,
         # because rounds cost more budget as the noise falls
@@ -64,7 +66,7 @@ class Reporter:
         self._evaluated: dict[str, object] = {}
         self._live: Live | None = None
         self._log = open(loop.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
-        if self.mode != "none":
+        if self.mode != "none" and not brief:
             self.out.print(_pairs("Plan", (*plan.lines, *self._data_lines())))
             for caveat in self.loop.caveats():
                 self.out.print(Text(f"note: {caveat}", style="yellow"))
@@ -177,6 +179,10 @@ class Reporter:
         self._log.write(f"{ended}\n{headline(dict(privacy))}\n")
         self._log.close()
         if self.mode == "none":
+            return
+        if self.brief:
+            words = "; ".join(f"{name} {value}" for name, value in summary_lines(summary)[3:])
+            self.out.print(Text(f"{self.loop.folder.path.name}: {words}"))
             return
         self.out.print(_pairs("Result", summary_lines(summary)))
         style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
