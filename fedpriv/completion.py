@@ -14,13 +14,20 @@ _fedpriv() {
     choices=$(COMP_LINE="$line" fedpriv _complete 2>/dev/null)
     COMPREPLY=($(compgen -W "$choices" -- "$word"))
     # bash splits words at '=': leave out what it has already
-    case "$COMP_WORDBREAKS" in *=*) local i cut="${word%"${word##*=}"}"
-        for i in "${!COMPREPLY[@]}"; do COMPREPLY[$i]="${COMPREPLY[$i]#"$cut"}"; done;; esac
+    case "$COMP_WORDBREAKS" in *=*)
+        local cut="${word%"${word##*=}"}" choice kept
+        kept=()
+        for choice in "${COMPREPLY[@]}"; do kept+=("${choice#"$cut"}"); done
+        COMPREPLY=("${kept[@]}");;
+    esac
     return 0
 }
 complete -o nospace -o default -F _fedpriv fedpriv
 """
-_ZSH = "autoload -U +X bashcompinit && bashcompinit\n" + _BASH
+_ZSH = (
+    "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\n"
+    "autoload -U +X bashcompinit && bashcompinit\n"
+) + _BASH
 _FISH = """\
 function __fedpriv_complete
     env COMP_LINE=(commandline -cp) fedpriv _complete 2>/dev/null

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.config import conf_dir, explain
 from fedpriv.experiment.run import RunResult, run
-from fedpriv.results.folder import RunFolder
+from fedpriv.results.folder import RunFolder, not_resumable
 
 
 class Interrupted(FedprivError):
@@ -131,11 +131,7 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
     try:
         earlier = list(folder.read_json(folder.environment)["overrides"] or [])
     except FileNotFoundError:
-        raise ConfigError(
-            "resume",
-            str(folder.path),
-            "an existing run folder, with its environment.json and checkpoint.pt",
-        ) from None
+        raise not_resumable(str(folder.path)) from None
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
             f"resume: {folder.environment} cannot be read; start anew, or repair it"
@@ -168,7 +164,5 @@ def _folder_name(written: str) -> str:
     except yaml.YAMLError:
         name = written
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(
-            "resume", written, "an existing run folder, with its environment.json and checkpoint.pt"
-        )
+        raise not_resumable(written)
     return name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_atomically
-from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
+from fedpriv.results.folder import SCHEMA_VERSION, RunFolder, not_resumable
 
 if TYPE_CHECKING:
     import torch
@@ -33,11 +33,7 @@ def load(folder: RunFolder, identity: dict[str, object], device: torch.device) -
     try:
         state = torch.load(folder.checkpoint, map_location=device, weights_only=False)
     except FileNotFoundError:
-        raise ConfigError(
-            "resume",
-            str(folder.path),
-            "an existing run folder, with its environment.json and checkpoint.pt",
-        ) from None
+        raise not_resumable(str(folder.path)) from None
     except Exception as error:  # reading a damaged pickle can raise anything
         raise ConfigError(
             f"resume: {folder.checkpoint} cannot be read ({type(error).__name__}); start anew"

@@ -227,14 +227,14 @@ class Loop:
         if self.budget is None:
             return []
         applies = {
-            "unclipped": getattr(self.parts.clipper, "reading", None) == "unclipped",
             "fixed_size": self.parts.algorithm.sampling == "fixed_size",
             "validation": self.schedule.reads_validation,
             "delta": self.settings.delta * self.problem.data.records_per_client.min() >= 1,
             "diverged": stop_reason == DIVERGED,
             "interrupted": stop_reason == INTERRUPTED,
         }
-        return [CAVEATS[name] for name, holds in applies.items() if holds]
+        own = [self.parts.clipper.caveat] if self.parts.clipper.caveat else []
+        return own + [CAVEATS[name] for name, holds in applies.items() if holds]
 
     def fraction(self) -> float | None:
         """How far the run is, 0 … 1, by rounds or by budget, whichever is further."""

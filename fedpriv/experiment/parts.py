@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.algorithms.base import LocalStepsAlgorithm
-from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, nearest
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.experiment.settings import Settings, read_settings
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.clippers import Clipper, NoClipper
@@ -149,10 +149,3 @@ def _refuse_unpriceable(parts: Parts) -> None:
             "that adapts to released values needs; use accountant=rdp, or a schedule fixed in "
             "advance (noise_schedule=constant, exponential, step)"
         )
-
-
-def unknown_name(kind: str, name: str, known: list[str]) -> str:
-    """``unknown clipper 'constnt'; did you mean constant? (adap, automatic, …)``."""
-    near = nearest(name, known)
-    meant = f"; did you mean {near}?" if near else ""
-    return f"unknown {kind} '{name}'{meant} Known: {', '.join(known)}"

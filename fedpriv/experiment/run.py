@@ -10,12 +10,11 @@ from typing import Any
 from omegaconf import DictConfig
 
 from fedpriv import config as configuration
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.parts import Parts, build_parts
 from fedpriv.experiment.plan import Plan, make_plan
-from fedpriv.results.folder import RunFolder
+from fedpriv.results.folder import RunFolder, not_resumable
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,7 @@ def run(
 def _existing_folder(parts: Parts) -> RunFolder:
     folder = RunFolder(parts.settings.resume)
     if not folder.path.is_dir():
-        raise ConfigError(
-            "resume",
-            parts.settings.resume,
-            "an existing run folder, with its environment.json and checkpoint.pt",
-        )
+        raise not_resumable(parts.settings.resume)
     return folder
 
 

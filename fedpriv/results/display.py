@@ -55,7 +55,6 @@ class Reporter:
         self.loop, self.out = loop, console()
         wish = loop.settings.runtime.progress
         self.mode = wish if wish != "auto" else ("live" if self.out.is_terminal else "lines")
-        self._started_at = loop.rounds_done
         self._began = time.perf_counter()
         self._last_shown = self._began if brief else 0.0
         self._last_fraction = loop.fraction() or 0.0

@@ -8,7 +8,7 @@ import platform
 import shlex
 import subprocess
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,13 @@ class RunFolder:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
+def not_resumable(folder: object) -> ConfigError:
+    """The error for ``resume=`` something that is not a run folder."""
+    return ConfigError(
+        "resume", folder, "an existing run folder, with its environment.json and checkpoint.pt"
+    )
+
+
 def new_folder(output_dir: str, name: str) -> RunFolder:
     """A fresh folder ``<output_dir>/<name>``, or ``…-2``, ``…-3`` if others were faster."""
     base = Path(output_dir)
@@ -101,7 +108,7 @@ def environment(overrides: Sequence[str] | None, device: str, threads: int) -> d
     """Versions, machine and command: what someone needs to repeat the run."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["fedpriv", "train", *(overrides or [])]),
         "overrides": None if overrides is None else list(overrides),
         "commit": commit(),

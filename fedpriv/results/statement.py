@@ -31,11 +31,6 @@ DIAGNOSTICS = (
     "checkpoint.pt (optimiser moments are functions of released values; the seeds are in it)",
 )
 CAVEATS = {
-    "unclipped": (
-        "The clip norm follows the exact mean of unclipped gradient norms (reading=unclipped): its "
-        "sensitivity is unbounded and it is released through the clip norm, so the run is not "
-        "private. It stands for how the published curves were most likely made."
-    ),
     "fixed_size": (
         "Lots have a fixed size; the sound view charges sampling without replacement under "
         "replace-one neighbours with sensitivity 2C, the published view pretends Poisson sampling."

@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _LARGEST = 1e12  # float32 holds the noise of this bound; `vector` explodes without a ceiling
+_UNCLIPPED = (
+    "The clip norm follows the exact mean of unclipped gradient norms (reading=unclipped): its "
+    "sensitivity is unbounded and it is released through the clip norm, so the run is not "
+    "private. It stands for how the published curves were most likely made."
+)
 READINGS = ("sound", "scalar", "vector", "unclipped")
 
 
 class AdapClipper(Clipper):
     """One clip norm per client, moved every round by one of the readings of eq. (6)."""
-
-    adaptive_bound = True
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class AdapClipper(Clipper):
             "quantile_learning_rate", quantile_learning_rate, above=0
         )
         self.min_clip_norm = checks.number("min_clip_norm", min_clip_norm, above=0)
-        self.needs_initial_norm = self.initial is None
+        self.caveat = _UNCLIPPED if self.reading == "unclipped" else None
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None

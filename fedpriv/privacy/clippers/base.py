@@ -19,9 +19,8 @@ class Clipper(ABC):
     with the gradient, and ``observe`` gets the noised answer. Bounds live on the run's device.
     """
 
-    adaptive_bound: bool = False
-    needs_initial_norm: bool = False
-    """Whether ``start`` wants C_0 measured on data-free noise."""
+    caveat: str | None = None
+    """What a reader of the privacy statement must know of this clipper, in words."""
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None

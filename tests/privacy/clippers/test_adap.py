@@ -261,12 +261,13 @@ def test_the_first_bound_is_the_configured_one():
 def test_without_one_the_first_bound_is_the_norm_measured_on_noise():
     clipper = AdapClipper("sound")
     clipper.start(2, "cpu", lambda: 4.5)
-    assert clipper.needs_initial_norm
     assert clipper.bound(0, torch.arange(2)).tolist() == [4.5, 4.5]
 
 
 def test_a_configured_bound_needs_no_norm_measured_on_noise():
-    assert not AdapClipper("sound", initial_clip_norm=0.3).needs_initial_norm
+    clipper = AdapClipper("sound", initial_clip_norm=0.3)
+    clipper.start(2, "cpu", None)
+    assert clipper.bound(0, torch.arange(2)).tolist() == pytest.approx([0.3, 0.3])
 
 
 @pytest.mark.parametrize(("measured", "bound"), [(0.0, 1e-6), (math.inf, 1e12)])
