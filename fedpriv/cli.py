@@ -11,10 +11,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedpriv.accounting import account, calibrate
 from fedpriv.common.errors import ConfigError, FedprivError, nearest
 
 COMMANDS = {
     "train": "run an experiment, or a sweep of them with -m",
+    "account": "what releases cost, by every accountant: fedpriv account --help",
+    "calibrate": "the noise, sample rate or steps that meet an epsilon",
     "list": "groups, their options and ready-made experiments, one line each",
     "data": "which data sets are present and where; fedpriv data download mnist",
     "bench": "speed of the gradient engines on this machine",
@@ -26,6 +29,8 @@ examples:
   fedpriv train algorithm=dp_fl dry_run=true      rounds and epsilon, before anything runs
   fedpriv train -m noise_schedule.noise_multiplier=3,4,6 seed=0,1,2
   fedpriv train resume=outputs/<run folder>
+  fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
+  fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv list clipper
 """
 
@@ -88,6 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     # shown in the help; _dispatch hands it to Hydra before argparse sees it
     commands.add_parser("train", help=COMMANDS["train"], add_help=False)
+    account.add_parser(commands, COMMANDS["account"])
+    calibrate.add_parser(commands, COMMANDS["calibrate"])
     _add_list(commands)
     _add_data(commands)
     _add_bench(commands)

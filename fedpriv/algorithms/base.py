@@ -27,7 +27,8 @@ class LocalStepsAlgorithm(ABC):
     """Each round every participant takes ``local_steps`` optimiser steps from the global weights, one
     lot each, and the server averages the results weighted by n_k:  w = Σ p_k w^k.
 
-    ``sample_rate`` q ∈ (0, 1]; ``optimizer_state``: whether Adam's moments stay with the client over
+    ``sample_rate`` q ∈ (0, 1]; ``max_lot_size``: Poisson lots are cut to so many records (charged as
+    truncated; ``None``: never); ``optimizer_state``: whether Adam's moments stay with the client over
     rounds (``kept``) or start anew each round (``reset``); ``participation``: ``all``, or ``sampled``:
     ``clients_per_round`` of those who still may, uniformly.
     """
@@ -42,6 +43,7 @@ class LocalStepsAlgorithm(ABC):
         name: str,
         sample_rate: float,
         sampling: str = "poisson",
+        max_lot_size: int | None = None,
         optimizer: str = "adam",
         optimizer_state: str = "kept",
         learning_rate: float = 0.01,
@@ -52,6 +54,11 @@ class LocalStepsAlgorithm(ABC):
         self.name = checks.text("name", name)
         self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
         self.sampling = checks.one_of("sampling", sampling, SAMPLING_NAMES)
+        self.max_lot_size = None
+        if max_lot_size is not None:
+            if self.sampling != "poisson":
+                raise ArgumentError("max_lot_size", max_lot_size, "null unless sampling=poisson")
+            self.max_lot_size = checks.whole("max_lot_size", max_lot_size, at_least=1)
         self.optimizer = checks.one_of("optimizer", optimizer, OPTIMIZERS)
         self.optimizer_state = checks.one_of("optimizer_state", optimizer_state, OPTIMIZER_STATES)
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
@@ -69,7 +76,7 @@ class LocalStepsAlgorithm(ABC):
 
     def sampling_of(self, records: int) -> Sampling:
         """How a client with ``records`` records draws its lots."""
-        return make_sampling(self.sampling, self.sample_rate, records)
+        return make_sampling(self.sampling, self.sample_rate, records, self.max_lot_size)
 
     def cohort(self, seed: int, round_index: int, eligible: np.ndarray) -> np.ndarray:
         """Who takes part in this round: ascending indices among ``eligible`` [K] (bool)."""

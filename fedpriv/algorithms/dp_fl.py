@@ -10,10 +10,11 @@ server is honest but curious and sees every upload: trust is local, and each cli
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.algorithms.base import LocalStepsAlgorithm
-from fedpriv.privacy.claims import ADAP_DPFL
+from fedpriv.common import checks
+from fedpriv.privacy.claims import ADAP_DPFL_READINGS, adap_dpfl
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
 from fedpriv.privacy.sampling import Sampling
 
@@ -25,7 +26,12 @@ class DpFl(LocalStepsAlgorithm):
     """Per-record clipping and Gaussian noise on every client."""
 
     private = True
-    claim = ADAP_DPFL
+
+    def __init__(self, *args: Any, claim: str = "with_log", **settings: Any):
+        """``claim``: which reading of theorem 1 is the published view, ``with_log`` or
+        ``as_printed``; the rest is common to all algorithms with local steps."""
+        super().__init__(*args, **settings)
+        self.claim = adap_dpfl(checks.one_of("claim", claim, ADAP_DPFL_READINGS))
 
     def draw(self, sampling: Sampling, noise_multiplier: float, clipper: Clipper) -> Draw:
         queries = [Query(GRADIENT, noise_multiplier)]

@@ -143,8 +143,8 @@ class Loop:
             return eligible
         sigma = self.schedule.noise_multiplier(self.rounds_done)
         for draw, clients, _ in self._groups_with_draws(sigma):
-            may = self.budget.may_take_part(draw, self.parts.algorithm.local_steps)
-            eligible[clients] = may[clients]
+            steps = self.parts.algorithm.local_steps
+            eligible[clients] = self.budget.may_take_part(draw, steps, clients)
         return eligible
 
     def _stop_before_next(self, eligible: np.ndarray) -> str | None:
@@ -187,9 +187,7 @@ class Loop:
         if self.budget is not None:
             bounds = outcome.sensitivities[-1]["gradient_sum"].astype(float)
             row.update(
-                epsilon=float(self.budget.epsilon().max()),
-                epsilon_published=float(self.budget.epsilon_published().max()),
-                epsilon_sound=float(self.budget.epsilon_sound().max()),
+                self.budget.worst(seldom=False),
                 noise_multiplier=sigma,
                 clip_norm=float(bounds.mean()),
                 clip_norm_min=float(bounds.min()),
@@ -206,10 +204,13 @@ class Loop:
         data, model = self.problem.data, self.problem.model
         loss, accuracy = model.evaluate(data.test.inputs, data.test.targets)
         row.update(test_loss=loss, test_accuracy=accuracy)
+        if self.budget is not None:
+            row.update(self.budget.worst(seldom=True))
         self.results.include(loss, accuracy)
         if self.clients is None:
             return
-        epsilon = None if self.budget is None else self.budget.epsilon()
+        priced = self.budget is not None and self.budget.immediate
+        epsilon = self.budget.epsilon() if priced else None
         bounds = outcome.sensitivities[-1].get("gradient_sum") if outcome.sensitivities else None
         for i, norm in enumerate(outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]):
             self.clients.append(
@@ -243,7 +244,7 @@ class Loop:
             parts.append(self.rounds_done / self.settings.rounds)
         if self.budget is not None and self.budget.limit is not None:
             parts.append(self.budget.fraction_spent())
-        return max(parts, default=None)
+        return max((part for part in parts if part is not None), default=None)
 
     def _save(self) -> None:
         checkpoint.save(self.folder, self.state_dict())

@@ -17,7 +17,8 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.algorithms.base import LocalStepsAlgorithm
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.experiment.settings import Settings, read_settings
-from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants import Accountant, PublishedAccountant
+from fedpriv.privacy.budget import PUBLISHED, SOUND
 from fedpriv.privacy.clippers import Clipper, NoClipper
 from fedpriv.privacy.noise_schedules import NoiseSchedule, NoNoise
 
@@ -52,6 +53,7 @@ def build_parts(config: DictConfig) -> Parts:
         settings = read_settings(config)
     except OmegaConfBaseException as error:
         raise ConfigError(_first_line(error)) from None
+    algorithm = _build(config, "algorithm")
     parts = Parts(
         settings=settings,
         dataset=_build(config, "dataset"),
@@ -59,11 +61,27 @@ def build_parts(config: DictConfig) -> Parts:
         model=_build(config, "model"),
         clipper=_build(config, "clipper"),
         noise_schedule=_build(config, "noise_schedule"),
-        accountant=_build(config, "accountant"),
-        algorithm=_build(config, "algorithm"),
+        accountant=_accountant(_build(config, "accountant"), algorithm, settings),
+        algorithm=algorithm,
     )
     _refuse_bad_combinations(parts)
     return parts
+
+
+def _accountant(chosen: Any, algorithm: Any, settings: Settings) -> Accountant:
+    """The accountant asked for; for ``accountant=published`` the one of the work's theorem."""
+    if not isinstance(chosen, PublishedAccountant):
+        return chosen
+    if algorithm.claim is None:
+        raise ConfigError(
+            f"accountant=published needs an algorithm with a published claim, which {algorithm.name} "
+            "has not"
+        )
+    if settings.budget_view != PUBLISHED:
+        raise ConfigError(
+            "budget_view", settings.budget_view, "published with accountant=published"
+        )
+    return algorithm.claim.accountant()
 
 
 def _build(config: DictConfig, group: str) -> Any:
@@ -137,12 +155,12 @@ def _refuse_unpriceable(parts: Parts) -> None:
     sampling = parts.algorithm.sampling_of(1000)
     draw = parts.algorithm.draw(sampling, parts.noise_schedule.noise_multiplier(0), parts.clipper)
     reason = parts.accountant.supports(draw.event(), sampling.neighbours)
-    if reason and parts.settings.budget_view == "sound":
+    if reason and parts.settings.budget_view == SOUND:
         raise ConfigError(
             f"accountant={parts.accountant.name} does not fit algorithm.sampling="
             f"{parts.algorithm.sampling}: {reason}"
         )
-    guarded = parts.settings.budget_view == "sound" and parts.settings.epsilon is not None
+    guarded = parts.settings.budget_view == SOUND and parts.settings.epsilon is not None
     if parts.adaptive and guarded and not parts.accountant.has_filter:
         raise ConfigError(
             f"accountant={parts.accountant.name} has no privacy filter, which a noise multiplier "

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.privacy.accountants import Accountant, RdpAccountant
+from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.sound import Composed, Guarded, SoundPrice, Unguarded
 
 SOUND, PUBLISHED = "sound", "published"
 BUDGET_VIEWS = (SOUND, PUBLISHED)
@@ -52,9 +53,24 @@ class Budget:
             )
         else:
             self._enforced = accountant.running(clients, self._neighbours_of(view))
-        self._published = claim_accountant(claim).running(clients, claim.neighbours)
-        self._sound = RdpAccountant().running(clients, self.neighbours)
+        self._published = claim.accountant().running(clients, claim.neighbours)
+        self._sound = self._sound_price(first_draw)
         self._took_part = np.zeros(clients, dtype=bool)
+
+    def _sound_price(self, first_draw: Draw) -> SoundPrice:
+        if self.filtered:
+            return Guarded(self._enforced, self.limit)
+        if self.adaptive and self.limit is not None:
+            return Unguarded()
+        valid = self.view == SOUND and not self.adaptive
+        return Composed(
+            first_draw.event(),
+            self.ledger.clients,
+            self.neighbours,
+            enforced=self._enforced if valid else None,
+            enforced_by=self.accountant,
+            lowest=self.adaptive,
+        )
 
     def _neighbours_of(self, view: str) -> str:
         return self.neighbours if view == SOUND else self.claim.neighbours
@@ -62,12 +78,12 @@ class Budget:
     def _enforced_event(self, draw: Draw) -> Any:
         return draw.event() if self.view == SOUND else self.claim.event(draw)
 
-    def may_take_part(self, draw: Draw, count: int) -> np.ndarray:
-        """For every client [K]: do ``count`` more such draws stay within its budget?"""
+    def may_take_part(self, draw: Draw, count: int, clients: np.ndarray) -> np.ndarray:
+        """For each of ``clients`` [m]: do ``count`` more such draws stay within its budget?"""
         if self.limit is None:
-            return np.ones(self.ledger.clients, dtype=bool)
+            return np.ones(len(clients), dtype=bool)
         event = self._enforced_event(draw)
-        return ~self._enforced.would_exceed(event, count, self.limit, self.delta)
+        return ~self._enforced.would_exceed(event, count, self.limit, self.delta, clients)
 
     def charge(
         self,
@@ -84,8 +100,7 @@ class Budget:
         self.ledger.record(draw, clients, sensitivities)
         self._enforced.add(self._enforced_event(draw), clients)
         self._published.add(self.claim.event(draw), clients)
-        if not self.filtered:  # a filter's budget is its price
-            self._sound.add(worst_draw.event() if self.adaptive else draw.event(), clients)
+        self._sound.add(worst_draw.event() if self.adaptive else draw.event(), clients)
         self._took_part[clients] = True
 
     def epsilon(self) -> np.ndarray:
@@ -98,13 +113,23 @@ class Budget:
 
     def epsilon_sound(self) -> np.ndarray:
         """The tightest valid ε of every client [K]; ``inf`` where there is none."""
-        spent = self._sound.epsilon(self.delta)
-        if self.filtered:
-            kept = self._enforced.epsilon(self.delta) <= self.limit
-            spent = np.where(kept, self.limit, np.inf)  # an overspent filter promises nothing
-        elif self.adaptive and self.limit is not None:
-            spent = np.full_like(spent, np.inf)
-        return np.where(self._took_part, spent, 0.0)
+        return np.where(self._took_part, self._sound.epsilon(self.delta), 0.0)
+
+    def worst(self, seldom: bool) -> dict[str, float]:
+        """The three ε of the worst client, by name of their column.
+
+        A price that takes long (PLD) is among them only if ``seldom``: at evaluated rounds.
+        """
+        prices = {"epsilon_published": self._published.worst(self.delta)}
+        for name, total in (("epsilon", self._enforced), ("epsilon_sound", self._sound)):
+            if seldom or total.immediate:
+                prices[name] = total.worst(self.delta) if self._took_part.any() else 0.0
+        return prices
+
+    @property
+    def immediate(self) -> bool:
+        """Whether ``epsilon`` is fast enough to be asked after every round."""
+        return self._enforced.immediate
 
     def order(self) -> float | None:
         """The Rényi order behind ``epsilon`` of the worst client, where there is one."""
@@ -112,11 +137,11 @@ class Budget:
         return None if best is None else best(self.delta)
 
     def fraction_spent(self) -> float | None:
-        """How much of the budget the worst client has spent, 0 … 1; ``None`` without a budget."""
-        if self.limit is None:
+        """How much of the budget the worst client has spent, 0 … 1; ``None`` if it is not known."""
+        if self.limit is None or not self.immediate:
             return None
         start = self._enforced.epsilon_at_zero(self.delta)
-        spent = float(self.epsilon().max()) - start
+        spent = (self._enforced.worst(self.delta) if self._took_part.any() else 0.0) - start
         return min(1.0, max(0.0, spent / (self.limit - start))) if self.limit > start else 1.0
 
     def reasons(self) -> dict[str, str]:
@@ -125,7 +150,7 @@ class Budget:
             "epsilon": self._enforced_reason(),
             "epsilon_published": (
                 f"{self.claim.source}: {self.claim.statement}; "
-                f"{claim_accountant(self.claim).describe()}, which can make it larger than the sound "
+                f"{self.claim.accountant().describe()}, which can make it larger than the sound "
                 "value"
             ),
             "epsilon_sound": self._sound_reason(),
@@ -145,16 +170,7 @@ class Budget:
         if any(draw.unprotected for draw, _ in self.ledger):
             names = sorted({q for draw, _ in self.ledger for q in draw.unprotected})
             return f"released without noise: {', '.join(names)}"
-        if self.filtered:
-            return "the budget of the filter: what holds when sigma depends on released values"
-        if self.adaptive and self.limit is not None:
-            return (
-                "sigma adapts to released values and no filter guards the sound view "
-                "(budget_view=sound gives a finite value)"
-            )
-        if self.adaptive:
-            return "RDP of the smallest sigma the schedule could have reached in each round"
-        return f"{RdpAccountant().describe()}, every query of each draw charged"
+        return self._sound.reason()
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -171,11 +187,6 @@ class Budget:
         self._published.load_state_dict(state["published"])
         self._sound.load_state_dict(state["sound"])
         self._took_part = np.array(state["took_part"], dtype=bool)
-
-
-def claim_accountant(claim: Claim) -> RdpAccountant:
-    """The accountant a claim's theorem prescribes."""
-    return RdpAccountant(claim.orders, claim.conversion)
 
 
 def budget_for_one_round(

@@ -1,23 +1,26 @@
 """Rényi divergences of the events fedpriv releases, and their conversion to (ε, δ).
 
-For a Poisson-subsampled Gaussian of rate q and noise multiplier σ, at an integer order α
+For a Poisson-subsampled Gaussian of rate q and noise multiplier σ, at an order α
 (Mironov, Talwar, Zhang 2019, "Rényi differential privacy of the sampled Gaussian mechanism")
 
-    ε_α = 1/(α-1) · log A_α,   A_α = Σ_{i=0}^{α} C(α,i) (1-q)^{α-i} q^i exp((i²-i) / (2σ²))
+    ε_α = 1/(α-1) · log A_α,   A_α = E_{w ~ N(0,1)} [ (1 - q + q exp(w/σ - 1/(2σ²)))^α ]
 
-Integer orders are ours because a run with an adaptive σ has thousands of distinct multipliers and
-the libraries take milliseconds for each; everything else is dp_accounting's.
+The sampled Gaussian is ours (``sampled_gaussian``) because a run with an adaptive σ has thousands of
+distinct multipliers and the libraries take milliseconds for each; everything else is dp_accounting's.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Mapping
 
 import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant as library
-from scipy import special
+
+from fedpriv.privacy.grid import on_grid
+from fedpriv.privacy.sampled_gaussian import log_a_by_quadrature, log_a_of_whole_orders
 
 ADD_OR_REMOVE = "add_or_remove"
 REPLACE_ONE = "replace_one"
@@ -33,55 +36,31 @@ WIDE_ORDERS: tuple[float, ...] = tuple(
 """dp_accounting's orders, 1.1 … 1024, with its gap between 63 and 128 filled."""
 
 
-@functools.lru_cache(maxsize=8)
-def _integer_table(orders: tuple[float, ...], sample_rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """(log of the terms of A_α without the σ factor [orders, i], (i² - i)/2 [i])."""
-    alpha = np.asarray(orders)[:, None]
-    i = np.arange(max(orders) + 1)[None, :]
-    inside = i <= alpha
-    rest = np.where(inside, alpha - i, 0.0)
-    log_terms = (
-        special.gammaln(alpha + 1)
-        - special.gammaln(i + 1)
-        - special.gammaln(rest + 1)
-        + rest * np.log1p(-sample_rate)
-        + i * np.log(sample_rate)
-    )
-    return np.where(inside, log_terms, -np.inf), ((i * i - i) / 2.0)[0]
-
-
 def sampled_gaussian_rdp(
-    sample_rate: float, noise_multiplier: float, orders: tuple[float, ...]
+    sample_rate: float, noise_multipliers: np.ndarray, orders: tuple[float, ...]
 ) -> np.ndarray:
-    """RDP of one Poisson-sampled Gaussian at each order [len(orders)]."""
+    """RDP of Poisson-sampled Gaussians, a row for each multiplier [n, len(orders)]."""
+    multipliers = np.asarray(noise_multipliers, dtype=float)
+    alpha = np.asarray(orders, dtype=float)
+    without_sampling = alpha / (2.0 * multipliers[:, None] ** 2)
     if sample_rate == 0.0:
-        return np.zeros(len(orders))
+        return np.zeros_like(without_sampling)
     if sample_rate == 1.0:
-        return np.asarray(orders) / (2.0 * noise_multiplier**2)
-    rdp = np.empty(len(orders))
-    is_integer = np.array([float(a).is_integer() and a >= 2 for a in orders], dtype=bool)
-    whole = tuple(a for a, flag in zip(orders, is_integer, strict=True) if flag)
-    rest = [a for a, flag in zip(orders, is_integer, strict=True) if not flag]
-    if whole:
-        log_terms, exponent = _integer_table(whole, sample_rate)
-        log_a = special.logsumexp(log_terms + exponent / noise_multiplier**2, axis=1)
-        # A_α ≥ 1; rounding may leave a log of -1e-17
-        rdp[is_integer] = np.maximum(log_a, 0.0) / (np.asarray(whole) - 1.0)
-    if rest:
-        event = dp_event.PoissonSampledDpEvent(
-            sample_rate, dp_event.GaussianDpEvent(noise_multiplier)
-        )
-        rdp[~is_integer] = _library_rdp(event, rest, ADD_OR_REMOVE)
-    return rdp
+        return without_sampling
+    distinct, index = np.unique(multipliers, return_inverse=True)
+    log_a = np.empty((len(distinct), len(alpha)))
+    whole = (alpha == np.floor(alpha)) & (alpha >= 2)
+    log_a[:, whole] = log_a_of_whole_orders(sample_rate, distinct, tuple(alpha[whole]))
+    log_a[:, ~whole] = log_a_by_quadrature(sample_rate, distinct, alpha[~whole])
+    # sampling never costs; A_α ≥ 1, rounding may leave a log of -1e-17
+    return np.minimum(np.maximum(log_a[index], 0.0) / (alpha - 1.0), without_sampling)
 
 
 def _library_rdp(event: dp_event.DpEvent, orders: list[float], neighbours: str) -> np.ndarray:
     accountant = library.RdpAccountant(orders, RELATION[neighbours])
     logger = logging.getLogger("absl")
     level = logger.level
-    logger.setLevel(
-        logging.ERROR
-    )  # it warns of every order whose series does not converge: inf here
+    logger.setLevel(logging.ERROR)  # it warns of every order whose series does not converge: inf
     try:
         accountant.compose(event)
     finally:
@@ -122,9 +101,42 @@ def _rdp_of_event(
         and neighbours == ADD_OR_REMOVE
     ):
         return sampled_gaussian_rdp(
-            event.sampling_probability, event.event.noise_multiplier, orders
-        )
+            event.sampling_probability, np.array([event.event.noise_multiplier]), orders
+        )[0]
     return _library_rdp(event, list(orders), neighbours)
+
+
+def rdp_of_composition(
+    composition: Mapping[dp_event.DpEvent, int], orders: tuple[float, ...], neighbours: str
+) -> np.ndarray:
+    """RDP at each order [len(orders)] of each event as many times as it counts.
+
+    Poisson-sampled Gaussians of one rate are priced together: thousands of them take a fraction of
+    a second. Many different events of another kind are rounded to a grid, upwards.
+    """
+    total = np.zeros(len(orders))
+    sampled: dict[float, dict[float, int]] = {}
+    others: dict[dp_event.DpEvent, int] = {}
+    for event, count in composition.items():
+        multiplier = getattr(getattr(event, "event", None), "noise_multiplier", 0.0)
+        if (
+            isinstance(event, dp_event.PoissonSampledDpEvent)
+            and isinstance(event.event, dp_event.GaussianDpEvent)
+            and neighbours == ADD_OR_REMOVE
+            and multiplier >= _NO_NOISE
+        ):
+            counts = sampled.setdefault(event.sampling_probability, {})
+            counts[multiplier] = counts.get(multiplier, 0) + count
+        else:
+            others[event] = others.get(event, 0) + count
+    for sample_rate, counts in sampled.items():
+        rdp = sampled_gaussian_rdp(sample_rate, np.array(list(counts)), orders)
+        total = total + np.array(list(counts.values()), dtype=float) @ rdp
+    plain = all(isinstance(event, dp_event.GaussianDpEvent) for event in others)
+    for event, count in (others if plain else on_grid(others)).items():
+        if count:  # 0 draws of an event without noise are not 0 · inf
+            total = total + count * rdp_of_event(event, orders, neighbours)
+    return total
 
 
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:

@@ -66,12 +66,70 @@ class FixedSizeSampling:
         )
 
 
-Sampling = PoissonSampling | FixedSizeSampling
+@dataclass(frozen=True)
+class TruncatedPoissonSampling:
+    """A Poisson lot cut to at most ``max_lot_size`` records, chosen uniformly among those drawn.
+
+    A record more can then push another one out, which moves a clipped sum by up to 2C: capping is
+    not free (Ganesh et al. 2025, arXiv 2508.15089; PLD prices it).
+    """
+
+    sample_rate: float
+    records: int
+    max_lot_size: int
+    neighbours = ADD_OR_REMOVE
+
+    def draw(self, stream: np.random.Generator, records: int) -> np.ndarray:
+        """Positions in ``0 … records-1`` that join the lot, ascending, at most ``max_lot_size``."""
+        lot = np.flatnonzero(stream.random(records) < self.sample_rate)
+        if len(lot) <= self.max_lot_size:
+            return lot
+        return np.sort(stream.choice(lot, self.max_lot_size, replace=False, shuffle=False))
+
+    def expected_size(self, records: int) -> float:
+        """L = q·n, the public denominator."""
+        return self.sample_rate * records
+
+    def event(self, noise_multiplier: float) -> dp_event.DpEvent:
+        """The event of one Gaussian (noise std ÷ add/remove sensitivity) on one lot."""
+        return dp_event.TruncatedSubsampledGaussianDpEvent(
+            self.records, self.sample_rate, self.max_lot_size, noise_multiplier
+        )
+
+
+@dataclass(frozen=True)
+class WholeData:
+    """Every record takes part every time: no sampling, no amplification.
+
+    Under ``replace_one`` a sum clipped at C moves by up to 2C, so the multiplier is halved.
+    """
+
+    neighbours: str = ADD_OR_REMOVE
+
+    def draw(self, stream: np.random.Generator, records: int) -> np.ndarray:
+        """All positions ``0 … records-1``."""
+        return np.arange(records)
+
+    def expected_size(self, records: int) -> float:
+        """n, all of them."""
+        return float(records)
+
+    def event(self, noise_multiplier: float) -> dp_event.DpEvent:
+        """The event of one Gaussian (noise std ÷ add/remove sensitivity)."""
+        replaced = self.neighbours == REPLACE_ONE
+        return dp_event.GaussianDpEvent(noise_multiplier / 2.0 if replaced else noise_multiplier)
+
+
+Sampling = PoissonSampling | FixedSizeSampling | TruncatedPoissonSampling | WholeData
 SAMPLING_NAMES = ("poisson", "fixed_size")
 
 
-def make_sampling(name: str, sample_rate: float, records: int) -> Sampling:
+def make_sampling(
+    name: str, sample_rate: float, records: int, max_lot_size: int | None = None
+) -> Sampling:
     """The sampling of a client with ``records`` records (fixed L = q·n, rounded, ≥ 1)."""
+    if name == "poisson" and max_lot_size is not None:
+        return TruncatedPoissonSampling(sample_rate, records, max_lot_size)
     if name == "poisson":
         return PoissonSampling(sample_rate)
     return FixedSizeSampling(records, max(1, round(sample_rate * records)))

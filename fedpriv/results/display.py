@@ -34,10 +34,11 @@ def console() -> Console:
 def show_plan(plan: Plan) -> None:
     """Print what a run would do."""
     out = console()
-    out.print(_pairs("Plan", plan.lines))
+    out.print(pairs("Plan", plan.lines))
 
 
-def _pairs(title: str, lines: object) -> Table:
+def pairs(title: str, lines: object) -> Table:
+    """A table of (name, value) rows."""
     table = Table(title=title, show_header=False, title_justify="left", title_style="bold")
     table.add_column(style="cyan", no_wrap=True)
     table.add_column()
@@ -52,7 +53,8 @@ class Reporter:
     def __init__(self, loop: Loop, plan: Plan, resumed: bool, brief: bool = False):
         """``brief``: a job of a sweep, which gets a line at its end instead of tables."""
         self.brief = brief
-        self.loop, self.out = loop, console()
+        self.loop, self.plan, self.out = loop, plan, console()
+        self._epsilon: float | None = None  # the last one known: some accountants price seldom
         wish = loop.settings.runtime.progress
         self.mode = wish if wish != "auto" else ("live" if self.out.is_terminal else "lines")
         self._began = time.perf_counter()
@@ -66,7 +68,7 @@ class Reporter:
         self._live: Live | None = None
         self._log = open(loop.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
         if self.mode != "none" and not brief:
-            self.out.print(_pairs("Plan", (*plan.lines, *self._data_lines())))
+            self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
             for caveat in self.loop.caveats():
                 self.out.print(Text(f"note: {caveat}", style="yellow"))
         if resumed:
@@ -114,6 +116,10 @@ class Reporter:
 
     def show(self, row: Mapping[str, object], fraction: float | None) -> None:
         """Called after every round."""
+        if row.get("epsilon") is not None:
+            self._epsilon = row["epsilon"]
+        if fraction is None and self.plan.rounds:
+            fraction = min(1.0, row["round"] / self.plan.rounds)
         if row.get("test_accuracy") is not None:
             self._evaluated = {k: row[k] for k in ("test_accuracy", "test_loss")}
         now = time.perf_counter()
@@ -139,10 +145,11 @@ class Reporter:
     def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:
         limit = self.loop.settings.epsilon
         facts = [("round", str(row["round"]))]
-        if row.get("epsilon") is not None:
+        if self._epsilon is not None:
             of = "" if limit is None else f" of {limit:g}"
+            facts.append(("epsilon", f"{self._epsilon:.3f}{of}"))
+        if row.get("noise_multiplier") is not None:
             facts += [
-                ("epsilon", f"{row['epsilon']:.3f}{of}"),
                 ("sigma", f"{row['noise_multiplier']:.3f}"),
                 ("C", f"{row['clip_norm']:.4g}"),
             ]
@@ -183,7 +190,7 @@ class Reporter:
             words = "; ".join(f"{name} {value}" for name, value in summary_lines(summary)[3:])
             self.out.print(Text(f"{self.loop.folder.path.name}: {words}"))
             return
-        self.out.print(_pairs("Result", summary_lines(summary)))
+        self.out.print(pairs("Result", summary_lines(summary)))
         style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
         if not privacy["private"]:
             style = "yellow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,15 @@ from dp_accounting import dp_event
 
 from fedpriv.common.files import write_atomically
 from fedpriv.privacy.claims import Claim
+from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.ledger import Entry, Ledger
-from fedpriv.results.tables import ranges
+from fedpriv.results.tables import parse_ranges, ranges
 
 COLUMNS = (
     "event_sound",
+    "neighbours_sound",
     "event_published",
-    "neighbours",
+    "neighbours_published",
     "queries",
     "noise_std",
     "sensitivity",
@@ -37,8 +40,9 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim) -> None:
                 writer.writerow(
                     (
                         describe_event(draw.event()),
-                        describe_event(claim.event(draw)),
                         draw.sampling.neighbours,
+                        describe_event(claim.event(draw)),
+                        claim.neighbours,
                         _by_query({q.name: f"{q.noise_multiplier:.6g}" for q in draw.queries}),
                         _extents(entry, "noise_std"),
                         _extents(entry, "sensitivity"),
@@ -50,20 +54,44 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim) -> None:
     write_atomically(path, write)
 
 
-def describe_event(event: dp_event.DpEvent) -> str:
-    """An event as one would write it: ``Poisson(q=0.013, Gaussian(z=3))``."""
-    if isinstance(event, dp_event.NonPrivateDpEvent):
-        return "NonPrivate"
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return f"Gaussian(z={event.noise_multiplier:.6g})"
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return f"Poisson(q={event.sampling_probability:g}, {describe_event(event.event)})"
-    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
-        return (
-            f"WithoutReplacement(n={event.source_dataset_size}, L={event.sample_size}, "
-            f"{describe_event(event.event)})"
-        )
-    return str(event)
+class LedgerError(ValueError):
+    """A ledger file that is absent or not one."""
+
+
+@dataclass(frozen=True)
+class StoredLedger:
+    """What a ledger file tells of one view: the distinct histories of the clients that took part."""
+
+    neighbours: str
+    clients: int
+    histories: tuple[tuple[tuple[dp_event.DpEvent, int], ...], ...]
+
+
+def read_ledger(path: Path, view: str) -> StoredLedger:
+    """The draws of every client in the view ``sound`` or ``published``. Raises LedgerError."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise LedgerError(f"{path} is not there or not readable; a private run writes it") from None
+    counts: dict[int, dict[dp_event.DpEvent, int]] = {}
+    relations = set()
+    for number, row in enumerate(rows, start=2):
+        try:
+            event, count = parse_event(row[f"event_{view}"]), int(row["draws_per_client"])
+            clients = parse_ranges(row["clients"])
+            relations.add(row.get(f"neighbours_{view}") or row["neighbours"])
+        except (KeyError, TypeError, ValueError):
+            raise LedgerError(f"{path}, line {number}: not an entry of a ledger") from None
+        for client in clients:
+            own = counts.setdefault(client, {})
+            own[event] = own.get(event, 0) + count
+    if not counts:
+        raise LedgerError(f"{path} has no entries: nothing was released")
+    if len(relations) > 1:
+        raise LedgerError(f"{path} mixes the relations {', '.join(sorted(relations))}")
+    histories = tuple(dict.fromkeys(tuple(own.items()) for own in counts.values()))
+    return StoredLedger(relations.pop(), len(counts), histories)
 
 
 def _extents(entry: Entry, field: str) -> str:

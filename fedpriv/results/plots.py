@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,8 @@ ROUND = "round"
 def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
     """Draw every plot the run has data for into ``plots/``; returns the files."""
     metrics = pd.read_csv(folder.metrics)
+    # some accountants price evaluated rounds only; between them ε is drawn as a line
+    metrics["epsilon"] = metrics["epsilon"].interpolate(limit_area="inside")
     drawn = [
         _draw(folder, "accuracy_by_round", lambda a: _accuracy(a, metrics, "round", ROUND)),
         _draw(folder, "loss_by_round", lambda a: _losses(a, metrics, "round", ROUND)),
@@ -64,12 +66,16 @@ def _draw(
     axes = figure.subplots(rows, 1, sharex=rows > 1)
     fill(axes)
     for axis in np.atleast_1d(axes):
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25, linewidth=0.6)
-        axis.set_axisbelow(True)
+        _plain(axis)
     path = folder.plots / f"{name}.png"
     figure.savefig(path, dpi=150)
     return path
+
+
+def _plain(axis: Axes) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.25, linewidth=0.6)
+    axis.set_axisbelow(True)
 
 
 def _accuracy(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
@@ -101,9 +107,9 @@ def _epsilons(axis: Axes, metrics: pd.DataFrame) -> None:
         ("epsilon", "enforced", "#000000", ":"),
     )
     for column, name, colour, style in curves:
-        values = metrics[column].replace(np.inf, np.nan)
-        if values.notna().any():
-            axis.plot(metrics["round"], values, style, label=name, color=colour)
+        rows = metrics[np.isfinite(metrics[column])]
+        if len(rows):
+            axis.plot(rows["round"], rows[column], style, label=name, color=colour)
     if np.isinf(metrics["epsilon_sound"]).any():
         axis.plot([], [], " ", label="sound: infinite")
     axis.set(xlabel=ROUND, ylabel="ε of the worst client")
@@ -172,3 +178,29 @@ def _from_zero(axis: Axes, values: pd.Series) -> None:
 
 def _marker(rows: pd.DataFrame) -> str | None:
     return "o" if len(rows) <= 40 else None
+
+
+def plot_epsilon_by_steps(
+    path: Path,
+    steps: Sequence[int],
+    curves: Mapping[str, Sequence[float]],
+    deltas: Sequence[float],
+    profiles: Mapping[str, Sequence[float]],
+) -> None:
+    """ε against steps at the first δ, a line for each accountant; with ``profiles`` ε against δ."""
+    figure = Figure(figsize=(9.6 if profiles else 5.2, 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, 2 if profiles else 1, squeeze=False)[0]
+    styles = list(zip(CYCLE, ("-", "--", ":", "-.", (0, (5, 1))), strict=False))
+    for (colour, style), (name, epsilons) in zip(styles, curves.items(), strict=False):
+        axes[0].plot([0, *steps], [0.0, *epsilons], color=colour, linestyle=style, label=name)
+    axes[0].set(xlabel="steps", ylabel=f"ε at δ = {deltas[0]:g}", xlim=(0, None), ylim=(0, None))
+    for (colour, style), (name, epsilons) in zip(styles, profiles.items(), strict=False):
+        ordered = zip(*sorted(zip(deltas, epsilons, strict=True)), strict=True)
+        axes[1].plot(*ordered, color=colour, linestyle=style, marker="o", label=name)
+    if profiles:
+        axes[1].set(xscale="log", xlabel="δ", ylabel=f"ε after {steps[-1]} steps", ylim=(0, None))
+    for axis in axes:
+        _plain(axis)
+        axis.legend(frameon=False)
+    figure.savefig(path, dpi=150)

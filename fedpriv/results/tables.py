@@ -104,3 +104,12 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([n, n])
     return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def parse_ranges(text: str) -> list[int]:
+    """``0-2 5`` → ``[0, 1, 2, 5]``. Raises ValueError."""
+    numbers: list[int] = []
+    for part in text.split():
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers

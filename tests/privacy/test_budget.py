@@ -7,13 +7,14 @@ import pytest
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants import RdpAccountant
-from fedpriv.privacy.budget import Budget, budget_for_one_round, claim_accountant
-from fedpriv.privacy.claims import ADAP_DPFL
+from fedpriv.privacy.budget import Budget, budget_for_one_round
+from fedpriv.privacy.claims import adap_dpfl
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
 from fedpriv.privacy.noise_schedules import ValidationDecay
 from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE, rdp_of_event
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
+ADAP_DPFL = adap_dpfl()
 DELTA = 1e-5
 ALL = np.arange(3)
 FIRST_TWO = np.array([0, 1])
@@ -56,7 +57,7 @@ def decaying(budget: Budget, schedule: ValidationDecay, rounds: int) -> list[flo
     path = []
     for t in range(rounds):
         sigma = schedule.noise_multiplier(t)
-        if not budget.may_take_part(draw(sigma), 1).all():
+        if not budget.may_take_part(draw(sigma), 1, ALL).all():
             break
         charge(budget, draw(sigma), worst=draw(schedule.lowest(t)))
         schedule.observe(t, -float(t))
@@ -77,7 +78,7 @@ def test_constant_noise_is_charged_to_the_configured_accountant():
 def test_constant_noise_published_is_the_claims_price():
     budget = make()
     charge(budget, draw(), rounds=50)
-    claimed = claim_accountant(ADAP_DPFL).epsilon_of({draw().event(): 50}, DELTA, ADD_OR_REMOVE)
+    claimed = ADAP_DPFL.accountant().epsilon_of({draw().event(): 50}, DELTA, ADD_OR_REMOVE)
     assert budget.epsilon_published() == pytest.approx([claimed] * 3)
 
 
@@ -111,7 +112,7 @@ def test_a_client_that_took_no_part_spent_nothing(view):
 def test_clients_may_take_part_up_to_the_published_round_count():
     """q=.013, σ=1.1, δ=1e-5, ε=2, orders 2 … 64, classical: 451 rounds."""
     budget, rounds = make(draw(1.1)), 0
-    while budget.may_take_part(draw(1.1), 1).all():
+    while budget.may_take_part(draw(1.1), 1, ALL).all():
         charge(budget, draw(1.1))
         rounds += 1
     assert rounds == 451
@@ -126,34 +127,34 @@ def test_the_budget_never_lets_epsilon_pass_it():
 def test_several_draws_are_asked_for_together():
     budget = make(draw(1.1))
     charge(budget, draw(1.1), rounds=449)
-    assert [budget.may_take_part(draw(1.1), n).all() for n in (2, 3)] == [True, False]
+    assert [budget.may_take_part(draw(1.1), n, ALL).all() for n in (2, 3)] == [True, False]
 
 
 def test_each_client_is_stopped_by_its_own_spending():
     budget = make(draw(1.1))
     charge(budget, draw(1.1), FIRST_TWO, rounds=451)
-    assert budget.may_take_part(draw(1.1), 1).tolist() == [False, False, True]
+    assert budget.may_take_part(draw(1.1), 1, ALL).tolist() == [False, False, True]
 
 
 def test_without_a_limit_everybody_may_always_take_part():
     budget = make(draw(0.5), epsilon=None)
     charge(budget, draw(0.5), rounds=100)
-    assert budget.may_take_part(draw(0.5), 10**6).all()
+    assert budget.may_take_part(draw(0.5), 10**6, ALL).all()
 
 
 def test_the_statistic_is_charged_jointly_with_the_gradient():
     """Sound ``scalar`` reading at σ=3: 3660 rounds instead of 7921."""
     both = draw(3.0, statistic=3.0)
     budget = make(both)
-    assert budget.may_take_part(both, 3660).all()
-    assert not budget.may_take_part(both, 3661).any()
+    assert budget.may_take_part(both, 3660, ALL).all()
+    assert not budget.may_take_part(both, 3661, ALL).any()
 
 
 def test_the_published_view_leaves_the_statistic_out():
     both = draw(3.0, statistic=3.0)
     budget = make(both, view="published")
-    assert budget.may_take_part(both, 7921).all()
-    assert not budget.may_take_part(both, 7922).any()
+    assert budget.may_take_part(both, 7921, ALL).all()
+    assert not budget.may_take_part(both, 7922, ALL).any()
 
 
 def test_the_published_view_enforces_the_claim_and_reports_both():
@@ -238,8 +239,8 @@ def test_adaptive_noise_under_the_published_view_has_no_sound_price():
 def test_adaptive_noise_under_the_published_view_is_enforced_by_the_claim():
     budget = make(draw(1.1), view="published", adaptive=True)
     assert budget.epsilon().tolist() == [0.0, 0.0, 0.0]
-    assert budget.may_take_part(draw(1.1), 451).all()
-    assert not budget.may_take_part(draw(1.1), 452).any()
+    assert budget.may_take_part(draw(1.1), 451, ALL).all()
+    assert not budget.may_take_part(draw(1.1), 452, ALL).any()
 
 
 @pytest.mark.parametrize("index", ["eq9", "algorithm1"])

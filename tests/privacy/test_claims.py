@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from fedpriv.privacy.budget import claim_accountant
-from fedpriv.privacy.claims import ADAP_DPFL
+from fedpriv.privacy.claims import adap_dpfl
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
+ADAP_DPFL = adap_dpfl()
 
 def draw(sampling, sigma: float = 3.0, statistic: float | None = None) -> Draw:  # type: ignore[no-untyped-def]
     queries = [Query(GRADIENT, sigma)]
@@ -31,7 +31,7 @@ def test_the_claim_takes_lots_of_fixed_size_for_poisson_lots():
 
 
 def test_the_claim_prescribes_the_theorems_orders_and_conversion():
-    accountant = claim_accountant(ADAP_DPFL)
+    accountant = ADAP_DPFL.accountant()
     assert accountant.orders == tuple(range(2, 65))
     assert accountant.conversion == "classical"
 
@@ -42,7 +42,7 @@ def test_the_claim_prescribes_the_theorems_orders_and_conversion():
 def test_the_claimed_two_allows_the_published_rounds(sampling):
     """q=.013, σ=3, δ=1e-5, ε=2 → 7921 rounds, whatever really drew the lots."""
     event = ADAP_DPFL.event(draw(sampling))
-    allowed = claim_accountant(ADAP_DPFL).steps_allowed(event, 2.0, 1e-5, ADAP_DPFL.neighbours)
+    allowed = ADAP_DPFL.accountant().steps_allowed(event, 2.0, 1e-5, ADAP_DPFL.neighbours)
     assert allowed == 7921
 
 

@@ -5,6 +5,19 @@ An accountant is a settings object with a pure ``epsilon_of(composition, delta)`
 """
 
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.accountants.gaussian import GdpAccountant, ZcdpAccountant
+from fedpriv.privacy.accountants.pld import PldAccountant
+from fedpriv.privacy.accountants.prv import PrvAccountant
+from fedpriv.privacy.accountants.published import PublishedAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 
-__all__ = ["Accountant", "RdpAccountant", "RunningTotal"]
+__all__ = [
+    "Accountant",
+    "GdpAccountant",
+    "PldAccountant",
+    "PrvAccountant",
+    "PublishedAccountant",
+    "RdpAccountant",
+    "RunningTotal",
+    "ZcdpAccountant",
+]

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 
-MANY_STEPS = 10**9
-"""The answer for events that cost nothing."""
+from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 
 
 class RunningTotal(ABC):
     """What each client has spent so far. One per run and view; its state goes into checkpoints."""
+
+    immediate = True
+    """Whether ``epsilon`` is fast enough to be asked after every round."""
 
     @abstractmethod
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
@@ -24,15 +26,27 @@ class RunningTotal(ABC):
     def epsilon(self, delta: float) -> np.ndarray:
         """ε of every client [K]."""
 
+    def worst(self, delta: float) -> float:
+        """ε of the worst client."""
+        return float(self.epsilon(delta).max())
+
     def epsilon_at_zero(self, delta: float) -> float:
         """Where ``epsilon`` starts (a filter of a fixed order does not start at 0)."""
         return 0.0
 
     @abstractmethod
     def would_exceed(
-        self, event: dp_event.DpEvent, count: int, epsilon: float, delta: float
+        self,
+        event: dp_event.DpEvent,
+        count: int,
+        epsilon: float,
+        delta: float,
+        clients: np.ndarray | None = None,
     ) -> np.ndarray:
-        """For every client [K]: would ``count`` more draws of ``event`` cost more than ``epsilon``?"""
+        """Would ``count`` more draws of ``event`` cost more than ``epsilon``?
+
+        For each of ``clients`` [m] (indices), or for every client [K].
+        """
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]: ...
@@ -83,25 +97,21 @@ class Accountant(ABC):
         epsilon: float,
         delta: float,
         neighbours: str,
+        at_most: int = MANY_STEPS,
     ) -> int:
-        """How many draws of ``event`` fit after ``composition`` within ``epsilon``: by bisection."""
+        """How many draws of ``event`` fit after ``composition`` within ``epsilon``, up to ``at_most``."""
 
-        def fits(steps: int) -> bool:
+        def price(steps: int) -> float:
             counts = dict(composition)
             counts[event] = counts.get(event, 0) + steps
-            return self.epsilon_of(counts, delta, neighbours) <= epsilon
+            return self.epsilon_of(counts, delta, neighbours)
 
-        if not fits(1):
-            return 0
-        low, high = 1, 2
-        while fits(high):
-            low, high = high, 2 * high
-            if low >= MANY_STEPS:
-                return MANY_STEPS
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return low
+        start = self._guess(event, epsilon, delta, neighbours) if at_most == MANY_STEPS else at_most
+        return most_steps(price, epsilon, at_most, start)
+
+    def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
+        """Where the search for a number of steps begins."""
+        return 1
 
     def steps_allowed(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str

@@ -11,11 +11,13 @@ from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.accountants.base import MANY_STEPS, Accountant, RunningTotal
+from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.rdp import (
     WIDE_ORDERS,
     conversion_offset,
     epsilon_from_rdp,
+    rdp_of_composition,
     rdp_of_event,
     supports,
 )
@@ -58,16 +60,29 @@ class RdpAccountant(Accountant):
     def epsilon_of(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
-        total = np.zeros(len(self.orders))
-        for event, count in composition.items():
-            if count:
-                total = total + count * rdp_of_event(event, self.orders, neighbours)
+        total = self._rdp_of_composition(composition, neighbours)
         if not total.any():
             return 0.0
         return float(epsilon_from_rdp(total, self._order_array, delta, self.conversion)[0])
 
+    def best_order_of(
+        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
+    ) -> float:
+        """The order α behind :meth:`epsilon_of`."""
+        total = self._rdp_of_composition(composition, neighbours)
+        return float(epsilon_from_rdp(total, self._order_array, delta, self.conversion)[1])
+
+    def rdp(self, event: dp_event.DpEvent, neighbours: str) -> np.ndarray:
+        """RDP of one event at each order [len(orders)]."""
+        return rdp_of_event(event, self.orders, neighbours)
+
+    def _rdp_of_composition(
+        self, composition: Mapping[dp_event.DpEvent, int], neighbours: str
+    ) -> np.ndarray:
+        return rdp_of_composition(composition, self.orders, neighbours)
+
     def running(self, clients: int, neighbours: str) -> RdpTotal:
-        return RdpTotal(self.orders, self.conversion, clients, neighbours)
+        return RdpTotal(self, clients, neighbours)
 
     def filter(
         self,
@@ -78,7 +93,8 @@ class RdpAccountant(Accountant):
         delta: float,
     ) -> RdpTotal:
         order = self.filter_order or self.best_order(first, epsilon, delta, neighbours)
-        return RdpTotal((order,), self.conversion, clients, neighbours, is_filter=True)
+        single = RdpAccountant([order], self.conversion)
+        return RdpTotal(single, clients, neighbours, is_filter=True)
 
     def best_order(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
@@ -105,7 +121,7 @@ class RdpAccountant(Accountant):
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> np.ndarray:
         room = epsilon - conversion_offset(self._order_array, delta, self.conversion)
-        rdp = rdp_of_event(event, self.orders, neighbours)
+        rdp = self.rdp(event, neighbours)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.nan_to_num(
                 room / rdp, nan=0.0, posinf=float(MANY_STEPS), neginf=-float(MANY_STEPS)
@@ -124,14 +140,13 @@ class RdpTotal(RunningTotal):
 
     def __init__(
         self,
-        orders: Sequence[float],
-        conversion: str,
+        accountant: RdpAccountant,
         clients: int,
         neighbours: str,
         is_filter: bool = False,
     ):
-        self.orders = tuple(orders)
-        self.conversion = conversion
+        self.accountant = accountant
+        self.orders, self.conversion = accountant.orders, accountant.conversion
         self.neighbours = neighbours
         self.is_filter = is_filter
         self._order_array = np.asarray(self.orders)
@@ -139,7 +154,7 @@ class RdpTotal(RunningTotal):
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if count:  # 0 draws of an event without noise are not 0 · inf
-            self._rdp[clients] += count * rdp_of_event(event, self.orders, self.neighbours)
+            self._rdp[clients] += count * self.accountant.rdp(event, self.neighbours)
 
     def epsilon(self, delta: float) -> np.ndarray:
         epsilon = self._convert(self._rdp, delta)
@@ -158,20 +173,24 @@ class RdpTotal(RunningTotal):
         return float(epsilon_from_rdp(worst, self._order_array, delta, self.conversion)[1][0])
 
     def would_exceed(
-        self, event: dp_event.DpEvent, count: int, epsilon: float, delta: float
+        self,
+        event: dp_event.DpEvent,
+        count: int,
+        epsilon: float,
+        delta: float,
+        clients: np.ndarray | None = None,
     ) -> np.ndarray:
-        step = count * rdp_of_event(event, self.orders, self.neighbours) if count else 0.0
-        return ~(self._convert(self._rdp + step, delta) <= epsilon)  # what is not a number exceeds
+        spent = self._rdp if clients is None else self._rdp[clients]
+        step = count * self.accountant.rdp(event, self.neighbours) if count else 0.0
+        return ~(self._convert(spent + step, delta) <= epsilon)  # what is not a number exceeds
 
     def _convert(self, rdp: np.ndarray, delta: float) -> np.ndarray:
         return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"orders": self.orders, "rdp": self._rdp.copy()}
+        return {"rdp": self._rdp.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.orders = tuple(state["orders"])
-        self._order_array = np.asarray(self.orders)
         self._rdp = np.array(state["rdp"], dtype=float)
 
 

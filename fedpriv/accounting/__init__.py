@@ -1,0 +1,1 @@
+"""``fedpriv account`` and ``fedpriv calibrate``: what releases cost, without running anything."""

@@ -1,0 +1,226 @@
+"""``fedpriv account``: ε of releases by every accountant that can price them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from fedpriv.accounting import arguments
+from fedpriv.accounting.releases import (
+    Releases,
+    composed,
+    from_flags,
+    from_run,
+    from_schedule,
+    read_delta,
+)
+from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.accountants import Accountant, RdpAccountant
+from fedpriv.results.display import console, pairs
+from fedpriv.results.statement import round_up
+
+_POINTS = 40  # of a curve
+
+
+@dataclass
+class Priced:
+    """What one accountant says: ε for each δ, or why it cannot."""
+
+    accountant: Accountant
+    reason: str | None = None
+    epsilons: list[float] = field(default_factory=list)
+    orders: list[float] = field(default_factory=list)
+
+
+def add_parser(commands: Any, words: str) -> None:
+    """Add the subcommand with its flags."""
+    parser = commands.add_parser(
+        "account",
+        help=words,
+        description=(
+            "Prices releases by every accountant that can: from flags, from a schedule file, or from "
+            "the ledger of a run."
+        ),
+        epilog=(
+            "fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5    "
+            "fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5    "
+            "fedpriv account --run outputs/<run folder> --view published"
+        ),
+    )
+    arguments.add_mechanism(parser)
+    parser.add_argument(
+        "--schedule", metavar="FILE", help="CSV: noise_multiplier[,sample_rate][,steps]"
+    )
+    parser.add_argument("--run", metavar="FOLDER", dest="run_folder", help="a run folder")
+    parser.add_argument("--view", metavar="VIEW", help="of the run: sound (default), published")
+    parser.add_argument("--delta", metavar="D[,D...]", help="several give the privacy profile")
+    parser.add_argument("--accountant", metavar="NAME[,...]", help=", ".join(arguments.ACCOUNTANTS))
+    arguments.add_rdp_settings(parser)
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw epsilon against steps: .png, .pdf, .svg"
+    )
+    arguments.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Price and print; returns the exit status."""
+    releases = read_releases(options)
+    deltas = _deltas(read_delta(options))
+    chosen = _accountants(options)
+    plot = _plot_file(options.plot)
+    priced = [price(releases, accountant, deltas) for accountant in chosen]
+    if all(p.reason for p in priced):
+        raise ConfigError("no accountant can price this: " + "; ".join(p.reason for p in priced))
+    if options.json:
+        print(json.dumps(as_json(releases, deltas, priced), indent=2, allow_nan=False))
+    else:
+        _show(releases, deltas, priced)
+    if plot is not None:
+        draw(plot, releases, deltas, [p for p in priced if p.reason is None])
+        if not options.json:
+            console().print(f"plot: {plot}")
+    return 0
+
+
+def read_releases(options: argparse.Namespace) -> Releases:
+    """From ``--run``, ``--schedule`` or the flags."""
+    if options.run_folder is not None:
+        return from_run(options)
+    arguments.refuse(options, ("view",), "without --run")
+    return from_flags(options) if options.schedule is None else from_schedule(options)
+
+
+def _deltas(text: str | None) -> list[float]:
+    if text is None:
+        raise ConfigError("--delta must be given, such as --delta 1e-5 or --delta 1e-4,1e-5,1e-6")
+    return list(dict.fromkeys(arguments.delta(part) for part in text.split(",")))
+
+
+def _accountants(options: argparse.Namespace) -> list[Accountant]:
+    names = (options.accountant or ",".join(arguments.ACCOUNTANTS)).split(",")
+    if "rdp" not in names:
+        arguments.refuse(options, ("orders", "conversion"), "unless --accountant has rdp")
+    return [arguments.accountant(name.strip(), options) for name in dict.fromkeys(names)]
+
+
+def _plot_file(text: str | None) -> Path | None:
+    if text is None:
+        return None
+    path = Path(text)
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise ConfigError("--plot", text, "a file name that ends in .png, .pdf or .svg")
+    if not path.parent.is_dir():
+        raise ConfigError("--plot", text, f"in a folder that exists, not {path.parent}")
+    return path
+
+
+def price(releases: Releases, accountant: Accountant, deltas: list[float]) -> Priced:
+    """ε of the releases at every δ by one accountant."""
+    reason = releases.refusal(accountant)
+    if reason is not None:
+        return Priced(accountant, reason)
+    priced = Priced(accountant, epsilons=[releases.epsilon(accountant, d) for d in deltas])
+    if isinstance(accountant, RdpAccountant):
+        priced.orders = [_order(releases, accountant, delta) for delta in deltas]
+    return priced
+
+
+def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float:
+    """The best order of the worst client."""
+    compositions = [composed(stages) for stages in releases.histories]
+    worst = max(compositions, key=lambda c: accountant.epsilon_of(c, delta, releases.neighbours))
+    return accountant.best_order_of(worst, delta, releases.neighbours)
+
+
+def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None:
+    out = console()
+    out.print(pairs("Releases", releases.lines))
+    table = Table(title="Epsilon", title_justify="left", title_style="bold")
+    table.add_column("accountant", style="cyan")
+    for delta in deltas:
+        table.add_column(f"delta = {delta:g}", justify="right")
+    table.add_column("settings")
+    for p in (p for p in priced if p.reason is None):
+        words = p.accountant.describe()
+        if p.orders:
+            words += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in p.orders))
+            if max(p.orders) == p.accountant.orders[-1]:
+                words += " (the largest tried)"
+        table.add_row(p.accountant.name, *(_shown(e) for e in p.epsilons), words)
+    out.print(table)
+    best = tightest(priced)
+    out.print(
+        f"tightest: {best.accountant.name}, epsilon = {_shown(best.epsilons[0])} at delta = {deltas[0]:g}"
+    )
+    for p in priced:
+        if p.reason is not None:
+            out.print(f"not priced: {p.reason}")
+
+
+def tightest(priced: list[Priced]) -> Priced:
+    """The smallest ε at the first δ. All that price are valid upper bounds."""
+    return min((p for p in priced if p.reason is None), key=lambda p: p.epsilons[0])
+
+
+def _shown(epsilon: float) -> str:
+    """ε with three decimals, or four digits if it is small; never below what it is."""
+    if math.isinf(epsilon):
+        return "infinite"
+    if epsilon == 0 or epsilon >= 0.1:
+        return round_up(epsilon)
+    digits = 3 - math.floor(math.log10(epsilon))
+    return f"{math.ceil(epsilon * 10**digits) / 10**digits:.{digits}f}"
+
+
+def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> dict[str, Any]:
+    """Everything the table says, as plain values; an infinite ε is the text ``inf``."""
+
+    def keyed(values: list[float]) -> dict[str, Any]:
+        finite = ("inf" if math.isinf(v) else v for v in values)
+        return {f"{delta:g}": value for delta, value in zip(deltas, finite, strict=True)}
+
+    accountants: dict[str, Any] = {}
+    for p in priced:
+        if p.reason is not None:
+            accountants[p.accountant.name] = {"reason": p.reason}
+            continue
+        entry: dict[str, Any] = {
+            "epsilon": keyed(p.epsilons),
+            "settings": p.accountant.describe(),
+        }
+        if p.orders:
+            entry["order"] = keyed(p.orders)
+        accountants[p.accountant.name] = entry
+    return {
+        "releases": dict(releases.lines),
+        "neighbours": releases.neighbours,
+        "steps": releases.steps,
+        "delta": deltas,
+        "accountants": accountants,
+        "tightest": tightest(priced).accountant.name,
+    }
+
+
+def draw(path: Path, releases: Releases, deltas: list[float], priced: list[Priced]) -> None:
+    """ε against steps at the first δ; with several δ also ε against δ."""
+    from fedpriv.results.plots import plot_epsilon_by_steps
+
+    steps = points(releases.steps)
+    curves = {
+        p.accountant.name: [releases.epsilon(p.accountant, deltas[0], n) for n in steps]
+        for p in priced
+    }
+    profiles = {p.accountant.name: p.epsilons for p in priced} if len(deltas) > 1 else {}
+    plot_epsilon_by_steps(path, steps, curves, deltas, profiles)
+
+
+def points(steps: int) -> list[int]:
+    """Numbers of steps from 1 to ``steps`` at which a curve is drawn."""
+    return sorted({max(1, round(steps * i / _POINTS)) for i in range(_POINTS + 1)})

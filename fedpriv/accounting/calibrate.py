@@ -1,0 +1,149 @@
+"""``fedpriv calibrate``: the noise multiplier, sample rate or steps that meet an ε, or the ε."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from fedpriv.accounting import arguments
+from fedpriv.accounting.releases import sampling_words
+from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.calibration import (
+    Release,
+    calibrate_noise_multiplier,
+    calibrate_sample_rate,
+    calibrate_steps,
+)
+from fedpriv.results.display import console, pairs
+
+UNKNOWNS = ("epsilon", *arguments.MECHANISM)
+
+
+def add_parser(commands: Any, words: str) -> None:
+    """Add the subcommand with its flags."""
+    parser = commands.add_parser(
+        "calibrate",
+        help=words,
+        description=(
+            "Solves for whichever of --noise-multiplier, --sample-rate, --steps and --epsilon is left "
+            "out. The epsilon of the answer never exceeds the target."
+        ),
+        epilog="fedpriv calibrate --epsilon 2 --delta 1e-5 --sample-rate 0.013 --steps 7921",
+    )
+    parser.add_argument("--epsilon", metavar="E", help="the target")
+    parser.add_argument("--delta", metavar="D")
+    arguments.add_mechanism(parser)
+    parser.add_argument(
+        "--accountant", metavar="NAME",
+        help=f"{', '.join(arguments.ACCOUNTANTS)}; default: the tightest that can price it",
+    )  # fmt: skip
+    arguments.add_rdp_settings(parser)
+    arguments.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Solve and print; returns the exit status."""
+    release = arguments.release(options)
+    given, unknown = _given(options, release)
+    delta = _delta(options)
+    accountant = _accountant(options, release)
+    target = given.pop("epsilon", None)
+    found = given
+    if unknown != "epsilon":
+        found = dict(given)
+        found[unknown] = arguments.checked(
+            lambda: _SOLVERS[unknown](accountant, release, epsilon=target, delta=delta, **given)
+        )
+    event = release.event(found["noise_multiplier"], found.get("sample_rate", 1.0))
+    epsilon = accountant.epsilon_of({event: found["steps"]}, delta, release.neighbours)
+    answer = {
+        "solved_for": unknown,
+        **{name: found[name] for name in arguments.MECHANISM if name in found},
+        "epsilon": epsilon,
+        "target_epsilon": target,
+        "delta": delta,
+        "accountant": accountant.name,
+        "settings": accountant.describe(),
+        "sampling": release.sampling,
+        "neighbours": release.neighbours,
+    }
+    if options.json:
+        print(json.dumps(answer, indent=2))
+    else:
+        console().print(pairs("Calibrated", _lines(answer, release)))
+    return 0
+
+
+_SOLVERS = {
+    "noise_multiplier": calibrate_noise_multiplier,
+    "sample_rate": calibrate_sample_rate,
+    "steps": calibrate_steps,
+}
+
+
+def _given(options: argparse.Namespace, release: Release) -> tuple[dict[str, Any], str]:
+    """The values that were given, and the name of the one to solve for."""
+    names = UNKNOWNS
+    if release.sampling == "none":
+        arguments.refuse(options, ("sample_rate",), "with --sampling none")
+        names = tuple(name for name in UNKNOWNS if name != "sample_rate")
+    absent = [name for name in names if getattr(options, name) is None]
+    flags = ", ".join(arguments.flag(name) for name in names)
+    if not absent:
+        raise ConfigError(f"one of {flags} must be left out: it is what is solved for")
+    if len(absent) > 1:
+        missing = ", ".join(arguments.flag(name) for name in absent)
+        raise ConfigError(f"all but one of {flags} must be given; missing: {missing}")
+    read = {
+        "epsilon": lambda text: arguments.number("epsilon", text, above=0),
+        "noise_multiplier": arguments.noise_multiplier,
+        "sample_rate": arguments.sample_rate,
+        "steps": lambda text: arguments.whole("steps", text),
+    }
+    values = {name: read[name](getattr(options, name)) for name in names if name not in absent}
+    return values, absent[0]
+
+
+def _delta(options: argparse.Namespace) -> float:
+    if options.delta is None:
+        raise ConfigError("--delta must be given, such as --delta 1e-5")
+    return arguments.delta(options.delta)
+
+
+def _accountant(options: argparse.Namespace, release: Release) -> Accountant:
+    """The one asked for, if it can price such releases; else the tightest that can."""
+    probe = release.event(1.0, 0.5)
+    if options.accountant not in (None, "rdp"):
+        arguments.refuse(options, ("orders", "conversion"), "unless --accountant rdp")
+    if options.accountant is not None:
+        chosen = arguments.accountant(options.accountant, options)
+        if reason := chosen.supports(probe, release.neighbours):
+            raise ConfigError(f"--accountant {options.accountant}: {reason}")
+        return chosen
+    names = ("rdp",) if options.orders or options.conversion else ("gdp", "pld", "rdp")
+    for name in names:
+        accountant = arguments.accountant(name, options)
+        if not accountant.supports(probe, release.neighbours):
+            return accountant
+    raise ConfigError(f"no accountant can price such lots under {release.neighbours} neighbours")
+
+
+def _lines(answer: dict[str, Any], release: Release) -> list[tuple[str, str]]:
+    found = answer["solved_for"]
+    shown = {name: f"{answer[name]:.6g}" for name in arguments.MECHANISM if name in answer}
+    lines = [(found.replace("_", " "), f"{answer[found]:.6g}")]
+    lines += [(n.replace("_", " "), t) for n, t in shown.items() if n != found]
+    lines.append(("sampling", sampling_words(release, answer.get("sample_rate", 1.0))))
+    target = answer["target_epsilon"]
+    of = "" if target is None else f" (target {target:g})"
+    if found != "epsilon":
+        lines.append(("epsilon", f"{answer['epsilon']:.6g}{of}"))
+    lines += [
+        ("delta", f"{answer['delta']:g}"),
+        ("accountant", answer["settings"]),
+        ("neighbours", answer["neighbours"]),
+    ]
+    return lines

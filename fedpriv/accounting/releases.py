@@ -1,0 +1,232 @@
+"""What is to be priced: releases from flags, from a schedule file, or from the ledger of a run."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp_accounting import dp_event
+
+from fedpriv.accounting import arguments
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.calibration import Release
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.ledger_file import LedgerError, read_ledger
+
+Stages = tuple[tuple[dp_event.DpEvent, int], ...]
+
+
+@dataclass(frozen=True)
+class Releases:
+    """What one or several clients released, in the order of release, under one relation.
+
+    ``histories``: the distinct histories of the clients; ε is that of the worst.
+    """
+
+    lines: tuple[tuple[str, str], ...]
+    neighbours: str
+    histories: tuple[Stages, ...]
+
+    @property
+    def steps(self) -> int:
+        """The most draws any client made."""
+        return max(sum(count for _, count in stages) for stages in self.histories)
+
+    def events(self) -> set[dp_event.DpEvent]:
+        return {event for stages in self.histories for event, _ in stages}
+
+    def epsilon(self, accountant: Accountant, delta: float, steps: int | None = None) -> float:
+        """ε of the worst client, after all or after the first ``steps`` draws."""
+        compositions = (composed(stages, steps) for stages in self.histories)
+        return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
+
+    def refusal(self, accountant: Accountant) -> str | None:
+        """Why the accountant cannot price this, or ``None``."""
+        reasons = (accountant.supports(event, self.neighbours) for event in self.events())
+        return next((reason for reason in reasons if reason), None)
+
+
+def composed(stages: Stages, steps: int | None = None) -> dict[dp_event.DpEvent, int]:
+    """How often each event comes among the first ``steps`` (default: all)."""
+    composition: dict[dp_event.DpEvent, int] = {}
+    left = steps
+    for event, count in stages:
+        taken = count if left is None else min(count, left)
+        if taken:
+            composition[event] = composition.get(event, 0) + taken
+        if left is not None:
+            left -= taken
+            if not left:
+                break
+    return composition
+
+
+def from_flags(options: argparse.Namespace) -> Releases:
+    """The same release ``--steps`` times."""
+    release = arguments.release(options)
+    sampled = release.sampling != "none"
+    names = arguments.MECHANISM if sampled else ("noise_multiplier", "steps")
+    arguments.require(options, names, "(or --schedule FILE, or --run FOLDER)")
+    if not sampled:
+        arguments.refuse(options, ("sample_rate",), "with --sampling none")
+    multiplier = arguments.noise_multiplier(options.noise_multiplier)
+    rate = arguments.sample_rate(options.sample_rate) if sampled else 1.0
+    steps = arguments.whole("steps", options.steps)
+    lines = (
+        ("noise multiplier", f"{multiplier:g}"),
+        ("sampling", sampling_words(release, rate)),
+        ("steps", str(steps)),
+        ("neighbours", release.neighbours),
+    )
+    event = release.event(multiplier, rate)
+    return Releases(lines, release.neighbours, (((event, steps),),))
+
+
+def sampling_words(release: Release, sample_rate: float) -> str:
+    """How lots are drawn, in words."""
+    if release.sampling == "none":
+        return "none: every record takes part every time"
+    if release.sampling == "without_replacement":
+        lot = release.lot_size(sample_rate)
+        return f"lots of {lot} of {release.records} records without replacement"
+    cap = "" if release.max_lot_size is None else f", at most {release.max_lot_size} records"
+    return f"Poisson, sample rate {sample_rate:g}{cap}"
+
+
+def from_schedule(options: argparse.Namespace) -> Releases:
+    """A CSV with a row for each stretch: noise_multiplier and, if wanted, sample_rate and steps.
+
+    The metrics.csv of a run is such a file; other columns are left alone.
+    """
+    arguments.refuse(options, ("noise_multiplier", "steps"), "with --schedule, which holds them")
+    release = arguments.release(options)
+    if release.sampling == "none":
+        arguments.refuse(options, ("sample_rate",), "with --sampling none")
+    path = Path(options.schedule)
+    stages: list[tuple[dp_event.DpEvent, int]] = []
+    for line, row in _rows(path):
+        rate = _rate(path, line, row, release, options.sample_rate)
+        multiplier = _field(path, line, row, "noise_multiplier", above=0)
+        steps = _field(path, line, row, "steps", whole=True) if row.get("steps") else 1
+        stages.append((release.event(multiplier, rate), int(steps)))
+    total = sum(count for _, count in stages)
+    distinct = len({event for event, _ in stages})
+    lines = (
+        ("schedule", f"{path}: {total} steps, {distinct} distinct releases"),
+        ("sampling", release.sampling),
+        ("neighbours", release.neighbours),
+    )
+    return Releases(lines, release.neighbours, (tuple(stages),))
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line number, row) of a CSV with a header."""
+    found = False
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            names = [name.strip() for name in reader.fieldnames or []]
+            if "noise_multiplier" not in names:
+                raise ConfigError(
+                    f"{path}, line 1: a schedule needs a column noise_multiplier (and may have "
+                    f"sample_rate and steps), found {', '.join(names) or 'nothing'}"
+                )
+            reader.fieldnames = names
+            for row in reader:
+                if None in row or None in row.values():
+                    raise ConfigError(
+                        f"{path}, line {reader.line_num}: {len(names)} values expected, as in the header"
+                    )
+                found = True
+                yield reader.line_num, {name: text.strip() for name, text in row.items()}
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError("--schedule", str(path), f"a readable CSV file ({reason})") from None
+    if not found:
+        raise ConfigError(f"{path}: a schedule needs at least one row below its header")
+
+
+def _rate(
+    path: Path, line: int, row: Mapping[str, str], release: Release, given: str | None
+) -> float:
+    if release.sampling == "none":
+        return 1.0
+    if "sample_rate" in row:
+        if given is not None:
+            raise ConfigError(f"--sample-rate cannot be given: {path} has a column sample_rate")
+        return _field(path, line, row, "sample_rate", above=0, at_most=1)
+    if given is None:
+        raise ConfigError(
+            f"--sample-rate must be given: {path} has no column sample_rate (or --sampling none)"
+        )
+    return arguments.sample_rate(given)
+
+
+def _field(
+    path: Path, line: int, row: Mapping[str, str], name: str, whole: bool = False, **bounds: float
+) -> float:
+    try:
+        try:
+            value: object = float(row[name])
+        except ValueError:
+            value = row[name]
+        if whole:
+            return checks.whole(name, value, at_least=1, at_most=10**9)
+        return checks.number(name, value, **bounds)
+    except ArgumentError as error:
+        raise ConfigError(f"{path}, line {line}: {error}") from None
+
+
+def from_run(options: argparse.Namespace) -> Releases:
+    """What the clients of a finished (or interrupted) run released, by its ledger."""
+    arguments.refuse(
+        options,
+        (*arguments.MECHANISM, *arguments.RELEASE, "schedule"),
+        "with --run, whose ledger holds what was released",
+    )
+    view = options.view or "sound"
+    if view not in ("sound", "published"):
+        raise ConfigError("--view", view, "sound or published")
+    folder = RunFolder(options.run_folder)
+    try:
+        ledger = read_ledger(folder.ledger, view)
+    except LedgerError as error:
+        raise ConfigError(f"--run: {error}") from None
+    lines = [
+        ("run folder", str(folder.path)),
+        ("view", f"{view}: {VIEW_WORDS[view]}"),
+        ("clients", f"{ledger.clients} took part, {len(ledger.histories)} distinct histories; the worst"),
+        ("neighbours", ledger.neighbours),
+    ]  # fmt: skip
+    if view == "sound" and _noise_adapted(folder):
+        lines.append(
+            ("note", "sigma adapted to released values: a fixed composition is not what guards this "
+                     "run; the guarantee is the budget in its privacy.txt")
+        )  # fmt: skip
+    return Releases(tuple(lines), ledger.neighbours, ledger.histories)
+
+
+VIEW_WORDS = {"sound": "what really happened", "published": "what the work's analysis charges"}
+
+
+def _noise_adapted(folder: RunFolder) -> bool:
+    try:
+        return bool(folder.read_json(folder.privacy_json).get("noise_adapts"))
+    except (OSError, ValueError):
+        return False
+
+
+def read_delta(options: argparse.Namespace) -> str | None:
+    """``--delta``, or the δ of the run."""
+    if options.delta is not None or options.run_folder is None:
+        return options.delta
+    folder = RunFolder(options.run_folder)
+    try:
+        return str(folder.read_json(folder.privacy_json)["delta"])
+    except (OSError, ValueError, KeyError):
+        return None

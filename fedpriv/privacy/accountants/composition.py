@@ -1,0 +1,217 @@
+"""A running total for accountants that can only price a whole composition (PLD, PRV).
+
+Pricing takes milliseconds to a second, so a price is asked for seldom: clients with the same history
+share one, and "does one more draw fit?" is answered from an allowance, the number of further draws
+known to fit, which is computed again only when it is used up or the events change.
+
+With few distinct events all is exact. With many, what decides is the composition on the grid of
+:mod:`fedpriv.privacy.grid`, which costs at least as much; ``epsilon`` is never above what was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event
+
+from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.accountants.search import MANY_STEPS
+from fedpriv.privacy.grid import FEW, gridded, weaker_event
+
+_AHEAD = (
+    4  # draws; and twice as many as the last allowance served: when σ soon differs, more is wasted
+)
+_PRICES_KEPT = 256
+
+_UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
+_PER_CLIENT = ("_for", "_left", "_known", "_served")
+
+Composition = dict[dp_event.DpEvent, int]
+
+
+class CompositionAccountant(Accountant):
+    """An accountant whose running total keeps counts and prices them as a whole."""
+
+    def running(self, clients: int, neighbours: str) -> CompositionTotal:
+        return CompositionTotal(self, clients, neighbours)
+
+    def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
+        """RDP's answer, which is immediate and somewhat too small."""
+        rdp = RdpAccountant()
+        if rdp.supports(event, neighbours):
+            return 1
+        return rdp.steps_allowed(event, epsilon, delta, neighbours)
+
+
+class Histories:
+    """How often each client [K] made each kind of draw."""
+
+    def __init__(self, clients: int):
+        self.clients = clients
+        self._everyone: Composition = {}
+        self._some: dict[dp_event.DpEvent, np.ndarray] = {}
+
+    def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
+        if len(clients) == self.clients:
+            self._everyone[event] = self._everyone.get(event, 0) + count
+        else:
+            own = self._some.setdefault(event, np.zeros(self.clients, dtype=np.int64))
+            own[clients] += count
+
+    def groups(self) -> tuple[list[Composition], np.ndarray]:
+        """The distinct histories, and which of them each client has [K]."""
+        if not self._some:
+            return [dict(self._everyone)], np.zeros(self.clients, dtype=np.int64)
+        table = np.stack(list(self._some.values()), axis=1)  # [K, events]
+        rows, group_of = np.unique(table, axis=0, return_inverse=True)
+        histories = []
+        for row in rows:
+            own = dict(self._everyone)
+            for event, count in zip(self._some, row, strict=True):
+                if count:
+                    own[event] = own.get(event, 0) + int(count)
+            histories.append(own)
+        return histories, group_of.reshape(-1)
+
+    def kinds(self) -> set[dp_event.DpEvent]:
+        return self._everyone.keys() | self._some.keys()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "everyone": dict(self._everyone),
+            "some": {event: counts.copy() for event, counts in self._some.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._everyone = dict(state["everyone"])
+        self._some = {event: np.array(counts) for event, counts in state["some"].items()}
+
+
+class CompositionTotal(RunningTotal):
+    """Counts per event and client, priced by ``accountant.epsilon_of``."""
+
+    immediate = False
+
+    def __init__(self, accountant: Accountant, clients: int, neighbours: str):
+        self.accountant, self.neighbours = accountant, neighbours
+        self._histories = Histories(clients)
+        self._prices: dict[tuple[frozenset, float], float] = {}
+        # the allowance: so many more draws of one event (or one no weaker) fit this (ε, δ)
+        self._limit: tuple[float, float] | None = None
+        self._ids: dict[dp_event.DpEvent, int] = {}
+        self._for = np.full(clients, -1, dtype=np.int64)  # the id of that event
+        self._left = np.zeros(clients, dtype=np.int64)
+        self._known = np.zeros(clients, dtype=np.int8)  # _UNKNOWN, _AT_LEAST, _EXACTLY
+        self._served = np.zeros(clients, dtype=np.int64)
+
+    def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
+        if not count or not len(clients):
+            return
+        self._histories.add(event, clients, count)
+        ids = [self._ids.get(event, -2), self._ids.get(weaker_event(event), -2)]
+        covered = np.isin(self._for[clients], ids)
+        self._left[clients] -= count
+        self._served[clients] += count
+        self._known[clients[~covered]] = _UNKNOWN
+
+    def epsilon(self, delta: float) -> np.ndarray:
+        histories, group_of = self._histories.groups()
+        return np.array([self._price(history, delta) for history in histories])[group_of]
+
+    def worst(self, delta: float) -> float:
+        """ε of the worst client; a history that another one contains need not be priced."""
+        histories, _ = self._histories.groups()
+        histories.sort(key=lambda history: -sum(history.values()))
+        kept: list[Composition] = []
+        for history in histories:
+            if not any(_contains(other, history) for other in kept):
+                kept.append(history)
+        return max(self._price(history, delta) for history in kept)
+
+    def _price(self, history: Composition, delta: float) -> float:
+        key = (frozenset(history.items()), delta)
+        if key not in self._prices:
+            if len(self._prices) >= _PRICES_KEPT:
+                self._prices.clear()
+            self._prices[key] = self.accountant.epsilon_of(history, delta, self.neighbours)
+        return self._prices[key]
+
+    def would_exceed(
+        self,
+        event: dp_event.DpEvent,
+        count: int,
+        epsilon: float,
+        delta: float,
+        clients: np.ndarray | None = None,
+    ) -> np.ndarray:
+        clients = np.arange(self._histories.clients) if clients is None else clients
+        self._aim_at(event, epsilon, delta, clients)
+        enough = (self._left[clients] >= count) & (self._known[clients] != _UNKNOWN)
+        unclear = clients[~enough & (self._known[clients] != _EXACTLY)]
+        if len(unclear):
+            histories, group_of = self._histories.groups()
+            for group in np.unique(group_of[unclear]):
+                members = unclear[group_of[unclear] == group]
+                served = int(self._served[members].max())
+                left, exact = self._further(histories[group], event, count, epsilon, delta, served)
+                self._left[members] = left
+                self._known[members] = _EXACTLY if exact else _AT_LEAST
+        return self._left[clients] < count
+
+    def _aim_at(
+        self, event: dp_event.DpEvent, epsilon: float, delta: float, clients: np.ndarray
+    ) -> None:
+        """Make the allowance one for ``event``; what was known for another is forgotten."""
+        if self._limit != (epsilon, delta):
+            self._limit = (epsilon, delta)
+            self._known[:] = _UNKNOWN
+        priced = event if self._few_with(event) else weaker_event(event)
+        identity = self._ids.setdefault(priced, len(self._ids))
+        other = clients[self._for[clients] != identity]
+        self._for[other], self._known[other], self._served[other] = identity, _UNKNOWN, 0
+
+    def _few_with(self, event: dp_event.DpEvent) -> bool:
+        return len(self._histories.kinds() | {event}) <= FEW
+
+    def _further(
+        self,
+        history: Composition,
+        event: dp_event.DpEvent,
+        count: int,
+        epsilon: float,
+        delta: float,
+        served: int,
+    ) -> tuple[int, bool]:
+        """(how many more draws fit, whether that is all there is)."""
+        alone = set(history) <= {event}
+        at_most = MANY_STEPS if alone else max(count, _AHEAD + 2 * served)
+        if self._few_with(event):
+            base, priced = history, event
+        else:
+            base, priced = gridded(history), weaker_event(event)
+        left = self.accountant.further_steps(
+            base, priced, epsilon, delta, self.neighbours, at_most=at_most
+        )
+        return left, left < at_most
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "histories": self._histories.state_dict(),
+            "limit": self._limit,
+            "ids": dict(self._ids),
+            **{name: getattr(self, name).copy() for name in _PER_CLIENT},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._histories.load_state_dict(state["histories"])
+        self._prices = {}
+        self._limit, self._ids = state["limit"], dict(state["ids"])
+        for name in _PER_CLIENT:
+            setattr(self, name, np.array(state[name]))
+
+
+def _contains(larger: Composition, smaller: Composition) -> bool:
+    return all(larger.get(event, 0) >= count for event, count in smaller.items())

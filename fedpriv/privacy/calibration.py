@@ -1,0 +1,231 @@
+"""Solving ε(noise multiplier, sample rate, steps) = target for one of the three.
+
+Every answer is checked by the accountant itself: its ε is at most the target, and, where the unknown
+is continuous, less than a thousandth below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dp_accounting import dp_event
+from scipy import optimize
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.accountants import Accountant, RdpAccountant
+from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.sampling import FixedSizeSampling, TruncatedPoissonSampling, WholeData
+
+SAMPLINGS = ("poisson", "without_replacement", "none")
+RELATIONS = (ADD_OR_REMOVE, REPLACE_ONE)
+_SMALLEST, _LARGEST = 1e-3, 1e6  # noise multipliers searched
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noised sum of clipped records, to be repeated.
+
+    ``sampling``: how a lot is drawn; ``neighbours``: ``None`` is replace-one for lots of a fixed size,
+    add/remove otherwise; ``records``: n, needed for lots of a fixed size or with a cap
+    ``max_lot_size``. The noise multiplier is noise std ÷ clip norm in every case: what replacing a
+    record costs (sensitivity 2C) is in the event.
+    """
+
+    sampling: str = "poisson"
+    neighbours: str | None = None
+    records: int | None = None
+    max_lot_size: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.one_of("sampling", self.sampling, SAMPLINGS)
+        fixed = self.sampling == "without_replacement"
+        if self.neighbours is None:
+            object.__setattr__(self, "neighbours", REPLACE_ONE if fixed else ADD_OR_REMOVE)
+        checks.one_of("neighbours", self.neighbours, RELATIONS)
+        if fixed and self.neighbours != REPLACE_ONE:
+            raise ArgumentError(
+                "neighbours", self.neighbours, "replace_one with sampling=without_replacement"
+            )
+        if self.max_lot_size is not None:
+            checks.whole("max_lot_size", self.max_lot_size, at_least=1)
+            if (self.sampling, self.neighbours) != ("poisson", ADD_OR_REMOVE):
+                raise ArgumentError(
+                    "max_lot_size",
+                    self.max_lot_size,
+                    "absent unless sampling=poisson and neighbours=add_or_remove",
+                )
+        sized = fixed or self.max_lot_size is not None
+        if sized or self.records is not None:
+            checks.whole("records", self.records, at_least=1)
+        if self.records is not None and not sized:
+            raise ArgumentError(
+                "records",
+                self.records,
+                "absent unless lots have a fixed size or a cap (sampling=without_replacement, max_lot_size)",
+            )
+
+    def event(self, noise_multiplier: float, sample_rate: float = 1.0) -> dp_event.DpEvent:
+        """What one step releases at noise std ÷ clip norm = ``noise_multiplier``."""
+        if self.sampling == "none":
+            return WholeData(self.neighbours).event(noise_multiplier)
+        if self.sampling == "without_replacement":
+            lot_size = self.lot_size(sample_rate)
+            return FixedSizeSampling(self.records, lot_size).event(noise_multiplier)
+        if self.max_lot_size is not None:
+            capped = TruncatedPoissonSampling(sample_rate, self.records, self.max_lot_size)
+            return capped.event(noise_multiplier)
+        return dp_event.PoissonSampledDpEvent(
+            sample_rate, WholeData(self.neighbours).event(noise_multiplier)
+        )
+
+    def lot_size(self, sample_rate: float) -> int:
+        """L = q·n of lots without replacement, rounded, at least 1."""
+        return max(1, round(sample_rate * self.records))
+
+
+def calibrate_noise_multiplier(
+    accountant: Accountant,
+    release: Release,
+    *,
+    epsilon: float,
+    delta: float,
+    steps: int,
+    sample_rate: float = 1.0,
+) -> float:
+    """The smallest noise multiplier, to 6 digits, whose ``steps`` cost at most ``epsilon``."""
+
+    def price(multiplier: float) -> float:
+        event = release.event(multiplier, sample_rate)
+        return accountant.epsilon_of({event: steps}, delta, release.neighbours)
+
+    if price(_LARGEST) > epsilon:
+        raise ArgumentError(
+            "epsilon", epsilon, f">= {price(_LARGEST):.4g}, the least {accountant.name} can certify"
+        )
+    low = high = _first_guess(accountant, release, epsilon, delta, steps, sample_rate)
+    if price(low) <= epsilon:
+        while price(low) <= epsilon:
+            low, high = low / 1.2, low
+            if low < _SMALLEST:
+                return _SMALLEST
+    else:
+        while price(high) > epsilon:
+            low, high = high, high * 1.2
+    return _boundary(price, epsilon, fits=high, exceeds=low, round_to_fit=math.ceil)
+
+
+def _first_guess(
+    accountant: Accountant,
+    release: Release,
+    epsilon: float,
+    delta: float,
+    steps: int,
+    sample_rate: float,
+) -> float:
+    """RDP's answer, which is immediate and close to that of the others."""
+    rdp = RdpAccountant()
+    if accountant.name == rdp.name or rdp.supports(
+        release.event(1.0, sample_rate), release.neighbours
+    ):
+        return 1.0
+    try:
+        return calibrate_noise_multiplier(
+            rdp, release, epsilon=epsilon, delta=delta, steps=steps, sample_rate=sample_rate
+        )
+    except ArgumentError:
+        return 1.0
+
+
+def calibrate_sample_rate(
+    accountant: Accountant,
+    release: Release,
+    *,
+    epsilon: float,
+    delta: float,
+    steps: int,
+    noise_multiplier: float,
+) -> float:
+    """The largest sample rate, to 6 digits, at which ``steps`` cost at most ``epsilon``.
+
+    With lots of a fixed size it is a whole number of records over n.
+    """
+
+    def price(sample_rate: float) -> float:
+        event = release.event(noise_multiplier, sample_rate)
+        return accountant.epsilon_of({event: steps}, delta, release.neighbours)
+
+    if release.sampling == "without_replacement":
+        return _largest_lot(price, epsilon, release.records) / release.records
+    if price(1.0) <= epsilon:
+        return 1.0
+    low, high = 0.5, 1.0
+    while price(low) > epsilon:
+        low, high = low / 2.0, low
+        if low < 1e-9:
+            raise ArgumentError(
+                "epsilon", epsilon, f"larger: at sample rate {low:g} it is {price(low):.4g}"
+            )
+    return _boundary(price, epsilon, fits=low, exceeds=high, round_to_fit=math.floor)
+
+
+def _largest_lot(price: Callable[[float], float], epsilon: float, records: int) -> int:
+    low, high = 0, records + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if price(middle / records) <= epsilon else (low, middle)
+    if low == 0:
+        raise ArgumentError(
+            "epsilon", epsilon, f">= {price(1 / records):.4g}, the cost with lots of one record"
+        )
+    return low
+
+
+def calibrate_steps(
+    accountant: Accountant,
+    release: Release,
+    *,
+    epsilon: float,
+    delta: float,
+    noise_multiplier: float,
+    sample_rate: float = 1.0,
+) -> int:
+    """The most steps that cost at most ``epsilon``."""
+    event = release.event(noise_multiplier, sample_rate)
+    steps = accountant.steps_allowed(event, epsilon, delta, release.neighbours)
+    if steps == 0:
+        one = accountant.epsilon_of({event: 1}, delta, release.neighbours)
+        raise ArgumentError("epsilon", epsilon, f">= {one:.4g}, the cost of a single step")
+    return steps
+
+
+def _boundary(
+    price: Callable[[float], float],
+    epsilon: float,
+    fits: float,
+    exceeds: float,
+    round_to_fit: Callable[[float], int],
+) -> float:
+    """The value between ``fits`` and ``exceeds`` where ε meets the target, rounded to what fits."""
+
+    def excess(log_value: float) -> float:
+        return math.log(max(price(math.exp(log_value)), 1e-300) / epsilon)
+
+    ends = sorted((math.log(fits), math.log(exceeds)))
+    root = math.exp(optimize.brentq(excess, *ends, xtol=1e-6, rtol=1e-6))
+    value, digit = _rounded(root, round_to_fit)
+    toward = 1.0 if fits > exceeds else -1.0
+    while price(value) > epsilon:  # the root is found to 1e-6 only
+        value, digit = _rounded(value + toward * digit, round_to_fit)
+    return value
+
+
+def _rounded(value: float, round_to: Callable[[float], int]) -> tuple[float, float]:
+    """(value with 6 significant digits, its last digit's worth)."""
+    exponent = math.floor(math.log10(value)) - 5
+    digits = round_to(
+        value / 10.0**exponent - 1e-9 if round_to is math.ceil else value / 10.0**exponent + 1e-9
+    )
+    return float(f"{digits}e{exponent}"), 10.0**exponent

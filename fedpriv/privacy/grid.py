@@ -1,0 +1,47 @@
+"""Rounding noise multipliers down to a geometric grid, so that many distinct σ become few.
+
+Less noise is never cheaper, so a composition on the grid costs at least what the real one does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import attr
+from dp_accounting import dp_event
+
+STEP = 0.01  # a 1 % grid: at most about 1.3 % more ε
+FEW = 24  # compositions of so few distinct events are priced as they are
+
+
+def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
+    """The event with its Gaussian's multiplier rounded down to the grid (itself if it has none)."""
+    multiplier = getattr(event, "noise_multiplier", None)
+    if isinstance(event, _GAUSSIANS) and multiplier > 0:
+        level = math.floor(math.log(multiplier) / math.log1p(STEP) + 1e-9)
+        rounded = math.exp(level * math.log1p(STEP))
+        return attr.evolve(event, noise_multiplier=min(rounded, multiplier))
+    inner = getattr(event, "event", None)
+    if isinstance(inner, dp_event.GaussianDpEvent):
+        return attr.evolve(event, event=weaker_event(inner))
+    return event
+
+
+_GAUSSIANS = (dp_event.GaussianDpEvent, dp_event.TruncatedSubsampledGaussianDpEvent)
+
+
+def gridded(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:
+    """The composition with every event on the grid."""
+    merged: dict[dp_event.DpEvent, int] = {}
+    for event, count in composition.items():
+        if count:
+            weaker = weaker_event(event)
+            merged[weaker] = merged.get(weaker, 0) + count
+    return merged
+
+
+def on_grid(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:
+    """The composition itself if it has few distinct events, else with all of them on the grid."""
+    counted = {event: count for event, count in composition.items() if count}
+    return counted if len(counted) <= FEW else gridded(counted)

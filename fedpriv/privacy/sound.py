@@ -1,0 +1,138 @@
+"""The price of what really happened: which of three answers a run may give.
+
+- σ fixed in advance: the tightest accountant that can price every draw, PLD where it can, else RDP;
+- σ adapts and a filter guards the budget: the budget, however early the run ends;
+- σ adapts and nothing guards it: no finite ε.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event
+
+from fedpriv.privacy.accountants import (
+    Accountant,
+    PldAccountant,
+    RdpAccountant,
+    RunningTotal,
+)
+
+
+def tightest(event: dp_event.DpEvent, neighbours: str) -> Accountant:
+    """The accountant with the smallest valid ε for compositions of such events."""
+    pld = PldAccountant()
+    return RdpAccountant() if pld.supports(event, neighbours) else pld
+
+
+class SoundPrice(ABC):
+    """What may be claimed, client by client."""
+
+    immediate = True
+    """Whether a price is fast enough to be asked for after every round."""
+
+    def add(self, event: dp_event.DpEvent, clients: np.ndarray) -> None:
+        """Charge one draw; a price that does not depend on the draws ignores it."""
+
+    @abstractmethod
+    def epsilon(self, delta: float) -> np.ndarray | float:
+        """ε of every client [K], or one number that holds for all."""
+
+    @abstractmethod
+    def worst(self, delta: float) -> float:
+        """ε of the worst client."""
+
+    @abstractmethod
+    def reason(self) -> str:
+        """Why the number is what it is, in words."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Nothing to restore, unless draws are counted."""
+
+
+class Composed(SoundPrice):
+    """The tightest accountant over all draws; the enforced total where that is smaller and valid."""
+
+    def __init__(
+        self,
+        first: dp_event.DpEvent,
+        clients: int,
+        neighbours: str,
+        enforced: RunningTotal | None,
+        enforced_by: Accountant,
+        lowest: bool,
+    ):
+        """``enforced``: the total of the sound view, if that is what is enforced; ``lowest``: the draws
+        come at the smallest σ the schedule could have reached."""
+        accountant = tightest(first, neighbours)
+        self.lowest = lowest
+        self._words = accountant.describe()
+        if accountant.name != "pld":
+            self._words += f" (PLD is tighter, but {PldAccountant().supports(first, neighbours)})"
+        self._valid: list[RunningTotal] = [] if enforced is None else [enforced]
+        self._own: RunningTotal | None = None
+        if enforced is None or enforced_by.describe() != accountant.describe():
+            self._own = accountant.running(clients, neighbours)
+            self._valid.append(self._own)
+        self.immediate = all(total.immediate for total in self._valid)
+
+    def add(self, event: dp_event.DpEvent, clients: np.ndarray) -> None:
+        if self._own is not None:
+            self._own.add(event, clients)
+
+    def epsilon(self, delta: float) -> np.ndarray:
+        return np.min([total.epsilon(delta) for total in self._valid], axis=0)
+
+    def worst(self, delta: float) -> float:
+        return min(total.worst(delta) for total in self._valid)
+
+    def reason(self) -> str:
+        if self.lowest:
+            return f"{self._words}, of the smallest sigma the schedule could have reached in each round"
+        return f"{self._words}; every query of each draw charged"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self._own is None else self._own.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if self._own is not None:
+            self._own.load_state_dict(state)
+
+
+class Guarded(SoundPrice):
+    """The budget, as long as the filter kept to it: an overspent filter promises nothing."""
+
+    def __init__(self, guard: RunningTotal, limit: float):
+        self.guard, self.limit = guard, limit
+        self._kept = limit * (1.0 + 1e-9)  # a sum that was planned to end at the limit is rounded
+
+    def epsilon(self, delta: float) -> np.ndarray:
+        return np.where(self.guard.epsilon(delta) <= self._kept, self.limit, np.inf)
+
+    def worst(self, delta: float) -> float:
+        return self.limit if self.guard.worst(delta) <= self._kept else float("inf")
+
+    def reason(self) -> str:
+        return "the budget of the filter: what holds when sigma depends on released values"
+
+
+class Unguarded(SoundPrice):
+    """No composition theorem holds, so nothing finite may be claimed."""
+
+    def epsilon(self, delta: float) -> float:
+        return float("inf")
+
+    def worst(self, delta: float) -> float:
+        return float("inf")
+
+    def reason(self) -> str:
+        return (
+            "sigma adapts to released values and no filter guards the sound view "
+            "(budget_view=sound gives a finite value)"
+        )

@@ -1,0 +1,71 @@
+"""The running total of accountants that price whole compositions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedpriv.privacy.accountants import PldAccountant
+from fedpriv.privacy.grid import weaker_event
+from fedpriv.privacy.rdp import ADD_OR_REMOVE
+from fedpriv.privacy.sampling import PoissonSampling
+
+PLD = PldAccountant()
+EVENT, OTHER = PoissonSampling(0.1).event(3.0), PoissonSampling(0.1).event(5.0)
+
+
+def price(counts) -> float:  # type: ignore[no-untyped-def]
+    return PLD.epsilon_of(counts, 1e-5, ADD_OR_REMOVE)
+
+
+def test_clients_pay_for_their_own_history():
+    total = PLD.running(3, ADD_OR_REMOVE)
+    total.add(EVENT, np.array([0, 1]), 5)
+    total.add(OTHER, np.array([1]), 2)
+    assert total.epsilon(1e-5).tolist() == [price({EVENT: 5}), price({EVENT: 5, OTHER: 2}), 0.0]
+
+
+def test_histories_that_become_equal_are_priced_alike():
+    total = PLD.running(2, ADD_OR_REMOVE)
+    total.add(EVENT, np.array([0]))
+    total.add(EVENT, np.array([1]))
+    assert total.epsilon(1e-5).tolist() == [price({EVENT: 1})] * 2
+
+
+def test_the_step_after_the_last_allowed_one_exceeds():
+    allowed = PLD.steps_allowed(EVENT, 1.0, 1e-5, ADD_OR_REMOVE)
+    total = PLD.running(2, ADD_OR_REMOVE)
+    for _ in range(allowed):
+        assert not total.would_exceed(EVENT, 1, 1.0, 1e-5).any()
+        total.add(EVENT, np.arange(2))
+    assert total.would_exceed(EVENT, 1, 1.0, 1e-5).all()
+    assert total.epsilon(1e-5).max() <= 1.0
+
+
+def test_falling_noise_stays_within_the_budget_and_uses_most_of_it():
+    total, steps = PLD.running(1, ADD_OR_REMOVE), 0
+    while True:
+        event = PoissonSampling(0.2).event(2.0 * 0.97**steps)
+        if total.would_exceed(event, 1, 2.0, 1e-5)[0]:
+            break
+        total.add(event, np.arange(1))
+        steps += 1
+    assert 1.7 < total.epsilon(1e-5)[0] <= 2.0
+
+
+def test_a_resumed_total_answers_alike():
+    total = PLD.running(2, ADD_OR_REMOVE)
+    total.add(EVENT, np.array([1]), 7)
+    total.would_exceed(EVENT, 1, 1.0, 1e-5)
+    other = PLD.running(2, ADD_OR_REMOVE)
+    other.load_state_dict(total.state_dict())
+    assert other.epsilon(1e-5).tolist() == total.epsilon(1e-5).tolist()
+    for count in (1, 20, 30, 60):
+        mine, its = (t.would_exceed(EVENT, count, 1.0, 1e-5) for t in (total, other))
+        assert mine.tolist() == its.tolist()
+
+
+def test_the_weaker_event_has_less_noise_by_at_most_a_percent():
+    for multiplier in (0.5, 1.0, 2.999, 7.3):
+        weaker = weaker_event(PoissonSampling(0.1).event(multiplier))
+        assert multiplier / 1.0101 <= weaker.event.noise_multiplier <= multiplier
+        assert weaker_event(weaker) == weaker

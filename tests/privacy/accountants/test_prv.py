@@ -1,0 +1,53 @@
+"""PRV: published values, and agreement with PLD."""
+
+from __future__ import annotations
+
+import pytest
+from dp_accounting import dp_event
+
+from fedpriv.privacy.accountants import PldAccountant, PrvAccountant
+from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
+
+PRV = PrvAccountant()
+
+
+def price(rate: float, multiplier: float, steps: int, delta: float) -> float:
+    counts = {PoissonSampling(rate).event(multiplier): steps}
+    return PRV.epsilon_of(counts, delta, ADD_OR_REMOVE)
+
+
+def test_opacus_value():
+    """Opacus, tests/accountants_test.py: sigma=1.5, q=.04, T=2249, delta=1e-5."""
+    assert price(0.04, 1.5, 2249, 1e-5) == pytest.approx(6.777395712150674, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "rate", "steps", "epsilon"),
+    [
+        (0.8, 0.001, 100, 0.2704033641),
+        (1.5, 0.05, 100, 1.9538531357),
+        (3.0, 0.2, 100, 3.3812205102),
+        (0.8, 0.05, 1000, 19.5258428054),
+    ],
+)
+def test_opacus_values_of_its_accountant(multiplier, rate, steps, epsilon):
+    """Opacus, tests/prv_accountant.py, delta=1e-6."""
+    assert price(rate, multiplier, steps, 1e-6) == pytest.approx(epsilon, abs=1e-6)
+
+
+def test_prv_lies_above_pld_by_at_most_its_error_and_a_little():
+    counts = {PoissonSampling(0.04).event(1.5): 500}
+    pld = PldAccountant().epsilon_of(counts, 1e-5, ADD_OR_REMOVE)
+    assert pld <= PRV.epsilon_of(counts, 1e-5, ADD_OR_REMOVE) <= pld + 0.02
+
+
+def test_nothing_costs_nothing_and_no_noise_costs_everything():
+    assert PRV.epsilon_of({}, 1e-5, ADD_OR_REMOVE) == 0.0
+    assert PRV.epsilon_of({dp_event.NonPrivateDpEvent(): 1}, 1e-5, ADD_OR_REMOVE) == float("inf")
+
+
+def test_other_events_and_neighbours_are_refused_by_name():
+    fixed = FixedSizeSampling(1000, 10).event(2.0)
+    assert "SampledWithoutReplacement" in PRV.supports(fixed, ADD_OR_REMOVE)
+    assert "replace_one" in PRV.supports(dp_event.GaussianDpEvent(1.0), REPLACE_ONE)
