@@ -37,12 +37,12 @@ WIDE_ORDERS: tuple[float, ...] = tuple(
 
 
 def sampled_gaussian_rdp(
-    sample_rate: float, noise_multipliers: np.ndarray, orders: tuple[float, ...]
+    sample_rate: float, noise_multipliers: float | np.ndarray, orders: tuple[float, ...]
 ) -> np.ndarray:
-    """RDP of Poisson-sampled Gaussians, a row for each multiplier [n, len(orders)]."""
+    """RDP of Poisson-sampled Gaussians: [len(orders)], or a row for each multiplier [n, len(orders)]."""
     multipliers = np.asarray(noise_multipliers, dtype=float)
     alpha = np.asarray(orders, dtype=float)
-    without_sampling = alpha / (2.0 * multipliers[:, None] ** 2)
+    without_sampling = alpha / (2.0 * multipliers[..., None] ** 2)
     if sample_rate == 0.0:
         return np.zeros_like(without_sampling)
     if sample_rate == 1.0:
@@ -68,6 +68,16 @@ def _library_rdp(event: dp_event.DpEvent, orders: list[float], neighbours: str) 
     return np.asarray(accountant._rdp, dtype=float)  # the only place the library shows the vector
 
 
+def without_noise(event: dp_event.DpEvent) -> bool:
+    """Whether the event protects nothing: no noise, or too little for floating point."""
+    while hasattr(event, "event"):
+        event = event.event
+    multiplier = getattr(event, "noise_multiplier", None)
+    return isinstance(event, dp_event.NonPrivateDpEvent) or (
+        multiplier is not None and multiplier < _NO_NOISE
+    )
+
+
 @functools.lru_cache(maxsize=16384)
 def rdp_of_event(
     event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str = ADD_OR_REMOVE
@@ -84,12 +94,7 @@ def rdp_of_event(
 def _rdp_of_event(
     event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str
 ) -> np.ndarray:
-    innermost = event
-    while hasattr(innermost, "event"):
-        innermost = innermost.event
-    if isinstance(innermost, dp_event.NonPrivateDpEvent) or (
-        isinstance(innermost, dp_event.GaussianDpEvent) and innermost.noise_multiplier < _NO_NOISE
-    ):
+    if without_noise(event):
         return np.full(len(orders), np.inf)
     if isinstance(event, dp_event.NoOpDpEvent):
         return np.zeros(len(orders))
@@ -101,8 +106,8 @@ def _rdp_of_event(
         and neighbours == ADD_OR_REMOVE
     ):
         return sampled_gaussian_rdp(
-            event.sampling_probability, np.array([event.event.noise_multiplier]), orders
-        )[0]
+            event.sampling_probability, event.event.noise_multiplier, orders
+        )
     return _library_rdp(event, list(orders), neighbours)
 
 

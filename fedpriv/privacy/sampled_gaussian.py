@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special
 
 _MANY = 200  # from so many distinct σ on, the chord
-_NODE_STEP = 1.01  # ratio of neighbouring 1/σ² between which the chord is drawn
+_NODE_STEP = 1.004  # ratio of neighbouring 1/σ² between which the chord is drawn
 _WIDTH = 9.5  # the normal weight beyond this is below 1e-20 of the whole
 _SMALLEST = 0.1  # below, quadrature needs very many points and sampling gains almost nothing
 _CHUNK = 4_000_000  # numbers held at once

@@ -8,6 +8,7 @@ from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
 ADAP_DPFL = adap_dpfl()
 
+
 def draw(sampling, sigma: float = 3.0, statistic: float | None = None) -> Draw:  # type: ignore[no-untyped-def]
     queries = [Query(GRADIENT, sigma)]
     if statistic is not None:

@@ -9,6 +9,7 @@ from dp_accounting.rdp import RdpAccountant as Library
 from dp_accounting.rdp import compute_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opacus.accountants.analysis.rdp import compute_rdp as opacus_rdp
 from scipy import integrate
 
 from fedpriv.privacy.rdp import (
@@ -16,6 +17,7 @@ from fedpriv.privacy.rdp import (
     REPLACE_ONE,
     conversion_offset,
     epsilon_from_rdp,
+    rdp_of_composition,
     rdp_of_event,
     sampled_gaussian_rdp,
     supports,
@@ -29,7 +31,6 @@ laws = settings(max_examples=60, deadline=None)
 rates = st.floats(0.002, 0.9)
 multipliers = st.floats(0.6, 10.0)
 integer_orders = st.integers(2, 200).map(float)
-orders = integer_orders | st.floats(1.05, 60.0)
 
 
 def by_integration(rate: float, multiplier: float, order: float) -> float:
@@ -54,10 +55,20 @@ def by_integration(rate: float, multiplier: float, order: float) -> float:
 
 def test_dp_accounting_reference_values():
     """dp_accounting, ``rdp_privacy_accountant_test.py``, ``test_compute_rdp_poisson_sampled_gaussian``:
-    σ=2.5, q=.01, 50 steps, relative tolerance 1e-4."""
-    rdp = 50 * rdp_of_event(POISSON, (1.5, 2.5, 5.0, 50.0))
-    expected = [6.70579741e-4, 1.08548710e-3, 2.18075656e-3, 2.38460375e-2]
+    σ=2.5, q=.01, 50 steps, α = 2.5, 5, 50, relative tolerance 1e-4."""
+    rdp = 50 * rdp_of_event(POISSON, (2.5, 5.0, 50.0))
+    expected = [1.08548710e-3, 2.18075656e-3, 2.38460375e-2]
     assert rdp == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_reference_value_at_a_low_order_is_an_upper_bound():
+    """The same test has 6.70579741e-4 at α = 1.5. Its series there drops signs, which bounds A_α from
+    above; the integral, and Opacus, have 3 % less."""
+    rdp = 50 * rdp_of_event(POISSON, (1.5,))[0]
+    assert rdp == pytest.approx(50 * by_integration(0.01, 2.5, 1.5), rel=1e-6)
+    opacus = opacus_rdp(q=0.01, noise_multiplier=2.5, steps=50, orders=1.5)
+    assert rdp == pytest.approx(opacus, rel=1e-6)
+    assert 0.96 < rdp / 6.70579741e-4 < 0.98
 
 
 @laws
@@ -69,18 +80,79 @@ def test_integer_orders_are_the_divergence_itself(rate, multiplier, order):
 
 @laws
 @given(rate=rates, multiplier=multipliers, order=st.floats(1.1, 12.0))
-def test_fractional_orders_never_understate_the_divergence(rate, multiplier, order):
+def test_other_orders_are_the_divergence_itself(rate, multiplier, order):
     ours = sampled_gaussian_rdp(rate, multiplier, (order,))[0]
-    assert ours >= by_integration(rate, multiplier, order) * (1 - 1e-6) - 1e-10
+    assert ours == pytest.approx(by_integration(rate, multiplier, order), rel=1e-6, abs=1e-10)
+
+
+def library_rdp(rate: float, multiplier: float, order: float) -> float:
+    library = Library([order])
+    library.compose(PoissonSampling(rate).event(multiplier))
+    return library._rdp[0]
 
 
 @laws
-@given(rate=rates, multiplier=multipliers, order=orders)
-def test_every_order_is_dp_accountings(rate, multiplier, order):
-    library = Library([order])
-    library.compose(PoissonSampling(rate).event(multiplier))
+@given(rate=rates, multiplier=multipliers, order=integer_orders)
+def test_integer_orders_are_dp_accountings(rate, multiplier, order):
     ours = sampled_gaussian_rdp(rate, multiplier, (order,))[0]
-    assert ours == pytest.approx(library._rdp[0], rel=1e-6, abs=1e-12)
+    assert ours == pytest.approx(library_rdp(rate, multiplier, order), rel=1e-6, abs=1e-12)
+
+
+@laws
+@given(rate=rates, multiplier=multipliers, order=st.floats(1.05, 60.0))
+def test_other_orders_are_not_above_dp_accountings_bound(rate, multiplier, order):
+    ours = sampled_gaussian_rdp(rate, multiplier, (order,))[0]
+    assert ours <= library_rdp(rate, multiplier, order) * (1 + 1e-6) + 1e-12
+
+
+@laws
+@given(rate=st.floats(1e-6, 0.999), multiplier=st.floats(0.1, 50.0), order=st.floats(1.05, 128.0))
+def test_rdp_at_other_orders_lies_between_those_of_the_neighbouring_integers(
+    rate, multiplier, order
+):
+    """ε_α does not fall with α."""
+    low, high = max(2.0, math.floor(order)), max(2.0, math.ceil(order))
+    below, here, above = sampled_gaussian_rdp(rate, multiplier, (low, order, high))
+    assert here <= above * (1 + 1e-6) + 1e-13
+    assert order < 2 or below <= here * (1 + 1e-6) + 1e-13
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    rate=rates,
+    low=st.floats(0.5, 3.0),
+    factor=st.floats(1.0, 4.0),
+    order=st.integers(2, 64).map(float),
+)
+def test_many_multipliers_at_once_are_never_understated(rate, low, factor, order):
+    many = np.linspace(low, low * factor, 220)
+    at_once = sampled_gaussian_rdp(rate, many, (order,))[:, 0]
+    one_by_one = np.array([sampled_gaussian_rdp(rate, z, (order,))[0] for z in many])
+    assert (at_once >= one_by_one * (1 - 1e-9) - 1e-15).all()
+
+
+@settings(max_examples=8, deadline=None)
+@given(rate=st.floats(0.002, 0.1), low=st.floats(0.8, 4.0), factor=st.floats(1.2, 3.0))
+def test_the_epsilon_of_many_multipliers_is_overstated_by_less_than_a_thousandth(rate, low, factor):
+    some = tuple(map(float, range(2, 65)))
+    many = np.linspace(low, low * factor, 300)
+    at_once = sampled_gaussian_rdp(rate, many, some).sum(axis=0)
+    one_by_one = sum(sampled_gaussian_rdp(rate, z, some) for z in many)
+    prices = [
+        epsilon_from_rdp(5 * rdp, np.array(some), 1e-5, "improved")[0]
+        for rdp in (at_once, one_by_one)
+    ]
+    assert prices[1] * (1 - 1e-9) <= prices[0] <= prices[1] * 1.001
+
+
+def test_a_composition_is_the_sum_of_its_events():
+    counts = {PoissonSampling(0.02).event(1.0 + i / 7): i + 1 for i in range(20)}
+    counts[PoissonSampling(0.5).event(3.0)] = 4
+    counts[dp_event.GaussianDpEvent(9.0)] = 2
+    some = (1.5, 2.0, 32.0)
+    together = rdp_of_composition(counts, some, ADD_OR_REMOVE)
+    apart = sum(n * rdp_of_event(event, some) for event, n in counts.items())
+    assert together == pytest.approx(apart, rel=1e-12)
 
 
 @laws

@@ -21,6 +21,7 @@ from scipy import optimize, special
 
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
+from fedpriv.privacy.rdp import without_noise
 
 
 class GaussianAccountant(Accountant):
@@ -70,9 +71,15 @@ class GaussianAccountant(Accountant):
         at_most: int = MANY_STEPS,
     ) -> int:
         spent = math.fsum(n * inverse_square(e) for e, n in composition.items() if n)
-        room = self.largest_sum(epsilon, delta) * (1 + 1e-12) - spent
-        step = inverse_square(event)
-        return min(at_most, max(0, math.floor(room / step))) if step else at_most
+        room, step = self.largest_sum(epsilon, delta) - spent, inverse_square(event)
+        if step == 0:
+            return at_most
+        steps = min(at_most, max(0, math.floor(room / step)))
+        # the division may round across a whole number
+        while steps and self.epsilon_of_sum(spent + steps * step, delta) > epsilon:
+            steps -= 1
+        more = self.epsilon_of_sum(spent + (steps + 1) * step, delta) <= epsilon
+        return min(at_most, steps + 1) if more else steps
 
     def running(self, clients: int, neighbours: str) -> GaussianTotal:
         return GaussianTotal(self, clients)
@@ -102,6 +109,8 @@ class GdpAccountant(GaussianAccountant):
         if gaussian_delta(0.0, mu) <= delta:
             return 0.0
         high = mu * mu / 2.0 + mu * math.sqrt(2.0 * math.log(1.0 / delta)) + 1.0
+        if mu > 1e4:  # zCDP's bound, by then the same to four digits; the root is lost in rounding
+            return high
         root = optimize.brentq(
             lambda epsilon: gaussian_delta(epsilon, mu) - delta, 0.0, high, xtol=1e-12
         )
@@ -152,7 +161,11 @@ class GaussianTotal(RunningTotal):
             self._largest[epsilon, delta] = self.accountant.largest_sum(epsilon, delta)
         spent = self._sums if clients is None else self._sums[clients]
         step = count * inverse_square(event) if count else 0.0
-        return spent + step > self._largest[epsilon, delta] * (1 + 1e-12)
+        total, largest = spent + step, self._largest[epsilon, delta]
+        exceeds = ~(total <= largest)
+        for i in np.flatnonzero(exceeds & (total <= largest * (1 + 1e-9))):  # a matter of rounding
+            exceeds[i] = self.accountant.epsilon_of_sum(float(total[i]), delta) > epsilon
+        return exceeds
 
     def state_dict(self) -> dict[str, Any]:
         return {"sums": self._sums.copy()}
@@ -163,7 +176,7 @@ class GaussianTotal(RunningTotal):
 
 def inverse_square(event: dp_event.DpEvent) -> float:
     """z^-2 of one Gaussian; ``inf`` without noise."""
-    if isinstance(event, dp_event.NonPrivateDpEvent):
+    if without_noise(event):
         return math.inf
     return event.noise_multiplier**-2
 
@@ -171,5 +184,6 @@ def inverse_square(event: dp_event.DpEvent) -> float:
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """δ(ε) of a Gaussian with sensitivity ÷ noise = μ (Balle & Wang 2018, theorem 5)."""
     upper = special.ndtr(-epsilon / mu + mu / 2.0)
-    lower = np.exp(epsilon + special.log_ndtr(-epsilon / mu - mu / 2.0))
+    # at most 1, also where the two terms of the exponent are too large to cancel
+    lower = np.exp(min(0.0, epsilon + special.log_ndtr(-epsilon / mu - mu / 2.0)))
     return float(upper - lower)

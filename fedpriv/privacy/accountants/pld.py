@@ -1,7 +1,9 @@
 """Privacy loss distributions (Koskela et al. 2020; Doroshenko et al. 2022), by dp_accounting.
 
 The tightest price here: the privacy loss of the whole composition is convolved numerically, with
-errors rounded up. It holds for compositions fixed in advance; an adaptive σ takes a filter.
+errors rounded up, in cells that widen with ε. Where RDP prices the same events and is lower (very
+many draws), its price is taken. It holds for compositions fixed in advance; an adaptive σ takes a
+filter.
 
 Convention: a Gaussian's multiplier z is noise ÷ sensitivity *under the relation of the ledger*. That
 is dp_accounting's RDP convention too, but its PLD takes noise ÷ clip norm under replace-one, half of
@@ -15,7 +17,7 @@ import math
 from collections.abc import Mapping
 
 import attr
-from dp_accounting import dp_event
+from dp_accounting import UnsupportedEventError, dp_event
 from dp_accounting.pld import pld_privacy_accountant as library
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, identity
 
@@ -23,7 +25,7 @@ from fedpriv.common import checks
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, RELATION, REPLACE_ONE
+from fedpriv.privacy.rdp import ADD_OR_REMOVE, RELATION, REPLACE_ONE, without_noise
 
 
 class PldAccountant(CompositionAccountant):
@@ -49,33 +51,44 @@ class PldAccountant(CompositionAccountant):
         counted = on_grid(composition)
         if not counted:
             return 0.0
-        if any(isinstance(event, dp_event.NonPrivateDpEvent) for event in counted):
+        for event in counted:
+            if reason := self.supports(event, neighbours):
+                raise UnsupportedEventError(reason)
+        if any(without_noise(event) for event in counted):
             return math.inf
+        bound, holds = self._rdp(counted, delta, neighbours)
+        if bound > _INFINITE:
+            return math.inf
+        if holds and sum(counted.values()) > _MANY_DRAWS:
+            return bound
         # in one order, so that the price does not depend on who came first; the largest multiplier
         # first, because noise that falls then adds to a prefix that was composed before
         ordered = sorted(counted.items(), key=_order)
-        cell = self._cell(counted, delta)
+        cell = self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(bound, 1e-9) / _FINE)))
         prefix = _composed(tuple(ordered[:-1]), neighbours, cell)
         total = prefix.compose(_repeated(*ordered[-1], neighbours, cell))
-        return max(0.0, float(total.get_epsilon_for_delta(delta)))
+        epsilon = max(0.0, float(total.get_epsilon_for_delta(delta)))
+        return min(epsilon, bound) if holds else epsilon
 
-    def _cell(self, composition: Mapping[dp_event.DpEvent, int], delta: float) -> float:
-        """The cells in use: twice as wide for every doubling of ε beyond 16, where the privacy loss
-        would need millions of them. Wider cells only ever raise the price.
-        """
+    def _rdp(
+        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
+    ) -> tuple[float, bool]:
+        """(ε by RDP, whether it is an upper bound rather than a guess at the size of ε)."""
+        if not any(_RDP.supports(event, neighbours) for event in composition):
+            return _RDP.epsilon_of(composition, delta, neighbours), True
         similar: dict[dp_event.DpEvent, int] = {}
         for event, count in composition.items():
             similar[_similar(event)] = similar.get(_similar(event), 0) + count
-        epsilon = _ESTIMATE.epsilon_of(similar, delta, ADD_OR_REMOVE)
-        doublings = min(40, max(0, math.ceil(math.log2(max(epsilon, 1e-9) / _FINE_UP_TO))))
-        return self.discretization * 2.0**doublings
+        return _RDP.epsilon_of(similar, delta, ADD_OR_REMOVE), False
 
     def describe(self) -> str:
         return f"PLD, cells of {self.discretization:g}"
 
 
-_ESTIMATE = RdpAccountant("2..64")
-_FINE_UP_TO = 16.0
+_RDP = RdpAccountant()
+_FINE = 16.0  # cells are twice as wide for every doubling of ε beyond: the loss would need millions
+_INFINITE = 1e6  # a larger ε is called infinite
+_MANY_DRAWS = 2_000_000  # more take half a minute, and RDP is within a few per cent by then
 
 
 def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:

@@ -7,12 +7,12 @@ import math
 import warnings
 from collections.abc import Mapping
 
-from dp_accounting import dp_event
+from dp_accounting import UnsupportedEventError, dp_event
 
 from fedpriv.common import checks
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.rdp import ADD_OR_REMOVE
+from fedpriv.privacy.rdp import ADD_OR_REMOVE, without_noise
 
 
 class PrvAccountant(CompositionAccountant):
@@ -38,7 +38,10 @@ class PrvAccountant(CompositionAccountant):
         counted = on_grid(composition)
         if not counted:
             return 0.0
-        if any(isinstance(event, dp_event.NonPrivateDpEvent) for event in counted):
+        for event in counted:
+            if reason := self.supports(event, neighbours):
+                raise UnsupportedEventError(reason)
+        if any(without_noise(event) for event in counted):
             return math.inf
         from opacus.accountants import PRVAccountant as Library
 

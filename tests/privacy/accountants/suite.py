@@ -16,250 +16,267 @@ from fedpriv.privacy.sampling import PoissonSampling, Sampling
 DELTA = 1e-5
 ALL = np.arange(3)
 
-laws = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
-)
-rates = st.floats(0.002, 0.4)
-multipliers = st.floats(0.6, 10.0)
-steps = st.integers(1, 3000)
-budgets = st.floats(0.3, 12.0)
+LAW = {"deadline": None, "suppress_health_check": [HealthCheck.differing_executors]}
 
 
-class AccountantSuite:
-    """Give ``accountant``; for another relation also ``neighbours`` and ``sampling``."""
+def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):  # type: ignore[no-untyped-def]
+    """The suite class; accountants that take long try fewer and easier ``examples`` of each law."""
+    laws = settings(max_examples=examples, **LAW)
+    rates = st.floats(0.002, 0.4 if examples > 10 else 0.1)
+    multipliers = st.floats(least_noise, 10.0)
+    steps = st.integers(1, most_steps)
+    budgets = st.floats(0.3, 12.0)
 
-    accountant: Accountant
-    neighbours = ADD_OR_REMOVE
-    tolerance = 1e-9
-    """How well one composition priced in two ways agrees, relatively."""
+    class AccountantSuite:
+        """Give ``accountant``; for another relation also ``neighbours`` and ``sampling``."""
 
-    def sampling(self, rate: float) -> Sampling:
-        return PoissonSampling(rate)
+        accountant: Accountant
+        neighbours = ADD_OR_REMOVE
+        tolerance = 1e-9
+        """How well one composition priced in two ways agrees, relatively."""
 
-    def event(self, rate: float, multiplier: float) -> dp_event.DpEvent:
-        return self.sampling(rate).event(multiplier)
+        def sampling(self, rate: float) -> Sampling:
+            return PoissonSampling(rate)
 
-    def price(self, composition: dict[dp_event.DpEvent, int], delta: float = DELTA) -> float:
-        return self.accountant.epsilon_of(composition, delta, self.neighbours)
+        def event(self, rate: float, multiplier: float) -> dp_event.DpEvent:
+            return self.sampling(rate).event(multiplier)
 
-    def allowed(self, event: dp_event.DpEvent, epsilon: float) -> int:
-        return self.accountant.steps_allowed(event, epsilon, DELTA, self.neighbours)
+        def price(self, composition: dict[dp_event.DpEvent, int], delta: float = DELTA) -> float:
+            return self.accountant.epsilon_of(composition, delta, self.neighbours)
 
-    def running(self, clients: int = 3):  # type: ignore[no-untyped-def]
-        return self.accountant.running(clients, self.neighbours)
+        def allowed(self, event: dp_event.DpEvent, epsilon: float) -> int:
+            return self.accountant.steps_allowed(event, epsilon, DELTA, self.neighbours)
 
-    def not_above(self, low: float, high: float) -> bool:
-        return low <= high * (1 + self.tolerance) + 1e-12
+        def running(self, clients: int = 3):  # type: ignore[no-untyped-def]
+            return self.accountant.running(clients, self.neighbours)
 
-    # ---- ε of a composition
+        def not_above(self, low: float, high: float) -> bool:
+            return low <= high * (1 + self.tolerance) + 1e-12
 
-    def test_nothing_released_costs_nothing(self):
-        assert self.price({}) == 0.0
+        # ---- ε of a composition
 
-    def test_an_event_counted_zero_times_costs_nothing(self):
-        assert self.price({self.event(0.01, 1.0): 0, dp_event.NonPrivateDpEvent(): 0}) == 0.0
+        def test_nothing_released_costs_nothing(self):
+            assert self.price({}) == 0.0
 
-    @laws
-    @given(rate=rates, multiplier=multipliers, count=steps, delta=st.floats(1e-9, 0.3))
-    def test_epsilon_is_never_negative(self, rate, multiplier, count, delta):
-        assert self.price({self.event(rate, multiplier): count}, delta) >= 0.0
+        def test_an_event_counted_zero_times_costs_nothing(self):
+            assert self.price({self.event(0.01, 1.0): 0, dp_event.NonPrivateDpEvent(): 0}) == 0.0
 
-    @laws
-    @given(rate=rates, multiplier=multipliers, count=steps, more=steps)
-    def test_epsilon_does_not_fall_with_steps(self, rate, multiplier, count, more):
-        event = self.event(rate, multiplier)
-        assert self.not_above(self.price({event: count}), self.price({event: count + more}))
+        @laws
+        @given(rate=rates, multiplier=multipliers, count=steps, delta=st.floats(1e-9, 0.3))
+        def test_epsilon_is_never_negative(self, rate, multiplier, count, delta):
+            assert self.price({self.event(rate, multiplier): count}, delta) >= 0.0
 
-    @laws
-    @given(low=rates, high=rates, multiplier=multipliers, count=steps)
-    def test_epsilon_does_not_fall_with_the_sampling_rate(self, low, high, multiplier, count):
-        low, high = sorted((low, high))
-        less, more = self.event(low, multiplier), self.event(high, multiplier)
-        assert self.not_above(self.price({less: count}), self.price({more: count}))
+        @laws
+        @given(rate=rates, multiplier=multipliers, count=steps, more=steps)
+        def test_epsilon_does_not_fall_with_steps(self, rate, multiplier, count, more):
+            event = self.event(rate, multiplier)
+            assert self.not_above(self.price({event: count}), self.price({event: count + more}))
 
-    @laws
-    @given(rate=rates, low=multipliers, high=multipliers, count=steps)
-    def test_epsilon_does_not_rise_with_the_noise(self, rate, low, high, count):
-        low, high = sorted((low, high))
-        louder, quieter = self.event(rate, high), self.event(rate, low)
-        assert self.not_above(self.price({louder: count}), self.price({quieter: count}))
+        @laws
+        @given(low=rates, high=rates, multiplier=multipliers, count=steps)
+        def test_epsilon_does_not_fall_with_the_sampling_rate(self, low, high, multiplier, count):
+            low, high = sorted((low, high))
+            less, more = self.event(low, multiplier), self.event(high, multiplier)
+            assert self.not_above(self.price({less: count}), self.price({more: count}))
 
-    @laws
-    @given(rate=rates, multiplier=multipliers, count=steps)
-    def test_epsilon_does_not_rise_with_delta(self, rate, multiplier, count):
-        event = self.event(rate, multiplier)
-        assert self.not_above(self.price({event: count}, 1e-4), self.price({event: count}, 1e-6))
+        @laws
+        @given(rate=rates, low=multipliers, high=multipliers, count=steps)
+        def test_epsilon_does_not_rise_with_the_noise(self, rate, low, high, count):
+            low, high = sorted((low, high))
+            louder, quieter = self.event(rate, high), self.event(rate, low)
+            assert self.not_above(self.price({louder: count}), self.price({quieter: count}))
 
-    @laws
-    @given(
-        parts=st.lists(st.tuples(rates, multipliers, st.integers(1, 50)), min_size=2, max_size=4)
-    )
-    def test_the_order_of_composition_does_not_matter(self, parts):
-        composition = {self.event(rate, z): count for rate, z, count in parts}
-        backwards = dict(reversed(composition.items()))
-        assert self.price(composition) == pytest.approx(self.price(backwards), rel=self.tolerance)
+        @laws
+        @given(rate=rates, multiplier=multipliers, count=steps)
+        def test_epsilon_does_not_rise_with_delta(self, rate, multiplier, count):
+            event = self.event(rate, multiplier)
+            assert self.not_above(
+                self.price({event: count}, 1e-4), self.price({event: count}, 1e-6)
+            )
 
-    def test_an_event_without_noise_costs_infinitely_much(self):
-        composition = {self.event(0.01, 5.0): 1, dp_event.NonPrivateDpEvent(): 1}
-        assert self.price(composition) == np.inf
-
-    def test_noise_too_small_for_floating_point_costs_infinitely_much(self):
-        assert self.price({self.event(0.01, 1e-200): 1}) == np.inf
-
-    # ---- joint queries
-
-    def test_pricing_a_second_query_as_a_draw_of_its_own_would_understate_it(self):
-        draw = Draw(self.sampling(0.013), (Query("a", 1.1), Query("b", 1.1)))
-        assert self.price({draw.event(): 97}) > 1.2 * self.price({draw.event_of("a"): 2 * 97})
-
-    # ---- running totals
-
-    @laws
-    @given(
-        parts=st.lists(st.tuples(rates, multipliers, st.integers(1, 50)), min_size=1, max_size=4)
-    )
-    def test_a_running_total_equals_the_composition(self, parts):
-        running, composition = self.running(), {}
-        for rate, z, count in parts:
-            event = self.event(rate, z)
-            running.add(event, ALL, count)
-            composition[event] = composition.get(event, 0) + count
-        assert running.epsilon(DELTA) == pytest.approx(
-            [self.price(composition)] * 3, rel=self.tolerance
+        @laws
+        @given(
+            parts=st.lists(
+                st.tuples(rates, multipliers, st.integers(1, 50)), min_size=2, max_size=4
+            )
         )
+        def test_the_order_of_composition_does_not_matter(self, parts):
+            composition = {self.event(rate, z): count for rate, z, count in parts}
+            backwards = dict(reversed(composition.items()))
+            assert self.price(composition) == pytest.approx(
+                self.price(backwards), rel=self.tolerance
+            )
 
-    def test_merged_counts_equal_unmerged_ones(self):
-        event, one_by_one = self.event(0.02, 1.5), self.running()
-        for _ in range(40):
-            one_by_one.add(event, ALL)
-        assert one_by_one.epsilon(DELTA) == pytest.approx(
-            [self.price({event: 40})] * 3, rel=self.tolerance
+        def test_an_event_without_noise_costs_infinitely_much(self):
+            composition = {self.event(0.01, 5.0): 1, dp_event.NonPrivateDpEvent(): 1}
+            assert self.price(composition) == np.inf
+
+        def test_noise_too_small_for_floating_point_costs_infinitely_much(self):
+            assert self.price({self.event(0.01, 1e-200): 1}) == np.inf
+
+        # ---- joint queries
+
+        def test_pricing_a_second_query_as_a_draw_of_its_own_would_understate_it(self):
+            draw = Draw(self.sampling(0.013), (Query("a", 1.1), Query("b", 1.1)))
+            assert self.price({draw.event(): 97}) > 1.2 * self.price({draw.event_of("a"): 2 * 97})
+
+        # ---- running totals
+
+        @laws
+        @given(
+            parts=st.lists(
+                st.tuples(rates, multipliers, st.integers(1, 50)), min_size=1, max_size=4
+            )
         )
+        def test_a_running_total_equals_the_composition(self, parts):
+            running, composition = self.running(), {}
+            for rate, z, count in parts:
+                event = self.event(rate, z)
+                running.add(event, ALL, count)
+                composition[event] = composition.get(event, 0) + count
+            assert running.epsilon(DELTA) == pytest.approx(
+                [self.price(composition)] * 3, rel=self.tolerance
+            )
 
-    def test_a_client_that_took_no_part_spent_nothing(self):
-        running = self.running()
-        running.add(self.event(0.1, 1.0), np.array([0, 2]), 10)
-        assert running.epsilon(DELTA)[1] == 0.0
+        def test_merged_counts_equal_unmerged_ones(self):
+            event, one_by_one = self.event(0.02, 1.5), self.running()
+            for _ in range(40):
+                one_by_one.add(event, ALL)
+            assert one_by_one.epsilon(DELTA) == pytest.approx(
+                [self.price({event: 40})] * 3, rel=self.tolerance
+            )
 
-    def test_each_client_pays_for_its_own_draws(self):
-        event, running = self.event(0.05, 1.0), self.running()
-        running.add(event, np.array([0, 1]), 10)
-        running.add(event, np.array([1]), 30)
-        assert running.epsilon(DELTA) == pytest.approx(
-            [self.price({event: 10}), self.price({event: 40}), 0.0], rel=self.tolerance
-        )
+        def test_a_client_that_took_no_part_spent_nothing(self):
+            running = self.running()
+            running.add(self.event(0.1, 1.0), np.array([0, 2]), 10)
+            assert running.epsilon(DELTA)[1] == 0.0
 
-    def test_zero_draws_of_an_event_without_noise_cost_nothing(self):
-        running = self.running()
-        running.add(dp_event.NonPrivateDpEvent(), ALL, 0)
-        assert running.epsilon(DELTA).tolist() == [0.0, 0.0, 0.0]
+        def test_each_client_pays_for_its_own_draws(self):
+            event, running = self.event(0.05, 1.0), self.running()
+            running.add(event, np.array([0, 1]), 10)
+            running.add(event, np.array([1]), 30)
+            assert running.epsilon(DELTA) == pytest.approx(
+                [self.price({event: 10}), self.price({event: 40}), 0.0], rel=self.tolerance
+            )
 
-    def test_an_event_without_noise_exceeds_every_budget(self):
-        exceeds = self.running().would_exceed(dp_event.NonPrivateDpEvent(), 1, 1e300, DELTA)
-        assert exceeds.tolist() == [True, True, True]
+        def test_zero_draws_of_an_event_without_noise_cost_nothing(self):
+            running = self.running()
+            running.add(dp_event.NonPrivateDpEvent(), ALL, 0)
+            assert running.epsilon(DELTA).tolist() == [0.0, 0.0, 0.0]
 
-    def test_noise_too_small_for_floating_point_exceeds_every_budget(self):
-        exceeds = self.running().would_exceed(self.event(0.01, 1e-200), 1, 1e300, DELTA)
-        assert exceeds.tolist() == [True, True, True]
+        def test_an_event_without_noise_exceeds_every_budget(self):
+            exceeds = self.running().would_exceed(dp_event.NonPrivateDpEvent(), 1, 1e300, DELTA)
+            assert exceeds.tolist() == [True, True, True]
 
-    def test_asking_whether_a_draw_would_exceed_charges_nothing(self):
-        running = self.running()
-        running.would_exceed(self.event(0.1, 1.0), 1000, 1.0, DELTA)
-        assert running.epsilon(DELTA).tolist() == [0.0, 0.0, 0.0]
+        def test_noise_too_small_for_floating_point_exceeds_every_budget(self):
+            exceeds = self.running().would_exceed(self.event(0.01, 1e-200), 1, 1e300, DELTA)
+            assert exceeds.tolist() == [True, True, True]
 
-    # ---- the boundary of a budget
+        def test_asking_whether_a_draw_would_exceed_charges_nothing(self):
+            running = self.running()
+            running.would_exceed(self.event(0.1, 1.0), 1000, 1.0, DELTA)
+            assert running.epsilon(DELTA).tolist() == [0.0, 0.0, 0.0]
 
-    @laws
-    @given(rate=rates, multiplier=multipliers, epsilon=budgets)
-    def test_the_allowed_steps_are_within_the_budget_and_one_more_is_not(
-        self, rate, multiplier, epsilon
-    ):
-        event = self.event(rate, multiplier)
-        allowed = self.allowed(event, epsilon)
-        assert self.price({event: allowed}) <= epsilon < self.price({event: allowed + 1})
+        # ---- the boundary of a budget
 
-    @laws
-    @given(rate=rates, multiplier=multipliers, epsilon=budgets)
-    def test_would_exceed_agrees_with_the_allowed_steps(self, rate, multiplier, epsilon):
-        event, running = self.event(rate, multiplier), self.running(1)
-        allowed = self.allowed(event, epsilon)
-        answers = [bool(running.would_exceed(event, allowed + 1, epsilon, DELTA)[0])]
-        if allowed:
-            running.add(event, np.array([0]), allowed - 1)
+        @laws
+        @given(rate=rates, multiplier=multipliers, epsilon=budgets)
+        def test_the_allowed_steps_are_within_the_budget_and_one_more_is_not(
+            self, rate, multiplier, epsilon
+        ):
+            event = self.event(rate, multiplier)
+            allowed = self.allowed(event, epsilon)
+            assert self.price({event: allowed}) <= epsilon < self.price({event: allowed + 1})
+
+        @laws
+        @given(rate=rates, multiplier=multipliers, epsilon=budgets)
+        def test_would_exceed_agrees_with_the_allowed_steps(self, rate, multiplier, epsilon):
+            event, running = self.event(rate, multiplier), self.running(1)
+            allowed = self.allowed(event, epsilon)
+            answers = [bool(running.would_exceed(event, allowed + 1, epsilon, DELTA)[0])]
+            if allowed:
+                running.add(event, np.array([0]), allowed - 1)
+                answers.append(bool(running.would_exceed(event, 1, epsilon, DELTA)[0]))
+                running.add(event, np.array([0]))
             answers.append(bool(running.would_exceed(event, 1, epsilon, DELTA)[0]))
-            running.add(event, np.array([0]))
-        answers.append(bool(running.would_exceed(event, 1, epsilon, DELTA)[0]))
-        assert answers == ([True, False, True] if allowed else [True, True])
+            assert answers == ([True, False, True] if allowed else [True, True])
 
-    @laws
-    @given(rate=rates, multiplier=multipliers, count=steps)
-    def test_the_price_of_some_steps_is_a_budget_that_allows_them(self, rate, multiplier, count):
-        event = self.event(rate, multiplier)
-        assert self.allowed(event, self.price({event: count})) >= count
+        @laws
+        @given(rate=rates, multiplier=multipliers, count=steps)
+        def test_the_price_of_some_steps_is_a_budget_that_allows_them(
+            self, rate, multiplier, count
+        ):
+            event = self.event(rate, multiplier)
+            assert self.allowed(event, self.price({event: count})) >= count
 
-    @laws
-    @given(rate=rates, multiplier=multipliers, count=steps)
-    def test_a_budget_a_hair_below_some_steps_is_not_overspent(self, rate, multiplier, count):
-        event = self.event(rate, multiplier)
-        budget = float(np.nextafter(self.price({event: count}), 0.0))
-        assert self.price({event: self.allowed(event, budget)}) <= budget
+        @laws
+        @given(rate=rates, multiplier=multipliers, count=steps)
+        def test_a_budget_a_hair_below_some_steps_is_not_overspent(self, rate, multiplier, count):
+            event = self.event(rate, multiplier)
+            budget = float(np.nextafter(self.price({event: count}), 0.0))
+            assert self.price({event: self.allowed(event, budget)}) <= budget
 
-    def test_an_event_without_noise_is_allowed_no_steps(self):
-        assert self.allowed(dp_event.NonPrivateDpEvent(), 100.0) == 0
+        def test_an_event_without_noise_is_allowed_no_steps(self):
+            assert self.allowed(dp_event.NonPrivateDpEvent(), 100.0) == 0
 
-    def test_each_client_is_asked_for_its_own_total(self):
-        event, running = self.event(0.05, 1.0), self.running()
-        budget = self.price({event: 25})
-        running.add(event, np.array([1]), 20)
-        assert running.would_exceed(event, 10, budget, DELTA).tolist() == [False, True, False]
+        def test_each_client_is_asked_for_its_own_total(self):
+            event, running = self.event(0.05, 1.0), self.running()
+            budget = self.price({event: 25})
+            running.add(event, np.array([1]), 20)
+            assert running.would_exceed(event, 10, budget, DELTA).tolist() == [False, True, False]
 
-    # ---- filters
+        # ---- filters
 
-    def test_a_filter_stops_within_its_budget(self):
-        multiplier, used = 3.0, 0
-        first = self.event(0.02, multiplier)
-        total = self.accountant.filter(1, self.neighbours, first, 2.0, DELTA)
-        if total is None:
-            pytest.skip("no privacy filter is known for this accountant")
-        while not total.would_exceed(self.event(0.02, multiplier), 1, 2.0, DELTA)[0]:
-            total.add(self.event(0.02, multiplier), np.array([0]))
-            multiplier, used = max(1.0, 0.99 * multiplier), used + 1
-        assert used > 0
-        assert total.epsilon(DELTA)[0] <= 2.0
+        def test_a_filter_stops_within_its_budget(self):
+            multiplier, used = 3.0, 0
+            first = self.event(0.02, multiplier)
+            total = self.accountant.filter(1, self.neighbours, first, 2.0, DELTA)
+            if total is None:
+                pytest.skip("no privacy filter is known for this accountant")
+            while not total.would_exceed(self.event(0.02, multiplier), 1, 2.0, DELTA)[0]:
+                total.add(self.event(0.02, multiplier), np.array([0]))
+                multiplier, used = max(1.0, 0.99 * multiplier), used + 1
+            assert used > 0
+            assert total.epsilon(DELTA)[0] <= 2.0
 
-    # ---- state, support, words
+        # ---- state, support, words
 
-    def test_a_restored_total_goes_on_exactly(self):
-        event, running = self.event(0.05, 1.2), self.running()
-        running.add(event, np.array([0, 1]), 7)
-        restored = self.running()
-        restored.load_state_dict(running.state_dict())
-        for total in (running, restored):
-            total.add(event, ALL, 3)
-        assert restored.epsilon(DELTA).tolist() == running.epsilon(DELTA).tolist()
+        def test_a_restored_total_goes_on_exactly(self):
+            event, running = self.event(0.05, 1.2), self.running()
+            running.add(event, np.array([0, 1]), 7)
+            restored = self.running()
+            restored.load_state_dict(running.state_dict())
+            for total in (running, restored):
+                total.add(event, ALL, 3)
+            assert restored.epsilon(DELTA).tolist() == running.epsilon(DELTA).tolist()
 
-    def test_a_saved_state_does_not_change_with_the_total(self):
-        event, running = self.event(0.05, 1.2), self.running()
-        running.add(event, ALL, 7)
-        state, before = running.state_dict(), running.epsilon(DELTA).tolist()
-        running.add(event, ALL, 100)
-        restored = self.running()
-        restored.load_state_dict(state)
-        assert restored.epsilon(DELTA).tolist() == before
+        def test_a_saved_state_does_not_change_with_the_total(self):
+            event, running = self.event(0.05, 1.2), self.running()
+            running.add(event, ALL, 7)
+            state, before = running.state_dict(), running.epsilon(DELTA).tolist()
+            running.add(event, ALL, 100)
+            restored = self.running()
+            restored.load_state_dict(state)
+            assert restored.epsilon(DELTA).tolist() == before
 
-    def test_its_own_events_are_supported(self):
-        assert self.accountant.supports(self.event(0.1, 1.0), self.neighbours) is None
+        def test_its_own_events_are_supported(self):
+            assert self.accountant.supports(self.event(0.1, 1.0), self.neighbours) is None
 
-    def test_an_event_of_the_other_relation_is_refused_with_a_reason(self):
-        other = REPLACE_ONE if self.neighbours == ADD_OR_REMOVE else ADD_OR_REMOVE
-        assert other in self.accountant.supports(self.event(0.1, 1.0), other)
+        def test_an_event_of_the_other_relation_is_refused_with_a_reason(self):
+            other = REPLACE_ONE if self.neighbours == ADD_OR_REMOVE else ADD_OR_REMOVE
+            assert other in self.accountant.supports(self.event(0.1, 1.0), other)
 
-    def test_an_event_of_the_other_relation_is_not_priced(self):
-        other = REPLACE_ONE if self.neighbours == ADD_OR_REMOVE else ADD_OR_REMOVE
-        with pytest.raises(Exception, match=r"(?i)neighbo"):
-            self.accountant.epsilon_of({self.event(0.1, 1.0): 1}, DELTA, other)
+        def test_an_event_of_the_other_relation_is_not_priced(self):
+            other = REPLACE_ONE if self.neighbours == ADD_OR_REMOVE else ADD_OR_REMOVE
+            with pytest.raises(Exception, match=r"(?i)neighbo"):
+                self.accountant.epsilon_of({self.event(0.1, 1.0): 1}, DELTA, other)
 
-    def test_the_settings_are_told_in_one_line(self):
-        words = self.accountant.describe()
-        assert words
-        assert "\n" not in words
+        def test_the_settings_are_told_in_one_line(self):
+            words = self.accountant.describe()
+            assert words
+            assert "\n" not in words
+
+    return AccountantSuite
+
+
+AccountantSuite = suite()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from accountants.suite import suite
 from dp_accounting import dp_event
 
 from fedpriv.privacy.accountants import PldAccountant, PrvAccountant
@@ -10,6 +11,11 @@ from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
 PRV = PrvAccountant()
+
+
+class TestPrv(suite(examples=3, least_noise=1.5, most_steps=300)):
+    accountant = PrvAccountant(eps_error=0.1)
+    tolerance = 0.05
 
 
 def price(rate: float, multiplier: float, steps: int, delta: float) -> float:
