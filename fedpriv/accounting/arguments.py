@@ -145,7 +145,6 @@ def accountant(name: str, options: argparse.Namespace) -> Accountant:
     if name != "rdp":
         return ACCOUNTANTS[name]()
     text = options.orders or "wide"
-    orders: Any = [_parsed(a) for a in text.split(",")] if text[:1].isdigit() else text
-    if ".." in text:
-        orders = text
+    listed = [_parsed(part) for part in text.split(",")]
+    orders: Any = text if isinstance(listed[0], str) else listed
     return checked(lambda: RdpAccountant(orders, options.conversion or "improved"))

@@ -17,7 +17,12 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.algorithms.base import LocalStepsAlgorithm
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.experiment.settings import Settings, read_settings
-from fedpriv.privacy.accountants import Accountant, PublishedAccountant
+from fedpriv.privacy.accountants import (
+    Accountant,
+    PldAccountant,
+    PublishedAccountant,
+    RdpAccountant,
+)
 from fedpriv.privacy.budget import PUBLISHED, SOUND
 from fedpriv.privacy.clippers import Clipper, NoClipper
 from fedpriv.privacy.noise_schedules import NoiseSchedule, NoNoise
@@ -155,12 +160,22 @@ def _refuse_unpriceable(parts: Parts) -> None:
     sampling = parts.algorithm.sampling_of(1000)
     draw = parts.algorithm.draw(sampling, parts.noise_schedule.noise_multiplier(0), parts.clipper)
     reason = parts.accountant.supports(draw.event(), sampling.neighbours)
-    if reason and parts.settings.budget_view == SOUND:
-        raise ConfigError(
-            f"accountant={parts.accountant.name} does not fit algorithm.sampling="
-            f"{parts.algorithm.sampling}: {reason}"
-        )
     guarded = parts.settings.budget_view == SOUND and parts.settings.epsilon is not None
+    if reason and parts.settings.budget_view == SOUND:
+        able = [
+            a.name
+            for a in (RdpAccountant(), PldAccountant())
+            if not a.supports(draw.event(), sampling.neighbours)
+            and (a.has_filter or not (parts.adaptive and guarded))
+        ]
+        raise ConfigError(
+            f"accountant={parts.accountant.name} does not fit how algorithm draws its lots: {reason}; "
+            + (
+                f"accountant={able[0]} does"
+                if able
+                else "no accountant does while the noise adapts"
+            )
+        )
     if parts.adaptive and guarded and not parts.accountant.has_filter:
         raise ConfigError(
             f"accountant={parts.accountant.name} has no privacy filter, which a noise multiplier "

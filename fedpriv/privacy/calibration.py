@@ -58,7 +58,13 @@ class Release:
                     "absent unless sampling=poisson and neighbours=add_or_remove",
                 )
         sized = fixed or self.max_lot_size is not None
-        if sized or self.records is not None:
+        if sized and self.records is None:
+            raise ArgumentError(
+                "records",
+                None,
+                "given, a whole number >= 1: lots of a fixed size or with a cap need n",
+            )
+        if self.records is not None:
             checks.whole("records", self.records, at_least=1)
         if self.records is not None and not sized:
             raise ArgumentError(
@@ -77,9 +83,8 @@ class Release:
         if self.max_lot_size is not None:
             capped = TruncatedPoissonSampling(sample_rate, self.records, self.max_lot_size)
             return capped.event(noise_multiplier)
-        return dp_event.PoissonSampledDpEvent(
-            sample_rate, WholeData(self.neighbours).event(noise_multiplier)
-        )
+        whole = WholeData(self.neighbours).event(noise_multiplier)
+        return whole if sample_rate == 1.0 else dp_event.PoissonSampledDpEvent(sample_rate, whole)
 
     def lot_size(self, sample_rate: float) -> int:
         """L = q·n of lots without replacement, rounded, at least 1."""

@@ -34,9 +34,10 @@ class PoissonSampling:
 
     def event(self, noise_multiplier: float) -> dp_event.DpEvent:
         """The event of one Gaussian (noise std ÷ add/remove sensitivity) on one lot."""
-        return dp_event.PoissonSampledDpEvent(
-            self.sample_rate, dp_event.GaussianDpEvent(noise_multiplier)
-        )
+        gaussian = dp_event.GaussianDpEvent(noise_multiplier)
+        if self.sample_rate == 1.0:  # every record every time: no sampling
+            return gaussian
+        return dp_event.PoissonSampledDpEvent(self.sample_rate, gaussian)
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ def privacy_facts(
         "delta": budget.delta,
         "budget": budget.limit,
         "budget_view": budget.view,
+        "noise_adapts": budget.adaptive,
         "accountant": budget.accountant.describe(),
         "order": budget.order(),
         **{name: float(np.max(array)) for name, array in values.items()},

@@ -112,6 +112,16 @@ def test_lots_of_fixed_size_all_have_that_size(work, numbered, lots_of):
         assert [len(lot) for lot in lots_of(training)] == [10, 15]
 
 
+def test_capped_lots_never_exceed_the_cap_and_keep_their_denominator(work, numbered, lots_of):
+    training = work(data=numbered(40, 60), sample_rate=0.5, max_lot_size=18)
+    sizes = []
+    for r in range(30):
+        training.released(r)
+        sizes += [len(lot) for lot in lots_of(training)]
+    assert max(sizes) == 18
+    assert min(sizes) < 18
+
+
 def naive_sums(training, lots: list[set[int]]) -> torch.Tensor:
     """Gradient of the summed loss of each lot [K, d], by autograd."""
     model, records = training.problem.model, training.problem.data.train

@@ -13,6 +13,7 @@ import pytest
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.mechanism import joint_noise_multiplier
 
 READINGS = ("sound", "scalar", "vector", "unclipped")
 CLIPPERS = {
@@ -93,7 +94,7 @@ def test_two_queries_on_a_lot_are_one_joint_event(train):
         "algorithm=dp_fl", *CLIPPERS["scalar"], "noise_schedule.noise_multiplier=10", "rounds=1"
     )
     event = pd.read_csv(result.folder / "ledger.csv")["event_sound"][0]
-    assert event == f"Poisson(q=0.5, Gaussian(z={10 / math.sqrt(2):.6g}))"
+    assert event == f"Poisson(q=0.5, Gaussian(z={joint_noise_multiplier([10.0, 10.0])!r}))"
 
 
 def test_fedavg_shows_no_epsilon_anywhere(train):

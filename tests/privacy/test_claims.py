@@ -1,10 +1,26 @@
 from __future__ import annotations
 
-import pytest
+import math
 
-from fedpriv.privacy.claims import adap_dpfl
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.claims import (
+    adap_dpfl,
+    ldp_epsilon,
+    ldp_fedsgd,
+    naseri_cdp,
+    naseri_printed_multipliers,
+    wei,
+    wei_noise_std,
+    wei_recalculated_noise_std,
+    wei_true_epsilon,
+)
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
+from fedpriv.privacy.rdp import REPLACE_ONE
+from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 ADAP_DPFL = adap_dpfl()
 
@@ -50,3 +66,119 @@ def test_the_claimed_two_allows_the_published_rounds(sampling):
 def test_the_statement_says_what_is_not_charged():
     assert "clipping statistic" in ADAP_DPFL.statement
     assert "not charged" in ADAP_DPFL.statement
+
+
+# ---- readings of theorem 1
+
+
+def test_as_printed_a_round_without_any_loss_already_costs():
+    """ε_α = A_α/(α-1) with A_α ≥ 1: even at σ → ∞ each round costs at least 1/63."""
+    printed = adap_dpfl("as_printed")
+    event, accountant = printed.event(draw(PoissonSampling(0.013), 1e6)), printed.accountant()
+    costs = [accountant.epsilon_of({event: n}, 1e-5, printed.neighbours) for n in (1, 64)]
+    assert costs[1] - costs[0] >= 1.0
+
+
+def test_as_printed_the_budget_of_two_lasts_for_about_a_hundred_rounds():
+    printed = adap_dpfl("as_printed")
+    event = printed.event(draw(PoissonSampling(0.013)))
+    assert printed.accountant().steps_allowed(event, 2.0, 1e-5, printed.neighbours) == 109
+
+
+def test_the_running_total_of_a_reading_is_its_composition():
+    printed = adap_dpfl("as_printed")
+    event, accountant = printed.event(draw(PoissonSampling(0.013))), printed.accountant()
+    total = accountant.running(1, printed.neighbours)
+    total.add(event, np.array([0]), 50)
+    composed = accountant.epsilon_of({event: 50}, 1e-5, printed.neighbours)
+    assert total.epsilon(1e-5)[0] == pytest.approx(composed)
+
+
+# ---- the other works
+
+
+def budget_on(claim, first: Draw, epsilon: float) -> Budget:  # type: ignore[no-untyped-def]
+    return Budget(
+        clients=1, epsilon=epsilon, delta=0.01, view="published", accountant=claim.accountant(),
+        claim=claim, first_draw=first, adaptive=False,
+    )  # fmt: skip
+
+
+def rounds_within(budget: Budget, one: Draw) -> int:
+    rounds, who = 0, np.array([0])
+    while budget.may_take_part(one, 1, who)[0]:
+        budget.charge(one, who, {GRADIENT: np.array([1.0])}, one)
+        rounds += 1
+    return rounds
+
+
+def test_weis_budget_lasts_exactly_the_rounds_its_noise_was_made_for():
+    """Eq. (15) at ε=10, δ=.01, C=1, n=128, q=1, T=200: s = .0670614, and 200 rounds fit."""
+    noise = wei_noise_std(10.0, 0.01, 2 / 128, 1.0, 200)
+    assert noise == pytest.approx(0.0670614, abs=1e-7)
+    one = draw(WholeData(REPLACE_ONE), noise * (1 + 1e-12))
+    budget = budget_on(wei(128), one, 10.0)
+    assert rounds_within(budget, one) == 200
+    assert budget.epsilon_published()[0] == pytest.approx(10.0)
+    # what really happened: sensitivity 2C
+    assert budget.epsilon_sound()[0] == pytest.approx(wei_true_epsilon(10.0, 0.01, 128), rel=1e-3)
+
+
+def test_weis_noise_at_a_sampling_rate():
+    assert wei_noise_std(10.0, 0.01, 2 / 128, 0.6, 200) == pytest.approx(0.0519456, abs=1e-7)
+
+
+def test_weis_recalculated_noise_is_constant_while_the_rounds_are():
+    noise = wei_noise_std(10.0, 0.01, 2 / 128, 1.0, 200)
+    for done in (0, 1, 77, 199):
+        again = wei_recalculated_noise_std(10.0, 0.01, 2 / 128, 1.0, 200, [noise] * done)
+        assert again == pytest.approx(noise, rel=1e-9)
+
+
+def test_a_discount_after_ten_rounds_multiplies_weis_noise_by_beta():
+    noise = wei_noise_std(10.0, 0.01, 2 / 128, 1.0, 200)
+    rounds = 0.9**2 * (200 - 10) + 10
+    assert rounds == pytest.approx(163.9)
+    again = wei_recalculated_noise_std(10.0, 0.01, 2 / 128, 1.0, rounds, [noise] * 10)
+    assert again == pytest.approx(0.9 * noise, rel=1e-9)
+
+
+def test_weis_noise_is_infinite_once_nothing_is_left():
+    noise = wei_noise_std(10.0, 0.01, 2 / 128, 1.0, 200)
+    assert wei_recalculated_noise_std(10.0, 0.01, 2 / 128, 1.0, 300, [noise] * 201) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("claimed", "true", "digits"),
+    [(1, 0.53, 0.01), (4, 3.37, 0.01), (6.25, 6.25, 0.01), (10, 12.3, 0.05), (50, 173, 0.5)],
+)
+def test_the_true_epsilon_behind_weis_claim(claimed, true, digits):
+    assert wei_true_epsilon(claimed, 0.01) == pytest.approx(true, abs=digits)
+
+
+@pytest.mark.parametrize(("claimed", "true"), [(1, 990), (10, 90_000)])
+def test_with_the_sensitivity_of_the_printed_mechanism(claimed, true):
+    assert wei_true_epsilon(claimed, 0.01, 128) == pytest.approx(true, rel=0.01)
+
+
+def test_local_dp_compares_any_two_inputs():
+    one = draw(WholeData(REPLACE_ONE), 4.0)
+    budget = budget_on(ldp_fedsgd(), one, 5.0)
+    budget.charge(one, np.array([0]), {GRADIENT: np.array([1.0])}, one)
+    assert budget.epsilon_published()[0] == ldp_epsilon(4.0, 1, 0.01, 1.0)
+    assert budget.epsilon_sound()[0] == pytest.approx(ldp_epsilon(4.0, 1, 0.01, 2.0), abs=1e-3)
+
+
+def test_the_printed_noise_of_naseri_is_claimed_for_z_though_it_is_z_over_q():
+    rate, z = 30 / 3383, 0.744
+    printed = naseri_printed_multipliers(z, rate, 3383)
+    assert printed["ratio"] == pytest.approx(3383)
+    charged = naseri_cdp("as_printed").event(draw(PoissonSampling(rate), printed["noise_on_mean"]))
+    assert charged.event.noise_multiplier == pytest.approx(z)
+    fixed = naseri_cdp().event(draw(PoissonSampling(rate), z))
+    assert fixed.event.noise_multiplier == z
+
+
+def test_a_query_without_noise_has_no_finite_claim():
+    for claim in (adap_dpfl(), wei(128), ldp_fedsgd(), naseri_cdp()):
+        assert claim.event(draw(PoissonSampling(0.1), 0.0)) == dp_event.NonPrivateDpEvent()

@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import (
     SAMPLING_NAMES,
     FixedSizeSampling,
     PoissonSampling,
+    TruncatedPoissonSampling,
+    WholeData,
     make_sampling,
 )
 
@@ -135,3 +138,62 @@ def test_a_fixed_lot_holds_at_least_one_record():
 
 def test_equal_samplings_are_one_key():
     assert len({PoissonSampling(0.1), PoissonSampling(0.1), FixedSizeSampling(10, 1)}) == 2
+
+
+# ---- Poisson with a cap
+
+
+def test_a_capped_lot_never_exceeds_its_cap_and_is_a_poisson_lot_below_it():
+    capped, free = TruncatedPoissonSampling(0.1, 500, 50), PoissonSampling(0.1)
+    for t in range(200):
+        cut, whole = (s.draw(numpy_stream(0, "test_lots", t), 500) for s in (capped, free))
+        assert len(cut) <= 50
+        assert set(cut) <= set(whole)
+        assert len(whole) > 50 or cut.tolist() == whole.tolist()
+        assert cut.tolist() == sorted(cut)
+
+
+def test_who_is_cut_is_chosen_uniformly():
+    drawn = np.bincount(
+        np.concatenate(lots(TruncatedPoissonSampling(0.9, 20, 10), 20, 4000)), minlength=20
+    )
+    deviations = (drawn - 2000) / math.sqrt(4000 * 0.5 * 0.5)
+    assert np.abs(deviations).max() < 4.5
+
+
+def test_a_record_more_can_push_another_one_out():
+    """That is why capping is charged: the sum of a capped lot may move by 2C."""
+    pushed = False
+    for t in range(50):
+        sampling = TruncatedPoissonSampling(0.9, 12, 10)
+        before, after = (
+            set(sampling.draw(numpy_stream(0, "test_lots", t), n).tolist()) for n in (11, 12)
+        )
+        pushed |= 11 in after and not before <= after
+    assert pushed
+
+
+def test_the_denominator_of_capped_lots_is_not_the_cap():
+    assert TruncatedPoissonSampling(0.1, 500, 40).expected_size(500) == 50.0
+
+
+def test_the_event_of_capped_lots_holds_the_cap_and_the_records():
+    event = TruncatedPoissonSampling(0.1, 500, 40).event(3.0)
+    assert event == dp_event.TruncatedSubsampledGaussianDpEvent(500, 0.1, 40, 3.0)
+
+
+def test_a_cap_makes_poisson_lots_capped_ones():
+    assert make_sampling("poisson", 0.1, 500, 40) == TruncatedPoissonSampling(0.1, 500, 40)
+
+
+# ---- no sampling
+
+
+def test_whole_data_takes_every_record_every_time():
+    assert WholeData().draw(numpy_stream(0, "test_lots"), 5).tolist() == [0, 1, 2, 3, 4]
+    assert WholeData().expected_size(5) == 5.0
+
+
+def test_replacing_a_record_of_whole_data_halves_the_multiplier():
+    assert WholeData(ADD_OR_REMOVE).event(3.0) == dp_event.GaussianDpEvent(3.0)
+    assert WholeData(REPLACE_ONE).event(3.0) == dp_event.GaussianDpEvent(1.5)

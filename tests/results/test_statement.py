@@ -23,11 +23,12 @@ def statement(train):
     return lambda *overrides, name="run": Statement(train(*overrides, name=name))
 
 
-def test_the_baseline_states_all_three_numbers_alike(statement):
+def test_the_baseline_states_three_numbers_from_tight_to_loose(statement):
     said = statement("algorithm=dp_fl", "epsilon=1", "accountant.orders=wide")
     assert said.facts["private"]
     assert said.facts["epsilon"] <= 1
-    assert said.facts["epsilon_sound"] == pytest.approx(said.facts["epsilon"])
+    assert 0.8 * said.facts["epsilon"] < said.facts["epsilon_sound"] <= said.facts["epsilon"]
+    assert "PLD" in said.facts["reasons"]["epsilon_sound"]
     assert said.facts["epsilon_published"] >= said.facts["epsilon_sound"]  # a weaker conversion
 
 

@@ -1,0 +1,250 @@
+"""``fedpriv account``: published values through the command, files, and bad input."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+BASELINE = ("--noise-multiplier", "3", "--sample-rate", "0.013", "--steps", "7921")
+DELTA = ("--delta", "1e-5")
+
+
+def test_the_baseline_of_adap_dpfl_by_its_own_orders_and_by_pld(answer):
+    found = answer("account", *BASELINE, *DELTA, "--accountant", "rdp,pld",
+                   "--orders", "2..64", "--conversion", "classical")  # fmt: skip
+    rdp, pld = found["accountants"]["rdp"], found["accountants"]["pld"]
+    assert 1.9999 < rdp["epsilon"]["1e-05"] <= 2.0
+    assert rdp["order"]["1e-05"] == 13.0
+    assert pld["epsilon"]["1e-05"] == pytest.approx(1.5516, abs=1e-3)
+    assert found["tightest"] == "pld"
+
+
+def test_an_accountant_that_cannot_says_why(answer):
+    found = answer("account", *BASELINE, *DELTA, "--accountant", "gdp,rdp")
+    assert "PoissonSampled" in found["accountants"]["gdp"]["reason"]
+
+
+def test_several_deltas_give_the_privacy_profile(answer):
+    found = answer("account", *BASELINE, "--delta", "1e-4,1e-5,1e-6", "--accountant", "rdp")
+    profile = list(found["accountants"]["rdp"]["epsilon"].values())
+    assert len(profile) == 3
+    assert profile == sorted(profile)
+
+
+def test_plain_gaussians_are_priced_exactly_by_gdp(answer):
+    """Dong, Roth, Su: μ = 1, δ = 1e-5 is ε = 4.3771780957; replaced, μ = 2: 9.997."""
+    one = ("--sampling", "none", "--noise-multiplier", "1", "--steps", "1", *DELTA)
+    added = answer("account", *one)["accountants"]
+    assert added["gdp"]["epsilon"]["1e-05"] == pytest.approx(4.3771780957, abs=1e-9)
+    assert added["pld"]["epsilon"]["1e-05"] == pytest.approx(4.37718, abs=1e-4)
+    replaced = answer("account", *one, "--neighbours", "replace_one")["accountants"]
+    for name in ("gdp", "pld"):
+        assert replaced[name]["epsilon"]["1e-05"] == pytest.approx(9.99726, abs=1e-4)
+
+
+def test_lots_without_replacement_are_priced_by_rdp_only(answer):
+    found = answer("account", *BASELINE, *DELTA, "--sampling", "without_replacement",
+                   "--records", "6000")  # fmt: skip
+    assert found["accountants"]["rdp"]["epsilon"]["1e-05"] == pytest.approx(9.24, abs=5e-3)
+    assert {n for n, a in found["accountants"].items() if "reason" in a} == {
+        "pld", "prv", "gdp", "zcdp"
+    }  # fmt: skip
+
+
+def test_capped_lots_are_priced_by_pld_only(answer):
+    found = answer("account", *BASELINE, *DELTA, "--records", "6000", "--max-lot-size", "90")
+    assert found["tightest"] == "pld"
+    assert found["accountants"]["pld"]["epsilon"]["1e-05"] == pytest.approx(2.435, abs=1e-2)
+    assert "Truncated" in found["accountants"]["rdp"]["reason"]
+
+
+def test_the_table_shows_every_accountant_and_rounds_up(command):
+    said = command("account", *BASELINE, *DELTA)
+    assert said.status == 0
+    assert "1.552" in said.out  # 1.5516…
+    assert "best order 12" in said.out
+    assert "not priced: gdp is exact for Gaussians without sampling" in said.out
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf"])
+def test_a_plot_is_drawn(suffix, command, tmp_path):
+    path = tmp_path / f"curve{suffix}"
+    said = command("account", *BASELINE, "--delta", "1e-5,1e-6", "--accountant", "rdp,pld",
+                   "--plot", str(path))  # fmt: skip
+    assert said.status == 0
+    assert path.stat().st_size > 5000
+
+
+# ---- schedules
+
+
+@pytest.fixture
+def schedule(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "schedule.csv"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_schedule_of_one_stretch_is_the_flags(answer, schedule):
+    path = schedule("noise_multiplier,sample_rate,steps\n3,0.013,7921\n")
+    by_file = answer("account", "--schedule", path, *DELTA, "--accountant", "rdp")
+    by_flags = answer("account", *BASELINE, *DELTA, "--accountant", "rdp")
+    assert by_file["accountants"] == by_flags["accountants"]
+
+
+def test_a_heterogeneous_schedule_has_its_published_price(answer, schedule):
+    """dp_accounting and Opacus: PLD .82368, RDP 1.28112."""
+    path = schedule("noise_multiplier, sample_rate, steps\n1,.01,100\n2,.01,100\n\n1.5,.02,50\n")
+    found = answer("account", "--schedule", path, *DELTA)["accountants"]
+    assert found["pld"]["epsilon"]["1e-05"] == pytest.approx(0.82368, abs=2e-5)
+    assert found["rdp"]["epsilon"]["1e-05"] == pytest.approx(1.28112, abs=5e-6)
+
+
+def test_the_metrics_of_a_run_are_a_schedule(answer, train):
+    result = train("algorithm=dp_fl", "noise_schedule=exponential", "rounds=6",
+                   "noise_schedule.noise_multiplier=8")  # fmt: skip
+    found = answer("account", "--schedule", str(result.folder / "metrics.csv"),
+                   "--sample-rate", "0.5", *DELTA, "--accountant", "pld")  # fmt: skip
+    assert found["steps"] == 6
+    assert found["accountants"]["pld"]["epsilon"]["1e-05"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("noise_multiplier\n3\n-1\n", "line 3: noise_multiplier must be > 0, got -1"),
+        ("noise_multiplier\n3\nabc\n", "line 3: noise_multiplier must be a number > 0, got abc"),
+        ("noise_multiplier\nnan\n", "line 2: noise_multiplier must be finite, > 0, got nan"),
+        ("noise_multiplier,sample_rate\n3,1.5\n", "line 2: sample_rate must be > 0 and <= 1"),
+        ("noise_multiplier,steps\n3,2.5\n", "line 2: steps must be a whole number >= 1"),
+        ("noise_multiplier,steps\n3\n", "line 2: 2 values expected"),
+        ("noise_multiplier\n3,4\n", "line 2: 1 values expected"),
+        ("sigma\n3\n", "line 1: a schedule needs a column noise_multiplier"),
+        ("", "line 1: a schedule needs a column noise_multiplier"),
+        ("noise_multiplier\n", "at least one row"),
+    ],
+)
+def test_a_malformed_schedule_is_refused_with_its_line(text, sentence, command, schedule):
+    rate = () if "sample_rate" in text else ("--sample-rate", "0.1")
+    said = command("account", "--schedule", schedule(text), *rate, *DELTA)
+    assert said.status == 2
+    assert sentence in said.sentence
+
+
+def test_a_schedule_that_is_not_there_is_named(command):
+    said = command("account", "--schedule", "nowhere.csv", "--sample-rate", "0.1", *DELTA)
+    assert said.status == 2
+    assert "nowhere.csv" in said.sentence
+
+
+# ---- runs
+
+
+def test_a_run_is_priced_again_as_it_priced_itself(answer, train):
+    result = train("algorithm=dp_fl", "rounds=7")
+    found = answer("account", "--run", str(result.folder), "--accountant", "pld,rdp")
+    assert found["steps"] == 7
+    assert found["accountants"]["pld"]["epsilon"]["1e-05"] == result.privacy["epsilon_sound"]
+    assert found["accountants"]["rdp"]["epsilon"]["1e-05"] == pytest.approx(
+        result.privacy["epsilon"]
+    )
+
+
+def test_the_published_view_of_a_run_can_be_priced(answer, train):
+    result = train("algorithm=dp_fl", "rounds=7", "algorithm.sampling=fixed_size", "epsilon=null")
+    folder = ("--run", str(result.folder), "--accountant", "rdp")
+    sound = answer("account", *folder)
+    paper = answer("account", *folder, "--view", "published", "--orders", "2..64",
+                   "--conversion", "classical")  # fmt: skip
+    assert (sound["neighbours"], paper["neighbours"]) == ("replace_one", "add_or_remove")
+    assert paper["accountants"]["rdp"]["epsilon"]["1e-05"] == pytest.approx(
+        result.privacy["epsilon_published"]
+    )
+
+
+def test_a_run_can_be_priced_at_another_delta(answer, train):
+    folder = train("algorithm=dp_fl", "rounds=7").folder
+    found = answer("account", "--run", str(folder), "--delta", "1e-3,1e-7", "--accountant", "rdp")
+    loose, strict = found["accountants"]["rdp"]["epsilon"].values()
+    assert loose < strict
+
+
+def test_the_worst_client_is_the_one_that_is_priced(answer, train):
+    result = train("algorithm=dp_fl", "rounds=9", "algorithm.participation=sampled",
+                   "algorithm.clients_per_round=3")  # fmt: skip
+    draws = pd.read_csv(result.folder / "ledger.csv")["draws_per_client"]
+    found = answer("account", "--run", str(result.folder), "--accountant", "pld")
+    assert found["steps"] == draws.max() > draws.min()
+    assert found["accountants"]["pld"]["epsilon"]["1e-05"] == result.privacy["epsilon_sound"]
+
+
+def test_a_run_whose_noise_adapted_comes_with_a_note(command, train):
+    folder = train("rounds=5").folder
+    said = command("account", "--run", str(folder), "--accountant", "rdp")
+    assert "sigma adapted" in said.out
+
+
+def test_a_run_that_released_something_without_noise_costs_infinitely_much(answer, train):
+    result = train("clipper.reading=unclipped", "budget_view=published", "rounds=3")
+    found = answer("account", "--run", str(result.folder), "--accountant", "pld,rdp")
+    assert {a["epsilon"]["1e-05"] for a in found["accountants"].values()} == {"inf"}
+
+
+@pytest.mark.parametrize("content", [None, "nothing", "event_sound\nGauss(3)\n"])
+def test_a_folder_without_a_ledger_is_refused(content, command, tmp_path):
+    if content is not None:
+        (tmp_path / "ledger.csv").write_text(content)
+    said = command("account", "--run", str(tmp_path), *DELTA)
+    assert said.status == 2
+    assert "ledger.csv" in said.sentence
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--noise-multiplier", "0"], "--noise-multiplier must be > 0, got 0"),
+        (["--noise-multiplier", "x"], "--noise-multiplier must be a number > 0, got x"),
+        (["--noise-multiplier", "inf"], "--noise-multiplier must be finite, > 0, got inf"),
+        (["--sample-rate", "0"], "--sample-rate must be > 0 and <= 1, got 0"),
+        (["--sample-rate", "1.2"], "--sample-rate must be > 0 and <= 1, got 1.2"),
+        (["--steps", "0"], "--steps must be a whole number >= 1"),
+        (["--steps", "2.5"], "--steps must be a whole number >= 1"),
+        (["--delta", "0"], "--delta must be > 0 and < 1, got 0"),
+        (["--delta", "1"], "--delta must be > 0 and < 1, got 1"),
+        (["--delta", "1e-5,"], "--delta must be a number > 0 and < 1"),
+        (["--sampling", "poison"], "--sampling must be one of poisson"),
+        (["--sampling", "none"], "--sample-rate cannot be given with --sampling none"),
+        (["--sampling", "without_replacement"], "--records must be given, a whole number >= 1"),
+        (["--records", "6000"], "--records must be absent unless"),
+        (["--max-lot-size", "90"], "--records must be given, a whole number >= 1"),
+        (["--sampling", "without_replacement", "--records", "100", "--neighbours",
+          "add_or_remove"], "--neighbours must be replace_one"),
+        (["--accountant", "rpd"], "did you mean rdp?"),
+        (["--accountant", "gdp"], "no accountant can price this: gdp is exact"),
+        (["--accountant", "pld", "--orders", "2..64"], "--orders cannot be given unless"),
+        (["--orders", "2-64"], "--orders must be wide"),
+        (["--conversion", "best"], "--conversion must be one of classical, improved"),
+        (["--schedule", "x.csv"], "cannot be given with --schedule"),
+        (["--run", "x"], "cannot be given with --run"),
+        (["--view", "sound"], "--view cannot be given without --run"),
+        (["--plot", "curve.txt"], "--plot must be a file name that ends in .png"),
+        (["--plot", "nowhere/curve.png"], "--plot must be in a folder that exists"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence_and_status_2(arguments, sentence, command):
+    said = command("account", *BASELINE, *DELTA, *arguments)
+    assert said.status == 2
+    assert sentence in said.sentence
+
+
+def test_what_is_missing_is_named(command):
+    assert "--steps must be given" in command(
+        "account", "--noise-multiplier", "3", "--sample-rate", "0.1", *DELTA
+    ).sentence  # fmt: skip
+    assert "--delta must be given" in command("account", *BASELINE).sentence

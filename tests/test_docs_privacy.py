@@ -1,0 +1,142 @@
+"""docs/privacy.md: every number in it, computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.calibration import Release, calibrate_noise_multiplier
+from fedpriv.privacy.claims import (
+    adap_dpfl,
+    ldp_epsilon,
+    naseri_ldp_multiplier,
+    naseri_printed_multipliers,
+    wei_noise_std,
+    wei_recalculated_noise_std,
+    wei_true_epsilon,
+)
+from fedpriv.privacy.mechanism import joint_noise_multiplier
+from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE, conversion_offset
+from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, TruncatedPoissonSampling
+
+PAGE = " ".join((Path(__file__).parents[1] / "docs" / "privacy.md").read_text("utf-8").split())
+DELTA = 1e-5
+PLD, WIDE, PAPER = PldAccountant(), RdpAccountant(), RdpAccountant("2..64", "classical")
+LOTS = PoissonSampling(0.013)
+
+
+def joint(sigma: float):  # type: ignore[no-untyped-def]
+    return LOTS.event(joint_noise_multiplier([sigma, sigma]))
+
+
+def price(accountant, event, steps: int, neighbours: str = ADD_OR_REMOVE) -> float:  # type: ignore[no-untyped-def]
+    return accountant.epsilon_of({event: steps}, DELTA, neighbours)
+
+
+def rounds(accountant, event) -> int:  # type: ignore[no-untyped-def]
+    return accountant.steps_allowed(event, 2.0, DELTA, ADD_OR_REMOVE)
+
+
+def calibrated(accountant, epsilon: float) -> float:  # type: ignore[no-untyped-def]
+    return calibrate_noise_multiplier(
+        accountant, Release(), epsilon=epsilon, delta=DELTA, steps=300, sample_rate=30 / 3383
+    )
+
+
+def capped(cap: int):  # type: ignore[no-untyped-def]
+    return TruncatedPoissonSampling(0.013, 6000, cap).event(3.0)
+
+
+PRINTED = 0.744 / (30 / 3383)
+WEI = (10.0, 0.01, 2 / 128)
+S = wei_noise_std(*WEI, 1.0, 200)
+
+NUMBERS = {
+    "a joint norm query": ("costs ε = 2.02 as one", lambda: price(PLD, joint(1.1), 97), "2.02"),
+    "the same, split": (
+        "priced 0.94 if split",
+        lambda: price(PLD, LOTS.event(1.1), 2 * 97),
+        "0.94",
+    ),
+    "where a filter starts": (
+        "is 0.959 for α = 13",
+        lambda: float(conversion_offset([13.0], DELTA, "classical")[0]),
+        "0.959",
+    ),
+    "rounds as printed": (
+        "allows 109 rounds",
+        lambda: rounds(adap_dpfl("as_printed").accountant(), LOTS.event(3.0)),
+        "109",
+    ),
+    "rounds with the logarithm": (
+        "against 7921 with",
+        lambda: rounds(PAPER, LOTS.event(3.0)),
+        "7921",
+    ),
+    "the paper's price": ("rounds cost 2.00;", lambda: price(PAPER, LOTS.event(3.0), 7921), "2.00"),
+    "the tight price": ("by PLD, 1.552", lambda: price(PLD, LOTS.event(3.0), 7921), "1.552"),
+    "the norm query by PLD": ("cost 2.37 by PLD", lambda: price(PLD, joint(3.0), 7921), "2.37"),
+    "the norm query, paper's orders": (
+        "and 2.98 by",
+        lambda: price(PAPER, joint(3.0), 7921),
+        "2.98",
+    ),
+    "rounds with the norm query": ("3660 rounds fit", lambda: rounds(PAPER, joint(3.0)), "3660"),
+    "without replacement": (
+        "then cost 9.24, not 2",
+        lambda: price(WIDE, FixedSizeSampling(6000, 78).event(3.0), 7921, REPLACE_ONE),
+        "9.24",
+    ),
+    "a cap": ("costs 2.43 instead of 1.552", lambda: price(PLD, capped(90), 7921), "2.43"),
+    "a high cap": ("one of 150 hardly", lambda: price(PLD, capped(150), 7921), "1.552"),
+    "wei 1, 2C": ("claimed ε = 1 is 987", lambda: wei_true_epsilon(1.0, 0.01, 128), "987"),
+    "wei 10, 2C": ("claimed 10 is 89,924", lambda: wei_true_epsilon(10.0, 0.01, 128), "89924"),
+    "wei, 1": ("| true | 0.525 |", lambda: wei_true_epsilon(1.0, 0.01), "0.525"),
+    "wei, 4": ("| 3.37 |", lambda: wei_true_epsilon(4.0, 0.01), "3.37"),
+    "wei, 6.25": ("| 6.25 | 12.3", lambda: wei_true_epsilon(6.25, 0.01), "6.25"),
+    "wei, 10": ("| 12.3 |", lambda: wei_true_epsilon(10.0, 0.01), "12.3"),
+    "wei, 50": ("| 173 |", lambda: wei_true_epsilon(50.0, 0.01), "173"),
+    "wei noise": ("s = 0.0670614 (q = 1)", lambda: S, "0.0670614"),
+    "wei noise, sampled": ("0.0519456 (q", lambda: wei_noise_std(*WEI, 0.6, 200), "0.0519456"),
+    "a discount": (
+        "multiplies s by 0.9.",
+        lambda: wei_recalculated_noise_std(*WEI, 1.0, 0.81 * 190 + 10, [S] * 10) / S,
+        "0.9",
+    ),
+    "ldp 1": ("| 1 | 1 | 4.38 | 10.00 |", lambda: ldp_epsilon(1, 1, DELTA, 1), "4.38"),
+    "ldp 1, 2C": ("| 4.38 | 10.00 |", lambda: ldp_epsilon(1, 1, DELTA, 2), "10.00"),
+    "ldp 4": ("| 4 | 1 | 0.93 | 1.99 |", lambda: ldp_epsilon(4, 1, DELTA, 1), "0.93"),
+    "ldp 4, 2C": ("| 0.93 | 1.99 |", lambda: ldp_epsilon(4, 1, DELTA, 2), "1.99"),
+    "ldp 10": ("| 10 | 100 | 4.38 | 10.00 |", lambda: ldp_epsilon(10, 100, DELTA, 2), "10.00"),
+    "ldp 20": ("| 20 | 100 | 1.99 | 4.38 |", lambda: ldp_epsilon(20, 100, DELTA, 2), "4.38"),
+    "naseri as printed": (
+        "that is 83.9",
+        lambda: naseri_printed_multipliers(0.744, 30 / 3383, 3383)["noise_on_mean"],
+        "83.9",
+    ),
+    "naseri as printed costs": (
+        "cost 0.005 (RDP)",
+        lambda: price(WIDE, PoissonSampling(30 / 3383).event(PRINTED), 300),
+        "0.005",
+    ),
+    "naseri claims": (
+        "where 3.00 is claimed",
+        lambda: price(WIDE, PoissonSampling(30 / 3383).event(0.744), 300),
+        "3.00",
+    ),
+    "z for 3, RDP": ("z = 0.744 (RDP", lambda: calibrated(WIDE, 3.0), "0.744"),
+    "z for 3, PLD": ("0.686 by PLD", lambda: calibrated(PLD, 3.0), "0.686"),
+    "z for 8, RDP": ("ε = 8 0.533 and", lambda: calibrated(WIDE, 8.0), "0.533"),
+    "z for 8, PLD": ("and 0.501", lambda: calibrated(PLD, 8.0), "0.501"),
+    "naseri ldp": ("C = 1 it is 60", lambda: naseri_ldp_multiplier(1.0, 0.01, 6000, 1.0), "60"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_number_is_on_the_page_and_is_what_the_code_computes(name):
+    words, compute, value = NUMBERS[name]
+    assert words in PAGE
+    last_digit = 10.0 ** -len(value.partition(".")[2])
+    assert compute() == pytest.approx(float(value), abs=last_digit * 0.501)
