@@ -76,11 +76,12 @@ def _dispatch(arguments: list[str]) -> int:
         near = nearest(command, COMMANDS)
         hint = f"did you mean {near}?" if near else ""
         raise ConfigError("the command", command, "one of " + ", ".join(COMMANDS), hint)
-    options = _parser().parse_args(arguments or ["--help"])
+    options = parser().parse_args(arguments or ["--help"])
     return options.run(options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """All commands and their flags."""
     parser = argparse.ArgumentParser(
         prog="fedpriv",
         description="Experiments in differentially private federated learning.",

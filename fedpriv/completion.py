@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable
 
 from fedpriv.config import conf_dir, options
@@ -57,9 +58,36 @@ def candidates(line: str, commands: Iterable[str]) -> list[str]:
         "list": LISTED,
         "data": ("download",) if len(words) == 2 else ("mnist", "fashion_mnist", "cifar10"),
         "completion": ("bash", "zsh", "fish"),
-        "bench": ("--repeats", "--model", "--threads", "--json"),
     }.get(command, ())
+    if len(words) > 2 and words[-2] in (values := _flag_values()):
+        choices = values[words[-2]]
+    elif last.startswith("-") or (not choices and command in ("account", "calibrate", "bench")):
+        choices = _flags(command)
     return [choice for choice in choices if choice.startswith(last)]
+
+
+def _flags(command: str) -> tuple[str, ...]:
+    from fedpriv.cli import parser
+
+    subcommands = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    actions = subcommands.choices[command]._actions if command in subcommands.choices else []
+    return tuple(name for a in actions for name in a.option_strings if name.startswith("--"))
+
+
+def _flag_values() -> dict[str, tuple[str, ...]]:
+    from fedpriv.accounting.arguments import ACCOUNTANTS
+    from fedpriv.privacy.accountants.rdp import CONVERSIONS
+    from fedpriv.privacy.budget import BUDGET_VIEWS
+    from fedpriv.privacy.calibration import RELATIONS, SAMPLINGS
+
+    return {
+        "--accountant": tuple(ACCOUNTANTS),
+        "--sampling": SAMPLINGS,
+        "--neighbours": RELATIONS,
+        "--conversion": CONVERSIONS,
+        "--view": BUDGET_VIEWS,
+        "--model": ("cnn", "mlp"),
+    }
 
 
 def _overrides(words: list[str]) -> list[str]:

@@ -103,3 +103,16 @@ def bash(tmp_path):
 def test_a_real_bash_completes_the_options_of_a_group(bash):
     """It splits words at the equals sign, so what stands before it is left out."""
     assert set(bash("fedpriv train clipper=")) == {name for name, _ in options("clipper")}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("fedpriv account --sched", ["--schedule"]),
+        ("fedpriv account --accountant p", ["pld", "prv"]),
+        ("fedpriv calibrate --sampling w", ["without_replacement"]),
+        ("fedpriv calibrate --eps", ["--epsilon"]),
+    ],
+)
+def test_flags_and_their_values_are_completed(line, expected):
+    assert candidates(line, COMMANDS) == expected
