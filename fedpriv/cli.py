@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedpriv.accounting import account, calibrate
+from fedpriv.accounting import flags
 from fedpriv.common.errors import ConfigError, FedprivError, nearest
 
 COMMANDS = {
@@ -70,17 +70,17 @@ def _dispatch(arguments: list[str]) -> int:
     if command == "_complete":
         from fedpriv.completion import candidates
 
-        print("\n".join(candidates(os.environ.get("COMP_LINE", ""), COMMANDS)))
+        print("\n".join(candidates(os.environ.get("COMP_LINE", ""), COMMANDS, _flags)))
         return 0
     if not command.startswith("-") and command not in COMMANDS:
         near = nearest(command, COMMANDS)
         hint = f"did you mean {near}?" if near else ""
         raise ConfigError("the command", command, "one of " + ", ".join(COMMANDS), hint)
-    options = parser().parse_args(arguments or ["--help"])
+    options = _parser().parse_args(arguments or ["--help"])
     return options.run(options)
 
 
-def parser() -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     """All commands and their flags."""
     parser = argparse.ArgumentParser(
         prog="fedpriv",
@@ -94,8 +94,8 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     # shown in the help; _dispatch hands it to Hydra before argparse sees it
     commands.add_parser("train", help=COMMANDS["train"], add_help=False)
-    account.add_parser(commands, COMMANDS["account"])
-    calibrate.add_parser(commands, COMMANDS["calibrate"])
+    flags.add_account(commands, COMMANDS["account"]).set_defaults(run=_account)
+    flags.add_calibrate(commands, COMMANDS["calibrate"]).set_defaults(run=_calibrate)
     _add_list(commands)
     _add_data(commands)
     _add_bench(commands)
@@ -136,6 +136,25 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number >= 1, got {text}")
     return int(text)
+
+
+def _flags(command: str) -> list[str]:
+    """The flags of a command, for completion."""
+    found = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    actions = found.choices[command]._actions if command in found.choices else []
+    return [name for a in actions for name in a.option_strings if name.startswith("--")]
+
+
+def _account(options: argparse.Namespace) -> int:
+    from fedpriv.accounting.account import run
+
+    return run(options)
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from fedpriv.accounting.calibrate import run
+
+    return run(options)
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from fedpriv.accounting.flags import VALUES
 from fedpriv.config import conf_dir, options
 
 _BASH = """\
@@ -42,8 +42,13 @@ def script(shell: str) -> str:
     return {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell]
 
 
-def candidates(line: str, commands: Iterable[str]) -> list[str]:
-    """What may stand in place of the last word of a command line that begins with ``fedpriv``."""
+def candidates(
+    line: str, commands: Iterable[str], flags: Callable[[str], Iterable[str]]
+) -> list[str]:
+    """What may stand in place of the last word of a command line that begins with ``fedpriv``.
+
+    ``flags``: the flags of a command.
+    """
     from fedpriv.listing import LISTED
 
     words = line.split()[1:]
@@ -59,35 +64,11 @@ def candidates(line: str, commands: Iterable[str]) -> list[str]:
         "data": ("download",) if len(words) == 2 else ("mnist", "fashion_mnist", "cifar10"),
         "completion": ("bash", "zsh", "fish"),
     }.get(command, ())
-    if len(words) > 2 and words[-2] in (values := _flag_values()):
-        choices = values[words[-2]]
+    if len(words) > 2 and words[-2] in VALUES:
+        choices = VALUES[words[-2]]
     elif last.startswith("-") or (not choices and command in ("account", "calibrate", "bench")):
-        choices = _flags(command)
+        choices = tuple(flags(command))
     return [choice for choice in choices if choice.startswith(last)]
-
-
-def _flags(command: str) -> tuple[str, ...]:
-    from fedpriv.cli import parser
-
-    subcommands = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
-    actions = subcommands.choices[command]._actions if command in subcommands.choices else []
-    return tuple(name for a in actions for name in a.option_strings if name.startswith("--"))
-
-
-def _flag_values() -> dict[str, tuple[str, ...]]:
-    from fedpriv.accounting.arguments import ACCOUNTANTS
-    from fedpriv.privacy.accountants.rdp import CONVERSIONS
-    from fedpriv.privacy.budget import BUDGET_VIEWS
-    from fedpriv.privacy.calibration import RELATIONS, SAMPLINGS
-
-    return {
-        "--accountant": tuple(ACCOUNTANTS),
-        "--sampling": SAMPLINGS,
-        "--neighbours": RELATIONS,
-        "--conversion": CONVERSIONS,
-        "--view": BUDGET_VIEWS,
-        "--model": ("cnn", "mlp"),
-    }
 
 
 def _overrides(words: list[str]) -> list[str]:

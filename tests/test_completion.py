@@ -10,37 +10,41 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.cli import COMMANDS
+from fedpriv.cli import COMMANDS, _flags
 from fedpriv.completion import candidates, script
 from fedpriv.config import GROUPS, options
 
 
 def test_the_commands_are_offered():
-    assert {c.strip() for c in candidates("fedpriv ", COMMANDS)} == set(COMMANDS)
-    assert candidates("fedpriv tr", COMMANDS) == ["train "]
+    assert {c.strip() for c in candidates("fedpriv ", COMMANDS, _flags)} == set(COMMANDS)
+    assert candidates("fedpriv tr", COMMANDS, _flags) == ["train "]
 
 
 def test_the_options_of_a_group_are_offered():
     expected = {f"clipper={name}" for name, _ in options("clipper")}
-    assert set(candidates("fedpriv train clipper=", COMMANDS)) == expected
+    assert set(candidates("fedpriv train clipper=", COMMANDS, _flags)) == expected
 
 
 def test_a_begun_option_is_completed():
-    assert candidates("fedpriv train clipper=au", COMMANDS) == ["clipper=automatic"]
+    assert candidates("fedpriv train clipper=au", COMMANDS, _flags) == ["clipper=automatic"]
 
 
 def test_the_groups_are_offered_after_a_blank():
-    found = candidates("fedpriv train ", COMMANDS)
+    found = candidates("fedpriv train ", COMMANDS, _flags)
     assert {f"{group}=" for group in GROUPS} <= set(found)
     assert not [c for c in found if c.startswith("hydra")]
 
 
 def test_the_keys_of_the_chosen_option_are_offered():
-    assert "clipper.clip_norm=" in candidates("fedpriv train clipper=constant clipper.c", COMMANDS)
+    assert "clipper.clip_norm=" in candidates(
+        "fedpriv train clipper=constant clipper.c", COMMANDS, _flags
+    )
 
 
 def test_ready_made_experiments_are_offered():
-    assert "+experiment=adap_dpfl/published_mnist" in candidates("fedpriv train +exp", COMMANDS)
+    assert "+experiment=adap_dpfl/published_mnist" in candidates(
+        "fedpriv train +exp", COMMANDS, _flags
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,14 +59,14 @@ def test_ready_made_experiments_are_offered():
     ],
 )
 def test_the_other_commands_complete_their_arguments(line, expected):
-    assert candidates(line, COMMANDS) == expected
+    assert candidates(line, COMMANDS, _flags) == expected
 
 
 @pytest.mark.parametrize(
     "line", ["fedpriv train nonsense=", "fedpriv train ((", "fedpriv train =="]
 )
 def test_nonsense_offers_nothing_and_does_not_fail(line):
-    assert candidates(line, COMMANDS) == []
+    assert candidates(line, COMMANDS, _flags) == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -115,4 +119,4 @@ def test_a_real_bash_completes_the_options_of_a_group(bash):
     ],
 )
 def test_flags_and_their_values_are_completed(line, expected):
-    assert candidates(line, COMMANDS) == expected
+    assert candidates(line, COMMANDS, _flags) == expected

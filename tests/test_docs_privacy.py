@@ -18,7 +18,8 @@ from fedpriv.privacy.claims import (
     wei_true_epsilon,
 )
 from fedpriv.privacy.mechanism import joint_noise_multiplier
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE, conversion_offset
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.rdp import conversion_offset
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, TruncatedPoissonSampling
 
 PAGE = " ".join((Path(__file__).parents[1] / "docs" / "privacy.md").read_text("utf-8").split())

@@ -22,6 +22,7 @@ from fedpriv.accounting.releases import (
 )
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import Accountant, RdpAccountant
+from fedpriv.privacy.names import ACCOUNTANTS
 from fedpriv.results.display import console, pairs
 from fedpriv.results.statement import round_up
 
@@ -36,37 +37,6 @@ class Priced:
     reason: str | None = None
     epsilons: list[float] = field(default_factory=list)
     orders: list[float] = field(default_factory=list)
-
-
-def add_parser(commands: Any, words: str) -> None:
-    """Add the subcommand with its flags."""
-    parser = commands.add_parser(
-        "account",
-        help=words,
-        description=(
-            "Prices releases by every accountant that can: from flags, from a schedule file, or from "
-            "the ledger of a run."
-        ),
-        epilog=(
-            "fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5    "
-            "fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5    "
-            "fedpriv account --run outputs/<run folder> --view published"
-        ),
-    )
-    arguments.add_mechanism(parser)
-    parser.add_argument(
-        "--schedule", metavar="FILE", help="CSV: noise_multiplier[,sample_rate][,steps]"
-    )
-    parser.add_argument("--run", metavar="FOLDER", dest="run_folder", help="a run folder")
-    parser.add_argument("--view", metavar="VIEW", help="of the run: sound (default), published")
-    parser.add_argument("--delta", metavar="D[,D...]", help="several give the privacy profile")
-    parser.add_argument("--accountant", metavar="NAME[,...]", help=", ".join(arguments.ACCOUNTANTS))
-    arguments.add_rdp_settings(parser)
-    parser.add_argument(
-        "--plot", metavar="FILE", help="draw epsilon against steps: .png, .pdf, .svg"
-    )
-    arguments.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -104,7 +74,7 @@ def _deltas(text: str | None) -> list[float]:
 
 
 def _accountants(options: argparse.Namespace) -> list[Accountant]:
-    names = (options.accountant or ",".join(arguments.ACCOUNTANTS)).split(",")
+    names = (options.accountant or ",".join(ACCOUNTANTS)).split(",")
     if "rdp" not in names:
         arguments.refuse(options, ("orders", "conversion"), "unless --accountant has rdp")
     return [arguments.accountant(name.strip(), options) for name in dict.fromkeys(names)]

@@ -1,4 +1,4 @@
-"""The flags that ``account`` and ``calibrate`` share, and their values, checked."""
+"""The values of the flags of ``account`` and ``calibrate``, checked."""
 
 from __future__ import annotations
 
@@ -16,50 +16,16 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
     ZcdpAccountant,
 )
-from fedpriv.privacy.calibration import RELATIONS, SAMPLINGS, Release
+from fedpriv.privacy.calibration import Release
+from fedpriv.privacy.names import ACCOUNTANTS
 
-ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
+_MADE: dict[str, Callable[[], Accountant]] = {
     "pld": PldAccountant,
     "prv": PrvAccountant,
     "rdp": RdpAccountant,
     "gdp": GdpAccountant,
     "zcdp": ZcdpAccountant,
 }
-MECHANISM = ("noise_multiplier", "sample_rate", "steps")
-RELEASE = ("sampling", "neighbours", "records", "max_lot_size")
-
-
-def add_mechanism(parser: argparse.ArgumentParser) -> None:
-    """Flags that say what is released."""
-    group = parser.add_argument_group("what is released")
-    group.add_argument(
-        "--noise-multiplier", metavar="Z", help="noise std / clip norm (whatever the neighbours)"
-    )
-    group.add_argument("--sample-rate", metavar="Q", help="each record joins a lot with chance Q")
-    group.add_argument("--steps", metavar="T", help="how many lots")
-    group.add_argument(
-        "--sampling", metavar="KIND", help=f"{', '.join(SAMPLINGS)}; default poisson"
-    )
-    group.add_argument(
-        "--neighbours",
-        metavar="RELATION",
-        help=f"{', '.join(RELATIONS)}; default: replace_one without replacement, else add_or_remove",
-    )
-    group.add_argument(
-        "--records", metavar="N", help="n, for lots without replacement or with a cap"
-    )
-    group.add_argument("--max-lot-size", metavar="L", help="Poisson lots are cut to L records")
-
-
-def add_rdp_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--orders", metavar="A..B", help="of rdp: wide (default), 2..64, 4,8,16")
-    parser.add_argument(
-        "--conversion", metavar="NAME", help="of rdp: improved (default), classical"
-    )
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def flag(name: str) -> str:
@@ -138,12 +104,12 @@ def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> Non
 
 def accountant(name: str, options: argparse.Namespace) -> Accountant:
     """The accountant of this name, rdp with ``--orders`` and ``--conversion``."""
-    if name not in ACCOUNTANTS:
+    if name not in _MADE:
         near = nearest(name, ACCOUNTANTS)
         hint = f"did you mean {near}?" if near else ""
         raise ConfigError("--accountant", name, "one of " + ", ".join(ACCOUNTANTS), hint)
     if name != "rdp":
-        return ACCOUNTANTS[name]()
+        return _MADE[name]()
     text = options.orders or "wide"
     listed = [_parsed(part) for part in text.split(",")]
     orders: Any = text if isinstance(listed[0], str) else listed

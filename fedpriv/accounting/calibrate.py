@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from fedpriv.accounting import arguments
+from fedpriv.accounting import arguments, flags
 from fedpriv.accounting.releases import sampling_words
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import Accountant
@@ -18,30 +18,7 @@ from fedpriv.privacy.calibration import (
 )
 from fedpriv.results.display import console, pairs
 
-UNKNOWNS = ("epsilon", *arguments.MECHANISM)
-
-
-def add_parser(commands: Any, words: str) -> None:
-    """Add the subcommand with its flags."""
-    parser = commands.add_parser(
-        "calibrate",
-        help=words,
-        description=(
-            "Solves for whichever of --noise-multiplier, --sample-rate, --steps and --epsilon is left "
-            "out. The epsilon of the answer never exceeds the target."
-        ),
-        epilog="fedpriv calibrate --epsilon 2 --delta 1e-5 --sample-rate 0.013 --steps 7921",
-    )
-    parser.add_argument("--epsilon", metavar="E", help="the target")
-    parser.add_argument("--delta", metavar="D")
-    arguments.add_mechanism(parser)
-    parser.add_argument(
-        "--accountant", metavar="NAME",
-        help=f"{', '.join(arguments.ACCOUNTANTS)}; default: the tightest that can price it",
-    )  # fmt: skip
-    arguments.add_rdp_settings(parser)
-    arguments.add_json(parser)
-    parser.set_defaults(run=run)
+UNKNOWNS = ("epsilon", *flags.MECHANISM)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     epsilon = accountant.epsilon_of({event: found["steps"]}, delta, release.neighbours)
     answer = {
         "solved_for": unknown,
-        **{name: found[name] for name in arguments.MECHANISM if name in found},
+        **{name: found[name] for name in flags.MECHANISM if name in found},
         "epsilon": epsilon,
         "target_epsilon": target,
         "delta": delta,
@@ -91,12 +68,12 @@ def _given(options: argparse.Namespace, release: Release) -> tuple[dict[str, Any
         arguments.refuse(options, ("sample_rate",), "with --sampling none")
         names = tuple(name for name in UNKNOWNS if name != "sample_rate")
     absent = [name for name in names if getattr(options, name) is None]
-    flags = ", ".join(arguments.flag(name) for name in names)
+    written = ", ".join(arguments.flag(name) for name in names)
     if not absent:
-        raise ConfigError(f"one of {flags} must be left out: it is what is solved for")
+        raise ConfigError(f"one of {written} must be left out: it is what is solved for")
     if len(absent) > 1:
         missing = ", ".join(arguments.flag(name) for name in absent)
-        raise ConfigError(f"all but one of {flags} must be given; missing: {missing}")
+        raise ConfigError(f"all but one of {written} must be given; missing: {missing}")
     read = {
         "epsilon": lambda text: arguments.number("epsilon", text, above=0),
         "noise_multiplier": arguments.noise_multiplier,
@@ -133,7 +110,7 @@ def _accountant(options: argparse.Namespace, release: Release) -> Accountant:
 
 def _lines(answer: dict[str, Any], release: Release) -> list[tuple[str, str]]:
     found = answer["solved_for"]
-    shown = {name: f"{answer[name]:.6g}" for name in arguments.MECHANISM if name in answer}
+    shown = {name: f"{answer[name]:.6g}" for name in flags.MECHANISM if name in answer}
     lines = [(found.replace("_", " "), f"{answer[found]:.6g}")]
     lines += [(n.replace("_", " "), t) for n, t in shown.items() if n != found]
     lines.append(("sampling", sampling_words(release, answer.get("sample_rate", 1.0))))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dp_accounting import dp_event
 
-from fedpriv.accounting import arguments
+from fedpriv.accounting import arguments, flags
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.accountants import Accountant
@@ -70,7 +70,7 @@ def from_flags(options: argparse.Namespace) -> Releases:
     """The same release ``--steps`` times."""
     release = arguments.release(options)
     sampled = release.sampling != "none"
-    names = arguments.MECHANISM if sampled else ("noise_multiplier", "steps")
+    names = flags.MECHANISM if sampled else ("noise_multiplier", "steps")
     arguments.require(options, names, "(or --schedule FILE, or --run FOLDER)")
     if not sampled:
         arguments.refuse(options, ("sample_rate",), "with --sampling none")
@@ -186,7 +186,7 @@ def from_run(options: argparse.Namespace) -> Releases:
     """What the clients of a finished (or interrupted) run released, by its ledger."""
     arguments.refuse(
         options,
-        (*arguments.MECHANISM, *arguments.RELEASE, "schedule"),
+        (*flags.MECHANISM, *flags.RELEASE, "schedule"),
         "with --run, whose ledger holds what was released",
     )
     view = options.view or "sound"

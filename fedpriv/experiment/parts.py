@@ -23,8 +23,8 @@ from fedpriv.privacy.accountants import (
     PublishedAccountant,
     RdpAccountant,
 )
-from fedpriv.privacy.budget import PUBLISHED, SOUND
 from fedpriv.privacy.clippers import Clipper, NoClipper
+from fedpriv.privacy.names import PUBLISHED, SOUND
 from fedpriv.privacy.noise_schedules import NoiseSchedule, NoNoise
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.parts import Parts
-from fedpriv.privacy.budget import SOUND, budget_for_one_round
+from fedpriv.privacy.budget import budget_for_one_round
 from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.names import SOUND
 
 
 @dataclass(frozen=True)

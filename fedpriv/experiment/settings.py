@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, nearest
 from fedpriv.config import GROUPS
-from fedpriv.privacy.budget import BUDGET_VIEWS
+from fedpriv.privacy.names import BUDGET_VIEWS
 
 PROGRESS = ("auto", "live", "lines", "none")
 ENGINES = ("auto", "fast", "opacus")

@@ -21,10 +21,8 @@ from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.names import SOUND
 from fedpriv.privacy.sound import Composed, Guarded, SoundPrice, Unguarded
-
-SOUND, PUBLISHED = "sound", "published"
-BUDGET_VIEWS = (SOUND, PUBLISHED)
 
 
 class Budget:

@@ -16,11 +16,14 @@ from scipy import optimize
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import Accountant, RdpAccountant
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.names import (
+    ADD_OR_REMOVE,
+    RELATIONS,
+    RELEASE_SAMPLINGS,
+    REPLACE_ONE,
+)
 from fedpriv.privacy.sampling import FixedSizeSampling, TruncatedPoissonSampling, WholeData
 
-SAMPLINGS = ("poisson", "without_replacement", "none")
-RELATIONS = (ADD_OR_REMOVE, REPLACE_ONE)
 _SMALLEST, _LARGEST = 1e-3, 1e6  # noise multipliers searched
 
 
@@ -40,7 +43,7 @@ class Release:
     max_lot_size: int | None = None
 
     def __post_init__(self) -> None:
-        checks.one_of("sampling", self.sampling, SAMPLINGS)
+        checks.one_of("sampling", self.sampling, RELEASE_SAMPLINGS)
         fixed = self.sampling == "without_replacement"
         if self.neighbours is None:
             object.__setattr__(self, "neighbours", REPLACE_ONE if fixed else ADD_OR_REMOVE)

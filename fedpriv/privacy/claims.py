@@ -20,7 +20,7 @@ from fedpriv.privacy.accountants.base import Accountant
 from fedpriv.privacy.accountants.gaussian import GaussianAccountant, GdpAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.mechanism import GRADIENT, Draw
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling
 
 

@@ -36,20 +36,13 @@ class Draw:
 
     def event(self) -> dp_event.DpEvent:
         """The joint event of all queries (``NonPrivateDpEvent`` if one of them has no noise)."""
-        return self._event_of(self.queries)
-
-    def event_of(self, *names: str) -> dp_event.DpEvent:
-        """The event of some of the queries only: what an analysis that omits the others charges."""
-        return self._event_of([q for q in self.queries if q.name in names])
+        joint = joint_noise_multiplier(query.noise_multiplier for query in self.queries)
+        return self.sampling.event(joint) if joint > 0 else dp_event.NonPrivateDpEvent()
 
     @property
     def unprotected(self) -> tuple[str, ...]:
         """The queries answered without noise."""
         return tuple(q.name for q in self.queries if q.noise_multiplier == 0)
-
-    def _event_of(self, queries: Iterable[Query]) -> dp_event.DpEvent:
-        joint = joint_noise_multiplier(q.noise_multiplier for q in queries)
-        return self.sampling.event(joint) if joint > 0 else dp_event.NonPrivateDpEvent()
 
 
 def joint_noise_multiplier(multipliers: Iterable[float]) -> float:

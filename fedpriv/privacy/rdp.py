@@ -20,10 +20,9 @@ from dp_accounting import dp_event, privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant as library
 
 from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.sampled_gaussian import log_a_by_quadrature, log_a_of_whole_orders
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.sampled_gaussian import MANY, log_a_by_quadrature, log_a_of_whole_orders
 
-ADD_OR_REMOVE = "add_or_remove"
-REPLACE_ONE = "replace_one"
 RELATION = {
     ADD_OR_REMOVE: privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE,
     REPLACE_ONE: privacy_accountant.NeighboringRelation.REPLACE_ONE,
@@ -116,32 +115,39 @@ def rdp_of_composition(
 ) -> np.ndarray:
     """RDP at each order [len(orders)] of each event as many times as it counts.
 
-    Poisson-sampled Gaussians of one rate are priced together: thousands of them take a fraction of
-    a second. Many different events of another kind are rounded to a grid, upwards.
+    Few distinct events are remembered one by one. Thousands of Poisson-sampled Gaussians of one rate
+    are priced together in a fraction of a second; many of another kind are rounded to a grid, upwards.
     """
+    counted = {event: count for event, count in composition.items() if count}
+    together: dict[float, dict[float, int]] = {}
+    if len(counted) >= MANY:
+        together, counted = _by_rate(counted, neighbours)
+        counted = on_grid(counted)
     total = np.zeros(len(orders))
-    sampled: dict[float, dict[float, int]] = {}
-    others: dict[dp_event.DpEvent, int] = {}
-    for event, count in composition.items():
-        multiplier = getattr(getattr(event, "event", None), "noise_multiplier", 0.0)
-        if (
-            isinstance(event, dp_event.PoissonSampledDpEvent)
-            and isinstance(event.event, dp_event.GaussianDpEvent)
-            and neighbours == ADD_OR_REMOVE
-            and multiplier >= _NO_NOISE
-        ):
-            counts = sampled.setdefault(event.sampling_probability, {})
-            counts[multiplier] = counts.get(multiplier, 0) + count
-        else:
-            others[event] = others.get(event, 0) + count
-    for sample_rate, counts in sampled.items():
+    for sample_rate, counts in together.items():
         rdp = sampled_gaussian_rdp(sample_rate, np.array(list(counts)), orders)
         total = total + np.array(list(counts.values()), dtype=float) @ rdp
-    plain = all(isinstance(event, dp_event.GaussianDpEvent) for event in others)
-    for event, count in (others if plain else on_grid(others)).items():
-        if count:  # 0 draws of an event without noise are not 0 · inf
-            total = total + count * rdp_of_event(event, orders, neighbours)
+    for event, count in counted.items():
+        total = total + count * rdp_of_event(event, orders, neighbours)
     return total
+
+
+def _by_rate(
+    counted: Mapping[dp_event.DpEvent, int], neighbours: str
+) -> tuple[dict[float, dict[float, int]], dict[dp_event.DpEvent, int]]:
+    """(rate → noise multiplier → count of the Poisson-sampled Gaussians, all other events)."""
+    sampled: dict[float, dict[float, int]] = {}
+    others: dict[dp_event.DpEvent, int] = {}
+    for event, count in counted.items():
+        if (
+            isinstance(event, dp_event.PoissonSampledDpEvent)
+            and neighbours == ADD_OR_REMOVE
+            and not without_noise(event)
+        ):
+            sampled.setdefault(event.sampling_probability, {})[event.event.noise_multiplier] = count
+        else:
+            others[event] = count
+    return sampled, others
 
 
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:

@@ -18,7 +18,7 @@ import functools
 import numpy as np
 from scipy import special
 
-_MANY = 200  # from so many distinct σ on, the chord
+MANY = 200  # from so many distinct σ on, the chord
 _NODE_STEP = 1.004  # ratio of neighbouring 1/σ² between which the chord is drawn
 _WIDTH = 9.5  # the normal weight beyond this is below 1e-20 of the whole
 _SMALLEST = 0.1  # below, quadrature needs very many points and sampling gains almost nothing
@@ -30,7 +30,7 @@ def log_a_of_whole_orders(
 ) -> np.ndarray:
     """log A_α [n, len(orders)] for whole orders ≥ 2; never below the true value when n is large."""
     x = np.asarray(noise_multipliers, dtype=float) ** -2.0
-    if len(x) < _MANY or not orders:
+    if len(x) < MANY or not orders:
         return _exact(sample_rate, x, orders)
     low, high = np.log(x.min()), np.log(x.max())
     nodes = np.exp(np.linspace(low, high, 2 + int((high - low) / np.log(_NODE_STEP))))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event
 
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.privacy.budget import SOUND, Budget
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.names import SOUND
 
 GENERAL_CAVEATS = (
     "Test records are not protected, and best_test_accuracy is chosen by looking at them.",

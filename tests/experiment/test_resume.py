@@ -96,6 +96,34 @@ def test_a_run_that_dies_at_any_write_goes_on_as_if_it_had_not(
     assert resumed > 1
 
 
+@pytest.mark.parametrize(
+    "accounting",
+    [
+        ("accountant=pld", "noise_schedule=constant"),
+        ("accountant=pld", "noise_schedule=exponential", "noise_schedule.beta=0.95"),
+        ("accountant=gdp", "noise_schedule=constant", "algorithm.sample_rate=1"),
+    ],
+    ids=["pld", "pld, falling noise", "gdp"],
+)
+def test_an_accountant_goes_on_exactly_where_it_was(
+    accounting, train, assert_same_run, monkeypatch
+):
+    """Sampled clients have histories of their own; the budget ends the run, and at the same round."""
+    settings = (
+        "algorithm=dp_fl", *accounting, "noise_schedule.noise_multiplier=20", "epsilon=3",
+        "algorithm.participation=sampled", "algorithm.clients_per_round=4", "rounds=30",
+        "evaluation_interval=20", "runtime.checkpoint_interval=2",
+    )  # fmt: skip
+    whole = train(*settings, name="whole")
+    with monkeypatch.context() as patch:
+        dying(patch, "fsync", 14)
+        with pytest.raises(Died):
+            train(*settings, name="died")
+    resumed = train(*settings, f"resume={whole.folder.parent / 'died'}", name="died")
+    assert_same_run(resumed.folder, whole.folder)
+    assert whole.privacy["epsilon"] <= 3
+
+
 def test_a_run_killed_before_its_first_checkpoint_starts_again(train, whole, assert_same_run):
     folder = train(*SHORT, name="early").folder
     (folder / "checkpoint.pt").unlink()

@@ -10,8 +10,9 @@ from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.budget import Budget, budget_for_one_round
 from fedpriv.privacy.claims import adap_dpfl
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.noise_schedules import ValidationDecay
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE, rdp_of_event
+from fedpriv.privacy.rdp import rdp_of_event
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
 ADAP_DPFL = adap_dpfl()

@@ -19,7 +19,7 @@ from fedpriv.privacy.claims import (
     wei_true_epsilon,
 )
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
-from fedpriv.privacy.rdp import REPLACE_ONE
+from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 ADAP_DPFL = adap_dpfl()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.privacy.events import describe_event, parse_event
-from fedpriv.privacy.rdp import REPLACE_ONE
+from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import (
     FixedSizeSampling,
     PoissonSampling,

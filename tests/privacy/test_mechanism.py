@@ -92,10 +92,6 @@ def test_a_draw_without_gradient_noise_is_not_private():
     assert two_queries(0.0, 3.0).event() == dp_event.NonPrivateDpEvent()
 
 
-def test_some_of_the_queries_can_be_priced_alone():
-    assert two_queries(3.0, 0.0).event_of(GRADIENT) == PoissonSampling(0.013).event(3.0)
-
-
 def test_the_queries_without_noise_are_named():
     assert two_queries(3.0, 0.0).unprotected == (CLIP_STATISTIC,)
     assert two_queries(3.0, 2.0).unprotected == ()

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from opacus.accountants.analysis.rdp import compute_rdp as opacus_rdp
 from scipy import integrate
 
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.rdp import (
-    ADD_OR_REMOVE,
-    REPLACE_ONE,
     conversion_offset,
     epsilon_from_rdp,
     rdp_of_composition,

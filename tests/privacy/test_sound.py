@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import (
     FixedSizeSampling,
     PoissonSampling,

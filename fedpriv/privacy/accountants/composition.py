@@ -10,20 +10,23 @@ With few distinct events all is exact. With many, what decides is the compositio
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event
+from dp_accounting import UnsupportedEventError, dp_event
 
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.grid import FEW, gridded, weaker_event
+from fedpriv.privacy.grid import FEW, gridded, on_grid, weaker_event
+from fedpriv.privacy.rdp import without_noise
 
-_AHEAD = (
-    4  # draws; and twice as many as the last allowance served: when σ soon differs, more is wasted
-)
+# an allowance is for so many draws, and twice as many as were served: when σ soon differs again,
+# looking further ahead is wasted
+_AHEAD = 4
 _PRICES_KEPT = 256
 
 _UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
@@ -34,6 +37,29 @@ Composition = dict[dp_event.DpEvent, int]
 
 class CompositionAccountant(Accountant):
     """An accountant whose running total keeps counts and prices them as a whole."""
+
+    def epsilon_of(
+        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
+    ) -> float:
+        counted = on_grid(composition)
+        if not counted:
+            return 0.0
+        for event in counted:
+            if reason := self.supports(event, neighbours):
+                raise UnsupportedEventError(reason)
+        if any(without_noise(event) for event in counted):
+            return math.inf
+        return self._price(counted, delta, neighbours)
+
+    @abstractmethod
+    def _price(self, composition: Composition, delta: float, neighbours: str) -> float:
+        """ε of a composition that is not empty, of few events, all with noise and supported."""
+
+    def bound(
+        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
+    ) -> float:
+        """A number :meth:`epsilon_of` does not exceed, at once; ``inf`` where none is known."""
+        return math.inf
 
     def running(self, clients: int, neighbours: str) -> CompositionTotal:
         return CompositionTotal(self, clients, neighbours)
@@ -101,8 +127,8 @@ class CompositionTotal(RunningTotal):
         self._prices: dict[tuple[frozenset, float], float] = {}
         # the allowance: so many more draws of one event (or one no weaker) fit this (ε, δ)
         self._limit: tuple[float, float] | None = None
-        self._ids: dict[dp_event.DpEvent, int] = {}
-        self._for = np.full(clients, -1, dtype=np.int64)  # the id of that event
+        self._ids: dict[tuple[dp_event.DpEvent, bool], int] = {}  # (event, in exact prices)
+        self._for = np.full(clients, -1, dtype=np.int64)  # the id of what the allowance is for
         self._left = np.zeros(clients, dtype=np.int64)
         self._known = np.zeros(clients, dtype=np.int8)  # _UNKNOWN, _AT_LEAST, _EXACTLY
         self._served = np.zeros(clients, dtype=np.int64)
@@ -111,7 +137,8 @@ class CompositionTotal(RunningTotal):
         if not count or not len(clients):
             return
         self._histories.add(event, clients, count)
-        ids = [self._ids.get(event, -2), self._ids.get(weaker_event(event), -2)]
+        # an allowance in exact prices is for that event only; one on the grid for all it rounds to
+        ids = [self._ids.get((event, True), -2), self._ids.get((weaker_event(event), False), -2)]
         covered = np.isin(self._for[clients], ids)
         self._left[clients] -= count
         self._served[clients] += count
@@ -168,8 +195,9 @@ class CompositionTotal(RunningTotal):
         if self._limit != (epsilon, delta):
             self._limit = (epsilon, delta)
             self._known[:] = _UNKNOWN
-        priced = event if self._few_with(event) else weaker_event(event)
-        identity = self._ids.setdefault(priced, len(self._ids))
+        few = self._few_with(event)
+        aim = (event if few else weaker_event(event), few)
+        identity = self._ids.setdefault(aim, len(self._ids))
         other = clients[self._for[clients] != identity]
         self._for[other], self._known[other], self._served[other] = identity, _UNKNOWN, 0
 
@@ -192,6 +220,11 @@ class CompositionTotal(RunningTotal):
             base, priced = history, event
         else:
             base, priced = gridded(history), weaker_event(event)
+        if not alone:  # far from the budget a quick bound says enough
+            counts = dict(base)
+            counts[priced] = counts.get(priced, 0) + at_most
+            if self.accountant.bound(counts, delta, self.neighbours) <= epsilon:
+                return at_most, False
         left = self.accountant.further_steps(
             base, priced, epsilon, delta, self.neighbours, at_most=at_most
         )

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 
 import attr
-from dp_accounting import UnsupportedEventError, dp_event
+from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant as library
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, identity
 
@@ -25,7 +25,8 @@ from fedpriv.common import checks
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, RELATION, REPLACE_ONE, without_noise
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.rdp import RELATION
 
 
 class PldAccountant(CompositionAccountant):
@@ -45,25 +46,17 @@ class PldAccountant(CompositionAccountant):
             return None
         return f"pld cannot price {type(event).__name__} under {neighbours}"
 
-    def epsilon_of(
+    def _price(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
-        counted = on_grid(composition)
-        if not counted:
-            return 0.0
-        for event in counted:
-            if reason := self.supports(event, neighbours):
-                raise UnsupportedEventError(reason)
-        if any(without_noise(event) for event in counted):
-            return math.inf
-        bound, holds = self._rdp(counted, delta, neighbours)
+        bound, holds = self._rdp(composition, delta, neighbours)
         if bound > _INFINITE:
             return math.inf
-        if holds and sum(counted.values()) > _MANY_DRAWS:
+        if holds and sum(composition.values()) > _MANY_DRAWS:
             return bound
         # in one order, so that the price does not depend on who came first; the largest multiplier
         # first, because noise that falls then adds to a prefix that was composed before
-        ordered = sorted(counted.items(), key=_order)
+        ordered = sorted(composition.items(), key=_order)
         cell = self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(bound, 1e-9) / _FINE)))
         prefix = _composed(tuple(ordered[:-1]), neighbours, cell)
         total = prefix.compose(_repeated(*ordered[-1], neighbours, cell))
@@ -80,6 +73,13 @@ class PldAccountant(CompositionAccountant):
         for event, count in composition.items():
             similar[_similar(event)] = similar.get(_similar(event), 0) + count
         return _RDP.epsilon_of(similar, delta, ADD_OR_REMOVE), False
+
+    def bound(
+        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
+    ) -> float:
+        if any(_RDP.supports(event, neighbours) for event in composition):
+            return math.inf
+        return _RDP.epsilon_of(on_grid(composition), delta, neighbours)
 
     def describe(self) -> str:
         return f"PLD, cells of {self.discretization:g}"

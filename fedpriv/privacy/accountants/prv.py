@@ -3,16 +3,14 @@ above the true ε. Poisson-sampled Gaussians only."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 
-from dp_accounting import UnsupportedEventError, dp_event
+from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.privacy.accountants.composition import CompositionAccountant
-from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, without_noise
+from fedpriv.privacy.names import ADD_OR_REMOVE
 
 
 class PrvAccountant(CompositionAccountant):
@@ -32,21 +30,13 @@ class PrvAccountant(CompositionAccountant):
             return f"prv cannot price {type(event).__name__}: Poisson-sampled Gaussians only"
         return None
 
-    def epsilon_of(
+    def _price(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
-        counted = on_grid(composition)
-        if not counted:
-            return 0.0
-        for event in counted:
-            if reason := self.supports(event, neighbours):
-                raise UnsupportedEventError(reason)
-        if any(without_noise(event) for event in counted):
-            return math.inf
         from opacus.accountants import PRVAccountant as Library
 
         library = Library()
-        for event, count in counted.items():
+        for event, count in composition.items():
             rate, multiplier = _rate_and_multiplier(event)
             library.history.append((multiplier, rate, count))
         with warnings.catch_warnings():

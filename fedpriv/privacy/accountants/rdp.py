@@ -13,6 +13,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
+from fedpriv.privacy.names import CONVERSIONS
 from fedpriv.privacy.rdp import (
     WIDE_ORDERS,
     conversion_offset,
@@ -21,8 +22,6 @@ from fedpriv.privacy.rdp import (
     rdp_of_event,
     supports,
 )
-
-CONVERSIONS = ("classical", "improved")
 
 
 class RdpAccountant(Accountant):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import PldAccountant
 from fedpriv.privacy.grid import weaker_event
-from fedpriv.privacy.rdp import ADD_OR_REMOVE
+from fedpriv.privacy.names import ADD_OR_REMOVE
 from fedpriv.privacy.sampling import PoissonSampling
 
 PLD = PldAccountant()
@@ -69,3 +71,27 @@ def test_the_weaker_event_has_less_noise_by_at_most_a_percent():
         weaker = weaker_event(PoissonSampling(0.1).event(multiplier))
         assert multiplier / 1.0101 <= weaker.event.noise_multiplier <= multiplier
         assert weaker_event(weaker) == weaker
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.tuples(st.floats(1.5, 6.0), st.integers(1, 40)), min_size=1, max_size=40))
+def test_a_budget_is_never_overspent_however_the_noise_moves(path):
+    """Rising, falling, few and many kinds; what is reported at the end is within the limit."""
+    coarse = PldAccountant(discretization=1e-2)
+    total, limit = coarse.running(2, ADD_OR_REMOVE), 1.5
+    for index, (multiplier, count) in enumerate(path):
+        event = PoissonSampling(0.1).event(multiplier)
+        for _ in range(count):
+            who = np.arange(2) if index % 3 else np.array([index % 2])
+            may = ~total.would_exceed(event, 1, limit, 1e-5, who)
+            total.add(event, who[may])
+    assert total.epsilon(1e-5).max() <= limit
+    assert total.worst(1e-5) == total.epsilon(1e-5).max()
+
+
+def test_only_the_clients_asked_about_are_answered_for():
+    total = PLD.running(3, ADD_OR_REMOVE)
+    total.add(EVENT, np.array([1]), 100)
+    within = PLD.steps_allowed(EVENT, 1.0, 1e-5, ADD_OR_REMOVE)
+    answers = total.would_exceed(EVENT, within, 1.0, 1e-5, np.array([1, 2]))
+    assert answers.tolist() == [True, False]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, ZcdpAccountant
 from fedpriv.privacy.mechanism import Draw, Query
-from fedpriv.privacy.rdp import ADD_OR_REMOVE
+from fedpriv.privacy.names import ADD_OR_REMOVE
 from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
 GDP, ZCDP = GdpAccountant(), ZcdpAccountant()
@@ -32,7 +32,7 @@ class OfPlainGaussians(AccountantSuite):
 
     def test_pricing_a_second_query_as_a_draw_of_its_own_would_understate_it(self):
         draw = Draw(WholeData(), (Query("a", 1.1), Query("b", 1.1)))
-        joint, apart = self.price({draw.event(): 97}), self.price({draw.event_of("a"): 2 * 97})
+        joint, apart = self.price({draw.event(): 97}), self.price({WholeData().event(1.1): 2 * 97})
         assert joint == pytest.approx(apart)  # without sampling there is nothing to understate
 
 

@@ -7,7 +7,7 @@ from accountants.suite import suite
 from dp_accounting import dp_event
 
 from fedpriv.privacy.accountants import PldAccountant, PrvAccountant
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
 PRV = PrvAccountant()

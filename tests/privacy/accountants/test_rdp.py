@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.mechanism import joint_noise_multiplier
-from fedpriv.privacy.rdp import ADD_OR_REMOVE, REPLACE_ONE, WIDE_ORDERS, rdp_of_event
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.rdp import WIDE_ORDERS, rdp_of_event
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
 DELTA = 1e-5
