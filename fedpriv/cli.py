@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from fedpriv.accounting import flags
 from fedpriv.common.errors import ConfigError, FedprivError, nearest
@@ -76,13 +77,24 @@ def _dispatch(arguments: list[str]) -> int:
         near = nearest(command, COMMANDS)
         hint = f"did you mean {near}?" if near else ""
         raise ConfigError("the command", command, "one of " + ", ".join(COMMANDS), hint)
-    options = _parser().parse_args(arguments or ["--help"])
+    options, unknown = _parser().parse_known_args(arguments or ["--help"])
+    if unknown:
+        near = nearest(unknown[0].partition("=")[0], _flags(command))
+        hint = f"did you mean {near}?" if near else f"see fedpriv {command} --help"
+        raise ConfigError(f"fedpriv {command} does not know {unknown[0]}; {hint}")
     return options.run(options)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{self.prog}: {message}")
 
 
 def _parser() -> argparse.ArgumentParser:
     """All commands and their flags."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="fedpriv",
         description="Experiments in differentially private federated learning.",
         epilog=EXAMPLES,

@@ -90,7 +90,7 @@ NUMBERS = {
         lambda: price(WIDE, FixedSizeSampling(6000, 78).event(3.0), 7921, REPLACE_ONE),
         "9.24",
     ),
-    "a cap": ("costs 2.43 instead of 1.552", lambda: price(PLD, capped(90), 7921), "2.43"),
+    "a cap": ("costs 2.44 instead of 1.552", lambda: price(PLD, capped(90), 7921), "2.44"),
     "a high cap": ("one of 150 hardly", lambda: price(PLD, capped(150), 7921), "1.552"),
     "wei 1, 2C": ("claimed ε = 1 is 987", lambda: wei_true_epsilon(1.0, 0.01, 128), "987"),
     "wei 10, 2C": ("claimed 10 is 89,924", lambda: wei_true_epsilon(10.0, 0.01, 128), "89924"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from fedpriv.accounting import arguments
 from fedpriv.accounting.releases import (
@@ -21,7 +22,7 @@ from fedpriv.accounting.releases import (
     read_delta,
 )
 from fedpriv.common.errors import ConfigError
-from fedpriv.privacy.accountants import Accountant, RdpAccountant
+from fedpriv.privacy.accountants import Accountant, CannotPrice, PldAccountant, RdpAccountant
 from fedpriv.privacy.names import ACCOUNTANTS
 from fedpriv.results.display import console, pairs
 from fedpriv.results.statement import round_up
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     """Price and print; returns the exit status."""
     releases = read_releases(options)
     deltas = _deltas(read_delta(options))
-    chosen = _accountants(options)
+    chosen = _accountants(options, releases)
     plot = _plot_file(options.plot)
     priced = [price(releases, accountant, deltas) for accountant in chosen]
     if all(p.reason for p in priced):
@@ -53,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         _show(releases, deltas, priced)
     if plot is not None:
-        draw(plot, releases, deltas, [p for p in priced if p.reason is None])
+        drawn = [p for p in priced if p.reason is None]
+        if options.accountant is None:  # its curve would take minutes and lie on that of pld
+            drawn = [p for p in drawn if p.accountant.name != "prv"] or drawn
+        draw(plot, releases, deltas, drawn)
         if not options.json:
             console().print(f"plot: {plot}")
     return 0
@@ -73,11 +77,16 @@ def _deltas(text: str | None) -> list[float]:
     return list(dict.fromkeys(arguments.delta(part) for part in text.split(",")))
 
 
-def _accountants(options: argparse.Namespace) -> list[Accountant]:
-    names = (options.accountant or ",".join(ACCOUNTANTS)).split(",")
+def _accountants(options: argparse.Namespace, releases: Releases) -> list[Accountant]:
+    default = ([] if releases.published is None else ["published"]) + list(ACCOUNTANTS)
+    names = (options.accountant or ",".join(default)).split(",")
     if "rdp" not in names:
         arguments.refuse(options, ("orders", "conversion"), "unless --accountant has rdp")
-    return [arguments.accountant(name.strip(), options) for name in dict.fromkeys(names)]
+    found = []
+    for name in dict.fromkeys(name.strip() for name in names):
+        theorem = releases.published if name == "published" else None
+        found.append(theorem or arguments.accountant(name, options))
+    return found
 
 
 def _plot_file(text: str | None) -> Path | None:
@@ -96,7 +105,11 @@ def price(releases: Releases, accountant: Accountant, deltas: list[float]) -> Pr
     reason = releases.refusal(accountant)
     if reason is not None:
         return Priced(accountant, reason)
-    priced = Priced(accountant, epsilons=[releases.epsilon(accountant, d) for d in deltas])
+    try:
+        epsilons = [releases.epsilon(accountant, delta) for delta in deltas]
+    except CannotPrice as error:
+        return Priced(accountant, str(error))
+    priced = Priced(accountant, epsilons=epsilons)
     if isinstance(accountant, RdpAccountant):
         priced.orders = [_order(releases, accountant, delta) for delta in deltas]
     return priced
@@ -118,20 +131,43 @@ def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None
         table.add_column(f"delta = {delta:g}", justify="right")
     table.add_column("settings")
     for p in (p for p in priced if p.reason is None):
-        words = p.accountant.describe()
-        if p.orders:
-            words += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in p.orders))
-            if max(p.orders) == p.accountant.orders[-1]:
-                words += " (the largest tried)"
-        table.add_row(p.accountant.name, *(_shown(e) for e in p.epsilons), words)
+        name = "published" if p.accountant is releases.published else p.accountant.name
+        table.add_row(name, *(_shown(e) for e in p.epsilons), _words(p, releases, deltas))
     out.print(table)
-    best = tightest(priced)
-    out.print(
-        f"tightest: {best.accountant.name}, epsilon = {_shown(best.epsilons[0])} at delta = {deltas[0]:g}"
-    )
+    if releases.noise_adapts:
+        out.print(Text(NO_GUARANTEE, style="yellow"))
+        if releases.guaranteed is not None:
+            out.print(
+                f"guaranteed, by the run's privacy.txt: epsilon = {_shown(releases.guaranteed)}"
+            )
+    else:
+        best = tightest(priced)
+        found = f"epsilon = {_shown(best.epsilons[0])} at delta = {deltas[0]:g}"
+        out.print(f"tightest: {best.accountant.name}, {found}")
     for p in priced:
         if p.reason is not None:
             out.print(f"not priced: {p.reason}")
+
+
+NO_GUARANTEE = (
+    "The noise of this run adapted to released values: these are prices as if it had been fixed in "
+    "advance, not guarantees."
+)
+
+
+def _words(priced: Priced, releases: Releases, deltas: list[float]) -> str:
+    """The settings of an accountant and what is to know about its price."""
+    words = priced.accountant.describe()
+    if priced.orders:
+        words += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in priced.orders))
+        if max(priced.orders) == priced.accountant.orders[-1]:
+            words += " (the largest tried)"
+    if isinstance(priced.accountant, PldAccountant) and any(
+        releases.is_bound(priced.accountant, delta, epsilon)
+        for delta, epsilon in zip(deltas, priced.epsilons, strict=True)
+    ):
+        words += "; RDP's price, which is lower or at once"
+    return words
 
 
 def tightest(priced: list[Priced]) -> Priced:
@@ -152,9 +188,11 @@ def _shown(epsilon: float) -> str:
 def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> dict[str, Any]:
     """Everything the table says, as plain values; an infinite ε is the text ``inf``."""
 
+    def plain(value: float) -> float | str:
+        return "inf" if math.isinf(value) else value
+
     def keyed(values: list[float]) -> dict[str, Any]:
-        finite = ("inf" if math.isinf(v) else v for v in values)
-        return {f"{delta:g}": value for delta, value in zip(deltas, finite, strict=True)}
+        return {f"{d:g}": plain(value) for d, value in zip(deltas, values, strict=True)}
 
     accountants: dict[str, Any] = {}
     for p in priced:
@@ -167,14 +205,17 @@ def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> di
         }
         if p.orders:
             entry["order"] = keyed(p.orders)
-        accountants[p.accountant.name] = entry
+        name = "published" if p.accountant is releases.published else p.accountant.name
+        accountants[name] = entry
     return {
         "releases": dict(releases.lines),
         "neighbours": releases.neighbours,
         "steps": releases.steps,
         "delta": deltas,
         "accountants": accountants,
-        "tightest": tightest(priced).accountant.name,
+        "noise_adapts": releases.noise_adapts,
+        "guaranteed": None if releases.guaranteed is None else plain(releases.guaranteed),
+        "tightest": None if releases.noise_adapts else tightest(priced).accountant.name,
     }
 
 

@@ -38,7 +38,13 @@ def checked(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except ArgumentError as error:
-        raise ConfigError(flag(error.argument), error.value, error.allowed, error.hint) from None
+        name, hint = flag(error.argument), error.hint
+        if error.value is None:
+            raise ConfigError(f"{name} must be {error.allowed}") from None
+        if error.allowed.startswith("one of "):
+            near = nearest(str(error.value), error.allowed.removeprefix("one of ").split(", "))
+            hint = hint or (f"did you mean {near}?" if near else "")
+        raise ConfigError(name, error.value, error.allowed, hint) from None
 
 
 def number(name: str, text: str, **bounds: float) -> float:
@@ -57,7 +63,7 @@ def _parsed(text: str) -> object:
             return kind(text)
         except ValueError:
             continue
-    return text
+    return text or "nothing"
 
 
 def noise_multiplier(text: str) -> float:
@@ -104,10 +110,16 @@ def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> Non
 
 def accountant(name: str, options: argparse.Namespace) -> Accountant:
     """The accountant of this name, rdp with ``--orders`` and ``--conversion``."""
+    if name == "published":
+        raise ConfigError(
+            "--accountant published needs --run FOLDER --view published: the theorem of a run's work"
+        )
     if name not in _MADE:
         near = nearest(name, ACCOUNTANTS)
         hint = f"did you mean {near}?" if near else ""
-        raise ConfigError("--accountant", name, "one of " + ", ".join(ACCOUNTANTS), hint)
+        raise ConfigError(
+            "--accountant", name or "nothing", "one of " + ", ".join(ACCOUNTANTS), hint
+        )
     if name != "rdp":
         return _MADE[name]()
     text = options.orders or "wide"

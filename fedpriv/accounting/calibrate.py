@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from fedpriv.accounting import arguments, flags
 from fedpriv.accounting.releases import sampling_words
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.calibration import (
+    LEAST_NOISE,
     Release,
     calibrate_noise_multiplier,
     calibrate_sample_rate,
@@ -34,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
         found[unknown] = arguments.checked(
             lambda: _SOLVERS[unknown](accountant, release, epsilon=target, delta=delta, **given)
         )
+    at_limit = unknown != "epsilon" and found[unknown] == LIMITS[unknown]
     event = release.event(found["noise_multiplier"], found.get("sample_rate", 1.0))
     epsilon = accountant.epsilon_of({event: found["steps"]}, delta, release.neighbours)
     answer = {
@@ -42,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
         "epsilon": epsilon,
         "target_epsilon": target,
         "delta": delta,
+        "at_limit": at_limit,
         "accountant": accountant.name,
         "settings": accountant.describe(),
         "sampling": release.sampling,
@@ -59,6 +64,10 @@ _SOLVERS = {
     "sample_rate": calibrate_sample_rate,
     "steps": calibrate_steps,
 }
+
+
+LIMITS = {"noise_multiplier": LEAST_NOISE, "sample_rate": 1.0, "steps": MANY_STEPS}
+"""Answers at which the search ends though the target would allow more."""
 
 
 def _given(options: argparse.Namespace, release: Release) -> tuple[dict[str, Any], str]:
@@ -98,26 +107,42 @@ def _accountant(options: argparse.Namespace, release: Release) -> Accountant:
     if options.accountant is not None:
         chosen = arguments.accountant(options.accountant, options)
         if reason := chosen.supports(probe, release.neighbours):
-            raise ConfigError(f"--accountant {options.accountant}: {reason}")
+            able = _tightest(release, ("gdp", "pld", "rdp"), options)
+            hint = "" if able is None else f"; --accountant {able.name} can price such lots"
+            raise ConfigError(f"--accountant {options.accountant}: {reason}{hint}")
         return chosen
     names = ("rdp",) if options.orders or options.conversion else ("gdp", "pld", "rdp")
-    for name in names:
-        accountant = arguments.accountant(name, options)
-        if not accountant.supports(probe, release.neighbours):
-            return accountant
+    accountant = _tightest(release, names, options)
+    if accountant is not None:
+        return accountant
     raise ConfigError(f"no accountant can price such lots under {release.neighbours} neighbours")
+
+
+def _tightest(
+    release: Release, names: Iterable[str], options: argparse.Namespace
+) -> Accountant | None:
+    """The first of ``names`` that can price such lots."""
+    accountants = (arguments.accountant(name, options) for name in names)
+    event = release.event(1.0, 0.5)
+    return next((a for a in accountants if not a.supports(event, release.neighbours)), None)
+
+
+def _shown(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 
 def _lines(answer: dict[str, Any], release: Release) -> list[tuple[str, str]]:
     found = answer["solved_for"]
-    shown = {name: f"{answer[name]:.6g}" for name in flags.MECHANISM if name in answer}
-    lines = [(found.replace("_", " "), f"{answer[found]:.6g}")]
+    shown = {name: _shown(answer[name]) for name in flags.MECHANISM if name in answer}
+    limit = " (the limit of what is searched; the target allows more)" if answer["at_limit"] else ""
+    lines = [(found.replace("_", " "), _shown(answer[found]) + limit)]
     lines += [(n.replace("_", " "), t) for n, t in shown.items() if n != found]
-    lines.append(("sampling", sampling_words(release, answer.get("sample_rate", 1.0))))
+    if release != Release():
+        lines.append(("sampling", sampling_words(release, answer.get("sample_rate", 1.0))))
     target = answer["target_epsilon"]
     of = "" if target is None else f" (target {target:g})"
     if found != "epsilon":
-        lines.append(("epsilon", f"{answer['epsilon']:.6g}{of}"))
+        lines.append(("epsilon", f"{answer['epsilon']:.6f}{of}"))
     lines += [
         ("delta", f"{answer['delta']:g}"),
         ("accountant", answer["settings"]),

@@ -7,6 +7,7 @@ import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dp_accounting import dp_event
 
@@ -14,7 +15,9 @@ from fedpriv.accounting import arguments, flags
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.calibration import Release
+from fedpriv.privacy.names import BUDGET_VIEWS, PUBLISHED, SOUND
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.ledger_file import LedgerError, read_ledger
 
@@ -31,6 +34,12 @@ class Releases:
     lines: tuple[tuple[str, str], ...]
     neighbours: str
     histories: tuple[Stages, ...]
+    published: Accountant | None = None
+    """The accountant of the theorem whose view this is."""
+    noise_adapts: bool = False
+    """Whether the noise followed released values, so that a price as if it were fixed is no guarantee."""
+    guaranteed: float | None = None
+    """What does hold then, at the δ of the run: the budget of its filter."""
 
     @property
     def steps(self) -> int:
@@ -44,6 +53,11 @@ class Releases:
         """ε of the worst client, after all or after the first ``steps`` draws."""
         compositions = (composed(stages, steps) for stages in self.histories)
         return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
+
+    def is_bound(self, accountant: CompositionAccountant, delta: float, epsilon: float) -> bool:
+        """Whether ``epsilon`` is the accountant's quick bound rather than its own price."""
+        bounds = (accountant.bound(composed(s), delta, self.neighbours) for s in self.histories)
+        return epsilon > 0 and max(bounds) == epsilon
 
     def refusal(self, accountant: Accountant) -> str | None:
         """Why the accountant cannot price this, or ``None``."""
@@ -131,6 +145,9 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
             names = [name.strip() for name in reader.fieldnames or []]
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated:
+                raise ConfigError(f"{path}, line 1: two columns are named {', '.join(repeated)}")
             if "noise_multiplier" not in names:
                 raise ConfigError(
                     f"{path}, line 1: a schedule needs a column noise_multiplier (and may have "
@@ -155,6 +172,10 @@ def _rate(
     path: Path, line: int, row: Mapping[str, str], release: Release, given: str | None
 ) -> float:
     if release.sampling == "none":
+        if "sample_rate" in row:
+            raise ConfigError(
+                f"--sampling none contradicts the column sample_rate of {path}, line {line}"
+            )
         return 1.0
     if "sample_rate" in row:
         if given is not None:
@@ -189,44 +210,74 @@ def from_run(options: argparse.Namespace) -> Releases:
         (*flags.MECHANISM, *flags.RELEASE, "schedule"),
         "with --run, whose ledger holds what was released",
     )
-    view = options.view or "sound"
-    if view not in ("sound", "published"):
-        raise ConfigError("--view", view, "sound or published")
-    folder = RunFolder(options.run_folder)
+    view = options.view or SOUND
+    if view not in BUDGET_VIEWS:
+        raise ConfigError("--view", view, "one of " + ", ".join(BUDGET_VIEWS))
+    folder = run_folder(options)
     try:
         ledger = read_ledger(folder.ledger, view)
     except LedgerError as error:
         raise ConfigError(f"--run: {error}") from None
-    lines = [
+    facts = privacy_facts(folder)
+    clients, distinct = ledger.clients, len(ledger.histories)
+    lines = (
         ("run folder", str(folder.path)),
         ("view", f"{view}: {VIEW_WORDS[view]}"),
-        ("clients", f"{ledger.clients} took part, {len(ledger.histories)} distinct histories; the worst"),
+        ("clients", f"the worst of {clients} that took part, {distinct} distinct histories"),
         ("neighbours", ledger.neighbours),
-    ]  # fmt: skip
-    if view == "sound" and _noise_adapted(folder):
-        lines.append(
-            ("note", "sigma adapted to released values: a fixed composition is not what guards this "
-                     "run; the guarantee is the budget in its privacy.txt")
-        )  # fmt: skip
-    return Releases(tuple(lines), ledger.neighbours, ledger.histories)
+    )
+    adapts = bool(facts.get("noise_adapts"))
+    return Releases(
+        lines,
+        ledger.neighbours,
+        ledger.histories,
+        published=theorem(folder) if view == PUBLISHED else None,
+        noise_adapts=adapts,
+        guaranteed=facts.get("epsilon_sound") if adapts else None,
+    )
 
 
-VIEW_WORDS = {"sound": "what really happened", "published": "what the work's analysis charges"}
+VIEW_WORDS = {SOUND: "what really happened", PUBLISHED: "what the work's analysis charges"}
 
 
-def _noise_adapted(folder: RunFolder) -> bool:
+def run_folder(options: argparse.Namespace) -> RunFolder:
+    """The folder of ``--run``, refused with a hint where it cannot be one."""
+    path = Path(options.run_folder)
+    if not options.run_folder or not path.is_dir():
+        raise ConfigError("--run", options.run_folder or "nothing", "an existing run folder")
+    folder = RunFolder(path)
+    inside = sorted(p.parent.name for p in path.glob("*/ledger.csv"))
+    if not folder.ledger.exists() and inside:
+        raise ConfigError("--run", str(path), f"a run folder, such as {path / inside[-1]}")
+    return folder
+
+
+def privacy_facts(folder: RunFolder) -> dict[str, Any]:
+    """The run's privacy.json, empty where there is none yet."""
     try:
-        return bool(folder.read_json(folder.privacy_json).get("noise_adapts"))
+        return folder.read_json(folder.privacy_json)
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError):
-        return False
+        raise ConfigError(f"--run: {folder.privacy_json} cannot be read") from None
+
+
+def theorem(folder: RunFolder) -> Accountant | None:
+    """The accountant of the published claim of the run's algorithm, if the algorithm is known here."""
+    import hydra.utils
+    from omegaconf import OmegaConf
+
+    try:
+        node = OmegaConf.load(folder.config).algorithm
+        claim = hydra.utils.instantiate(node, _convert_="all").claim
+    except Exception:  # a config of the user's own, or of another version: only this row is lost
+        return None
+    return None if claim is None else claim.accountant()
 
 
 def read_delta(options: argparse.Namespace) -> str | None:
     """``--delta``, or the δ of the run."""
     if options.delta is not None or options.run_folder is None:
         return options.delta
-    folder = RunFolder(options.run_folder)
-    try:
-        return str(folder.read_json(folder.privacy_json)["delta"])
-    except (OSError, ValueError, KeyError):
-        return None
+    delta = privacy_facts(run_folder(options)).get("delta")
+    return None if delta is None else str(delta)

@@ -24,7 +24,7 @@ from fedpriv.privacy.names import (
 )
 from fedpriv.privacy.sampling import FixedSizeSampling, TruncatedPoissonSampling, WholeData
 
-_SMALLEST, _LARGEST = 1e-3, 1e6  # noise multipliers searched
+LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # noise multipliers searched
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Release:
         checks.one_of("neighbours", self.neighbours, RELATIONS)
         if fixed and self.neighbours != REPLACE_ONE:
             raise ArgumentError(
-                "neighbours", self.neighbours, "replace_one with sampling=without_replacement"
+                "neighbours", self.neighbours, "replace_one for lots without replacement"
             )
         if self.max_lot_size is not None:
             checks.whole("max_lot_size", self.max_lot_size, at_least=1)
@@ -58,7 +58,7 @@ class Release:
                 raise ArgumentError(
                     "max_lot_size",
                     self.max_lot_size,
-                    "absent unless sampling=poisson and neighbours=add_or_remove",
+                    "absent unless lots are Poisson and neighbours add_or_remove",
                 )
         sized = fixed or self.max_lot_size is not None
         if sized and self.records is None:
@@ -73,7 +73,7 @@ class Release:
             raise ArgumentError(
                 "records",
                 self.records,
-                "absent unless lots have a fixed size or a cap (sampling=without_replacement, max_lot_size)",
+                "absent unless lots have a fixed size or a cap",
             )
 
     def event(self, noise_multiplier: float, sample_rate: float = 1.0) -> dp_event.DpEvent:
@@ -109,16 +109,18 @@ def calibrate_noise_multiplier(
         event = release.event(multiplier, sample_rate)
         return accountant.epsilon_of({event: steps}, delta, release.neighbours)
 
-    if price(_LARGEST) > epsilon:
+    if price(_MOST_NOISE) > epsilon:
         raise ArgumentError(
-            "epsilon", epsilon, f">= {price(_LARGEST):.4g}, the least {accountant.name} can certify"
+            "epsilon",
+            epsilon,
+            f">= {price(_MOST_NOISE):.4g}, the least {accountant.name} can certify",
         )
     low = high = _first_guess(accountant, release, epsilon, delta, steps, sample_rate)
     if price(low) <= epsilon:
         while price(low) <= epsilon:
-            low, high = low / 1.2, low
-            if low < _SMALLEST:
-                return _SMALLEST
+            if low == LEAST_NOISE:
+                return LEAST_NOISE
+            low, high = max(low / 1.2, LEAST_NOISE), low
     else:
         while price(high) > epsilon:
             low, high = high, high * 1.2
@@ -173,9 +175,10 @@ def calibrate_sample_rate(
     while price(low) > epsilon:
         low, high = low / 2.0, low
         if low < 1e-9:
-            raise ArgumentError(
-                "epsilon", epsilon, f"larger: at sample rate {low:g} it is {price(low):.4g}"
+            least = (
+                f"> {price(low):.4g}, what {accountant.name} certifies at a vanishing sample rate"
             )
+            raise ArgumentError("epsilon", epsilon, least)
     return _boundary(price, epsilon, fits=low, exceeds=high, round_to_fit=math.floor)
 
 

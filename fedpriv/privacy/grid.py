@@ -1,6 +1,7 @@
-"""Rounding noise multipliers down to a geometric grid, so that many distinct σ become few.
+"""Rounding noise multipliers down (and sample rates up) to a geometric grid: many distinct become few.
 
-Less noise is never cheaper, so a composition on the grid costs at least what the real one does.
+Less noise is never cheaper, nor are more records, so a composition on the grid costs at least what the
+real one does.
 """
 
 from __future__ import annotations
@@ -32,13 +33,26 @@ _GAUSSIANS = (dp_event.GaussianDpEvent, dp_event.TruncatedSubsampledGaussianDpEv
 
 
 def gridded(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:
-    """The composition with every event on the grid."""
+    """The composition with every event on the grid: noise down, and sample rates, if many, up."""
+    rates = {getattr(event, "sampling_probability", None) for event in composition}
     merged: dict[dp_event.DpEvent, int] = {}
     for event, count in composition.items():
         if count:
             weaker = weaker_event(event)
+            if len(rates) > FEW:
+                weaker = _more_sampled(weaker)
             merged[weaker] = merged.get(weaker, 0) + count
     return merged
+
+
+def _more_sampled(event: dp_event.DpEvent) -> dp_event.DpEvent:
+    """The event with its sample rate rounded up to the grid."""
+    rate = getattr(event, "sampling_probability", None)
+    if not rate:
+        return event
+    level = math.ceil(math.log(rate) / math.log1p(STEP) - 1e-9)
+    rounded = math.exp(level * math.log1p(STEP))
+    return attr.evolve(event, sampling_probability=min(1.0, max(rounded, rate)))
 
 
 def on_grid(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:

@@ -21,8 +21,9 @@ from scipy import special
 MANY = 200  # from so many distinct σ on, the chord
 _NODE_STEP = 1.004  # ratio of neighbouring 1/σ² between which the chord is drawn
 _WIDTH = 9.5  # the normal weight beyond this is below 1e-20 of the whole
-_SMALLEST = 0.1  # below, quadrature needs very many points and sampling gains almost nothing
+_SMALLEST = 0.03  # below, quadrature needs very many points and sampling gains almost nothing
 _CHUNK = 4_000_000  # numbers held at once
+_BLOCK = 20_000  # entries of a table of binomial terms
 
 
 def log_a_of_whole_orders(
@@ -44,12 +45,8 @@ def log_a_of_whole_orders(
 
 def _exact(sample_rate: float, x: np.ndarray, orders: tuple[float, ...]) -> np.ndarray:
     result = np.empty((len(x), len(orders)))
-    small = tuple(a for a in orders if a <= 128)
-    large = tuple(a for a in orders if a > 128)
-    for group in (small, large):  # a table is as wide as its largest order
-        if not group:
-            continue
-        columns = np.isin(orders, group)
+    for columns in _blocks(orders):
+        group = tuple(orders[c] for c in columns)
         log_terms, exponent = _table(group, sample_rate)
         for row, value in enumerate(x):
             result[row, columns] = special.logsumexp(log_terms + exponent * value, axis=1)
@@ -57,6 +54,18 @@ def _exact(sample_rate: float, x: np.ndarray, orders: tuple[float, ...]) -> np.n
 
 
 @functools.lru_cache(maxsize=16)
+def _blocks(orders: tuple[float, ...]) -> list[list[int]]:
+    """Columns of neighbouring orders: a table is as wide as its largest order, and stays small."""
+    blocks: list[list[int]] = []
+    for column in sorted(range(len(orders)), key=lambda c: orders[c]):
+        if blocks and (len(blocks[-1]) + 1) * orders[column] <= _BLOCK:
+            blocks[-1].append(column)
+        else:
+            blocks.append([column])
+    return blocks
+
+
+@functools.lru_cache(maxsize=128)
 def _table(orders: tuple[float, ...], sample_rate: float) -> tuple[np.ndarray, np.ndarray]:
     """(log of the terms of A_α without the σ factor [orders, i], (i² - i)/2 [i])."""
     alpha = np.asarray(orders)[:, None]
@@ -76,7 +85,7 @@ def _table(orders: tuple[float, ...], sample_rate: float) -> tuple[np.ndarray, n
 def log_a_by_quadrature(
     sample_rate: float, noise_multipliers: np.ndarray, orders: np.ndarray
 ) -> np.ndarray:
-    """log A_α [n, len(orders)] for any orders > 1; ``inf`` below a noise multiplier of 0.1."""
+    """log A_α [n, len(orders)] for any orders > 1; ``inf`` below a noise multiplier of 0.03."""
     sigma, alpha = np.asarray(noise_multipliers, dtype=float), np.asarray(orders, dtype=float)
     result = np.full((len(sigma), len(alpha)), np.inf)
     if not len(alpha):

@@ -20,6 +20,9 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
     RunningTotal,
 )
+from fedpriv.privacy.accountants.composition import CompositionTotal
+
+_PATIENCE = 16  # histories of sampled clients whose noise also moves: each takes a while to price
 
 
 def tightest(event: dp_event.DpEvent, neighbours: str) -> Accountant:
@@ -79,6 +82,8 @@ class Composed(SoundPrice):
         self._own: RunningTotal | None = None
         if enforced is None or enforced_by.describe() != accountant.describe():
             self._own = accountant.running(clients, neighbours)
+            if isinstance(self._own, CompositionTotal):
+                self._own.patience = _PATIENCE
             self._valid.append(self._own)
         self.immediate = all(total.immediate for total in self._valid)
 

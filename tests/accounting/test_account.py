@@ -122,6 +122,7 @@ def test_the_metrics_of_a_run_are_a_schedule(answer, train):
         ("noise_multiplier,steps\n3,2.5\n", "line 2: steps must be a whole number >= 1"),
         ("noise_multiplier,steps\n3\n", "line 2: 2 values expected"),
         ("noise_multiplier\n3,4\n", "line 2: 1 values expected"),
+        ("noise_multiplier,noise_multiplier\n3,4\n", "line 1: two columns are named"),
         ("sigma\n3\n", "line 1: a schedule needs a column noise_multiplier"),
         ("", "line 1: a schedule needs a column noise_multiplier"),
         ("noise_multiplier\n", "at least one row"),
@@ -157,10 +158,9 @@ def test_the_published_view_of_a_run_can_be_priced(answer, train):
     result = train("algorithm=dp_fl", "rounds=7", "algorithm.sampling=fixed_size", "epsilon=null")
     folder = ("--run", str(result.folder), "--accountant", "rdp")
     sound = answer("account", *folder)
-    paper = answer("account", *folder, "--view", "published", "--orders", "2..64",
-                   "--conversion", "classical")  # fmt: skip
+    paper = answer("account", *folder[:2], "--view", "published")
     assert (sound["neighbours"], paper["neighbours"]) == ("replace_one", "add_or_remove")
-    assert paper["accountants"]["rdp"]["epsilon"]["1e-05"] == pytest.approx(
+    assert paper["accountants"]["published"]["epsilon"]["1e-05"] == pytest.approx(
         result.privacy["epsilon_published"]
     )
 
@@ -184,7 +184,15 @@ def test_the_worst_client_is_the_one_that_is_priced(answer, train):
 def test_a_run_whose_noise_adapted_comes_with_a_note(command, train):
     folder = train("rounds=5").folder
     said = command("account", "--run", str(folder), "--accountant", "rdp")
-    assert "sigma adapted" in said.out
+    words = " ".join(said.out.split())
+    assert "not guarantees" in words
+    assert "guaranteed, by the run's privacy.txt: epsilon = 2.000" in words
+    assert "tightest" not in said.out
+
+
+def test_programs_learn_that_the_noise_adapted(answer, train):
+    found = answer("account", "--run", str(train("rounds=5").folder), "--accountant", "rdp")
+    assert (found["noise_adapts"], found["guaranteed"], found["tightest"]) == (True, 2.0, None)
 
 
 def test_a_run_that_released_something_without_noise_costs_infinitely_much(answer, train):
@@ -232,6 +240,9 @@ def test_a_folder_without_a_ledger_is_refused(content, command, tmp_path):
         (["--conversion", "best"], "--conversion must be one of classical, improved"),
         (["--schedule", "x.csv"], "cannot be given with --schedule"),
         (["--run", "x"], "cannot be given with --run"),
+        (["--accountant", "published"], "--accountant published needs --run"),
+        (["--noise-mutliplier", "3"], "did you mean --noise-multiplier?"),
+        (["--sampling", "Poisson"], "did you mean poisson?"),
         (["--view", "sound"], "--view cannot be given without --run"),
         (["--plot", "curve.txt"], "--plot must be a file name that ends in .png"),
         (["--plot", "nowhere/curve.png"], "--plot must be in a folder that exists"),
@@ -248,3 +259,24 @@ def test_what_is_missing_is_named(command):
         "account", "--noise-multiplier", "3", "--sample-rate", "0.1", *DELTA
     ).sentence  # fmt: skip
     assert "--delta must be given" in command("account", *BASELINE).sentence
+
+
+def test_a_folder_of_run_folders_is_told_from_a_run_folder(command, train):
+    folder = train("algorithm=dp_fl", "rounds=1").folder
+    said = command("account", "--run", str(folder.parent), *DELTA)
+    assert said.status == 2
+    assert f"must be a run folder, such as {folder}" in said.sentence
+
+
+def test_a_column_that_contradicts_a_flag_is_refused(command, schedule):
+    path = schedule("noise_multiplier,sample_rate\n3,0.1\n")
+    said = command("account", "--schedule", path, "--sampling", "none", *DELTA)
+    assert said.status == 2
+    assert "contradicts the column sample_rate" in said.sentence
+
+
+def test_what_one_accountant_cannot_compute_does_not_stop_the_others(answer):
+    found = answer("account", "--noise-multiplier", "1e-3", "--sample-rate", "0.013",
+                   "--steps", "100", *DELTA)["accountants"]  # fmt: skip
+    assert "points" in found["prv"]["reason"]
+    assert found["pld"]["epsilon"] == found["rdp"]["epsilon"]

@@ -119,3 +119,16 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, sentence, command):
     said = command("calibrate", *arguments, *DELTA)
     assert said.status == 2
     assert sentence in said.sentence
+
+
+def test_an_answer_at_the_limit_of_the_search_says_so(answer, command):
+    flags = ("calibrate", "--epsilon", "50", *DELTA, "--steps", "10", "--noise-multiplier", "10")
+    found = answer(*flags)
+    assert found["sample_rate"] == 1.0
+    assert found["at_limit"]
+    assert "the target allows more" in command(*flags).out
+
+
+def test_what_to_use_instead_is_said(command):
+    said = command("calibrate", *COMPLETE[:6], *DELTA, "--accountant", "gdp")
+    assert "--accountant pld can price such lots" in said.sentence

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
+
+
+class CannotPrice(FedprivError):
+    """Releases whose price is beyond the numerics of an accountant."""
 
 
 class RunningTotal(ABC):

@@ -120,6 +120,8 @@ class CompositionTotal(RunningTotal):
     """Counts per event and client, priced by ``accountant.epsilon_of``."""
 
     immediate = False
+    patience: int | None = None
+    """With more distinct histories than this, clients are priced by the accountant's quick bound."""
 
     def __init__(self, accountant: Accountant, clients: int, neighbours: str):
         self.accountant, self.neighbours = accountant, neighbours
@@ -146,17 +148,36 @@ class CompositionTotal(RunningTotal):
 
     def epsilon(self, delta: float) -> np.ndarray:
         histories, group_of = self._histories.groups()
-        return np.array([self._price(history, delta) for history in histories])[group_of]
+        price = self._price if self._few(self._largest(histories)) else self._bound
+        return np.array([price(history, delta) for history in histories])[group_of]
 
     def worst(self, delta: float) -> float:
-        """ε of the worst client; a history that another one contains need not be priced."""
-        histories, _ = self._histories.groups()
-        histories.sort(key=lambda history: -sum(history.values()))
+        """ε of the worst client."""
+        largest = self._largest(self._histories.groups()[0])
+        if not self._few(largest):
+            return max(self._bound(history, delta) for history in largest)
+        worst = 0.0
+        bounds = [self._bound(history, delta) for history in largest]
+        for i in np.argsort(bounds)[::-1]:
+            if bounds[i] <= worst:  # it and all that follow cost no more
+                break
+            worst = max(worst, self._price(largest[i], delta))
+        return worst
+
+    @staticmethod
+    def _largest(histories: list[Composition]) -> list[Composition]:
+        """The histories that no other one contains: one of the others cannot be the worst."""
         kept: list[Composition] = []
-        for history in histories:
+        for history in sorted(histories, key=lambda history: -sum(history.values())):
             if not any(_contains(other, history) for other in kept):
                 kept.append(history)
-        return max(self._price(history, delta) for history in kept)
+        return kept
+
+    def _few(self, largest: list[Composition]) -> bool:
+        return self.patience is None or len(largest) <= self.patience
+
+    def _bound(self, history: Composition, delta: float) -> float:
+        return self.accountant.bound(history, delta, self.neighbours) if history else 0.0
 
     def _price(self, history: Composition, delta: float) -> float:
         key = (frozenset(history.items()), delta)

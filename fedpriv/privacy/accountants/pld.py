@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import OrderedDict
 from collections.abc import Mapping
 
 import attr
@@ -27,6 +28,8 @@ from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.grid import on_grid
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.rdp import RELATION
+
+Items = tuple[tuple[dp_event.DpEvent, int], ...]
 
 
 class PldAccountant(CompositionAccountant):
@@ -50,18 +53,21 @@ class PldAccountant(CompositionAccountant):
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
         bound, holds = self._rdp(composition, delta, neighbours)
-        if bound > _INFINITE:
-            return math.inf
-        if holds and sum(composition.values()) > _MANY_DRAWS:
+        if holds and (bound > _LARGE or sum(composition.values()) > _MANY_DRAWS):
             return bound
+        if bound > _LARGE:
+            return math.inf
         # in one order, so that the price does not depend on who came first; the largest multiplier
         # first, because noise that falls then adds to a prefix that was composed before
         ordered = sorted(composition.items(), key=_order)
         cell = self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(bound, 1e-9) / _FINE)))
-        prefix = _composed(tuple(ordered[:-1]), neighbours, cell)
-        total = prefix.compose(_repeated(*ordered[-1], neighbours, cell))
-        epsilon = max(0.0, float(total.get_epsilon_for_delta(delta)))
+        epsilon = max(self._composed(pair, delta, neighbours, cell) for pair in _pairs(ordered))
         return min(epsilon, bound) if holds else epsilon
+
+    def _composed(self, items: Items, delta: float, neighbours: str, cell: float) -> float:
+        total = _prefix(items[:-1], neighbours, cell)
+        total = total.compose(_repeated(*items[-1], neighbours, cell))
+        return max(0.0, float(total.get_epsilon_for_delta(delta)))
 
     def _rdp(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
@@ -81,13 +87,18 @@ class PldAccountant(CompositionAccountant):
             return math.inf
         return _RDP.epsilon_of(on_grid(composition), delta, neighbours)
 
+    def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
+        if _RDP.supports(event, neighbours):
+            event, neighbours = _similar(event), ADD_OR_REMOVE
+        return max(1, _RDP.steps_allowed(event, epsilon, delta, neighbours))
+
     def describe(self) -> str:
         return f"PLD, cells of {self.discretization:g}"
 
 
 _RDP = RdpAccountant()
 _FINE = 16.0  # cells are twice as wide for every doubling of ε beyond: the loss would need millions
-_INFINITE = 1e6  # a larger ε is called infinite
+_LARGE = 1e5  # of a larger ε RDP's is near enough, and where RDP has none it is called infinite
 _MANY_DRAWS = 2_000_000  # more take half a minute, and RDP is within a few per cent by then
 
 
@@ -99,15 +110,38 @@ def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
     return event
 
 
-@functools.lru_cache(maxsize=24)
-def _composed(
-    items: tuple[tuple[dp_event.DpEvent, int], ...], neighbours: str, discretization: float
-) -> PrivacyLossDistribution:
-    """The composition of ``items``, built upon that of all but the last."""
-    if not items:
-        return identity(discretization)
-    earlier = _composed(items[:-1], neighbours, discretization)
-    return earlier.compose(_repeated(*items[-1], neighbours, discretization))
+def _pairs(ordered: list[tuple[dp_event.DpEvent, int]]) -> list[Items]:
+    """The composition for either neighbour: dp_accounting takes a cap's ``dataset_size`` for the larger
+    of the two, which is n beside a data set with a record less and n + 1 beside one with a record more.
+    """
+    one_less = tuple(ordered)
+    one_more = tuple((_one_more(event), count) for event, count in ordered)
+    return [one_less] if one_less == one_more else [one_less, one_more]
+
+
+def _one_more(event: dp_event.DpEvent) -> dp_event.DpEvent:
+    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
+        return attr.evolve(event, dataset_size=event.dataset_size + 1)
+    return event
+
+
+_PREFIXES: OrderedDict[tuple[Items, str, float], PrivacyLossDistribution] = OrderedDict()
+_PREFIXES_KEPT = 24
+
+
+def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
+    """The composition of ``items`` from left to right, upon that of all but the last if it is known."""
+    key = (items, neighbours, cell)
+    if key not in _PREFIXES:
+        known = _PREFIXES.get((items[:-1], neighbours, cell)) if items else None
+        total = identity(cell) if known is None else known
+        for event, count in items if known is None else items[-1:]:
+            total = total.compose(_repeated(event, count, neighbours, cell))
+        _PREFIXES[key] = total
+        if len(_PREFIXES) > _PREFIXES_KEPT:
+            _PREFIXES.popitem(last=False)
+    _PREFIXES.move_to_end(key)
+    return _PREFIXES[key]
 
 
 def _repeated(

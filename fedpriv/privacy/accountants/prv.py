@@ -3,14 +3,20 @@ above the true ε. Poisson-sampled Gaussians only."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 
 from dp_accounting import dp_event
 
 from fedpriv.common import checks
+from fedpriv.privacy.accountants.base import CannotPrice
 from fedpriv.privacy.accountants.composition import CompositionAccountant
+from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.names import ADD_OR_REMOVE
+
+_RDP = RdpAccountant()
+_MOST_POINTS = 4e6  # more take a minute and gigabytes
 
 
 class PrvAccountant(CompositionAccountant):
@@ -33,6 +39,12 @@ class PrvAccountant(CompositionAccountant):
     def _price(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
+        points = self._points(composition, delta)
+        if points > _MOST_POINTS:
+            raise CannotPrice(
+                f"prv would need {points:.1g} points at this noise, delta and number of draws "
+                f"(at most {_MOST_POINTS:g}); pld has no such limit"
+            )
         from opacus.accountants import PRVAccountant as Library
 
         library = Library()
@@ -41,7 +53,22 @@ class PrvAccountant(CompositionAccountant):
             library.history.append((multiplier, rate, count))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of its own numerics near the tails
-            return max(0.0, float(library.get_epsilon(delta, eps_error=self.eps_error)))
+            try:
+                return max(0.0, float(library.get_epsilon(delta, eps_error=self.eps_error)))
+            except (ValueError, RuntimeError, MemoryError) as error:
+                reason = str(error).splitlines()[0].strip().rstrip(".")
+                raise CannotPrice(f"prv (Opacus) fails here: {reason}") from None
+
+    def _points(self, composition: Mapping[dp_event.DpEvent, int], delta: float) -> float:
+        """How many points Opacus would lay out: its own rule (Gopi et al. 2021, remark 5.6)."""
+        draws, error = sum(composition.values()), delta / 1000.0
+        whole = _RDP.epsilon_of(composition, error / 4.0, ADD_OR_REMOVE)
+        single = max(
+            _RDP.epsilon_of({event: 1}, error / (8.0 * draws), ADD_OR_REMOVE)
+            for event in composition
+        )
+        mesh = self.eps_error / math.sqrt(draws * math.log(12.0 / error) / 2.0)
+        return 2.0 * (max(whole, single, self.eps_error) + 3.0) / mesh
 
     def describe(self) -> str:
         return f"PRV, error {self.eps_error:g}"

@@ -194,7 +194,7 @@ class RdpTotal(RunningTotal):
 
 
 def _parse_orders(orders: Any) -> tuple[float, ...]:
-    allowed = "wide, a range such as 2..64, or a list of numbers > 1"
+    allowed = "wide, a range such as 2..64, or a list of numbers > 1, up to 10000"
     if orders == "wide":
         return WIDE_ORDERS
     if isinstance(orders, str):

@@ -30,7 +30,7 @@ def most_steps(
             high, high_price = guess, value
         if high is None:
             growth = (epsilon / low_price) ** 2 if low_price > 0 else math.inf
-            guess = min(at_most, math.ceil(low * min(max(growth * 1.02, 2.0), 64.0)))
+            guess = min(at_most, math.ceil(low * min(max(growth * 1.02, 2.0), 4.0)))
         elif high - low > 1:
             guess = _between(low, low_price, high, high_price, epsilon)
     return low

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.privacy.accountants import PldAccountant
+from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.grid import weaker_event
 from fedpriv.privacy.names import ADD_OR_REMOVE
 from fedpriv.privacy.sampling import PoissonSampling
@@ -95,3 +95,14 @@ def test_only_the_clients_asked_about_are_answered_for():
     within = PLD.steps_allowed(EVENT, 1.0, 1e-5, ADD_OR_REMOVE)
     answers = total.would_exceed(EVENT, within, 1.0, 1e-5, np.array([1, 2]))
     assert answers.tolist() == [True, False]
+
+
+def test_the_worst_of_many_histories_is_priced_by_a_quick_bound_where_patience_ends():
+    exact, quick = PLD.running(20, ADD_OR_REMOVE), PLD.running(20, ADD_OR_REMOVE)
+    quick.patience = 3
+    for client in range(20):
+        for total in (exact, quick):
+            total.add(PoissonSampling(0.1).event(4.0 + 0.1 * client), np.array([client]), 3)
+    rdp = RdpAccountant().epsilon_of({PoissonSampling(0.1).event(4.0): 3}, 1e-5, ADD_OR_REMOVE)
+    assert exact.worst(1e-5) == exact.epsilon(1e-5).max() < quick.worst(1e-5) == rdp
+    assert (quick.epsilon(1e-5) >= exact.epsilon(1e-5)).all()

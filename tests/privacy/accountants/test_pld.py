@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from accountants.suite import suite
 from dp_accounting import UnsupportedEventError, dp_event
+from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,8 +122,11 @@ def test_large_epsilons_take_wider_cells_and_stay_above_the_fine_ones():
     assert fine - 1e-3 <= coarse <= fine * 1.01
 
 
-def test_an_epsilon_beyond_a_million_is_called_infinite():
-    assert price({event(0.5, 1e-3): 10**6}, 1e-5) == float("inf")
+def test_an_epsilon_beyond_a_hundred_thousand_is_rdps_or_infinite():
+    counts = {event(0.5, 1e-3): 10**6}
+    assert price(counts, 1e-5) == RdpAccountant().epsilon_of(counts, 1e-5, ADD_OR_REMOVE)
+    capped = TruncatedPoissonSampling(0.5, 100, 60).event(1e-3)
+    assert price({capped: 10**6}, 1e-5) == float("inf")
 
 
 def test_the_price_of_falling_noise_does_not_depend_on_the_way_it_was_composed():
@@ -132,3 +136,21 @@ def test_the_price_of_falling_noise_does_not_depend_on_the_way_it_was_composed()
         running.add(one, np.arange(1), count)
     shuffled = dict(sorted(counts.items(), key=lambda item: hash(repr(item))))
     assert running.epsilon(1e-5)[0] == price(counts, 1e-5) == price(shuffled, 1e-5)
+
+
+def test_capped_lots_are_priced_for_the_larger_of_both_neighbours():
+    """dp_accounting's dataset_size is the larger data set: n beside n - 1 records, n + 1 beside n + 1."""
+    counts = {TruncatedPoissonSampling(0.1, 60, 8).event(2.0): 100}
+    alone = []
+    for records in (60, 61):
+        library = PLDAccountant()
+        library.compose(dp_event.TruncatedSubsampledGaussianDpEvent(records, 0.1, 8, 2.0), 100)
+        alone.append(library.get_epsilon(1e-5))
+    assert price(counts, 1e-5) == pytest.approx(max(alone), rel=1e-9)
+    assert alone[0] < alone[1]
+
+
+def test_many_sample_rates_are_rounded_up_and_cost_little_more():
+    counts = {event(0.001 + 1e-6 * i, 5.0): 1 for i in range(1200)}
+    mean = price({event(0.0016, 5.0): 1200}, 1e-5)
+    assert mean < price(counts, 1e-5) < 1.1 * mean

@@ -6,7 +6,7 @@ import pytest
 from accountants.suite import suite
 from dp_accounting import dp_event
 
-from fedpriv.privacy.accountants import PldAccountant, PrvAccountant
+from fedpriv.privacy.accountants import CannotPrice, PldAccountant, PrvAccountant
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
@@ -57,3 +57,19 @@ def test_other_events_and_neighbours_are_refused_by_name():
     fixed = FixedSizeSampling(1000, 10).event(2.0)
     assert "SampledWithoutReplacement" in PRV.supports(fixed, ADD_OR_REMOVE)
     assert "replace_one" in PRV.supports(dp_event.GaussianDpEvent(1.0), REPLACE_ONE)
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "rate", "steps", "delta"),
+    [
+        (1e-3, 0.013, 100, 1e-5),
+        (0.1, 0.01, 1000, 1e-5),
+        (3.0, 0.013, 10**9, 1e-5),
+        (3.0, 0.013, 100, 0.999),
+        (3.0, 0.013, 100, 1e-30),
+        (0.01, 1.0, 1, 1e-5),
+    ],
+)
+def test_what_is_beyond_its_numerics_is_said_at_once(multiplier, rate, steps, delta):
+    with pytest.raises(CannotPrice, match="prv"):
+        price(rate, multiplier, steps, delta)
