@@ -34,6 +34,7 @@ _POINTS = 40  # of a curve
 class Priced:
     """What one accountant says: ε for each δ, or why it cannot."""
 
+    name: str
     accountant: Accountant
     reason: str | None = None
     epsilons: list[float] = field(default_factory=list)
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if plot is not None:
         drawn = [p for p in priced if p.reason is None]
         if options.accountant is None:  # its curve would take minutes and lie on that of pld
-            drawn = [p for p in drawn if p.accountant.name != "prv"] or drawn
+            drawn = [p for p in drawn if p.name != "prv"] or drawn
         draw(plot, releases, deltas, drawn)
         if not options.json:
             console().print(f"plot: {plot}")
@@ -103,13 +104,14 @@ def _plot_file(text: str | None) -> Path | None:
 def price(releases: Releases, accountant: Accountant, deltas: list[float]) -> Priced:
     """ε of the releases at every δ by one accountant."""
     reason = releases.refusal(accountant)
+    name = "published" if accountant is releases.published else accountant.name
     if reason is not None:
-        return Priced(accountant, reason)
+        return Priced(name, accountant, reason)
     try:
         epsilons = [releases.epsilon(accountant, delta) for delta in deltas]
     except CannotPrice as error:
-        return Priced(accountant, str(error))
-    priced = Priced(accountant, epsilons=epsilons)
+        return Priced(name, accountant, str(error))
+    priced = Priced(name, accountant, epsilons=epsilons)
     if isinstance(accountant, RdpAccountant):
         priced.orders = [_order(releases, accountant, delta) for delta in deltas]
     return priced
@@ -131,8 +133,7 @@ def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None
         table.add_column(f"delta = {delta:g}", justify="right")
     table.add_column("settings")
     for p in (p for p in priced if p.reason is None):
-        name = "published" if p.accountant is releases.published else p.accountant.name
-        table.add_row(name, *(_shown(e) for e in p.epsilons), _words(p, releases, deltas))
+        table.add_row(p.name, *(_shown(e) for e in p.epsilons), _words(p, releases, deltas))
     out.print(table)
     if releases.noise_adapts:
         out.print(Text(NO_GUARANTEE, style="yellow"))
@@ -143,7 +144,7 @@ def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None
     else:
         best = tightest(priced)
         found = f"epsilon = {_shown(best.epsilons[0])} at delta = {deltas[0]:g}"
-        out.print(f"tightest: {best.accountant.name}, {found}")
+        out.print(f"tightest: {best.name}, {found}")
     for p in priced:
         if p.reason is not None:
             out.print(f"not priced: {p.reason}")
@@ -171,8 +172,10 @@ def _words(priced: Priced, releases: Releases, deltas: list[float]) -> str:
 
 
 def tightest(priced: list[Priced]) -> Priced:
-    """The smallest ε at the first δ. All that price are valid upper bounds."""
-    return min((p for p in priced if p.reason is None), key=lambda p: p.epsilons[0])
+    """The smallest ε at the first δ. All are valid upper bounds, but for a work's own theorem."""
+    able = [p for p in priced if p.reason is None]
+    bounds = [p for p in able if p.name != "published"]
+    return min(bounds or able, key=lambda p: p.epsilons[0])
 
 
 def _shown(epsilon: float) -> str:
@@ -197,7 +200,7 @@ def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> di
     accountants: dict[str, Any] = {}
     for p in priced:
         if p.reason is not None:
-            accountants[p.accountant.name] = {"reason": p.reason}
+            accountants[p.name] = {"reason": p.reason}
             continue
         entry: dict[str, Any] = {
             "epsilon": keyed(p.epsilons),
@@ -205,8 +208,7 @@ def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> di
         }
         if p.orders:
             entry["order"] = keyed(p.orders)
-        name = "published" if p.accountant is releases.published else p.accountant.name
-        accountants[name] = entry
+        accountants[p.name] = entry
     return {
         "releases": dict(releases.lines),
         "neighbours": releases.neighbours,
@@ -215,7 +217,7 @@ def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> di
         "accountants": accountants,
         "noise_adapts": releases.noise_adapts,
         "guaranteed": None if releases.guaranteed is None else plain(releases.guaranteed),
-        "tightest": None if releases.noise_adapts else tightest(priced).accountant.name,
+        "tightest": None if releases.noise_adapts else tightest(priced).name,
     }
 
 
@@ -224,11 +226,8 @@ def draw(path: Path, releases: Releases, deltas: list[float], priced: list[Price
     from fedpriv.results.plots import plot_epsilon_by_steps
 
     steps = points(releases.steps)
-    curves = {
-        p.accountant.name: [releases.epsilon(p.accountant, deltas[0], n) for n in steps]
-        for p in priced
-    }
-    profiles = {p.accountant.name: p.epsilons for p in priced} if len(deltas) > 1 else {}
+    curves = {p.name: [releases.epsilon(p.accountant, deltas[0], n) for n in steps] for p in priced}
+    profiles = {p.name: p.epsilons for p in priced} if len(deltas) > 1 else {}
     plot_epsilon_by_steps(path, steps, curves, deltas, profiles)
 
 

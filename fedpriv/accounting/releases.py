@@ -115,7 +115,8 @@ def sampling_words(release: Release, sample_rate: float) -> str:
 def from_schedule(options: argparse.Namespace) -> Releases:
     """A CSV with a row for each stretch: noise_multiplier and, if wanted, sample_rate and steps.
 
-    The metrics.csv of a run is such a file; other columns are left alone.
+    Other columns are left alone, so the metrics.csv of a run with one query a lot is such a file; its
+    ledger (``--run``) holds the other queries too.
     """
     arguments.refuse(options, ("noise_multiplier", "steps"), "with --schedule, which holds them")
     release = arguments.release(options)

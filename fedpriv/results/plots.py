@@ -191,9 +191,11 @@ def plot_epsilon_by_steps(
     figure = Figure(figsize=(9.6 if profiles else 5.2, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 2 if profiles else 1, squeeze=False)[0]
-    styles = list(zip(CYCLE, ("-", "--", ":", "-.", (0, (5, 1))), strict=False))
+    styles = list(zip(CYCLE, ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))), strict=False))
     for (colour, style), (name, epsilons) in zip(styles, curves.items(), strict=False):
-        axes[0].plot([0, *steps], [0.0, *epsilons], color=colour, linestyle=style, label=name)
+        label = name if np.isfinite(epsilons).any() else f"{name}: infinite"
+        values = np.where(np.isfinite(epsilons), epsilons, np.nan)
+        axes[0].plot([0, *steps], [0.0, *values], color=colour, linestyle=style, label=label)
     axes[0].set(xlabel="steps", ylabel=f"ε at δ = {deltas[0]:g}", xlim=(0, None), ylim=(0, None))
     for (colour, style), (name, epsilons) in zip(styles, profiles.items(), strict=False):
         ordered = zip(*sorted(zip(deltas, epsilons, strict=True)), strict=True)
