@@ -157,11 +157,7 @@ class Budget:
     def _enforced_reason(self) -> str:
         settings = self.accountant.describe()
         if self.filtered:
-            order = self._enforced.orders[0]
-            return (
-                f"{settings}; sigma adapts, so a Renyi filter of order {order:g}, fixed in advance, "
-                "guards the budget (its value starts above 0)"
-            )
+            return f"{settings}; sigma adapts, so {self._enforced.filter_words()}"
         return f"{settings}; composition of the {self.view} view"
 
     def _sound_reason(self) -> str:

@@ -1,6 +1,7 @@
 """The price of what really happened: which of three answers a run may give.
 
-- σ fixed in advance: the tightest accountant that can price every draw, PLD where it can, else RDP;
+- σ fixed in advance: the tightest accountant that can price every draw: GDP for plain Gaussians, which
+  is exact, else PLD where it can, else RDP;
 - σ adapts and a filter guards the budget: the budget, however early the run ends;
 - σ adapts and nothing guards it: no finite ε.
 """
@@ -16,6 +17,7 @@ from dp_accounting import dp_event
 
 from fedpriv.privacy.accountants import (
     Accountant,
+    GdpAccountant,
     PldAccountant,
     RdpAccountant,
     RunningTotal,
@@ -27,8 +29,9 @@ _PATIENCE = 16  # histories of sampled clients whose noise also moves: each take
 
 def tightest(event: dp_event.DpEvent, neighbours: str) -> Accountant:
     """The accountant with the smallest valid ε for compositions of such events."""
-    pld = PldAccountant()
-    return RdpAccountant() if pld.supports(event, neighbours) else pld
+    accountants: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
+    able = (a for a in accountants if not a.supports(event, neighbours))
+    return next(able, RdpAccountant())
 
 
 class SoundPrice(ABC):
@@ -76,7 +79,7 @@ class Composed(SoundPrice):
         accountant = tightest(first, neighbours)
         self.lowest = lowest
         self._words = accountant.describe()
-        if accountant.name != "pld":
+        if accountant.name == "rdp":
             self._words += f" (PLD is tighter, but {PldAccountant().supports(first, neighbours)})"
         self._valid: list[RunningTotal] = [] if enforced is None else [enforced]
         self._own: RunningTotal | None = None

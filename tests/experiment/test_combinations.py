@@ -97,6 +97,19 @@ def test_two_queries_on_a_lot_are_one_joint_event(train):
     assert event == f"Poisson(q=0.5, Gaussian(z={joint_noise_multiplier([10.0, 10.0])!r}))"
 
 
+@pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
+def test_plain_gaussians_have_a_filter_of_their_own(accountant, train):
+    """Every record every time: sigma may adapt, and the budget is what is claimed."""
+    result = train(
+        f"accountant={accountant}", "algorithm.sample_rate=1", "epsilon=6",
+        "noise_schedule.noise_multiplier=8", "noise_schedule.beta=0.9",
+    )  # fmt: skip
+    assert result.privacy["epsilon"] <= 6
+    assert result.privacy["epsilon_sound"] == 6
+    assert "sigma adapts, so the sum of the z^-2" in result.privacy["reasons"]["epsilon"]
+    assert result.summary["noise_decays"] > 0
+
+
 def test_fedavg_shows_no_epsilon_anywhere(train):
     result = train("algorithm=fedavg", "rounds=3")
     metrics = pd.read_csv(result.folder / "metrics.csv")

@@ -53,6 +53,10 @@ class RunningTotal(ABC):
         For each of ``clients`` [m] (indices), or for every client [K].
         """
 
+    def filter_words(self) -> str:
+        """How this total guards a budget when the noise adapts; empty if it does not."""
+        return ""
+
     @abstractmethod
     def state_dict(self) -> dict[str, Any]: ...
 

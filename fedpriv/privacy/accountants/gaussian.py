@@ -167,6 +167,9 @@ class GaussianTotal(RunningTotal):
             exceeds[i] = self.accountant.epsilon_of_sum(float(total[i]), delta) > epsilon
         return exceeds
 
+    def filter_words(self) -> str:
+        return "the sum of the z^-2, kept within what the budget allows, guards it"
+
     def state_dict(self) -> dict[str, Any]:
         return {"sums": self._sums.copy()}
 

@@ -183,6 +183,14 @@ class RdpTotal(RunningTotal):
         step = count * self.accountant.rdp(event, self.neighbours) if count else 0.0
         return ~(self._convert(spent + step, delta) <= epsilon)  # what is not a number exceeds
 
+    def filter_words(self) -> str:
+        if not self.is_filter:
+            return ""
+        return (
+            f"a Renyi filter of order {self.orders[0]:g}, fixed in advance, guards the budget (its "
+            "value starts above 0)"
+        )
+
     def _convert(self, rdp: np.ndarray, delta: float) -> np.ndarray:
         return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]
 
