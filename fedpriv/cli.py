@@ -21,7 +21,7 @@ COMMANDS = {
     "calibrate": "the noise, sample rate or steps that meet an epsilon",
     "list": "groups, their options and ready-made experiments, one line each",
     "data": "which data sets are present and where; fedpriv data download mnist",
-    "bench": "speed of the gradient engines on this machine",
+    "bench": "speed of the gradient engines (or --accounting) on this machine",
     "completion": 'shell completion: eval "$(fedpriv completion bash)"',
 }
 EXAMPLES = """\
@@ -141,6 +141,9 @@ def _add_bench(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--model", action="append", choices=("cnn", "mlp"), help="default: both")
     parser.add_argument("--threads", type=_positive, help="default: torch's choice")
     parser.add_argument("--json", metavar="FILE", help="also write the figures here")
+    parser.add_argument(
+        "--accounting", action="store_true", help="instead: pricing thousands of noise multipliers"
+    )
     parser.set_defaults(run=_bench)
 
 
@@ -192,6 +195,10 @@ def _download(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    if options.accounting:
+        from fedpriv.accounting.speed import run
+
+        return run(min(options.repeats, 5))
     from fedpriv.bench import run as bench
 
     models = tuple(dict.fromkeys(options.model or ("cnn", "mlp")))

@@ -111,3 +111,10 @@ def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder
     assert "2000 public validation" in words
     assert "26,010 parameters" in words
     assert "noise multiplier 6 at first" in words
+
+
+def test_the_speed_of_accounting_is_shown(command):
+    said = command("bench", "--accounting", "--repeats", "1")
+    assert said.status == 0
+    assert "15,000 rounds, 6,800 noise multipliers" in said.out
+    assert "PLD" in said.out

@@ -144,6 +144,12 @@ def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistributi
     return _PREFIXES[key]
 
 
+def forget() -> None:
+    """Forget what was composed before: for timing."""
+    _PREFIXES.clear()
+    _once.cache_clear()
+
+
 def _repeated(
     event: dp_event.DpEvent, count: int, neighbours: str, discretization: float
 ) -> PrivacyLossDistribution:
