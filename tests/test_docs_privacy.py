@@ -46,6 +46,14 @@ def calibrated(accountant, epsilon: float) -> float:  # type: ignore[no-untyped-
     )
 
 
+def by_pld(epsilon: float, written: float) -> float:
+    """``written`` if it is the noise multiplier to three decimals, else 0; two prices decide."""
+    low, high = (
+        price(PLD, PoissonSampling(30 / 3383).event(written + d), 300) for d in (-5e-4, 5e-4)
+    )
+    return written if high <= epsilon <= low else 0.0
+
+
 def capped(cap: int):  # type: ignore[no-untyped-def]
     return TruncatedPoissonSampling(0.013, 6000, cap).event(3.0)
 
@@ -128,9 +136,9 @@ NUMBERS = {
         "3.00",
     ),
     "z for 3, RDP": ("z = 0.744 (RDP", lambda: calibrated(WIDE, 3.0), "0.744"),
-    "z for 3, PLD": ("0.686 by PLD", lambda: calibrated(PLD, 3.0), "0.686"),
+    "z for 3, PLD": ("0.686 by PLD", lambda: by_pld(3.0, 0.686), "0.686"),
     "z for 8, RDP": ("ε = 8 0.533 and", lambda: calibrated(WIDE, 8.0), "0.533"),
-    "z for 8, PLD": ("and 0.501", lambda: calibrated(PLD, 8.0), "0.501"),
+    "z for 8, PLD": ("and 0.501", lambda: by_pld(8.0, 0.501), "0.501"),
     "naseri ldp": ("C = 1 it is 60", lambda: naseri_ldp_multiplier(1.0, 0.01, 6000, 1.0), "60"),
 }
 

@@ -249,8 +249,8 @@ def test_adaptive_noise_under_the_published_view_is_enforced_by_the_claim():
 def test_adaptive_noise_without_a_limit_is_charged_at_the_lowest_it_could_be(index):
     budget = make(draw(2.0), epsilon=None, adaptive=True)
     schedule = ValidationDecay(2.0, 0.99, index)
-    path = decaying(budget, schedule, 40)
-    lowest = [2.0 * 0.99 ** max(0, t - 4) for t in range(40)]
+    path = decaying(budget, schedule, 20)
+    lowest = [2.0 * 0.99 ** max(0, t - 4) for t in range(20)]
     realised = PldAccountant().epsilon_of(_counted(path), DELTA, ADD_OR_REMOVE)
     envelope = PldAccountant().epsilon_of(_counted(lowest), DELTA, ADD_OR_REMOVE)
     assert budget.epsilon_sound() == pytest.approx([envelope] * 3)

@@ -98,8 +98,9 @@ def test_an_adaptive_run_that_no_sound_filter_guards_claims_nothing(statement):
 
 
 def test_an_adaptive_run_of_fixed_length_is_priced_at_the_smallest_sigma(statement):
-    said = statement("epsilon=null", "rounds=20", "noise_schedule.beta=0.9")
-    lower = statement("epsilon=null", "rounds=20", "noise_schedule.beta=0.8", name="lower")
+    short = ("epsilon=null", "rounds=12", "evaluation_interval=12")
+    said = statement(*short, "noise_schedule.beta=0.95")
+    lower = statement(*short, "noise_schedule.beta=0.9", name="lower")
     assert said.facts["epsilon_sound"] < lower.facts["epsilon_sound"] < float("inf")
 
 

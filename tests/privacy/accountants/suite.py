@@ -22,10 +22,11 @@ LAW = {"deadline": None, "suppress_health_check": [HealthCheck.differing_executo
 def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):  # type: ignore[no-untyped-def]
     """The suite class; accountants that take long try fewer and easier ``examples`` of each law."""
     laws = settings(max_examples=examples, **LAW)
-    rates = st.floats(0.002, 0.4 if examples > 10 else 0.1)
-    multipliers = st.floats(least_noise, 10.0)
+    slow = examples < 10
+    rates = st.floats(*((0.01, 0.1) if slow else (0.002, 0.4)))
+    multipliers = st.floats(least_noise, 5.0 if slow else 10.0)
     steps = st.integers(1, most_steps)
-    budgets = st.floats(0.3, 12.0)
+    budgets = st.floats(0.3, 3.0 if slow else 12.0)
 
     class AccountantSuite:
         """Give ``accountant``; for another relation also ``neighbours`` and ``sampling``."""
