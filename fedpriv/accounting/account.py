@@ -139,7 +139,8 @@ def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None
         out.print(Text(NO_GUARANTEE, style="yellow"))
         if releases.guaranteed is not None:
             out.print(
-                f"guaranteed, by the run's privacy.txt: epsilon = {_shown(releases.guaranteed)}"
+                f"guaranteed, by the run's privacy.txt: epsilon = {_shown(releases.guaranteed)} at "
+                f"delta = {releases.run_delta:g}"
             )
     else:
         best = tightest(priced)
@@ -191,11 +192,8 @@ def _shown(epsilon: float) -> str:
 def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> dict[str, Any]:
     """Everything the table says, as plain values; an infinite ε is the text ``inf``."""
 
-    def plain(value: float) -> float | str:
-        return "inf" if math.isinf(value) else value
-
     def keyed(values: list[float]) -> dict[str, Any]:
-        return {f"{d:g}": plain(value) for d, value in zip(deltas, values, strict=True)}
+        return {f"{d:g}": arguments.plain(value) for d, value in zip(deltas, values, strict=True)}
 
     accountants: dict[str, Any] = {}
     for p in priced:
@@ -216,7 +214,8 @@ def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> di
         "delta": deltas,
         "accountants": accountants,
         "noise_adapts": releases.noise_adapts,
-        "guaranteed": None if releases.guaranteed is None else plain(releases.guaranteed),
+        "guaranteed": arguments.plain(releases.guaranteed),
+        "guaranteed_delta": None if releases.guaranteed is None else releases.run_delta,
         "tightest": None if releases.noise_adapts else tightest(priced).name,
     }
 

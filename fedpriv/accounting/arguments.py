@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,11 @@ def release(options: argparse.Namespace) -> Release:
             ),
         )
     )
+
+
+def plain(value: float | None) -> float | str | None:
+    """A value for JSON, which has no infinity: that is the text ``inf``."""
+    return "inf" if value is not None and math.isinf(value) else value
 
 
 def require(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:

@@ -53,7 +53,8 @@ def run(options: argparse.Namespace) -> int:
         "neighbours": release.neighbours,
     }
     if options.json:
-        print(json.dumps(answer, indent=2))
+        answer["epsilon"] = arguments.plain(epsilon)
+        print(json.dumps(answer, indent=2, allow_nan=False))
     else:
         console().print(pairs("Calibrated", _lines(answer, release)))
     return 0

@@ -39,7 +39,8 @@ class Releases:
     noise_adapts: bool = False
     """Whether the noise followed released values, so that a price as if it were fixed is no guarantee."""
     guaranteed: float | None = None
-    """What does hold then, at the δ of the run: the budget of its filter."""
+    """What does hold then, at :attr:`run_delta`: the budget of its filter."""
+    run_delta: float | None = None
 
     @property
     def steps(self) -> int:
@@ -235,6 +236,7 @@ def from_run(options: argparse.Namespace) -> Releases:
         published=theorem(folder) if view == PUBLISHED else None,
         noise_adapts=adapts,
         guaranteed=facts.get("epsilon_sound") if adapts else None,
+        run_delta=facts.get("delta"),
     )
 
 

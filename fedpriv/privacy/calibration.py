@@ -6,6 +6,7 @@ is continuous, less than a thousandth below it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -105,6 +106,7 @@ def calibrate_noise_multiplier(
 ) -> float:
     """The smallest noise multiplier, to 6 digits, whose ``steps`` cost at most ``epsilon``."""
 
+    @functools.cache  # the search comes back to the ends of its bracket
     def price(multiplier: float) -> float:
         event = release.event(multiplier, sample_rate)
         return accountant.epsilon_of({event: steps}, delta, release.neighbours)
@@ -163,6 +165,7 @@ def calibrate_sample_rate(
     With lots of a fixed size it is a whole number of records over n.
     """
 
+    @functools.cache
     def price(sample_rate: float) -> float:
         event = release.event(noise_multiplier, sample_rate)
         return accountant.epsilon_of({event: steps}, delta, release.neighbours)

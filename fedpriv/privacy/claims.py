@@ -1,8 +1,9 @@
 """What the published analyses charge, one function per work, and what is true instead.
 
 A claim turns a draw into the event that the work's own theorem prices, and brings the accountant of
-that theorem: ``epsilon_published`` is its value, ``budget_view=published`` enforces it. The formulas
-behind the claims stand beside them; docs/privacy.md derives each difference.
+that theorem: ``epsilon_published`` is its value; ``budget_view=published`` enforces the event, by the
+theorem's own accountant with ``accountant=published``. The formulas behind the claims stand beside
+them; docs/privacy.md derives each difference.
 
 Throughout, a query's multiplier is noise std ÷ clip norm (its add/remove sensitivity).
 """

@@ -193,6 +193,13 @@ def test_a_run_whose_noise_adapted_comes_with_a_note(command, train):
 def test_programs_learn_that_the_noise_adapted(answer, train):
     found = answer("account", "--run", str(train("rounds=5").folder), "--accountant", "rdp")
     assert (found["noise_adapts"], found["guaranteed"], found["tightest"]) == (True, 2.0, None)
+    assert found["guaranteed_delta"] == 1e-5
+
+
+def test_a_guarantee_names_the_delta_it_holds_at_whatever_was_asked(command, train):
+    folder = train("rounds=5").folder
+    said = command("account", "--run", str(folder), "--accountant", "rdp", "--delta", "1e-7")
+    assert "epsilon = 2.000 at delta = 1e-05" in " ".join(said.out.split())
 
 
 def test_a_run_that_released_something_without_noise_costs_infinitely_much(answer, train):

@@ -132,3 +132,9 @@ def test_an_answer_at_the_limit_of_the_search_says_so(answer, command):
 def test_what_to_use_instead_is_said(command):
     said = command("calibrate", *COMPLETE[:6], *DELTA, "--accountant", "gdp")
     assert "--accountant pld can price such lots" in said.sentence
+
+
+def test_an_infinite_epsilon_is_valid_json(answer):
+    found = answer("calibrate", *DELTA, "--noise-multiplier", "1e-200", "--sample-rate", "0.1",
+                   "--steps", "1")  # fmt: skip
+    assert found["epsilon"] == "inf"
