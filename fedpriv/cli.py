@@ -14,9 +14,12 @@ from typing import NoReturn
 
 from fedpriv.accounting import flags
 from fedpriv.common.errors import ConfigError, FedprivError, nearest
+from fedpriv.figures.command import add_figure, add_plot
 
 COMMANDS = {
     "train": "run an experiment, or a sweep of them with -m",
+    "figure": "a figure of a published work by one command: fedpriv figure --list",
+    "plot": "overlay finished runs, any column against any: fedpriv plot --help",
     "account": "what releases cost, by every accountant: fedpriv account --help",
     "calibrate": "the noise, sample rate or steps that meet an epsilon",
     "list": "groups, their options and ready-made experiments, one line each",
@@ -30,6 +33,8 @@ examples:
   fedpriv train algorithm=dp_fl dry_run=true      rounds and epsilon, before anything runs
   fedpriv train -m noise_schedule.noise_multiplier=3,4,6 seed=0,1,2
   fedpriv train resume=outputs/<run folder>
+  fedpriv figure adap_dpfl/fig4 --jobs 2
+  fedpriv plot outputs/<run folder> outputs/<another> --y test_loss
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv list clipper
@@ -78,6 +83,10 @@ def _dispatch(arguments: list[str]) -> int:
         hint = f"did you mean {near}?" if near else ""
         raise ConfigError("the command", command, "one of " + ", ".join(COMMANDS), hint)
     options, unknown = _parser().parse_known_args(arguments or ["--help"])
+    if command == "figure":
+        overrides = [u for u in unknown if "=" in u and not u.startswith("-")]
+        unknown = [u for u in unknown if u not in overrides]
+        options.overrides = overrides
     if unknown:
         near = nearest(unknown[0].partition("=")[0], _flags(command))
         hint = f"did you mean {near}?" if near else f"see fedpriv {command} --help"
@@ -106,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     # shown in the help; _dispatch hands it to Hydra before argparse sees it
     commands.add_parser("train", help=COMMANDS["train"], add_help=False)
+    add_figure(commands, COMMANDS["figure"]).set_defaults(run=_figure)
+    add_plot(commands, COMMANDS["plot"]).set_defaults(run=_plot)
     flags.add_account(commands, COMMANDS["account"]).set_defaults(run=_account)
     flags.add_calibrate(commands, COMMANDS["calibrate"]).set_defaults(run=_calibrate)
     _add_list(commands)
@@ -158,6 +169,18 @@ def _flags(command: str) -> list[str]:
     found = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
     actions = found.choices[command]._actions if command in found.choices else []
     return [name for a in actions for name in a.option_strings if name.startswith("--")]
+
+
+def _figure(options: argparse.Namespace) -> int:
+    from fedpriv.figures.command import run
+
+    return run(options, options.overrides)
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from fedpriv.figures.overlay import run
+
+    return run(options)
 
 
 def _account(options: argparse.Namespace) -> int:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -151,6 +153,21 @@ def identity(config: DictConfig) -> dict[str, object]:
         for key, value in values.items()
         if not any(key == out or key.startswith(out + ".") for out in NOT_IDENTITY)
     }
+
+
+def fingerprint(identity: Mapping[str, object]) -> str:
+    """Twelve hexadecimal digits that stand for an identity.
+
+    Keys that are null do not count, so a key added later with default null leaves the fingerprints
+    of earlier runs alone; 2 and 2.0 are the same number.
+    """
+    counted = {key: _plain_number(value) for key, value in identity.items() if value is not None}
+    text = json.dumps(counted, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _plain_number(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def flatten(tree: dict, prefix: str = "") -> dict[str, object]:

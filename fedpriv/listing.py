@@ -10,7 +10,10 @@ from fedpriv.common.errors import ConfigError, nearest
 from fedpriv.config import GROUPS, conf_dir, options
 from fedpriv.results.display import console
 
-LISTED = (*GROUPS, "experiment", "protocol")
+LISTED = (*GROUPS, "experiment", "figure", "protocol")
+
+
+_USE = {"experiment": "   (fedpriv train +experiment=...)", "figure": "   (fedpriv figure ...)"}
 
 
 def show_groups(group: str | None, extra: Path | None) -> None:
@@ -27,7 +30,7 @@ def show_groups(group: str | None, extra: Path | None) -> None:
     out = console()
     for name in [group] if group else known:
         table = Table(
-            title=f"{name}" + ("   (fedpriv train +experiment=...)" if name == "experiment" else ""),
+            title=name + _USE.get(name, ""),
             title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2),
         )  # fmt: skip
         table.add_column(style="cyan", no_wrap=True)

@@ -35,6 +35,7 @@ class _State:
 
     process: int | None = None
     task_started = False
+    figure = False
     sweep_dir: Path | None = None
     failures: ClassVar[list[FedprivError]] = []
 
@@ -53,8 +54,8 @@ def task(config: DictConfig) -> dict[str, Any] | None:
         result = run(config, overrides=overrides, default_folder=folder)
         refuse_bad_end(result, sweeping)
     except FedprivError as error:
-        if os.getpid() != _State.process:  # a launcher's worker: its exception travels
-            raise
+        if os.getpid() != _State.process or _State.figure:
+            raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
         _State.failures.append(error)
         if sweeping:
             print(f"fedpriv: {' '.join(overrides)}: {error}", file=sys.stderr, flush=True)
@@ -83,7 +84,8 @@ class SweepTable(Callback):
     """Notes where a sweep (``-m``) puts its runs, so that a table of them can be shown."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        _State.sweep_dir = Path(config.hydra.sweep.dir)
+        if not _State.figure:
+            _State.sweep_dir = Path(config.hydra.sweep.dir)
 
 
 def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
@@ -94,6 +96,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting
     _State.process, _State.task_started, _State.sweep_dir = os.getpid(), False, None
+    _State.figure = _prepare_figure(arguments)
     _State.failures.clear()
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
@@ -111,6 +114,18 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
 
             show_sweep(_State.sweep_dir)
     _raise_failures(_State.failures)
+
+
+def _prepare_figure(arguments: Sequence[str]) -> bool:
+    """Whether a figure is asked for; if so its sweeper is made known to Hydra."""
+    if not any(a.startswith(("+figure=", "figure=")) for a in arguments):
+        return False
+    if not {"-m", "--multirun"} & set(arguments):
+        raise ConfigError("a figure is a sweep: add -m, or use fedpriv figure <name>")
+    from fedpriv.figures.plugin import register
+
+    register()
+    return True
 
 
 def _raise_failures(failures: list[FedprivError]) -> None:

@@ -17,6 +17,8 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 
 SCHEMA_VERSION = 1
+FINISHED = ("budget", "rounds", "diverged")
+"""Stop reasons after which there is nothing left to run."""
 PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")
 
 

@@ -1,8 +1,13 @@
-"""The plots of one run, from its CSV files: PNG, colour-blind safe, axes labelled."""
+"""The one plotting module: style, a grid of panels, and small plots; colour-blind safe, in print size.
+
+Every picture of fedpriv is drawn with what is here; :mod:`fedpriv.results.run_plots` draws those of
+one run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,173 +16,128 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedpriv.results.folder import RunFolder
+from fedpriv.results.colours import COLOURS
 
-# Okabe & Ito's colours: distinguishable with every common colour vision
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9",
-)  # fmt: skip
-CYCLE = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#F0E442", "#000000", "#7F7F7F", "#8C564B")
-ROUND = "round"
+CYCLE = tuple(COLOURS.values())
+STYLE = {"font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7, "pdf.fonttype": 42}
+PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
+DPI = 200
 
 
-def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
-    """Draw every plot the run has data for into ``plots/``; returns the files."""
-    metrics = pd.read_csv(folder.metrics)
-    # some accountants price evaluated rounds only; between them ε is drawn as a line
-    metrics["epsilon"] = metrics["epsilon"].interpolate(limit_area="inside")
-    drawn = [
-        _draw(folder, "accuracy_by_round", lambda a: _accuracy(a, metrics, "round", ROUND)),
-        _draw(folder, "loss_by_round", lambda a: _losses(a, metrics, "round", ROUND)),
-    ]
-    if metrics["epsilon"].notna().any():
-        epsilon = _epsilon_label(metrics)
-        drawn += [
-            _draw(
-                folder, "accuracy_by_epsilon", lambda a: _accuracy(a, metrics, "epsilon", epsilon)
-            ),
-            _draw(folder, "loss_by_epsilon", lambda a: _losses(a, metrics, "epsilon", epsilon)),
-            _draw(folder, "epsilon", lambda a: _epsilons(a, metrics)),
-            _draw(folder, "noise_and_clip_norm", lambda a: _noise_and_clip(a, metrics), rows=2),
-        ]
-    if folder.clients.exists():
-        clients = pd.read_csv(folder.clients)
-        drawn.append(_draw(folder, "gradient_norm", lambda a: _gradient_norms(a, clients)))
-    if labels_per_client is not None:
-        drawn.append(_draw(folder, "labels_per_client", lambda a: _labels(a, labels_per_client)))
-    return drawn
+@dataclass(frozen=True)
+class Line:
+    """One line of a panel, perhaps with a band from ``low`` to ``high``."""
+
+    label: str
+    colour: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    dotted: bool = False
+    thin: bool = False
 
 
-def _epsilon_label(metrics: pd.DataFrame) -> str:
-    """What the running value of ε is worth, on the axis itself."""
-    sound = metrics["epsilon_sound"].max()
-    if np.isinf(sound):
-        return "ε as published (not private: sound ε is infinite)"
-    if metrics["epsilon_sound"].nunique() == 1 and metrics["epsilon"].nunique() > 1:
-        return f"running value of the filter (guaranteed throughout: ε = {sound:g})"
-    return "ε enforced (worst client)"
+@dataclass(frozen=True)
+class Panel:
+    """What one coordinate system of a picture shows."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    x_limits: tuple[float, float] | None = None
+    y_limits: tuple[float, float] | None = None
+    y_from_zero: bool = False
+    legend_title: str | None = None
 
 
-def _draw(
-    folder: RunFolder, name: str, fill: Callable[[Axes | np.ndarray], None], rows: int = 1
-) -> Path:
-    figure = Figure(figsize=(5.2, 3.4 if rows == 1 else 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, 1, sharex=rows > 1)
-    fill(axes)
-    for axis in np.atleast_1d(axes):
-        _plain(axis)
-    path = folder.plots / f"{name}.png"
-    figure.savefig(path, dpi=150)
-    return path
+def draw_panels(
+    files: Sequence[Path],
+    rows: Sequence[Sequence[Panel]],
+    title: str,
+    caption: str,
+    stamp: str = "",
+) -> None:
+    """Draw a grid of panels, a legend beside each row, into every one of ``files``.
+
+    ``stamp`` is written across the picture: something a reader must not overlook.
+    """
+    import matplotlib
+
+    columns = max(len(row) for row in rows)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(
+            figsize=(PANEL_WIDTH * columns + 1.7, PANEL_HEIGHT * len(rows) + 0.7),
+            layout="constrained",
+        )
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(len(rows), columns, squeeze=False)
+        for row, places in zip(rows, axes, strict=True):
+            for panel, axis in zip(row, places, strict=False):
+                _draw_panel(axis, panel)
+            for axis in places[len(row) :]:
+                axis.set_axis_off()
+            last = places[len(row) - 1]
+            if last.get_legend_handles_labels()[0]:
+                legend_outside(last, row[-1].legend_title)
+        figure.suptitle(title, fontsize=10)
+        figure.supxlabel(caption, fontsize=6.5, color="#444444")
+        if stamp:
+            figure.text(
+                0.5, 0.5, stamp, fontsize=22, color=COLOURS["red"], alpha=0.35, rotation=20,
+                ha="center", va="center", weight="bold",
+            )  # fmt: skip
+        for path in files:
+            # no date, so that the same numbers give the same bytes
+            metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}
+            figure.savefig(path, dpi=DPI, metadata=metadata)
 
 
-def _plain(axis: Axes) -> None:
+def _draw_panel(axis: Axes, panel: Panel) -> None:
+    for line in panel.lines:
+        axis.plot(
+            line.x, line.y, label=line.label, color=line.colour,
+            linestyle=(0, (1, 1.2)) if line.dotted else "-", linewidth=0.9 if line.thin else 1.4,
+            marker="o" if len(line.x) == 1 else None, markersize=3,
+        )  # fmt: skip
+        if line.low is not None and line.high is not None:
+            axis.fill_between(
+                line.x, line.low, line.high, color=line.colour, alpha=0.18, linewidth=0
+            )
+    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    if panel.x_limits:
+        axis.set_xlim(*panel.x_limits)
+    elif panel.lines:
+        from_zero(axis, pd.Series(np.concatenate([np.asarray(line.x) for line in panel.lines])))
+    if panel.y_limits:
+        axis.set_ylim(*panel.y_limits)
+    elif panel.y_from_zero and panel.lines:
+        axis.set_ylim(0, 1.05 * max(np.nanmax(line.y) for line in panel.lines) or 1)
+    if not panel.lines:
+        axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
+    plain(axis)
+
+
+def plain(axis: Axes) -> None:
+    """Two spines and a light grid."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_axisbelow(True)
 
 
-def _accuracy(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
-    rows = metrics[metrics["test_accuracy"].notna()]
-    axis.plot(rows[x], 100 * rows["test_accuracy"], color=BLUE, marker=_marker(rows), markersize=3)
-    axis.set(xlabel=label, ylabel="test accuracy (%)", ylim=(0, 100))
-    _from_zero(axis, rows[x])
-
-
-def _losses(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
-    curves = (
-        ("train_loss", "private lots (exact)", SKY, 0.8),
-        ("validation_loss", "public validation", ORANGE, 1.2),
-        ("test_loss", "test", BLUE, 1.8),
-    )
-    for column, name, colour, width in curves:
-        rows = metrics[metrics[column].notna()]
-        if len(rows):
-            axis.plot(rows[x], rows[column], label=name, color=colour, linewidth=width)
-    axis.set(xlabel=label, ylabel="loss")
-    _from_zero(axis, metrics[x])
-    axis.legend(frameon=False)
-
-
-def _epsilons(axis: Axes, metrics: pd.DataFrame) -> None:
-    curves = (
-        ("epsilon_sound", "sound", BLUE, "-"),
-        ("epsilon_published", "published", ORANGE, "--"),
-        ("epsilon", "enforced", "#000000", ":"),
-    )
-    for column, name, colour, style in curves:
-        rows = metrics[np.isfinite(metrics[column])]
-        if len(rows):
-            axis.plot(rows["round"], rows[column], style, label=name, color=colour)
-    if np.isinf(metrics["epsilon_sound"]).any():
-        axis.plot([], [], " ", label="sound: infinite")
-    axis.set(xlabel=ROUND, ylabel="ε of the worst client")
-    axis.set_ylim(bottom=0)
-    _from_zero(axis, metrics["round"])
-    axis.legend(frameon=False)
-
-
-def _noise_and_clip(axes: np.ndarray, metrics: pd.DataFrame) -> None:
-    noise, clip = axes
-    noise.plot(metrics["round"], metrics["noise_multiplier"], color=BLUE)
-    noise.set(ylabel="σ (noise multiplier)")
-    noise.set_ylim(bottom=0, top=1.08 * metrics["noise_multiplier"].max() or 1)
-    clip.plot(metrics["round"], metrics["clip_norm"], color=GREEN, label="mean over clients")
-    clip.fill_between(
-        metrics["round"], metrics["clip_norm_min"], metrics["clip_norm_max"], color=GREEN,
-        alpha=0.25, linewidth=0, label="smallest to largest",
-    )  # fmt: skip
-    clip.set(xlabel=ROUND, ylabel="C (clip norm)")
-    clip.set_ylim(bottom=0)
-    if (metrics["clip_norm_max"] > metrics["clip_norm_min"]).any():
-        clip.legend(frameon=False)
-    _from_zero(clip, metrics["round"])
-
-
-def _gradient_norms(axis: Axes, clients: pd.DataFrame) -> None:
-    shown = sorted(clients["client"].unique())[: len(CYCLE)]
-    for colour, client in zip(CYCLE, shown, strict=False):
-        rows = clients[clients["client"] == client]
-        axis.plot(
-            rows["round"], rows["gradient_norm"], color=colour, linewidth=1, label=str(client)
-        )
-    axis.set(xlabel=ROUND, ylabel="gradient L2 norm (mean of a lot)")
-    axis.set_ylim(bottom=0)
-    _from_zero(axis, clients["round"])
-    _legend_outside(axis, "client")
-
-
-def _labels(axis: Axes, counts: np.ndarray) -> None:
-    clients = np.arange(len(counts))
-    left = np.zeros(len(counts))
-    for label in range(counts.shape[1]):
-        axis.barh(
-            clients, counts[:, label], left=left, color=CYCLE[label % len(CYCLE)],
-            edgecolor="white", linewidth=0.4, label=str(label),
-        )  # fmt: skip
-        left += counts[:, label]
-    axis.set(xlabel="training records", ylabel="client")
-    axis.invert_yaxis()
-    if len(counts) <= 20:
-        axis.set_yticks(clients)
-    _legend_outside(axis, "label")
-
-
-def _legend_outside(axis: Axes, title: str) -> None:
+def legend_outside(axis: Axes, title: str | None) -> None:
+    """A legend to the right of the axis."""
     axis.legend(
         title=title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
         bbox_to_anchor=(1.0, 0.5),
     )  # fmt: skip
 
 
-def _from_zero(axis: Axes, values: pd.Series) -> None:
+def from_zero(axis: Axes, values: pd.Series) -> None:
+    """Begin the x axis at zero."""
     if len(values) and np.isfinite(values.max()) and values.max() > 0:
         axis.set_xlim(0, 1.02 * values.max())
-
-
-def _marker(rows: pd.DataFrame) -> str | None:
-    return "o" if len(rows) <= 40 else None
 
 
 def plot_epsilon_by_steps(
@@ -203,6 +163,6 @@ def plot_epsilon_by_steps(
     if profiles:
         axes[1].set(xscale="log", xlabel="δ", ylabel=f"ε after {steps[-1]} steps", ylim=(0, None))
     for axis in axes:
-        _plain(axis)
+        plain(axis)
         axis.legend(frameon=False)
     figure.savefig(path, dpi=150)

@@ -36,7 +36,7 @@ def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str
     folder.write_json(folder.summary, summary)
     _write_model(loop)
     if settings.runtime.plots and loop.rounds_done:
-        from fedpriv.results.plots import plot_run
+        from fedpriv.results.run_plots import plot_run
 
         labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
         plot_run(folder, labels)

@@ -151,7 +151,7 @@ def test_every_plot_is_there_and_not_empty(shared):
 def test_every_plot_shows_something_and_labels_its_axes(shared, monkeypatch):
     import numpy as np
 
-    from fedpriv.results.plots import plot_run
+    from fedpriv.results.run_plots import plot_run
 
     figures = []
     monkeypatch.setattr(Figure, "savefig", lambda self, path, **keys: figures.append((path, self)))

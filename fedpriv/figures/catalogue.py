@@ -1,0 +1,60 @@
+"""``fedpriv figure --list``: every figure, what is there of it, and what the rest takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omegaconf import DictConfig
+from rich.table import Table
+
+from fedpriv.config import compose, options
+from fedpriv.figures.jobs import DONE, MISSING, Job, distinct
+from fedpriv.figures.make import plan_figure
+from fedpriv.results.display import console, duration
+
+
+def show_figures(arguments: Sequence[str]) -> None:
+    """Print the table of all figures; ``arguments`` as for making them (``figure.seeds=…``)."""
+    composed: dict[tuple[str, ...], DictConfig] = {}
+
+    def once(overrides: Sequence[str]) -> DictConfig:
+        """Figures share most of their runs."""
+        key = tuple(overrides)
+        if key not in composed:
+            composed[key] = compose(key)
+        return composed[key]
+
+    table = Table(title="Figures", title_justify="left", title_style="bold")
+    for column in ("figure", "what", "paper", "state", "runs", "left (one core)"):
+        table.add_column(column, overflow="fold", no_wrap=column in ("figure", "state", "runs"))
+    for name, words in options("figure"):
+        config = compose([f"+figure={name}", *arguments])
+        figure, jobs = plan_figure(config, name, once, arguments)
+        runs = list(distinct(jobs))
+        done = sum(job.state == DONE for job in runs)
+        table.add_row(
+            name, words, figure.work, _state(runs), f"{done}/{len(runs)}", time_left(runs)
+        )
+    console().print(table)
+    console().print(
+        "fedpriv figure <name> runs what is missing and draws; --dry-run shows its runs"
+    )
+
+
+def _state(jobs: Sequence[Job]) -> str:
+    """``done``, ``partly`` or ``not run``."""
+    states = {job.state for job in jobs}
+    if states == {DONE}:
+        return "done"
+    return "not run" if states == {MISSING} else "partly"
+
+
+def time_left(jobs: Sequence[Job]) -> str:
+    """About how long the unfinished runs take at the paper's scale, as far as it was measured."""
+    left = [job for job in jobs if job.state != DONE]
+    known = [job.minutes for job in left if job.minutes is not None]
+    if not left:
+        return "–"
+    if not known:
+        return "not measured"
+    return f"about {duration(60 * sum(known))}" + (" and more" if len(known) < len(left) else "")

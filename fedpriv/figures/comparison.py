@@ -1,0 +1,177 @@
+"""comparison.md: the paper's stated numbers beside ours, orderings, deviations, how it was made."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from fedpriv.figures.definition import Figure, Ordering
+from fedpriv.figures.series import Run
+from fedpriv.results.columns import STATED_COLUMNS
+from fedpriv.results.folder import commit
+
+
+class Ends:
+    """Values at the ends of a figure's runs, in the units shown."""
+
+    def __init__(self, runs: Sequence[Run]):
+        self._runs = runs
+
+    def of(self, group: str, curve: str, column: str) -> np.ndarray:
+        """One value per finished seed, empty if there is none or the column does not apply."""
+        values = [
+            run.summary.get(column)
+            for run in self._runs
+            if (run.job.group.name, run.job.curve.name) == (group, curve)
+        ]
+        scale = STATED_COLUMNS[column].scale
+        return np.array([float(v) * scale for v in values if v is not None])
+
+
+def compare(
+    figure: Figure, runs: Sequence[Run], missing: Sequence[str], caption: str, command: str
+) -> str:
+    """The text of comparison.md."""
+    ends = Ends(runs)
+    lines = [f"# {figure.title}", "", f"{figure.work}. Scale: {_scale(figure)}.", ""]
+    lines += ["![figure](figure.png)", "", f"*{caption}*", ""]
+    if figure.notes:
+        lines += [figure.notes.strip(), ""]
+    if figure.stated:
+        lines += ["## Stated and ours", "", *_stated(figure, ends), ""]
+    orderings = [*_stated_orderings(figure), *figure.orderings]
+    if orderings:
+        lines += ["## Orderings", "", *(_ordering(figure, o, ends) for o in orderings), ""]
+    lines += ["## Ends of the curves", "", *_ends(figure, ends), ""]
+    diverged = [r.job.label for r in runs if r.summary["stop_reason"] == "diverged"]
+    if diverged:
+        lines += [f"Diverged (a loss was no longer finite): {', '.join(diverged)}.", ""]
+    if missing:
+        lines += [f"Not finished: {', '.join(missing)}.", ""]
+    if figure.deviations:
+        lines += ["## Where this departs from the paper", ""]
+        lines += [f"- {text}" for text in figure.deviations.values()] + [""]
+    lines += ["## How this was made", "", *_provenance(runs, command), ""]
+    return "\n".join(lines)
+
+
+def _scale(figure: Figure) -> str:
+    if figure.scale == "paper":
+        return "the paper's"
+    return f"**quick** ({' '.join(figure.quick)}), not the paper's: the numbers mean nothing"
+
+
+def mean_sd(values: np.ndarray, decimals: int) -> str:
+    """``92.10 ± 0.35 (n = 3)``; the sd is that of a sample."""
+    if not len(values):
+        return "no finished run"
+    if not np.isfinite(values).all():
+        return f"infinite (n = {len(values)})"
+    spread = f" ± {values.std(ddof=1):.{decimals}f}" if len(values) > 1 else ""
+    return f"{values.mean():.{decimals}f}{spread} (n = {len(values)})"
+
+
+def _stated(figure: Figure, ends: Ends) -> Iterator[str]:
+    yield "| | curve | quantity at the end | stated | ours | difference |"
+    yield "|---|---|---|---|---|---|"
+    for s in figure.stated:
+        column, values = STATED_COLUMNS[s.column], ends.of(s.group, s.curve, s.column)
+        difference = "" if not len(values) else f"{values.mean() - s.value:+.{column.decimals}f}"
+        yield (
+            f"| {_title(figure, s.group)} | {_label(figure, s.curve)} | {column.label} "
+            f"| {s.value:.{column.decimals}f} | {mean_sd(values, column.decimals)} | {difference} |"
+        )
+
+
+def _stated_orderings(figure: Figure) -> Iterator[Ordering]:
+    """The orderings that the stated accuracies imply."""
+    for group in figure.groups:
+        found = [s for s in figure.stated if (s.group, s.column) == (group.name, "test_accuracy")]
+        if len(found) > 1:
+            ranked = sorted(found, key=lambda s: -s.value)
+            yield Ordering(group.name, "test_accuracy", tuple(s.curve for s in ranked))
+
+
+def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
+    """Whether our means are ordered as stated, and which gaps are within the seeds' spread."""
+    column = STATED_COLUMNS[ordering.column]
+    higher_is_better = ordering.column == "test_accuracy"
+    values = {c: ends.of(ordering.group, c, ordering.column) for c in ordering.curves}
+    said = " > ".join(_label(figure, c) for c in ordering.curves)
+    begin = (
+        f"- {_title(figure, ordering.group)}, {column.label}, stated from best to worst: {said}."
+    )
+    if not all(len(v) for v in values.values()):
+        return f"{begin} Not all of them have a finished run."
+    sign = 1 if higher_is_better else -1
+    ours = sorted(values, key=lambda c: -sign * values[c].mean())
+    verdict = (
+        "**Holds.**"
+        if tuple(ours) == ordering.curves
+        else f"**Does not hold**; ours: {' > '.join(_label(figure, c) for c in ours)}."
+    )
+    close = [
+        f"{_label(figure, a)} and {_label(figure, b)}"
+        for a, b in itertools.pairwise(ordering.curves)
+        if _within_spread(values[a], values[b])
+    ]
+    note = f" Closer than the seeds of one of them lie apart: {'; '.join(close)}." if close else ""
+    return f"{begin} {verdict}{note}"
+
+
+def _within_spread(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether the means differ by less than the range of the seeds of either."""
+    return abs(a.mean() - b.mean()) < max(np.ptp(a), np.ptp(b))
+
+
+_SHOWN = (
+    "test_accuracy", "rounds", "noise_multiplier", "noise_decays", "epsilon_published",
+    "epsilon_sound",
+)  # fmt: skip
+
+
+def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
+    yield "| | curve | " + " | ".join(STATED_COLUMNS[c].label for c in _SHOWN) + " |"
+    yield "|---|---" + "|---" * len(_SHOWN) + "|"
+    for group in figure.groups:
+        for curve in group.curves:
+            cells = []
+            for name in _SHOWN:
+                values = ends.of(group.name, curve.name, name)
+                decimals = STATED_COLUMNS[name].decimals
+                cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
+            yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
+
+
+def _provenance(runs: Sequence[Run], command: str) -> Iterator[str]:
+    yield f"- command: `{command}`"
+    yield f"- drawn {datetime.now(UTC):%Y-%m-%d} by commit {commit() or 'unknown'}"
+    if not runs:
+        return
+    made = [run.job.folder.read_json(run.job.folder.environment) for run in runs]
+    hours = math.fsum(run.summary["seconds"] for run in runs) / 3600
+    yield f"- {len(runs)} runs, {hours:.2f} hours in rounds, one process each"
+    for name in ("commit", "device", "threads", "python"):
+        yield f"- {name}: {_distinct(facts.get(name) for facts in made)}"
+    packages = sorted({name for facts in made for name in facts["versions"]})
+    versions = (f"{n} {_distinct(facts['versions'].get(n) for facts in made)}" for n in packages)
+    yield f"- versions: {', '.join(versions)}"
+    yield "- runs:"
+    for run in runs:
+        yield f"  - {run.job.label}: `{run.job.folder.path.name}`"
+
+
+def _distinct(values: object) -> str:
+    return " or ".join(dict.fromkeys(str(v) for v in values))  # type: ignore[attr-defined]
+
+
+def _title(figure: Figure, group: str) -> str:
+    return next(g.title for g in figure.groups if g.name == group)
+
+
+def _label(figure: Figure, curve: str) -> str:
+    return next(c.label for g in figure.groups for c in g.curves if c.name == curve)

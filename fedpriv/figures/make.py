@@ -1,0 +1,197 @@
+"""Makes a figure: runs what is missing with the configured launcher, then draws and compares.
+
+A job that fails does not stop the others; Ctrl-C leaves checkpoints, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext
+from omegaconf import DictConfig, open_dict
+from rich.table import Table
+
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.experiment.parts import build_parts
+from fedpriv.figures.definition import Figure, read_figure
+from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
+from fedpriv.figures.monitor import Monitor
+from fedpriv.figures.series import read_runs
+from fedpriv.figures.write import write_figure
+from fedpriv.results.display import console, duration
+
+
+class FigureIncomplete(FedprivError):
+    """Some runs of a figure are not finished; what there is was drawn."""
+
+
+def make_figure(
+    config: DictConfig, context: HydraContext, launcher: Launcher, arguments: Sequence[str]
+) -> list[JobReturn]:
+    """Run the missing jobs of ``config.figure``, write its files, and report.
+
+    ``arguments``: the overrides of the command line; those of ``figure`` apply to the figure, the
+    others to every job. Raises ConfigError before the first round, FigureIncomplete after the last
+    if jobs failed.
+    """
+
+    def compose(overrides: Sequence[str]) -> DictConfig:
+        return _job_config(context, config, overrides)
+
+    name = str(config.hydra.runtime.choices.get("figure", "figure"))
+    figure, jobs = plan_figure(config, name, compose, arguments)
+    unfinished = [job for job in distinct(jobs) if job.state != DONE]
+    folder = Path(config.runtime.output_dir) / "figures" / figure.folder
+    console().print(_announcement(figure, jobs, unfinished))
+    if config.dry_run:
+        console().print(_job_table(jobs))
+        return []
+    returned: list[JobReturn] = []
+    failures: dict[str, str] = {}
+    if unfinished and not figure.draw_only:
+        with Monitor(unfinished, shown=config.runtime.progress != "none"):
+            returned, failures = _launch(launcher, unfinished, folder)
+    _finish(figure, jobs, failures, folder, arguments)
+    return returned
+
+
+def plan_figure(
+    config: DictConfig, name: str, compose: Compose, arguments: Sequence[str] = ()
+) -> tuple[Figure, list[Job]]:
+    """The figure that ``config`` defines, and its jobs. Raises ConfigError for what cannot run."""
+    figure = read_figure(config.figure, name)
+    common = [
+        a for a in arguments if a.lstrip("+~").partition("=")[0].partition(".")[0] != "figure"
+    ]
+    stores = [Path(config.runtime.output_dir) / "runs", *map(Path, figure.reuse)]
+    for store in stores[1:]:
+        if not store.is_dir():
+            raise ConfigError("figure.reuse", str(store), "folders that hold run folders")
+    changed = [c for c in common if not c.startswith(("runtime.", "dataset.path=", "dry_run="))]
+    if changed:
+        figure = figure.changed_by(changed)
+    maker = JobMaker(compose, stores, [c for c in common if not c.startswith("dry_run=")])
+    return figure, maker.jobs(figure)
+
+
+def _job_config(context: HydraContext, config: DictConfig, overrides: Sequence[str]) -> DictConfig:
+    """The configuration of a job, refused if it could not run."""
+    job = context.config_loader.load_sweep_config(config, list(overrides))
+    with open_dict(job):
+        del job["hydra"]
+    build_parts(job)
+    return job
+
+
+def _job_table(jobs: Sequence[Job]) -> Table:
+    table = Table(title="Runs", title_justify="left", title_style="bold")
+    for column in ("group", "curve", "seeds: state", "fedpriv train ..."):
+        table.add_column(column, overflow="fold")
+    rows: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        rows.setdefault((job.group.name, job.curve.name), []).append(job)
+    for (group, curve), own in rows.items():
+        states = ", ".join(f"{job.seed}: {job.state}" for job in own)
+        shown = [o for o in own[0].overrides if not o.startswith(("runtime.", "seed="))]
+        table.add_row(group, curve, states, " ".join(shown))
+    return table
+
+
+def _launch(
+    launcher: Launcher, jobs: Sequence[Job], folder: Path
+) -> tuple[list[JobReturn], dict[str, str]]:
+    """Run the jobs; (what they returned, label → what went wrong)."""
+    batch = [_launch_overrides(job, folder) for job in jobs]
+    failures: dict[str, str] = {}
+    try:
+        returned = list(launcher.launch(batch, initial_job_idx=0))
+    except FedprivError:
+        raise
+    except Exception as error:  # a launcher may die with its workers; what is done is done
+        words = f"the launcher ended early: {type(error).__name__}: {_one_line(error)}"
+        return [], {job.label: words for job in jobs if job.state != DONE}
+    for job, answer in zip(jobs, returned, strict=True):
+        if answer.status == JobStatus.FAILED:
+            failures[job.label] = _explain(job, answer._return_value)
+    return returned, failures
+
+
+def _launch_overrides(job: Job, folder: Path) -> list[str]:
+    """What the launcher composes the job from."""
+    place = (
+        f"resume={_quoted(job.folder.path)}"
+        if job.state == PARTLY
+        else f"runtime.run_dir={_quoted(job.folder.path)}"
+    )
+    quiet = ("runtime.progress=none", "runtime.plots=false")
+    hydra = (f"hydra.sweep.dir={_quoted(folder)}", "hydra.sweep.subdir=.")
+    own = [o.partition("=")[0] for o in job.overrides]
+    return [*job.overrides, *(q for q in quiet if q.partition("=")[0] not in own), place, *hydra]
+
+
+def _quoted(path: Path) -> str:
+    """A path as a value of Hydra's grammar."""
+    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def _explain(job: Job, error: object) -> str:
+    if isinstance(error, FedprivError):
+        return str(error)
+    if isinstance(error, BaseException):  # a defect: show where
+        print(f"{job.label}:", file=sys.stderr)
+        traceback.print_exception(error, file=sys.stderr)
+        return f"{type(error).__name__}: {_one_line(error)}"
+    return "ended without a result"
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job]) -> str:
+    total = len(list(distinct(jobs)))
+    partly = sum(job.state == PARTLY for job in unfinished)
+    words = f"{figure.name} ({figure.scale} scale): {total} runs, {total - len(unfinished)} done"
+    if partly:
+        words += f", {partly} to be resumed"
+    minutes = [job.minutes for job in unfinished]
+    if unfinished and figure.scale == "paper" and None not in minutes:
+        words += f"; the rest takes about {duration(60 * sum(minutes))} on one core"
+    return words
+
+
+def _finish(
+    figure: Figure,
+    jobs: Sequence[Job],
+    failures: dict[str, str],
+    folder: Path,
+    arguments: Sequence[str],
+) -> None:
+    missing = [job.label for job in jobs if job.state != DONE]
+    if len(missing) < len(jobs):
+        own = [a for a in arguments if not a.startswith("+figure=")]
+        command = shlex.join(["fedpriv", "figure", figure.name, *own])
+        write_figure(figure, read_runs(jobs), missing, folder, command)
+        console().print(f"figure: {folder / 'figure.png'}\ncompare: {folder / 'comparison.md'}")
+    words: dict[str, list[str]] = {}
+    for label, why in failures.items():
+        words.setdefault(why, []).append(label)
+    for why, labels in words.items():
+        print(f"fedpriv: {', '.join(labels)}: {why}", file=sys.stderr, flush=True)
+    if figure.draw_only and missing:
+        hint = "without figure.draw_only=true they are run"
+        if len(missing) == len(jobs):
+            raise FigureIncomplete(f"no run of {figure.name} is finished; {hint}")
+        console().print(f"{len(missing)} of {len(jobs)} runs are missing; {hint}")
+    elif failures or missing:
+        raise FigureIncomplete(
+            f"{len(missing) or len(failures)} of {len(jobs)} runs of {figure.name} failed, see "
+            "above; the same command tries them again"
+        )

@@ -1,0 +1,151 @@
+"""``fedpriv plot``: any runs in one picture, any column against any other."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from omegaconf import OmegaConf
+
+from fedpriv import config as configuration
+from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.files import write_text
+from fedpriv.figures.series import band
+from fedpriv.results.columns import COLUMNS
+from fedpriv.results.display import console
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
+
+SUFFIXES = (".png", ".pdf", ".svg")
+_SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
+_LABEL_KEYS = 3  # more differing keys than this make a label unreadable
+
+
+@dataclass(frozen=True)
+class _Run:
+    folder: RunFolder
+    identity: Mapping[str, object]
+    metrics: pd.DataFrame
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw the runs. Raises ConfigError for folders without runs and unknown columns."""
+    out = Path(options.out)
+    if out.suffix not in SUFFIXES:
+        raise ConfigError("--out", str(out), f"a file that ends in {', '.join(SUFFIXES)}")
+    if not out.parent.is_dir():
+        raise ConfigError("--out", str(out), "in an existing folder")
+    runs = [_read(folder) for given in options.folders for folder in _run_folders(given)]
+    for flag in ("x", "y"):
+        _check_column(f"--{flag}", getattr(options, flag), runs)
+    lines = _lines(runs, options.x, options.y, options.each)
+    drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
+    write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
+    draw_panels([out], [[_panel(lines, options)]], "", _caption(lines))
+    console().print(f"{len(runs)} runs, {len(lines)} lines: {out} and {out.with_suffix('.csv')}")
+    return 0
+
+
+def _run_folders(given: str) -> list[RunFolder]:
+    """The folder itself if it is a run, else the runs in it."""
+    path = Path(given)
+    if not path.is_dir():
+        raise ConfigError("fedpriv plot", given, "run folders, or folders that hold some")
+    inside = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
+    found = [RunFolder(p) for p in inside if RunFolder(p).metrics.exists()]
+    if not found:
+        raise ConfigError(f"{given}: no run folder (one with metrics.csv) is there or in it")
+    return found
+
+
+def _read(folder: RunFolder) -> _Run:
+    try:
+        identity = configuration.identity(OmegaConf.load(folder.config))
+        metrics = pd.read_csv(folder.metrics)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder.path} cannot be read: {error}") from None
+    if metrics.empty:
+        raise ConfigError(f"{folder.path} has no round yet")
+    return _Run(folder, identity, metrics)
+
+
+def _check_column(flag: str, column: str, runs: Sequence[_Run]) -> None:
+    for one in runs:
+        known = [c for c in one.metrics.columns if one.metrics[c].notna().any()]
+        if column not in known:
+            where = f"in {one.folder.path}" if len(runs) > 1 else "there"
+            raise ConfigError(flag, column, f"one of the columns {where}: {', '.join(known)}")
+
+
+def _lines(runs: Sequence[_Run], x: str, y: str, each: bool) -> dict[str, pd.DataFrame]:
+    """Label → x, mean, low, high, n."""
+    differing = _differing(runs)
+    groups: dict[str, list[_Run]] = {}
+    for one in runs:
+        groups.setdefault(_label(one, differing, each), []).append(one)
+    lines = {}
+    for label, members in groups.items():
+        points = [_points(one, x, y) for one in members]
+        lines[label] = band([p for p in points if len(p)])
+    return {label: line for label, line in lines.items() if len(line)}
+
+
+def _points(one: _Run, x: str, y: str) -> pd.DataFrame:
+    both = pd.DataFrame(
+        {"x": one.metrics[x] * _scale(x), "y": one.metrics[y] * _scale(y)}, dtype=float
+    )
+    return both[np.isfinite(both).all(axis=1)].reset_index(drop=True)
+
+
+def _scale(column: str) -> float:
+    return COLUMNS[column].scale if column in COLUMNS else 1.0
+
+
+def _axis_label(column: str) -> str:
+    return COLUMNS[column].label if column in COLUMNS else column
+
+
+def _differing(runs: Sequence[_Run]) -> list[str]:
+    """Keys in which the runs differ, but for their seeds; those a reader can do with first."""
+    keys = dict.fromkeys(key for one in runs for key in one.identity if key not in _SEEDS)
+    values = {key: {show(one.identity.get(key)) for one in runs} for key in keys}
+    differing = [key for key, seen in values.items() if len(seen) > 1]
+    return sorted(differing, key=lambda key: key.endswith("_target_"))
+
+
+def _label(one: _Run, differing: Sequence[str], each: bool) -> str:
+    told = [key for key in differing if one.identity.get(key) is not None]
+    named = [key for key in told if not key.endswith("_target_")][:_LABEL_KEYS]
+    words = [f"{key.rpartition('.')[2]} {show(one.identity[key])}" for key in named]
+    distinguishing = tuple(show(one.identity.get(key)) for key in differing)
+    label = ", ".join(words) or one.folder.path.name
+    if len(named) < len(told):
+        label += f" [{configuration.fingerprint(dict(enumerate(distinguishing)))[:4]}]"
+    return f"{label} ({one.folder.path.name})" if each else label
+
+
+def _panel(lines: Mapping[str, pd.DataFrame], options: argparse.Namespace) -> Panel:
+    drawn = tuple(
+        Line(
+            label=label,
+            colour=CYCLE[i % len(CYCLE)],
+            x=line["x"],
+            y=line["mean"],
+            low=line["low"] if line["n"].max() > 1 else None,
+            high=line["high"] if line["n"].max() > 1 else None,
+            dotted=i >= len(CYCLE),
+        )
+        for i, (label, line) in enumerate(lines.items())
+    )
+    from_zero = options.y in COLUMNS and COLUMNS[options.y].from_zero
+    return Panel("", _axis_label(options.x), _axis_label(options.y), drawn, y_from_zero=from_zero)
+
+
+def _caption(lines: Mapping[str, pd.DataFrame]) -> str:
+    if all(line["n"].max() == 1 for line in lines.values()):
+        return ""
+    return "Lines: mean over seeds; bands: lowest to highest seed."

@@ -1,0 +1,105 @@
+"""What is drawn: the evaluated rounds of finished runs, and mean and range over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedpriv.figures.definition import Axes
+from fedpriv.figures.jobs import DONE, Job
+from fedpriv.results.columns import CLIENT_COLUMNS, COLUMNS
+
+POINTS = 200
+"""Most points of a line: more than a column of print can show."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run of a figure."""
+
+    job: Job
+    summary: dict[str, Any]
+    metrics: pd.DataFrame
+
+    @property
+    def clients(self) -> pd.DataFrame:
+        return pd.read_csv(self.job.folder.clients)
+
+
+def read_runs(jobs: Iterable[Job]) -> list[Run]:
+    """The finished ones among ``jobs``, evaluated rounds only."""
+    runs = []
+    for job in jobs:
+        if job.state == DONE:
+            metrics = pd.read_csv(job.folder.metrics)
+            metrics = metrics[metrics["test_accuracy"].notna()].reset_index(drop=True)
+            runs.append(Run(job, job.folder.read_json(job.folder.summary), metrics))
+    return runs
+
+
+def over_seeds(runs: Sequence[Run], axes: Axes) -> pd.DataFrame:
+    """x, mean, low, high and n over the seeds of one curve, in the units shown."""
+    return band([line for run in runs if len(line := _line(run.metrics, axes))])
+
+
+def band(lines: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """x, mean, low, high and n of lines of x and y, x increasing.
+
+    Lines with the same x are compared there; others, as with σ that adapts, are interpolated
+    linearly on the range that all of them cover.
+    """
+    if not lines:
+        return pd.DataFrame(columns=["x", "mean", "low", "high", "n"])
+    first = lines[0]["x"].to_numpy()
+    if all(len(line) == len(first) and np.allclose(line["x"], first) for line in lines):
+        x = first[_thin(len(first))]
+    else:
+        begin = max(line["x"].iloc[0] for line in lines)
+        end = min(line["x"].iloc[-1] for line in lines)
+        x = np.linspace(begin, max(begin, end), POINTS)
+    y = np.stack([np.interp(x, line["x"], line["y"]) for line in lines])
+    return pd.DataFrame(
+        {"x": x, "mean": y.mean(0), "low": y.min(0), "high": y.max(0), "n": len(lines)}
+    )
+
+
+def per_client(run: Run, axes: Axes) -> pd.DataFrame:
+    """client, x, mean (the value itself), low, high, n for every client of one run."""
+    clients = run.clients
+    tables = []
+    for client, rows in clients.groupby("client"):
+        rows = rows[rows[axes.y].notna()]
+        kept = rows.iloc[_thin(len(rows))]
+        value = kept[axes.y] * CLIENT_COLUMNS[axes.y].scale
+        tables.append(
+            pd.DataFrame(
+                {
+                    "client": client,
+                    "x": kept[axes.x],
+                    "mean": value,
+                    "low": value,
+                    "high": value,
+                    "n": 1,
+                }
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def _line(metrics: pd.DataFrame, axes: Axes) -> pd.DataFrame:
+    """x and y of one run in the units shown, where both are finite, x increasing."""
+    x = metrics[axes.x].astype(float) * COLUMNS[axes.x].scale
+    y = metrics[axes.y].astype(float) * COLUMNS[axes.y].scale
+    kept = np.isfinite(x) & np.isfinite(y)
+    return pd.DataFrame({"x": x[kept], "y": y[kept]}).sort_values("x").reset_index(drop=True)
+
+
+def _thin(count: int) -> np.ndarray:
+    """Indices of at most POINTS of ``count`` rows, evenly, the last among them."""
+    if count <= POINTS:
+        return np.arange(count)
+    return np.unique(np.linspace(0, count - 1, POINTS).round().astype(int))

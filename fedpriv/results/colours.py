@@ -1,0 +1,19 @@
+"""Okabe & Ito's colours, distinguishable with every common colour vision, and a few more.
+
+Names only here, so that a figure's YAML can be checked without matplotlib.
+"""
+
+from __future__ import annotations
+
+COLOURS = {
+    "blue": "#0072B2",
+    "orange": "#E69F00",
+    "green": "#009E73",
+    "red": "#D55E00",
+    "purple": "#CC79A7",
+    "sky": "#56B4E9",
+    "yellow": "#F0E442",
+    "black": "#000000",
+    "grey": "#7F7F7F",
+    "brown": "#8C564B",
+}

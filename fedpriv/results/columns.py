@@ -1,0 +1,54 @@
+"""The columns of metrics.csv and clients.csv as a reader sees them: label, unit, whole range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column is shown.
+
+    Attributes:
+        label: On an axis.
+        scale: Factor from the stored value to the one shown (100 for shares shown in percent).
+        decimals: In tables.
+        from_zero: Whether its axis begins at zero.
+    """
+
+    label: str
+    scale: float = 1.0
+    decimals: int = 3
+    from_zero: bool = True
+
+
+COLUMNS: dict[str, Column] = {
+    "round": Column("round", decimals=0),
+    "epsilon": Column("ε enforced (worst client)"),
+    "epsilon_published": Column("privacy budget ε (as published)"),
+    "epsilon_sound": Column("ε sound (worst client)"),
+    "noise_multiplier": Column("σ (noise multiplier)", decimals=2),
+    "clip_norm": Column("C (clip norm)"),
+    "gradient_norm": Column("gradient L2 norm (mean of the lots)"),
+    "train_loss": Column("loss on private lots (exact)"),
+    "validation_loss": Column("public validation loss"),
+    "test_loss": Column("test loss"),
+    "test_accuracy": Column("test accuracy (%)", scale=100.0, decimals=2, from_zero=False),
+    "seconds": Column("seconds", decimals=0),
+}
+CLIENT_COLUMNS: dict[str, Column] = {
+    "round": COLUMNS["round"],
+    "gradient_norm": Column("gradient L2 norm (mean of a lot)"),
+    "clip_norm": COLUMNS["clip_norm"],
+    "epsilon": Column("ε of the client"),
+}
+STATED_COLUMNS: dict[str, Column] = {
+    "test_accuracy": COLUMNS["test_accuracy"],
+    "test_loss": COLUMNS["test_loss"],
+    "noise_multiplier": COLUMNS["noise_multiplier"],
+    "noise_decays": Column("decays of σ", decimals=0),
+    "rounds": Column("rounds", decimals=0),
+    "epsilon_published": COLUMNS["epsilon_published"],
+    "epsilon_sound": COLUMNS["epsilon_sound"],
+}
+"""What ``summary.json`` knows about the end of a run and a paper may state."""

@@ -1,0 +1,160 @@
+"""The plots of one run, from its CSV files: PNG, colour-blind safe, axes labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from fedpriv.results.colours import COLOURS
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.plots import CYCLE, from_zero, legend_outside, plain
+
+BLUE, ORANGE, GREEN, SKY = (COLOURS[name] for name in ("blue", "orange", "green", "sky"))
+ROUND = "round"
+
+
+def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
+    """Draw every plot the run has data for into ``plots/``; returns the files."""
+    metrics = pd.read_csv(folder.metrics)
+    # some accountants price evaluated rounds only; between them ε is drawn as a line
+    metrics["epsilon"] = metrics["epsilon"].interpolate(limit_area="inside")
+    drawn = [
+        _draw(folder, "accuracy_by_round", lambda a: _accuracy(a, metrics, "round", ROUND)),
+        _draw(folder, "loss_by_round", lambda a: _losses(a, metrics, "round", ROUND)),
+    ]
+    if metrics["epsilon"].notna().any():
+        epsilon = _epsilon_label(metrics)
+        drawn += [
+            _draw(
+                folder, "accuracy_by_epsilon", lambda a: _accuracy(a, metrics, "epsilon", epsilon)
+            ),
+            _draw(folder, "loss_by_epsilon", lambda a: _losses(a, metrics, "epsilon", epsilon)),
+            _draw(folder, "epsilon", lambda a: _epsilons(a, metrics)),
+            _draw(folder, "noise_and_clip_norm", lambda a: _noise_and_clip(a, metrics), rows=2),
+        ]
+    if folder.clients.exists():
+        clients = pd.read_csv(folder.clients)
+        drawn.append(_draw(folder, "gradient_norm", lambda a: _gradient_norms(a, clients)))
+    if labels_per_client is not None:
+        drawn.append(_draw(folder, "labels_per_client", lambda a: _labels(a, labels_per_client)))
+    return drawn
+
+
+def _epsilon_label(metrics: pd.DataFrame) -> str:
+    """What the running value of ε is worth, on the axis itself."""
+    sound = metrics["epsilon_sound"].max()
+    if np.isinf(sound):
+        return "ε as published (not private: sound ε is infinite)"
+    if metrics["epsilon_sound"].nunique() == 1 and metrics["epsilon"].nunique() > 1:
+        return f"running value of the filter (guaranteed throughout: ε = {sound:g})"
+    return "ε enforced (worst client)"
+
+
+def _draw(
+    folder: RunFolder, name: str, fill: Callable[[Axes | np.ndarray], None], rows: int = 1
+) -> Path:
+    figure = Figure(figsize=(5.2, 3.4 if rows == 1 else 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, 1, sharex=rows > 1)
+    fill(axes)
+    for axis in np.atleast_1d(axes):
+        plain(axis)
+    path = folder.plots / f"{name}.png"
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def _accuracy(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
+    rows = metrics[metrics["test_accuracy"].notna()]
+    axis.plot(rows[x], 100 * rows["test_accuracy"], color=BLUE, marker=_marker(rows), markersize=3)
+    axis.set(xlabel=label, ylabel="test accuracy (%)", ylim=(0, 100))
+    from_zero(axis, rows[x])
+
+
+def _losses(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
+    curves = (
+        ("train_loss", "private lots (exact)", SKY, 0.8),
+        ("validation_loss", "public validation", ORANGE, 1.2),
+        ("test_loss", "test", BLUE, 1.8),
+    )
+    for column, name, colour, width in curves:
+        rows = metrics[metrics[column].notna()]
+        if len(rows):
+            axis.plot(rows[x], rows[column], label=name, color=colour, linewidth=width)
+    axis.set(xlabel=label, ylabel="loss")
+    from_zero(axis, metrics[x])
+    axis.legend(frameon=False)
+
+
+def _epsilons(axis: Axes, metrics: pd.DataFrame) -> None:
+    curves = (
+        ("epsilon_sound", "sound", BLUE, "-"),
+        ("epsilon_published", "published", ORANGE, "--"),
+        ("epsilon", "enforced", "#000000", ":"),
+    )
+    for column, name, colour, style in curves:
+        rows = metrics[np.isfinite(metrics[column])]
+        if len(rows):
+            axis.plot(rows["round"], rows[column], style, label=name, color=colour)
+    if np.isinf(metrics["epsilon_sound"]).any():
+        axis.plot([], [], " ", label="sound: infinite")
+    axis.set(xlabel=ROUND, ylabel="ε of the worst client")
+    axis.set_ylim(bottom=0)
+    from_zero(axis, metrics["round"])
+    axis.legend(frameon=False)
+
+
+def _noise_and_clip(axes: np.ndarray, metrics: pd.DataFrame) -> None:
+    noise, clip = axes
+    noise.plot(metrics["round"], metrics["noise_multiplier"], color=BLUE)
+    noise.set(ylabel="σ (noise multiplier)")
+    noise.set_ylim(bottom=0, top=1.08 * metrics["noise_multiplier"].max() or 1)
+    clip.plot(metrics["round"], metrics["clip_norm"], color=GREEN, label="mean over clients")
+    clip.fill_between(
+        metrics["round"], metrics["clip_norm_min"], metrics["clip_norm_max"], color=GREEN,
+        alpha=0.25, linewidth=0, label="smallest to largest",
+    )  # fmt: skip
+    clip.set(xlabel=ROUND, ylabel="C (clip norm)")
+    clip.set_ylim(bottom=0)
+    if (metrics["clip_norm_max"] > metrics["clip_norm_min"]).any():
+        clip.legend(frameon=False)
+    from_zero(clip, metrics["round"])
+
+
+def _gradient_norms(axis: Axes, clients: pd.DataFrame) -> None:
+    shown = sorted(clients["client"].unique())[: len(CYCLE)]
+    for colour, client in zip(CYCLE, shown, strict=False):
+        rows = clients[clients["client"] == client]
+        axis.plot(
+            rows["round"], rows["gradient_norm"], color=colour, linewidth=1, label=str(client)
+        )
+    axis.set(xlabel=ROUND, ylabel="gradient L2 norm (mean of a lot)")
+    axis.set_ylim(bottom=0)
+    from_zero(axis, clients["round"])
+    legend_outside(axis, "client")
+
+
+def _labels(axis: Axes, counts: np.ndarray) -> None:
+    clients = np.arange(len(counts))
+    left = np.zeros(len(counts))
+    for label in range(counts.shape[1]):
+        axis.barh(
+            clients, counts[:, label], left=left, color=CYCLE[label % len(CYCLE)],
+            edgecolor="white", linewidth=0.4, label=str(label),
+        )  # fmt: skip
+        left += counts[:, label]
+    axis.set(xlabel="training records", ylabel="client")
+    axis.invert_yaxis()
+    if len(counts) <= 20:
+        axis.set_yticks(clients)
+    legend_outside(axis, "label")
+
+
+def _marker(rows: pd.DataFrame) -> str | None:
+    return "o" if len(rows) <= 40 else None
