@@ -22,13 +22,14 @@ from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
 
 SUFFIXES = (".png", ".pdf", ".svg")
 _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
-_LABEL_KEYS = 3  # more differing keys than this make a label unreadable
+_NOT_TOLD = ("resume", "dry_run")
 
 
 @dataclass(frozen=True)
 class _Run:
     folder: RunFolder
     identity: Mapping[str, object]
+    overrides: dict[str, str] | None  # null for runs from Python
     metrics: pd.DataFrame
 
 
@@ -66,11 +67,15 @@ def _read(folder: RunFolder) -> _Run:
     try:
         identity = configuration.identity(OmegaConf.load(folder.config))
         metrics = pd.read_csv(folder.metrics)
+        overrides = folder.read_json(folder.environment).get("overrides")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder.path} cannot be read: {error}") from None
     if metrics.empty:
         raise ConfigError(f"{folder.path} has no round yet")
-    return _Run(folder, identity, metrics)
+    if overrides is not None:
+        pairs = (o.partition("=")[::2] for o in overrides)
+        overrides = {k: v for k, v in pairs if k not in _NOT_TOLD and not k.startswith("runtime.")}
+    return _Run(folder, identity, overrides, metrics)
 
 
 def _check_column(flag: str, column: str, runs: Sequence[_Run]) -> None:
@@ -83,10 +88,9 @@ def _check_column(flag: str, column: str, runs: Sequence[_Run]) -> None:
 
 def _lines(runs: Sequence[_Run], x: str, y: str, each: bool) -> dict[str, pd.DataFrame]:
     """Label → x, mean, low, high, n."""
-    differing = _differing(runs)
     groups: dict[str, list[_Run]] = {}
-    for one in runs:
-        groups.setdefault(_label(one, differing, each), []).append(one)
+    for one, label in zip(runs, _labels(runs, each), strict=True):
+        groups.setdefault(label, []).append(one)
     lines = {}
     for label, members in groups.items():
         points = [_points(one, x, y) for one in members]
@@ -109,23 +113,23 @@ def _axis_label(column: str) -> str:
     return COLUMNS[column].label if column in COLUMNS else column
 
 
-def _differing(runs: Sequence[_Run]) -> list[str]:
-    """Keys in which the runs differ, but for their seeds; those a reader can do with first."""
-    keys = dict.fromkeys(key for one in runs for key in one.identity if key not in _SEEDS)
-    values = {key: {show(one.identity.get(key)) for one in runs} for key in keys}
-    differing = [key for key, seen in values.items() if len(seen) > 1]
-    return sorted(differing, key=lambda key: key.endswith("_target_"))
+def _labels(runs: Sequence[_Run], each: bool) -> list[str]:
+    """A label for each run: what sets it apart, as its overrides if they are known."""
+    told = [one.overrides for one in runs]
+    if None in told:
+        told = [{k: show(v) for k, v in one.identity.items() if v is not None} for one in runs]
+    told = [{k: v for k, v in settings.items() if k not in _SEEDS} for settings in told]
+    common = {item for item in told[0].items() if all(item in other.items() for other in told)}
+    labels = []
+    for one, settings in zip(runs, told, strict=True):
+        words = [f"{_short(k)}={v}" for k, v in settings.items() if (k, v) not in common]
+        label = ", ".join(words) or ("all" if len(runs) > 1 and not each else one.folder.path.name)
+        labels.append(f"{label} ({one.folder.path.name})" if each and words else label)
+    return labels
 
 
-def _label(one: _Run, differing: Sequence[str], each: bool) -> str:
-    told = [key for key in differing if one.identity.get(key) is not None]
-    named = [key for key in told if not key.endswith("_target_")][:_LABEL_KEYS]
-    words = [f"{key.rpartition('.')[2]} {show(one.identity[key])}" for key in named]
-    distinguishing = tuple(show(one.identity.get(key)) for key in differing)
-    label = ", ".join(words) or one.folder.path.name
-    if len(named) < len(told):
-        label += f" [{configuration.fingerprint(dict(enumerate(distinguishing)))[:4]}]"
-    return f"{label} ({one.folder.path.name})" if each else label
+def _short(key: str) -> str:
+    return key.lstrip("+").rpartition(".")[2]
 
 
 def _panel(lines: Mapping[str, pd.DataFrame], options: argparse.Namespace) -> Panel:

@@ -78,14 +78,16 @@ class Cnn(ModelFactory):
 def _network(channels: int, geometry: _Geometry, features: int, classes: int) -> nn.Module:
     from torch import nn
 
+    from fedpriv.models.pooling import StrideOneMaxPool2d
+
     (first, second), stride = geometry.kernels, geometry.stride
     return nn.Sequential(
         nn.Conv2d(channels, CHANNELS[0], first, stride=stride, padding=geometry.padding),
         nn.ReLU(),
-        nn.MaxPool2d(2, stride=1),
+        StrideOneMaxPool2d(2),
         nn.Conv2d(CHANNELS[0], CHANNELS[1], second, stride=stride),
         nn.ReLU(),
-        nn.MaxPool2d(2, stride=1),
+        StrideOneMaxPool2d(2),
         nn.Flatten(),
         nn.Linear(features, HIDDEN),
         nn.ReLU(),

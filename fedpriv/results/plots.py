@@ -21,6 +21,7 @@ from fedpriv.results.colours import COLOURS
 CYCLE = tuple(COLOURS.values())
 STYLE = {"font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7, "pdf.fonttype": 42}
 PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
+INCHES_PER_LETTER = 0.055  # of a legend
 DPI = 200
 
 
@@ -66,9 +67,11 @@ def draw_panels(
     import matplotlib
 
     columns = max(len(row) for row in rows)
+    labels = [line.label for row in rows for panel in row for line in panel.lines]
+    legend_width = 0.5 + INCHES_PER_LETTER * max(map(len, labels), default=0)
     with matplotlib.rc_context(STYLE):
         figure = Figure(
-            figsize=(PANEL_WIDTH * columns + 1.7, PANEL_HEIGHT * len(rows) + 0.7),
+            figsize=(PANEL_WIDTH * columns + legend_width, PANEL_HEIGHT * len(rows) + 0.7),
             layout="constrained",
         )
         FigureCanvasAgg(figure)
