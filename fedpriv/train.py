@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,13 +49,17 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     _State.task_started = True
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
+    in_worker = os.getpid() != _State.process
+    if in_worker:  # between jobs, Ctrl-C is the business of the process that launched them
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     folder = Path(hydra_config.runtime.output_dir) if sweeping else None
     overrides = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)
     try:
+        refuse_if_stopped(config)
         result = run(config, overrides=overrides, default_folder=folder)
-        refuse_bad_end(result, sweeping)
+        refuse_bad_end(result, ends_sweep=sweeping and not in_worker)
     except FedprivError as error:
-        if os.getpid() != _State.process or _State.figure:
+        if in_worker or _State.figure:
             raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
         _State.failures.append(error)
         if sweeping:
@@ -63,15 +68,25 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     return result.summary
 
 
-def refuse_bad_end(result: RunResult, sweeping: bool = False) -> None:
-    """Raise for runs that ended otherwise than planned, so that the exit status says so."""
+def refuse_if_stopped(config: DictConfig) -> None:
+    """A job whose stop file is there already does not begin."""
+    stop_file = config.runtime.stop_file
+    if stop_file is not None and os.path.exists(stop_file):
+        raise Interrupted(f"not begun: {stop_file} is there")
+
+
+def refuse_bad_end(result: RunResult, ends_sweep: bool = False) -> None:
+    """Raise for runs that ended otherwise than planned, so that the exit status says so.
+
+    ``ends_sweep``: an interruption ends the whole sweep, not only this job.
+    """
     if result.stop_reason == "interrupted":
         error = Interrupted(
             f"interrupted after round {result.summary['rounds']}; continue with "
             f"fedpriv train resume={result.folder}"
         )
-        if sweeping:
-            raise KeyboardInterrupt from error  # ends the sweep, not only this job
+        if ends_sweep:
+            raise KeyboardInterrupt from error
         raise error
     if result.stop_reason == "diverged":
         raise FedprivError(

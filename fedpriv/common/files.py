@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,3 +29,26 @@ def write_atomically(path: str | Path, write: Callable[[IO[Any]], None], mode: s
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file atomically."""
     write_atomically(path, lambda file: file.write(text))
+
+
+@contextmanager
+def locked(path: str | Path) -> Iterator[bool]:
+    """Hold an exclusive lock on the file ``path`` (made if absent): False if another process has it.
+
+    The system frees the lock when the process ends, however it ends. Where there are no such locks
+    (Windows, some network file systems) the answer is True.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield True
+        return
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:
+            pass
+        yield True

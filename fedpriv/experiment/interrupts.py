@@ -1,7 +1,9 @@
-"""Ctrl-C and SIGTERM end a run between rounds, with a checkpoint; a second Ctrl-C ends it at once."""
+"""Ctrl-C, SIGTERM or a stop file end a run between rounds, with a checkpoint; a second Ctrl-C ends it
+at once."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -10,11 +12,18 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """Context in which the first signal only sets ``requested``."""
+    """Context in which the first signal, or the appearance of ``stop_file``, is only a request."""
 
-    def __init__(self) -> None:
-        self.requested: int | None = None
+    def __init__(self, stop_file: str | None = None) -> None:
+        self._stop_file = stop_file
+        self._signal: int | None = None
         self._previous: dict[int, object] = {}
+
+    @property
+    def requested(self) -> bool:
+        return self._signal is not None or (
+            self._stop_file is not None and os.path.exists(self._stop_file)
+        )
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -22,9 +31,9 @@ class Interrupts:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.requested is not None:
+        if self._signal is not None:
             raise KeyboardInterrupt
-        self.requested = number
+        self._signal = number
 
     def __exit__(
         self,

@@ -100,7 +100,7 @@ class Loop:
         """Run to the end and return the reason it ended. A checkpoint is left behind, always."""
         self._started = time.perf_counter()
         self._save()
-        with Interrupts() as interrupts:
+        with Interrupts(self.settings.runtime.stop_file) as interrupts:
             eligible = self.eligible()
             stop = self._stop_before_next(eligible)
             while stop is None:
@@ -125,7 +125,7 @@ class Loop:
                 self.metrics.append(row)
                 self.participation.enter(self.rounds_done, cohort)
                 watcher.show(row, self.fraction())
-                if stop is None and interrupts.requested is not None:
+                if stop is None and interrupts.requested:
                     stop = INTERRUPTED
                 if self.rounds_done % self.settings.runtime.checkpoint_interval == 0:
                     self._save()

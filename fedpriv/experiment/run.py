@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from fedpriv import config as configuration
-from fedpriv.common.files import write_text
+from fedpriv.common.errors import FedprivError
+from fedpriv.common.files import locked, write_text
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.parts import Parts, build_parts
 from fedpriv.experiment.plan import Plan, make_plan
@@ -54,14 +56,25 @@ def run(
     folder = _existing_folder(parts) if parts.settings.resume else None
     if parts.algorithm.sampling == "poisson":  # else the cost depends on the clients' sizes
         plan.refuse_if_impossible(parts.settings.epsilon)
-    loop, resumed = assemble(parts, config, folder, overrides, default_folder)
-    reporter = display.Reporter(loop, plan, resumed, brief=default_folder is not None)
-    stop_reason = reporter.watch(lambda: loop.run(reporter))
-    summary, privacy = write_report(loop, stop_reason)
-    if not parts.settings.runtime.diagnostics and stop_reason != "interrupted":
-        _withhold_seeds(loop.folder, config)
-    reporter.finish(summary, privacy)
+    with ExitStack() as held:
+        if folder is not None:
+            _hold(held, folder)
+        loop, resumed = assemble(parts, config, folder, overrides, default_folder)
+        if folder is None:
+            _hold(held, loop.folder)
+        reporter = display.Reporter(loop, plan, resumed, brief=default_folder is not None)
+        stop_reason = reporter.watch(lambda: loop.run(reporter))
+        summary, privacy = write_report(loop, stop_reason)
+        if not parts.settings.runtime.diagnostics and stop_reason != "interrupted":
+            _withhold_seeds(loop.folder, config)
+        reporter.finish(summary, privacy)
     return RunResult(plan, loop.folder.path, summary, privacy)
+
+
+def _hold(held: ExitStack, folder: RunFolder) -> None:
+    """Keep other processes from the folder until ``held`` closes. Raises FedprivError if one is there."""
+    if not held.enter_context(locked(folder.lock)):
+        raise FedprivError(f"{folder.path} is being run by another process")
 
 
 def _existing_folder(parts: Parts) -> RunFolder:

@@ -28,6 +28,7 @@ class Runtime:
     progress: str
     plots: bool
     checkpoint_interval: int
+    stop_file: str | None
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def _read_runtime(node: object) -> Runtime:
         checkpoint_interval=checks.whole(
             "runtime.checkpoint_interval", node.checkpoint_interval, at_least=1
         ),
+        stop_file=_optional(checks.text, "runtime.stop_file", node.stop_file),
     )
 
 

@@ -23,12 +23,19 @@ from fedpriv.figures.definition import Figure, read_figure
 from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
 from fedpriv.figures.monitor import Monitor
 from fedpriv.figures.series import read_runs
+from fedpriv.figures.stop import StopFile
 from fedpriv.figures.write import write_figure
 from fedpriv.results.display import console, duration
 
 
 class FigureIncomplete(FedprivError):
     """Some runs of a figure are not finished; what there is was drawn."""
+
+
+class FigureInterrupted(FedprivError):
+    """Ctrl-C while the runs went; their checkpoints are there."""
+
+    exit_status = 130
 
 
 def make_figure(
@@ -107,32 +114,47 @@ def _launch(
     launcher: Launcher, jobs: Sequence[Job], folder: Path
 ) -> tuple[list[JobReturn], dict[str, str]]:
     """Run the jobs; (what they returned, label → what went wrong)."""
-    batch = [_launch_overrides(job, folder) for job in jobs]
     failures: dict[str, str] = {}
+    stop = StopFile(folder)
+    batch = [_launch_overrides(job, folder, stop.path) for job in jobs]
     try:
-        returned = list(launcher.launch(batch, initial_job_idx=0))
-    except FedprivError:
-        raise
+        with stop:
+            returned = list(launcher.launch(batch, initial_job_idx=0))
+    except KeyboardInterrupt:
+        raise _interrupted(jobs) from None
     except Exception as error:  # a launcher may die with its workers; what is done is done
+        if stop.requested:
+            raise _interrupted(jobs) from None
         words = f"the launcher ended early: {type(error).__name__}: {_one_line(error)}"
         return [], {job.label: words for job in jobs if job.state != DONE}
+    if stop.requested:
+        raise _interrupted(jobs)
     for job, answer in zip(jobs, returned, strict=True):
         if answer.status == JobStatus.FAILED:
             failures[job.label] = _explain(job, answer._return_value)
     return returned, failures
 
 
-def _launch_overrides(job: Job, folder: Path) -> list[str]:
+def _interrupted(jobs: Sequence[Job]) -> FigureInterrupted:
+    done = sum(job.state == DONE for job in jobs)
+    return FigureInterrupted(
+        f"interrupted with {done} of {len(jobs)} runs done; the same command finishes the others from "
+        "their checkpoints"
+    )
+
+
+def _launch_overrides(job: Job, folder: Path, stop_file: Path) -> list[str]:
     """What the launcher composes the job from."""
     place = (
         f"resume={_quoted(job.folder.path)}"
         if job.state == PARTLY
         else f"runtime.run_dir={_quoted(job.folder.path)}"
     )
+    place = (place, f"runtime.stop_file={_quoted(stop_file)}")
     quiet = ("runtime.progress=none", "runtime.plots=false")
     hydra = (f"hydra.sweep.dir={_quoted(folder)}", "hydra.sweep.subdir=.")
     own = [o.partition("=")[0] for o in job.overrides]
-    return [*job.overrides, *(q for q in quiet if q.partition("=")[0] not in own), place, *hydra]
+    return [*job.overrides, *(q for q in quiet if q.partition("=")[0] not in own), *place, *hydra]
 
 
 def _quoted(path: Path) -> str:
