@@ -32,8 +32,8 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 @contextmanager
-def locked(path: str | Path) -> Iterator[bool]:
-    """Hold an exclusive lock on the file ``path`` (made if absent): False if another process has it.
+def locked(folder: str | Path) -> Iterator[bool]:
+    """Hold an exclusive lock on an existing folder: False if another process has it.
 
     The system frees the lock when the process ends, however it ends. Where there are no such locks
     (Windows, some network file systems) the answer is True.
@@ -43,12 +43,15 @@ def locked(path: str | Path) -> Iterator[bool]:
     except ImportError:
         yield True
         return
-    with open(path, "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        except OSError:
-            pass
-        yield True
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
+    except BlockingIOError:
+        free = False
+    except OSError:
+        free = True
+    try:
+        yield free
+    finally:
+        os.close(descriptor)

@@ -73,7 +73,7 @@ def run(
 
 def _hold(held: ExitStack, folder: RunFolder) -> None:
     """Keep other processes from the folder until ``held`` closes. Raises FedprivError if one is there."""
-    if not held.enter_context(locked(folder.lock)):
+    if not held.enter_context(locked(folder.path)):
         raise FedprivError(f"{folder.path} is being run by another process")
 
 

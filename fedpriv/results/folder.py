@@ -40,7 +40,6 @@ class RunFolder:
         self.environment = self.path / "environment.json"
         self.log = self.path / "run.log"
         self.plots = self.path / "plots"
-        self.lock = self.path / ".lock"  # held by the process that runs it
 
     def create(self) -> RunFolder:
         """Make the folder, which must not hold a run already. Raises ConfigError if it cannot."""

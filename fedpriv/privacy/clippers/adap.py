@@ -12,8 +12,10 @@ The print leaves open what is summed and what it costs (``reading``):
   standard deviation ``bit_noise`` (bits centred, b - ½, so the sensitivity is ½) and C moves towards
   the quantile γ:  C ← C exp(-η_C (b̃ - γ))  (Andrew et al. 2021). α is not used.
 
-C_0 is the mean gradient norm of the initial model on random noise (free: no data is read), or
-``initial_clip_norm``.
+C_0 is α times the mean gradient norm of the initial model on random noise (free: no data is read;
+``sound``, which has no α, takes the norm itself), or ``initial_clip_norm``. The paper prints C_0 without
+α (``initial_alpha=1``); with α = 0.01 the noise then falls a hundredfold after the first round, and Adam,
+whose second moment remembers that round for about 1 / (1 - β₂) = 1000 others, hardly moves until then.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ class AdapClipper(Clipper):
         bit_noise: float = 20.0,
         quantile_learning_rate: float = 0.1,
         min_clip_norm: float = 1e-6,
+        initial_alpha: float | None = None,
     ):
         self.reading = checks.one_of("reading", reading, READINGS)
         self.initial = initial_clip_norm
@@ -63,6 +66,9 @@ class AdapClipper(Clipper):
             "quantile_learning_rate", quantile_learning_rate, above=0
         )
         self.min_clip_norm = checks.number("min_clip_norm", min_clip_norm, above=0)
+        self.initial_alpha = 1.0 if self.reading == "sound" else self.alpha
+        if initial_alpha is not None:
+            self.initial_alpha = checks.number("initial_alpha", initial_alpha, above=0)
         self.caveat = _UNCLIPPED if self.reading == "unclipped" else None
 
     def start(
@@ -70,7 +76,9 @@ class AdapClipper(Clipper):
     ) -> None:
         import torch
 
-        value = self.initial if self.initial is not None else initial_norm()
+        value = self.initial
+        if value is None:
+            value = self.initial_alpha * initial_norm()
         start = torch.full((clients,), value, device=device)
         self._bounds = start.clamp(self.min_clip_norm, _LARGEST)
 
@@ -117,7 +125,8 @@ class AdapClipper(Clipper):
         self._bounds[clients] = new.clamp(self.min_clip_norm, _LARGEST).to(old.dtype)
 
     def describe(self) -> str:
-        start = "the mean gradient norm on noise" if self.initial is None else f"{self.initial:g}"
+        factor = "" if self.initial_alpha == 1 else f"{self.initial_alpha:g} times "
+        start = f"{self.initial:g}" if self.initial else f"{factor}the mean gradient norm on noise"
         aim = (
             f"towards the {self.target_quantile:g} quantile"
             if self.reading == "sound"

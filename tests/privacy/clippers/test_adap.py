@@ -298,3 +298,22 @@ def test_an_argument_that_cannot_be_is_refused(keys, message):
     with pytest.raises(ArgumentError) as caught:
         AdapClipper(**keys)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("reading", "keys", "expected"),
+    [
+        ("unclipped", {}, 0.06),
+        ("scalar", {}, 0.06),
+        ("vector", {}, 0.06),
+        ("sound", {}, 3.0),
+        ("unclipped", {"initial_alpha": 1.0}, 3.0),
+        ("unclipped", {"initial_clip_norm": 0.5}, 0.5),
+    ],
+)
+def test_the_first_bound_is_alpha_times_the_mean_norm_on_noise(reading, keys, expected):
+    clipper = AdapClipper(reading, alpha=0.02, **keys)
+    clipper.start(2, "cpu", lambda: 3.0)
+    torch.testing.assert_close(
+        clipper.bound(0, torch.arange(2)), torch.full((2,), expected), rtol=1e-6, atol=0
+    )

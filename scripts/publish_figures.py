@@ -1,0 +1,93 @@
+"""Copy figures and their finished runs, made slim, into the reference folder of the repository.
+
+    python scripts/publish_figures.py adap_dpfl --from outputs --to outputs/reference
+
+For every figure of the work that is drawn: figure.csv, figure.png, figure.pdf, comparison.md. For
+every run they name: configuration, summary, privacy statement, provenance, and the evaluated rounds
+with six digits. ``fedpriv figure <name> --reuse outputs/reference/<work>/runs`` draws from them.
+Every file stays under 1 MiB; checkpoints, weights and full ledgers stay behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from fedpriv.common.files import write_text
+from fedpriv.results.folder import FINISHED, RunFolder
+
+LARGEST = 2**20
+FILES = ("figure.csv", "figure.png", "figure.pdf", "comparison.md")
+LARGEST_CLIENTS = 200_000  # bytes: per-client norms are wanted of runs of few rounds only
+
+
+def publish_figure(source: Path, target: Path) -> set[str]:
+    """Copy one figure; the names of the runs it was drawn from."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        shutil.copy(source / name, target / name)
+    text = (source / "comparison.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^  - .*: `([^`]+)`$", text, flags=re.MULTILINE))
+
+
+def publish_run(source: RunFolder, target: RunFolder) -> None:
+    """Write the slim copy of a finished run."""
+    summary = source.read_json(source.summary)
+    if summary["stop_reason"] not in FINISHED:
+        raise SystemExit(f"{source.path} is not a finished run: {summary['stop_reason']}")
+    target.path.mkdir(parents=True, exist_ok=True)
+    for path in (source.summary, source.privacy_text, source.privacy_json):
+        shutil.copy(path, target.path)
+    config = yaml.safe_load(source.config.read_text(encoding="utf-8"))
+    config.pop("runtime", None)  # folders of the machine it ran on
+    write_text(target.config, yaml.safe_dump(config, sort_keys=False))
+    facts = source.read_json(source.environment)
+    kept = [
+        o for o in facts["overrides"] or [] if not o.startswith(("runtime.", "hydra", "resume="))
+    ]
+    facts |= {"overrides": kept, "command": " ".join(["fedpriv", "train", *kept])}
+    target.write_json(target.environment, facts)
+    metrics = pd.read_csv(source.metrics)
+    slim(metrics[metrics["test_accuracy"].notna()], target.metrics)
+    if source.clients.exists():
+        slim(pd.read_csv(source.clients), target.clients)
+        if target.clients.stat().st_size > LARGEST_CLIENTS:
+            target.clients.unlink()
+
+
+def slim(table: pd.DataFrame, path: Path) -> None:
+    write_text(path, table.to_csv(index=False, float_format="%.6g"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("work", help="such as adap_dpfl")
+    parser.add_argument("--from", dest="source", type=Path, default=Path("outputs"))
+    parser.add_argument("--to", dest="target", type=Path, default=Path("outputs/reference"))
+    options = parser.parse_args()
+    figures = sorted((options.source / "figures" / options.work).glob("*/comparison.md"))
+    names: set[str] = set()
+    for comparison in figures:
+        folder = comparison.parent
+        if not folder.name.endswith("_quick"):
+            names |= publish_figure(folder, options.target / options.work / folder.name)
+    for name in sorted(names):
+        run = RunFolder(options.source / "runs" / name)
+        target = RunFolder(options.target / options.work / "runs" / name)
+        if run.summary.exists() and not target.summary.exists():  # else drawn from the slim copy
+            publish_run(run, target)
+    for path in (options.target / options.work).rglob("*"):
+        if path.is_file() and path.stat().st_size > LARGEST:
+            raise SystemExit(f"{path} is larger than 1 MiB")
+    print(f"{len(figures)} figures, {len(names)} runs: {options.target / options.work}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The file by which the first signal asks every job to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from fedpriv.figures.stop import StopFile
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+
+
+def handlers() -> list[object]:
+    return [signal.getsignal(number) for number in SIGNALS]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_makes_the_file_and_no_more(number, tmp_path):
+    with StopFile(tmp_path) as stop:
+        before = (stop.requested, stop.path.exists())
+        os.kill(os.getpid(), number)
+        after = (stop.requested, stop.path.exists())
+    assert (before, after) == ((False, False), (True, True))
+
+
+@pytest.mark.parametrize("second", SIGNALS)
+def test_the_second_signal_ends_everything(second, tmp_path):
+    with pytest.raises(KeyboardInterrupt), StopFile(tmp_path):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), second)
+
+
+def test_the_first_signal_says_what_a_second_does(tmp_path, capsys):
+    with StopFile(tmp_path):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert capsys.readouterr().err == "fedpriv: stopping the runs; again to end at once\n"
+
+
+def test_the_file_is_gone_afterwards(tmp_path):
+    with StopFile(tmp_path) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+    assert list(tmp_path.iterdir()) == []
+    assert stop.requested
+
+
+def test_the_file_is_gone_after_an_error(tmp_path):
+    with pytest.raises(KeyError), StopFile(tmp_path) as stop:
+        stop.path.touch()
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_handlers_of_before_are_back_afterwards(fails, tmp_path):
+    before = handlers()
+    with StopFile(tmp_path):
+        within = handlers()
+    if fails:
+        with pytest.raises(KeyError), StopFile(tmp_path):
+            raise KeyError
+    assert handlers() == before
+    assert within != before
+
+
+def test_a_file_left_by_a_process_that_was_killed_stops_nothing(tmp_path):
+    StopFile(tmp_path).path.touch()
+    with StopFile(tmp_path) as stop:
+        assert not stop.path.exists()
+
+
+def test_the_folder_is_made(tmp_path):
+    with StopFile(tmp_path / "a" / "b") as stop:
+        stop.path.touch()
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_the_path_is_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from pathlib import Path
+
+    assert StopFile(Path("here")).path.is_absolute()
+
+
+def test_outside_the_main_thread_signals_stay_as_they_are(tmp_path):
+    before, within = handlers(), []
+
+    def body() -> None:
+        with StopFile(tmp_path):
+            within.extend(handlers())
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert within == before
