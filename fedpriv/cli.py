@@ -84,14 +84,21 @@ def _dispatch(arguments: list[str]) -> int:
         raise ConfigError("the command", command, "one of " + ", ".join(COMMANDS), hint)
     options, unknown = _parser().parse_known_args(arguments or ["--help"])
     if command == "figure":
-        overrides = [u for u in unknown if "=" in u and not u.startswith("-")]
-        unknown = [u for u in unknown if u not in overrides]
-        options.overrides = overrides
+        unknown = _name_and_overrides(options, unknown)
     if unknown:
         near = nearest(unknown[0].partition("=")[0], _flags(command))
         hint = f"did you mean {near}?" if near else f"see fedpriv {command} --help"
         raise ConfigError(f"fedpriv {command} does not know {unknown[0]}; {hint}")
     return options.run(options)
+
+
+def _name_and_overrides(options: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """Tell the figure's name from the overrides, in whatever order; returns what is neither."""
+    words = [w for w in (options.name, *unknown) if w is not None and not w.startswith("-")]
+    options.overrides = [w for w in words if "=" in w]
+    names = [w for w in words if "=" not in w]
+    options.name = names[0] if names else None
+    return [u for u in unknown if u.startswith("-")] + names[1:]
 
 
 class _Parser(argparse.ArgumentParser):

@@ -63,6 +63,7 @@ def candidates(
         "list": LISTED,
         "data": ("download",) if len(words) == 2 else ("mnist", "fashion_mnist", "cifar10"),
         "completion": ("bash", "zsh", "fish"),
+        "figure": tuple(name for name, _ in options("figure")),
     }.get(command, ())
     if len(words) > 2 and words[-2] in VALUES:
         choices = VALUES[words[-2]]

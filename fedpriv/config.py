@@ -40,14 +40,18 @@ def conf_dir() -> Path:
     return inside if inside.is_dir() else package.parent / "conf"
 
 
-def compose(overrides: Sequence[str] = ()) -> DictConfig:
+def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
     """The configuration that ``fedpriv train <overrides>`` would run; for notebooks and tests.
 
-    Raises ConfigError, naming the nearest option or key, for what cannot be composed.
+    ``config_dir``: a folder with YAMLs of one's own, as with ``--config-dir``. Raises ConfigError,
+    naming the nearest option or key, for what cannot be composed.
 
     >>> compose(["algorithm=dp_fl", "dataset=mnist"]).algorithm.sample_rate
     0.013
     """
+    if config_dir is not None:
+        path = str(config_dir.resolve()).replace("'", "\\'")
+        overrides = [*overrides, f"hydra.searchpath=['file://{path}']"]
     try:
         if GlobalHydra.instance().is_initialized():
             return hydra_compose(config_name="config", overrides=list(overrides))
@@ -132,9 +136,11 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:
     """All keys of the configuration that the group choices among ``overrides`` give."""
-    choices = [o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, "experiment")]
+    choices = [
+        o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "figure")
+    ]
     try:
-        config = compose([c for c in choices if "," not in c])
+        config = compose([c for c in choices if "," not in c], _config_dir(overrides))
     except Exception:
         config = compose()
     flat = flatten(OmegaConf.to_container(config, resolve=False))
@@ -167,6 +173,8 @@ def fingerprint(identity: Mapping[str, object]) -> str:
 
 
 def _plain_number(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return [_plain_number(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
-from fedpriv.config import GROUPS, identity, options
+from fedpriv.config import GROUPS, fingerprint, identity, options
 from fedpriv.experiment.parts import build_parts
 
 EVERY_OPTION = [(group, name) for group in GROUPS for name, _ in options(group)]
@@ -159,3 +163,64 @@ def test_the_identity_holds_resolved_values():
 def test_composing_an_unknown_group_raises_a_sentence_with_the_nearest_name():
     with pytest.raises(ConfigError, match="unknown key algoritm; did you mean algorithm"):
         fedpriv.compose(["algoritm=dp_fl"])
+
+
+settings = st.dictionaries(
+    st.text(min_size=1, max_size=6),
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6)),
+    max_size=6,
+)
+
+
+@given(settings)
+def test_a_fingerprint_is_twelve_hexadecimal_digits(values):
+    assert re.fullmatch("[0-9a-f]{12}", fingerprint(values))
+
+
+@given(settings, st.randoms())
+def test_the_order_of_keys_does_not_change_the_fingerprint(values, random):
+    items = list(values.items())
+    random.shuffle(items)
+    assert fingerprint(dict(items)) == fingerprint(values)
+
+
+@given(settings, st.text(min_size=1, max_size=6))
+def test_a_key_that_is_null_does_not_count(values, key):
+    values.pop(key, None)
+    assert fingerprint({**values, key: None}) == fingerprint(values)
+
+
+@given(settings, st.text(min_size=1, max_size=6), st.integers(-(2**53), 2**53))
+def test_a_whole_number_is_the_same_as_a_float(values, key, number):
+    assert fingerprint({**values, key: number}) == fingerprint({**values, key: float(number)})
+
+
+@given(settings, st.text(min_size=1, max_size=6), st.integers(), st.integers())
+def test_a_changed_number_changes_the_fingerprint(values, key, one, other):
+    assume(one != other)
+    assert fingerprint({**values, key: one}) != fingerprint({**values, key: other})
+
+
+@given(settings, st.text(min_size=1, max_size=6), st.text())
+def test_a_key_that_is_added_changes_the_fingerprint(values, key, value):
+    values.pop(key, None)
+    assert fingerprint({**values, key: value}) != fingerprint(values)
+
+
+def test_a_number_and_its_text_are_different():
+    assert fingerprint({"a": 2}) != fingerprint({"a": "2"})
+
+
+def test_a_whole_number_in_a_list_is_the_same_as_a_float():
+    assert fingerprint({"a": [2, 3]}) == fingerprint({"a": [2.0, 3.0]})
+
+
+def test_the_fingerprint_of_a_run_stays_what_it_is():
+    """Folders of finished runs are found by it."""
+    assert fingerprint({"a.b": 2.0, "a.c": None, "d": "x"}) == fingerprint({"d": "x", "a.b": 2})
+    assert fingerprint({"a.b": 2, "d": "x"}) == "99e93dbb714c"
+
+
+def test_no_stop_file_is_part_of_the_identity():
+    plain = identity(fedpriv.compose())
+    assert identity(fedpriv.compose(["runtime.stop_file=stop"])) == plain

@@ -64,13 +64,18 @@ class StoredImages(ABC):
         """The folder this data set is looked for in."""
         return data_folder(self.path)
 
-    def load(self) -> LoadedDataset:
-        """Read and verify every file; DataError, one sentence, if that is not possible."""
+    def prepare(self) -> None:
+        """Make sure the files are there, by a download if that is allowed; DataError if they are not."""
         folder = self.folder
         if reason := absence(folder, self.files):
             if folder.origin != CACHE or not self.download_if_absent:
                 raise DataError(self._not_here(folder, reason))
             self.download(folder.path)
+
+    def load(self) -> LoadedDataset:
+        """Read and verify every file; DataError, one sentence, if that is not possible."""
+        self.prepare()
+        folder = self.folder
         contents = [read_verified(folder.path, file, self.name) for file in self.files]
         return self._parse(contents, folder.path)
 

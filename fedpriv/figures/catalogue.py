@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from omegaconf import DictConfig
 from rich.table import Table
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.config import compose, options
 from fedpriv.figures.jobs import DONE, MISSING, Job, distinct
 from fedpriv.figures.make import plan_figure
 from fedpriv.results.display import console, duration
 
 
-def show_figures(arguments: Sequence[str]) -> None:
-    """Print the table of all figures; ``arguments`` as for making them (``figure.seeds=…``)."""
+def show_figures(arguments: Sequence[str], config_dir: str | None = None) -> None:
+    """Print the table of all figures, those in ``config_dir`` too; ``arguments`` as for making them
+    (``figure.seeds=…``)."""
+    extra = None if config_dir is None else Path(config_dir)
+    if extra is not None and not extra.is_dir():
+        raise ConfigError("--config-dir", config_dir, "an existing folder")
     composed: dict[tuple[str, ...], DictConfig] = {}
 
     def once(overrides: Sequence[str]) -> DictConfig:
         """Figures share most of their runs."""
         key = tuple(overrides)
         if key not in composed:
-            composed[key] = compose(key)
+            composed[key] = compose(key, extra)
         return composed[key]
 
     table = Table(title="Figures", title_justify="left", title_style="bold")
     for column in ("figure", "what", "paper", "state", "runs", "left (one core)"):
         table.add_column(column, overflow="fold", no_wrap=column in ("figure", "state", "runs"))
-    for name, words in options("figure"):
-        config = compose([f"+figure={name}", *arguments])
+    named = dict(options("figure")) | dict(options("figure", extra) if extra else ())
+    for name, words in named.items():
+        config = compose([f"+figure={name}", *arguments], extra)
         figure, jobs = plan_figure(config, name, once, arguments)
         runs = list(distinct(jobs))
         done = sum(job.state == DONE for job in runs)

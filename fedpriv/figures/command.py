@@ -57,13 +57,11 @@ def add_plot(commands: argparse._SubParsersAction, words: str) -> argparse.Argum
 
 def run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Make or list figures. Raises ConfigError for flags that cannot be."""
-    if options.name is not None and "=" in options.name:  # an override where the name may stand
-        options.name, overrides = None, [options.name, *overrides]
     settings = [*_settings(options), *overrides]
     if options.list:
         from fedpriv.figures.catalogue import show_figures
 
-        show_figures(settings)
+        show_figures(settings, options.config_dir)
         return 0
     if options.name is None:
         raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")
@@ -103,7 +101,7 @@ def _launcher(jobs: str | None) -> list[str]:
 
 def _whole(flag: str, text: str, several: bool = True) -> list[int]:
     parts = text.split(",") if several else [text]
-    if not all(part.strip().isdigit() for part in parts):
+    if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
         raise ConfigError(
             flag, text, "whole numbers, such as 0,1,2" if several else "a whole number"
         )

@@ -150,6 +150,9 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
     show = _mapping("show", values.get("show"))
     curves = _mapping("curves", values.get("curves"))
     groups = _mapping("groups", values.get("groups"))
+    deviations = values.get("deviations") or {}
+    if not isinstance(deviations, dict):
+        raise ArgumentError("deviations", deviations, "a group of keys with a text each")
     shown = tuple(
         _group(group, groups, _names(f"show.{group}", chosen, curves, "curve"), curves, seeds)
         for group, chosen in show.items()
@@ -161,10 +164,10 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
         work=checks.text("work", values.get("work")),
         title=checks.text("title", values.get("title")),
         groups=shown,
-        axes=tuple(_axes(key, value) for key, value in axes.items()),
+        axes=tuple(_axes(key, value, by_name) for key, value in axes.items()),
         stated=tuple(_stated(i, s, by_name) for i, s in _listed(values, "stated")),
         orderings=tuple(_ordering(i, o, by_name) for i, o in _listed(values, "orderings")),
-        deviations={k: str(v) for k, v in (values.get("deviations") or {}).items() if v},
+        deviations={k: str(v) for k, v in deviations.items() if v},
         scale=scale,
         quick=_texts("quick", values.get("quick") or []),
         notes=str(values.get("notes") or ""),
@@ -205,11 +208,14 @@ def _curve(name: str, value: Any) -> Curve:
         colour=checks.one_of(f"{key}.colour", value.get("colour"), COLOURS),
         overrides=_texts(f"{key}.overrides", value.get("overrides") or []),
         private=checks.boolean(f"{key}.private", value.get("private", True)),
-        minutes=value.get("minutes") or {},
+        minutes={
+            group: checks.number(f"{key}.minutes.{group}", number, above=0)
+            for group, number in _optional_mapping(f"{key}.minutes", value.get("minutes")).items()
+        },
     )
 
 
-def _axes(name: str, value: Any) -> Axes:
+def _axes(name: str, value: Any, groups: Mapping[str, Any]) -> Axes:
     key = f"axes.{name}"
     value = _mapping(key, value)
     _known_fields(key, value, Axes)
@@ -220,12 +226,14 @@ def _axes(name: str, value: Any) -> Axes:
         x=checks.one_of(f"{key}.x", value.get("x"), columns),
         y=checks.one_of(f"{key}.y", value.get("y"), columns),
         lines=lines,
-        x_label=value.get("x_label"),
-        y_label=value.get("y_label"),
+        x_label=_optional_text(f"{key}.x_label", value.get("x_label")),
+        y_label=_optional_text(f"{key}.y_label", value.get("y_label")),
         x_limits=_limits(f"{key}.x_limits", value["x_limits"]) if "x_limits" in value else None,
         y_limits={
-            group: _limits(f"{key}.y_limits.{group}", limits)
-            for group, limits in (value.get("y_limits") or {}).items()
+            checks.one_of(f"{key}.y_limits", group, groups): _limits(
+                f"{key}.y_limits.{group}", pair
+            )
+            for group, pair in _optional_mapping(f"{key}.y_limits", value.get("y_limits")).items()
         },
     )
 
@@ -266,6 +274,8 @@ def _ordering(index: int, value: Any, curves: Mapping[str, list[str]]) -> Orderi
 
 def _names(key: str, value: Any, known: Mapping[str, Any], what: str) -> tuple[str, ...]:
     names = checks.sequence(key, value, f"a list of {what}s")
+    if not names or len(set(names)) != len(names):
+        raise ArgumentError(key, value, f"one {what} or several different ones")
     for name in names:
         if name not in known:
             near = nearest(str(name), known)
@@ -280,6 +290,14 @@ def _listed(values: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:
 
 def _texts(key: str, value: Any) -> tuple[str, ...]:
     return tuple(checks.text(key, v) for v in checks.sequence(key, value, "a list of overrides"))
+
+
+def _optional_text(key: str, value: Any) -> str | None:
+    return None if value is None else checks.text(key, value)
+
+
+def _optional_mapping(key: str, value: Any) -> dict[str, Any]:
+    return {} if value is None else _mapping(key, value)
 
 
 def _mapping(key: str, value: Any) -> dict[str, Any]:

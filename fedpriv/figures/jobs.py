@@ -46,8 +46,7 @@ class Job:
     @property
     def state(self) -> str:
         """``done``, ``partly`` (can be resumed) or ``not run``."""
-        summary = self.folder.read_json(self.folder.summary) if self.folder.summary.exists() else {}
-        if summary.get("stop_reason") in FINISHED:
+        if finished(self.folder):
             return DONE
         return PARTLY if self.folder.config.exists() else MISSING
 
@@ -101,14 +100,19 @@ class JobMaker:
         return Job(group, curve, seed, (*overrides, f"seed={seed}"), identity, folder)
 
     def _folder(self, name: str, identity: dict[str, object]) -> RunFolder:
+        """A finished run of that name in any store, else the place for it in the first one."""
         folders = [RunFolder(store / name) for store in self._stores]
-        found = [f for f in folders if f.summary.exists()] or [
-            f for f in folders if f.config.exists()
-        ]
-        if not found:
-            return folders[0]
-        _refuse_stranger(found[0], identity)
-        return found[0]
+        folder = next((f for f in folders if finished(f)), folders[0])
+        if folder.config.exists():
+            _refuse_stranger(folder, identity)
+        return folder
+
+
+def finished(folder: RunFolder) -> bool:
+    """Whether the folder holds a run with nothing left to run."""
+    if not folder.summary.exists():
+        return False
+    return folder.read_json(folder.summary).get("stop_reason") in FINISHED
 
 
 def run_name(config: DictConfig, identity: dict[str, object]) -> str:

@@ -5,6 +5,7 @@ A job that fails does not stop the others; Ctrl-C leaves checkpoints, and the sa
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import traceback
@@ -12,13 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
 from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.config import explain
 from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.plan import make_plan
 from fedpriv.figures.definition import Figure, read_figure
 from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
 from fedpriv.figures.monitor import Monitor
@@ -52,6 +57,10 @@ def make_figure(
         return _job_config(context, config, overrides)
 
     name = str(config.hydra.runtime.choices.get("figure", "figure"))
+    if not config.runtime.diagnostics:
+        raise ConfigError(
+            "runtime.diagnostics", False, "true for a figure", "it tells its runs apart by seeds"
+        )
     figure, jobs = plan_figure(config, name, compose, arguments)
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
@@ -62,10 +71,20 @@ def make_figure(
     returned: list[JobReturn] = []
     failures: dict[str, str] = {}
     if unfinished and not figure.draw_only:
+        _prepare(compose, unfinished)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
             returned, failures = _launch(launcher, unfinished, folder)
-    _finish(figure, jobs, failures, folder, arguments)
+    _finish(figure, jobs, failures, folder, _command(figure, config, arguments))
     return returned
+
+
+def _command(figure: Figure, config: DictConfig, arguments: Sequence[str]) -> str:
+    """What makes the figure again."""
+    own = [a for a in arguments if not a.startswith("+figure=")]
+    searched = [source.path for source in config.hydra.runtime.config_sources]
+    extra = [path for path in searched[1:-1] if Path(path).is_dir()]
+    place = [word for path in extra for word in ("--config-dir", os.path.relpath(path))]
+    return shlex.join(["fedpriv", "figure", figure.name, *place, *own])
 
 
 def plan_figure(
@@ -89,11 +108,30 @@ def plan_figure(
 
 def _job_config(context: HydraContext, config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """The configuration of a job, refused if it could not run."""
-    job = context.config_loader.load_sweep_config(config, list(overrides))
+    try:
+        job = context.config_loader.load_sweep_config(config, list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, overrides) from None
     with open_dict(job):
         del job["hydra"]
     build_parts(job)
     return job
+
+
+def _prepare(compose: Compose, jobs: Sequence[Job]) -> None:
+    """Refuse budgets that allow no round, find or fetch each data set once, before any job begins.
+
+    Raises ConfigError, DataError.
+    """
+    prepared = set()
+    for overrides in dict.fromkeys(job.overrides[:-1] for job in jobs):  # all but the seed
+        parts = build_parts(compose(overrides))
+        if parts.algorithm.sampling == "poisson":  # else the cost depends on the clients' sizes
+            make_plan(parts).refuse_if_impossible(parts.settings.epsilon)
+        data = (type(parts.dataset), getattr(parts.dataset, "path", None))
+        if data not in prepared and hasattr(parts.dataset, "prepare"):
+            parts.dataset.prepare()
+        prepared.add(data)
 
 
 def _job_table(jobs: Sequence[Job]) -> Table:
@@ -194,12 +232,10 @@ def _finish(
     jobs: Sequence[Job],
     failures: dict[str, str],
     folder: Path,
-    arguments: Sequence[str],
+    command: str,
 ) -> None:
     missing = [job.label for job in jobs if job.state != DONE]
     if len(missing) < len(jobs):
-        own = [a for a in arguments if not a.startswith("+figure=")]
-        command = shlex.join(["fedpriv", "figure", figure.name, *own])
         write_figure(figure, read_runs(jobs), missing, folder, command)
         console().print(f"figure: {folder / 'figure.png'}\ncompare: {folder / 'comparison.md'}")
     words: dict[str, list[str]] = {}
@@ -213,7 +249,8 @@ def _finish(
             raise FigureIncomplete(f"no run of {figure.name} is finished; {hint}")
         console().print(f"{len(missing)} of {len(jobs)} runs are missing; {hint}")
     elif failures or missing:
+        again = f"; the same command tries {len(missing)} again" if missing else ""
         raise FigureIncomplete(
-            f"{len(missing) or len(failures)} of {len(jobs)} runs of {figure.name} failed, see "
-            "above; the same command tries them again"
+            f"{len(failures) or len(missing)} of {len(jobs)} runs of {figure.name} failed, see "
+            f"above{again}"
         )

@@ -106,9 +106,10 @@ class Monitor:
         if self._first_fraction is None:
             self._first_fraction = done
         pace = (done - self._first_fraction) / max(time.time() - self._began, 1e-9)
-        left = duration((len(seen) - done) / pace) if pace > 0 else "?"
-        finished = sum(p.state == DONE for p in seen)
-        return f"{finished} of {len(seen)} runs done, about {left} left"
+        words = f"{sum(p.state == DONE for p in seen)} of {len(seen)} runs done"
+        if pace > 0 and done < len(seen):
+            words += f", about {duration((len(seen) - done) / pace)} left"
+        return words
 
     def _frame(self, seen: Sequence[Progress]) -> Table:
         table = Table.grid(padding=(0, 2))

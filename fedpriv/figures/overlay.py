@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from omegaconf import OmegaConf
+from yaml import YAMLError
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError, show
@@ -68,8 +70,9 @@ def _read(folder: RunFolder) -> _Run:
         identity = configuration.identity(OmegaConf.load(folder.config))
         metrics = pd.read_csv(folder.metrics)
         overrides = folder.read_json(folder.environment).get("overrides")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder.path} cannot be read: {error}") from None
+    except (OSError, ValueError, AttributeError, YAMLError) as error:
+        words = " ".join(str(error).split())
+        raise ConfigError(f"{folder.path} cannot be read: {words}") from None
     if metrics.empty:
         raise ConfigError(f"{folder.path} has no round yet")
     if overrides is not None:
@@ -93,8 +96,14 @@ def _lines(runs: Sequence[_Run], x: str, y: str, each: bool) -> dict[str, pd.Dat
         groups.setdefault(label, []).append(one)
     lines = {}
     for label, members in groups.items():
-        points = [_points(one, x, y) for one in members]
-        lines[label] = band([p for p in points if len(p)])
+        points = {one.folder.path.name: _points(one, x, y) for one in members}
+        points = {name: p for name, p in points.items() if len(p)}
+        if all((p["x"].diff().iloc[1:] > 0).all() for p in points.values()):
+            lines[label] = band(list(points.values()))
+        else:  # no mean over seeds where x goes back and forth
+            several = len(points) > 1
+            for name, p in points.items():
+                lines[f"{label} ({name})" if several else label] = band([p])
     return {label: line for label, line in lines.items() if len(line)}
 
 
@@ -120,16 +129,20 @@ def _labels(runs: Sequence[_Run], each: bool) -> list[str]:
         told = [{k: show(v) for k, v in one.identity.items() if v is not None} for one in runs]
     told = [{k: v for k, v in settings.items() if k not in _SEEDS} for settings in told]
     common = {item for item in told[0].items() if all(item in other.items() for other in told)}
+    short = _short_names({k for settings in told for k in settings})
     labels = []
     for one, settings in zip(runs, told, strict=True):
-        words = [f"{_short(k)}={v}" for k, v in settings.items() if (k, v) not in common]
+        words = [f"{short[k]}={v}" for k, v in settings.items() if (k, v) not in common]
         label = ", ".join(words) or ("all" if len(runs) > 1 and not each else one.folder.path.name)
         labels.append(f"{label} ({one.folder.path.name})" if each and words else label)
     return labels
 
 
-def _short(key: str) -> str:
-    return key.lstrip("+").rpartition(".")[2]
+def _short_names(keys: Collection[str]) -> dict[str, str]:
+    """The last part of each key, or all of it where that would be two keys' name."""
+    last = {key: key.lstrip("+").rpartition(".")[2] for key in keys}
+    counts = Counter(last.values())
+    return {key: name if counts[name] == 1 else key.lstrip("+") for key, name in last.items()}
 
 
 def _panel(lines: Mapping[str, pd.DataFrame], options: argparse.Namespace) -> Panel:

@@ -47,13 +47,17 @@ def over_seeds(runs: Sequence[Run], axes: Axes) -> pd.DataFrame:
 
 
 def band(lines: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """x, mean, low, high and n of lines of x and y, x increasing.
+    """x, mean, low, high and n of lines of x and y; of several, x must increase.
 
     Lines with the same x are compared there; others, as with σ that adapts, are interpolated
-    linearly on the range that all of them cover.
+    linearly on the range that all of them cover. A line alone stays as it is.
     """
     if not lines:
         return pd.DataFrame(columns=["x", "mean", "low", "high", "n"])
+    if len(lines) == 1:
+        only = lines[0].iloc[_thin(len(lines[0]))]
+        y = only["y"].to_numpy()
+        return pd.DataFrame({"x": only["x"].to_numpy(), "mean": y, "low": y, "high": y, "n": 1})
     first = lines[0]["x"].to_numpy()
     if all(len(line) == len(first) and np.allclose(line["x"], first) for line in lines):
         x = first[_thin(len(first))]
@@ -95,7 +99,8 @@ def _line(metrics: pd.DataFrame, axes: Axes) -> pd.DataFrame:
     x = metrics[axes.x].astype(float) * COLUMNS[axes.x].scale
     y = metrics[axes.y].astype(float) * COLUMNS[axes.y].scale
     kept = np.isfinite(x) & np.isfinite(y)
-    return pd.DataFrame({"x": x[kept], "y": y[kept]}).sort_values("x").reset_index(drop=True)
+    line = pd.DataFrame({"x": x[kept], "y": y[kept]}).sort_values("x", kind="stable")
+    return line.drop_duplicates("x", keep="last").reset_index(drop=True)
 
 
 def _thin(count: int) -> np.ndarray:

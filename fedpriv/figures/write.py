@@ -32,8 +32,8 @@ def write_figure(
     caption = caption_of(figure, runs, missing)
     draw_panels(
         [folder / "figure.png", folder / "figure.pdf"],
-        [[_panel(figure, group, axes, table) for axes in figure.axes] for group in figure.groups],
-        f"{figure.title}  ({figure.work})",
+        _panels(figure, table),
+        f"{figure.work} · {figure.title}",
         caption,
         stamp=_stamp(figure, missing),
     )
@@ -63,6 +63,12 @@ def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
 def runs_of(runs: Sequence[Run], group: Group, curve: Curve) -> list[Run]:
     """The finished runs of a curve in a group, by seed."""
     return [r for r in runs if (r.job.group.name, r.job.curve.name) == (group.name, curve.name)]
+
+
+def _panels(figure: Figure, table: pd.DataFrame) -> list[list[Panel]]:
+    """A row for each group, a column for each axes; with one axes the groups stand side by side."""
+    rows = [[_panel(figure, group, axes, table) for axes in figure.axes] for group in figure.groups]
+    return [[row[0] for row in rows]] if len(figure.axes) == 1 else rows
 
 
 def _panel(figure: Figure, group: Group, axes: Axes, table: pd.DataFrame) -> Panel:

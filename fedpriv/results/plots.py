@@ -6,12 +6,14 @@ one run.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -22,6 +24,7 @@ CYCLE = tuple(COLOURS.values())
 STYLE = {"font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7, "pdf.fonttype": 42}
 PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
 INCHES_PER_LETTER = 0.055  # of a legend
+TITLE_SIZE, CAPTION_SIZE = 9.0, 6.5  # points
 DPI = 200
 
 
@@ -81,11 +84,13 @@ def draw_panels(
                 _draw_panel(axis, panel)
             for axis in places[len(row) :]:
                 axis.set_axis_off()
-            last = places[len(row) - 1]
-            if last.get_legend_handles_labels()[0]:
-                legend_outside(last, row[-1].legend_title)
-        figure.suptitle(title, fontsize=10)
-        figure.supxlabel(caption, fontsize=6.5, color="#444444")
+            _row_legend(places[: len(row)], row[-1].legend_title)
+        width = figure.get_figwidth()
+        if title:
+            figure.suptitle(_wrapped(title, width, TITLE_SIZE), fontsize=TITLE_SIZE)
+        if caption:
+            caption = _wrapped(caption, width, CAPTION_SIZE)
+            figure.supxlabel(caption, fontsize=CAPTION_SIZE, color="#444444")
         if stamp:
             figure.text(
                 0.5, 0.5, stamp, fontsize=22, color=COLOURS["red"], alpha=0.35, rotation=20,
@@ -95,6 +100,21 @@ def draw_panels(
             # no date, so that the same numbers give the same bytes
             metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}
             figure.savefig(path, dpi=DPI, metadata=metadata)
+
+
+def _row_legend(places: Sequence[Axes], title: str | None) -> None:
+    """One legend for the panels of a row, to its right, each label once."""
+    handles = {}
+    for axis in places:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if handles:
+        legend_outside(places[-1], title, (list(handles.values()), list(handles)))
+
+
+def _wrapped(text: str, inches: float, size: float) -> str:
+    """Broken into lines that fit: a letter is about half as wide as it is high."""
+    return "\n".join(textwrap.wrap(text, max(20, int(inches * 72 / (0.52 * size)))))
 
 
 def _draw_panel(axis: Axes, panel: Panel) -> None:
@@ -129,11 +149,13 @@ def plain(axis: Axes) -> None:
     axis.set_axisbelow(True)
 
 
-def legend_outside(axis: Axes, title: str | None) -> None:
-    """A legend to the right of the axis."""
+def legend_outside(
+    axis: Axes, title: str | None, entries: tuple[list[Artist], list[str]] | None = None
+) -> None:
+    """A legend to the right of the axis, of its own lines or of (handles, labels)."""
     axis.legend(
-        title=title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
+        *(entries or axis.get_legend_handles_labels()), title=title, frameon=False, fontsize=7,
+        title_fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5),
     )  # fmt: skip
 
 

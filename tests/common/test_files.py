@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fedpriv.common.files import write_atomically, write_text
+from fedpriv.common.files import locked, write_atomically, write_text
 
 
 def names(folder) -> list[str]:  # type: ignore[no-untyped-def]
@@ -92,3 +92,95 @@ def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path):
 def test_a_missing_folder_is_an_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_text(tmp_path / "absent" / "a.txt", "new")
+
+
+HOLDING = """
+import sys
+from fedpriv.common.files import locked
+with locked(sys.argv[1]) as free:
+    print(free, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def hold():
+    """(folder) → a process that holds its lock until its standard input is closed."""
+    started = []
+
+    def run(folder) -> subprocess.Popen:  # type: ignore[no-untyped-def]
+        child = subprocess.Popen(
+            [sys.executable, "-c", HOLDING, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(child)
+        assert child.stdout.readline() == "True\n"
+        return child
+
+    yield run
+    for child in started:
+        child.kill()
+        child.wait()
+        child.stdin.close()
+        child.stdout.close()
+
+
+def test_a_folder_that_nobody_holds_is_free(tmp_path):
+    with locked(tmp_path) as free:
+        assert free
+
+
+def test_a_lock_leaves_no_file(tmp_path):
+    with locked(tmp_path):
+        assert names(tmp_path) == []
+    assert names(tmp_path) == []
+
+
+def test_a_folder_can_be_locked_again_and_again(tmp_path):
+    for _ in range(2):
+        with locked(tmp_path) as free:
+            assert free
+
+
+def test_a_folder_that_another_process_holds_is_not_free(tmp_path, hold):
+    hold(tmp_path)
+    with locked(tmp_path) as free:
+        assert not free
+
+
+def test_a_folder_that_was_not_free_stays_with_the_other_process(tmp_path, hold):
+    hold(tmp_path)
+    for _ in range(2):
+        with locked(tmp_path) as free:
+            assert not free
+
+
+def test_other_folders_are_free(tmp_path, hold):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    hold(tmp_path / "one")
+    with locked(tmp_path / "two") as free:
+        assert free
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_a_folder_is_free_once_the_process_has_ended(end, tmp_path, hold):
+    child = hold(tmp_path)
+    child.kill() if end == "kill" else child.stdin.close()
+    child.wait()
+    with locked(tmp_path) as free:
+        assert free
+
+
+def test_a_folder_is_free_after_an_error(tmp_path):
+    with pytest.raises(KeyError), locked(tmp_path):
+        raise KeyError
+    with locked(tmp_path) as free:
+        assert free
+
+
+def test_an_error_inside_is_not_swallowed(tmp_path):
+    with pytest.raises(BlockingIOError), locked(tmp_path):
+        raise BlockingIOError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -28,9 +29,10 @@ def test_the_first_signal_makes_the_file_and_no_more(number, tmp_path):
 
 @pytest.mark.parametrize("second", SIGNALS)
 def test_the_second_signal_ends_everything(second, tmp_path):
-    with pytest.raises(KeyboardInterrupt), StopFile(tmp_path):
+    with StopFile(tmp_path):
         os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), second)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), second)
 
 
 def test_the_first_signal_says_what_a_second_does(tmp_path, capsys):
@@ -47,9 +49,15 @@ def test_the_file_is_gone_afterwards(tmp_path):
 
 
 def test_the_file_is_gone_after_an_error(tmp_path):
-    with pytest.raises(KeyError), StopFile(tmp_path) as stop:
-        stop.path.touch()
-        raise KeyError
+    stop = StopFile(tmp_path)
+
+    def fail() -> None:
+        with stop:
+            stop.path.touch()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,8 +87,6 @@ def test_the_folder_is_made(tmp_path):
 
 def test_the_path_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    from pathlib import Path
-
     assert StopFile(Path("here")).path.is_absolute()
 
 

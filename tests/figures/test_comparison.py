@@ -1,0 +1,182 @@
+"""comparison.md: what the paper states beside what the runs ended with."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedpriv.figures.comparison import compare, mean_sd
+from fedpriv.figures.series import Run
+from fedpriv.figures.write import caption_of
+
+
+@pytest.fixture
+def compared(read, tiny, jobs_of):
+    """({(curve, seed): summary}) → comparison.md of ``tiny`` as it is now, on one line each."""
+
+    def run(ends: dict[tuple[str, int], dict], command: str = "fedpriv figure own/tiny") -> str:
+        figure = read(tiny)
+        runs, missing = [], []
+        for job in jobs_of(figure):
+            summary = ends.get((job.curve.name, job.seed))
+            if summary is None:
+                missing.append(job.label)
+                continue
+            job.folder.path.mkdir(parents=True, exist_ok=True)
+            facts = {"commit": "abc", "device": "cpu", "threads": 1, "python": "3", "versions": {}}
+            job.folder.environment.write_text(json.dumps(facts))
+            summary = {"stop_reason": "rounds", "seconds": 1.0, **summary}
+            runs.append(Run(job, summary, pd.DataFrame()))
+        return compare(figure, runs, missing, caption_of(figure, runs, missing), command)
+
+    return run
+
+
+def accuracies(**curves: list[float]) -> dict:
+    """Accuracy of each curve by seed."""
+    return {
+        (curve, seed): {"test_accuracy": value}
+        for curve, ends in curves.items()
+        for seed, value in enumerate(ends)
+    }
+
+
+def row(text: str, *words: str) -> str:
+    (found,) = [ln for ln in text.splitlines() if all(w in ln for w in words) and ln[:1] == "|"]
+    return found
+
+
+def test_the_stated_number_stands_beside_mean_and_difference(compared):
+    text = compared(accuracies(loud=[0.78, 0.80], quiet=[0.5, 0.5]))
+    assert row(text, "loud noise", "80.00").endswith("| 80.00 | 79.00 ± 1.41 (n = 2) | -1.00 |")
+
+
+def test_one_seed_has_no_spread(compared):
+    text = compared(accuracies(loud=[0.9]))
+    assert row(text, "loud noise", "80.00").endswith("| 80.00 | 90.00 (n = 1) | +10.00 |")
+
+
+def test_the_spread_is_that_of_a_sample():
+    assert mean_sd(np.array([1.0, 2.0, 3.0]), 2) == "2.00 ± 1.00 (n = 3)"
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=6))
+def test_mean_and_spread_are_those_of_the_values(values):
+    said = mean_sd(np.array(values), 6)
+    mean, _, spread, *_ = said.split()
+    assert float(mean) == pytest.approx(np.mean(values), abs=1e-5)
+    assert float(spread) == pytest.approx(np.std(values, ddof=1), abs=1e-5)
+
+
+def test_no_finished_run_is_said(compared):
+    assert "no finished run" in row(compared(accuracies(quiet=[0.5])), "loud noise", "80.00")
+
+
+def test_an_infinite_epsilon_is_said(compared):
+    text = compared({("loud", 0): {"test_accuracy": 0.5, "epsilon_sound": math.inf}})
+    assert "infinite" in text
+
+
+@pytest.mark.parametrize("value", [[math.inf], [math.inf, 1.0], [1.0, math.nan]])
+def test_values_that_are_not_finite_have_no_mean(value):
+    assert mean_sd(np.array(value), 2) == f"infinite (n = {len(value)})"
+
+
+def test_an_infinite_epsilon_of_a_real_run_is_said(make, tiny, tmp_path):
+    tiny["curves"]["loud"]["overrides"] = [
+        "algorithm=adap_dpfl", "clipper.reading=unclipped", "budget_view=published",
+    ]  # fmt: skip
+    assert make("rounds=2", "--seeds", "0", "epsilon=2").status == 0
+    text = (tmp_path / "outputs" / "figures" / "own" / "tiny" / "comparison.md").read_text()
+    ends = text.partition("## Ends of the curves")[2]
+    assert "infinite" in row(ends.partition("##")[0], "loud noise")
+
+
+def stated(curve: str, value: float) -> dict:
+    return {"group": "digits", "curve": curve, "column": "test_accuracy", "value": value}
+
+
+def test_an_ordering_of_stated_accuracies_that_holds(compared, tiny):
+    tiny["stated"] = [stated("quiet", 90), stated("loud", 95)]
+    text = compared(accuracies(loud=[0.9], quiet=[0.8]))
+    assert "stated from best to worst: loud noise > quiet noise. **Holds.**" in text
+
+
+def test_an_ordering_of_stated_accuracies_that_does_not_hold(compared, tiny):
+    tiny["stated"] = [stated("quiet", 90), stated("loud", 95)]
+    text = compared(accuracies(loud=[0.7], quiet=[0.8]))
+    assert "**Does not hold**; ours: quiet noise > loud noise." in text
+
+
+def test_one_stated_number_is_no_ordering(compared):
+    assert "## Orderings" not in compared(accuracies(loud=[0.7], quiet=[0.8]))
+
+
+@pytest.mark.parametrize(("quiet", "verdict"), [(0.5, "**Holds.**"), (2.0, "**Does not hold**")])
+def test_a_smaller_loss_is_better(quiet, verdict, compared, tiny):
+    tiny["orderings"] = [{"group": "digits", "column": "test_loss", "curves": ["quiet", "loud"]}]
+    ends = {("loud", 0): {"test_loss": 1.0}, ("quiet", 0): {"test_loss": quiet}}
+    assert verdict in compared(ends)
+
+
+def test_an_ordering_compares_means_over_seeds(compared, tiny):
+    tiny["stated"] = [stated("quiet", 90), stated("loud", 95)]
+    text = compared(accuracies(loud=[0.9, 0.5], quiet=[0.8, 0.7]))
+    assert "ours: quiet noise > loud noise" in text
+
+
+def test_a_gap_within_the_spread_of_the_seeds_is_said(compared, tiny):
+    tiny["stated"] = [stated("quiet", 90), stated("loud", 95)]
+    text = compared(accuracies(loud=[0.90, 0.80], quiet=[0.84, 0.84]))
+    assert "Closer than the seeds of one of them lie apart: loud noise and quiet noise." in text
+
+
+def test_a_gap_beyond_the_spread_of_the_seeds_is_not_called_close(compared, tiny):
+    tiny["stated"] = [stated("quiet", 90), stated("loud", 95)]
+    assert "Closer than" not in compared(accuracies(loud=[0.91, 0.90], quiet=[0.5, 0.51]))
+
+
+def test_an_ordering_without_all_its_runs_is_open(compared, tiny):
+    tiny["stated"] = [stated("quiet", 90), stated("loud", 95)]
+    text = compared(accuracies(loud=[0.9]))
+    assert "Not all of them have a finished run." in text
+    assert "Holds" not in text
+
+
+def test_missing_runs_are_named(compared):
+    text = compared(accuracies(loud=[0.9, 0.9], quiet=[0.8]))
+    assert "Not finished: digits/quiet/seed 1." in text
+    assert "1 runs are missing." in text
+
+
+def test_a_whole_figure_misses_nothing(compared):
+    assert "Not finished" not in compared(accuracies(loud=[0.9, 0.9], quiet=[0.8, 0.8]))
+
+
+def test_a_diverged_run_is_named(compared):
+    text = compared({("loud", 0): {"test_accuracy": 0.1, "stop_reason": "diverged"}})
+    assert "Diverged (a loss was no longer finite): digits/loud/seed 0." in text
+
+
+def test_deviations_and_notes_are_there(compared, tiny):
+    tiny |= {"deviations": {"lots": "lots are Poisson"}, "notes": "Mind the gap."}
+    text = compared(accuracies(loud=[0.9]))
+    assert "- lots are Poisson" in text
+    assert "Mind the gap." in text
+
+
+def test_the_command_and_every_run_are_named(compared):
+    text = compared(accuracies(loud=[0.9]), "fedpriv figure own/tiny rounds=3")
+    assert "- command: `fedpriv figure own/tiny rounds=3`" in text
+    assert "  - digits/loud/seed 0: `dp_fl-digits-seed0-" in text
+
+
+def test_a_quantity_that_does_not_apply_is_a_dash(compared):
+    text = compared({("loud", 0): {"test_accuracy": 0.5, "noise_multiplier": None}})
+    assert "–" in row(text.partition("## Ends")[2].partition("##")[0], "loud noise")
