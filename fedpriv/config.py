@@ -57,7 +57,7 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
             return hydra_compose(config_name="config", overrides=list(overrides))
         with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
             return hydra_compose(config_name="config", overrides=list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise explain(error, overrides) from None
 
 
@@ -82,6 +82,8 @@ def describe(path: Path) -> str:
 def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     """A failure of Hydra or OmegaConf to compose, as one sentence with the nearest name."""
     text = str(error)
+    if "hydra/sweeper@" in text:
+        return ConfigError("a figure's YAML begins with the line  # @package _global_")
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         group, option = match.groups()
         top = group.partition("/")[0]

@@ -115,7 +115,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     _State.failures.clear()
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise explain(error, arguments) from None
     except (ValueError, TypeError, AttributeError, AssertionError, OSError) as error:
         if _State.task_started:

@@ -243,7 +243,8 @@ class Loop:
         if self.settings.rounds is not None:
             parts.append(self.rounds_done / self.settings.rounds)
         if self.budget is not None and self.budget.limit is not None:
-            parts.append(self.budget.fraction_spent())
+            spent = self.budget.fraction_spent()
+            parts.append(None if spent is None else spent**2)  # ε grows about as √rounds
         return max((part for part in parts if part is not None), default=None)
 
     def _save(self) -> None:

@@ -51,6 +51,11 @@ def read_settings(config: DictConfig) -> Settings:
     """Check every root key. Raises ConfigError naming key, value and what is allowed."""
     known = {*Settings.__dataclass_fields__, *GROUPS, "protocol"}
     for key in config:
+        if key == "figure":
+            raise ConfigError(
+                "the key figure is not one of a run; the defaults of a figure's YAML need "
+                "'override /hydra/sweeper: curves'"
+            )
         if key not in known:
             near = nearest(str(key), known)
             raise ConfigError(f"unknown key {key}" + (f"; did you mean {near}?" if near else ""))

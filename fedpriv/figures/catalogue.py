@@ -35,8 +35,12 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None) -> Non
         table.add_column(column, overflow="fold", no_wrap=column in ("figure", "state", "runs"))
     named = dict(options("figure")) | dict(options("figure", extra) if extra else ())
     for name, words in named.items():
-        config = compose([f"+figure={name}", *arguments], extra)
-        figure, jobs = plan_figure(config, name, once, arguments)
+        try:
+            config = compose([f"+figure={name}", *arguments], extra)
+            figure, jobs = plan_figure(config, name, once, arguments)
+        except ConfigError as error:
+            table.add_row(name, str(error), "", "broken", "", "")
+            continue
         runs = list(distinct(jobs))
         done = sum(job.state == DONE for job in runs)
         table.add_row(

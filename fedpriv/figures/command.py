@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 
 from fedpriv.common.errors import ConfigError
@@ -77,9 +78,7 @@ def _settings(options: argparse.Namespace) -> list[str]:
     if options.quick:
         settings.append("figure.scale=quick")
     if options.seeds is not None:
-        settings.append(
-            f"figure.seeds=[{','.join(str(s) for s in _whole('--seeds', options.seeds))}]"
-        )
+        settings.append(f"figure.seeds=[{','.join(str(s) for s in _seeds(options.seeds))}]")
     if options.reuse:
         quoted = ",".join("'" + folder.replace("'", "\\'") + "'" for folder in options.reuse)
         settings.append(f"figure.reuse=[{quoted}]")
@@ -90,19 +89,24 @@ def _settings(options: argparse.Namespace) -> list[str]:
     return settings
 
 
+def as_flag(override: str) -> str:
+    """The flag that stands for an override of :func:`_settings`, else the override, quoted."""
+    flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
+    if override.startswith("figure.seeds=["):
+        return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
+    return flags.get(override, shlex.quote(override))
+
+
 def _launcher(jobs: str | None) -> list[str]:
     if jobs is None:
         return []
-    (number,) = _whole("--jobs", jobs, several=False)
-    if number < 1:
+    if not (jobs.isascii() and jobs.isdigit() and int(jobs) >= 1):
         raise ConfigError("--jobs", jobs, "a whole number >= 1")
-    return ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={number}"]
+    return ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={int(jobs)}"]
 
 
-def _whole(flag: str, text: str, several: bool = True) -> list[int]:
-    parts = text.split(",") if several else [text]
+def _seeds(text: str) -> list[int]:
+    parts = text.split(",")
     if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
-        raise ConfigError(
-            flag, text, "whole numbers, such as 0,1,2" if several else "a whole number"
-        )
+        raise ConfigError("--seeds", text or "nothing", "whole numbers, such as 0,1,2")
     return [int(part) for part in parts]

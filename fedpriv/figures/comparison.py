@@ -43,26 +43,29 @@ def compare(
         lines += [figure.notes.strip(), ""]
     if figure.stated:
         lines += ["## Stated and ours", "", *_stated(figure, ends), ""]
-    orderings = [*_stated_orderings(figure), *figure.orderings]
+    orderings = list(dict.fromkeys([*_stated_orderings(figure), *figure.orderings]))
     if orderings:
         lines += ["## Orderings", "", *(_ordering(figure, o, ends) for o in orderings), ""]
     lines += ["## Ends of the curves", "", *_ends(figure, ends), ""]
+    unguarded = list(_without_guarantee(figure, runs))
+    if unguarded:
+        lines += ["Why a sound ε is infinite:", "", *unguarded, ""]
     diverged = [r.job.label for r in runs if r.summary["stop_reason"] == "diverged"]
     if diverged:
         lines += [f"Diverged (a loss was no longer finite): {', '.join(diverged)}.", ""]
     if missing:
         lines += [f"Not finished: {', '.join(missing)}.", ""]
     if figure.deviations:
-        lines += ["## Where this departs from the paper", ""]
+        lines += ["## Deviations in force", ""]
         lines += [f"- {text}" for text in figure.deviations.values()] + [""]
     lines += ["## How this was made", "", *_provenance(runs, command), ""]
     return "\n".join(lines)
 
 
 def _scale(figure: Figure) -> str:
-    if figure.scale == "paper":
-        return "the paper's"
-    return f"**quick** ({' '.join(figure.quick)}), not the paper's: the numbers mean nothing"
+    if figure.scale == "quick":
+        return f"**quick** ({' '.join(figure.altered)}): the numbers mean nothing"
+    return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 
 def mean_sd(values: np.ndarray, decimals: int) -> str:
@@ -114,6 +117,9 @@ def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
         if tuple(ours) == ordering.curves
         else f"**Does not hold**; ours: {' > '.join(_label(figure, c) for c in ours)}."
     )
+    counts = {len(v) for v in values.values()}
+    if len(counts) > 1:
+        verdict += f" (of {min(counts)} to {max(counts)} seeds)"
     close = [
         f"{_label(figure, a)} and {_label(figure, b)}"
         for a, b in itertools.pairwise(ordering.curves)
@@ -135,16 +141,38 @@ _SHOWN = (
 
 
 def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
-    yield "| | curve | " + " | ".join(STATED_COLUMNS[c].label for c in _SHOWN) + " |"
-    yield "|---|---" + "|---" * len(_SHOWN) + "|"
+    shown = [
+        name
+        for name in _SHOWN
+        if any(
+            ends.of(group.name, curve.name, name).any()
+            for group in figure.groups
+            for curve in group.curves
+        )
+    ]
+    yield "| | curve | " + " | ".join(STATED_COLUMNS[c].label for c in shown) + " |"
+    yield "|---|---" + "|---" * len(shown) + "|"
     for group in figure.groups:
         for curve in group.curves:
             cells = []
-            for name in _SHOWN:
+            for name in shown:
                 values = ends.of(group.name, curve.name, name)
                 decimals = STATED_COLUMNS[name].decimals
                 cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
             yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
+
+
+def _without_guarantee(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
+    """The reason of each curve whose sound ε is infinite, once."""
+    reasons: dict[str, list[str]] = {}
+    for run in runs:
+        if run.without_guarantee:
+            privacy = run.job.folder.read_json(run.job.folder.privacy_json)
+            labels = reasons.setdefault(privacy["reasons"]["epsilon_sound"], [])
+            if run.job.curve.label not in labels:
+                labels.append(run.job.curve.label)
+    for reason, labels in reasons.items():
+        yield f"- {'; '.join(labels)}: {reason}"
 
 
 def _provenance(runs: Sequence[Run], command: str) -> Iterator[str]:
@@ -154,11 +182,13 @@ def _provenance(runs: Sequence[Run], command: str) -> Iterator[str]:
         return
     made = [run.job.folder.read_json(run.job.folder.environment) for run in runs]
     hours = math.fsum(run.summary["seconds"] for run in runs) / 3600
-    yield f"- {len(runs)} runs, {hours:.2f} hours in rounds, one process each"
+    time = f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+    yield f"- {len(runs)} runs, {time} in rounds, one process each"
     for name in ("commit", "device", "threads", "python"):
         yield f"- {name}: {_distinct(facts.get(name) for facts in made)}"
     packages = sorted({name for facts in made for name in facts["versions"]})
-    versions = (f"{n} {_distinct(facts['versions'].get(n) for facts in made)}" for n in packages)
+    found = {n: [facts["versions"].get(n) for facts in made] for n in packages}
+    versions = (f"{n} {_distinct(v)}" for n, v in found.items() if any(v))
     yield f"- versions: {', '.join(versions)}"
     yield "- runs:"
     for run in runs:

@@ -11,8 +11,8 @@ A panel is a group seen through an axes; a job is a curve of a group with one se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -33,7 +33,6 @@ class Curve:
         label: In the legend.
         colour: One of the palette's names.
         overrides: As after ``fedpriv train``.
-        private: False draws it dotted: its ε is the published one, the sound one is infinite.
         minutes: Group → minutes of one run at the paper's scale on one core, where measured.
     """
 
@@ -41,7 +40,6 @@ class Curve:
     label: str
     colour: str
     overrides: tuple[str, ...]
-    private: bool = True
     minutes: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -114,16 +112,20 @@ class Figure:
     notes: str
     reuse: tuple[str, ...]
     draw_only: bool
+    changed: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
         """Where it goes, below ``<output_dir>/figures``."""
-        return self.name if self.scale == "paper" else f"{self.name}_{self.scale}"
+        quick = "_quick" if self.scale == "quick" else ""
+        return f"{self.name}{quick}{'_changed' if self.changed else ''}"
 
-    def changed_by(self, overrides: Sequence[str]) -> Figure:
-        """This figure with overrides of the user's own, which are a deviation like any other."""
-        words = f"**changed for this figure: {' '.join(overrides)}**"
-        return replace(self, deviations={"changed": words, **self.deviations})
+    @property
+    def altered(self) -> tuple[str, ...]:
+        """The overrides that make it another figure than the one defined: quick scale, the user's."""
+        own = {o.partition("=")[0] for o in self.changed}
+        quick = self.quick if self.scale == "quick" else ()
+        return (*(q for q in quick if q.partition("=")[0] not in own), *self.changed)
 
 
 def read_figure(node: DictConfig, name: str) -> Figure:
@@ -207,7 +209,6 @@ def _curve(name: str, value: Any) -> Curve:
         label=checks.text(f"{key}.label", value.get("label")),
         colour=checks.one_of(f"{key}.colour", value.get("colour"), COLOURS),
         overrides=_texts(f"{key}.overrides", value.get("overrides") or []),
-        private=checks.boolean(f"{key}.private", value.get("private", True)),
         minutes={
             group: checks.number(f"{key}.minutes.{group}", number, above=0)
             for group, number in _optional_mapping(f"{key}.minutes", value.get("minutes")).items()

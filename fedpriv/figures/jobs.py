@@ -62,7 +62,7 @@ class JobMaker:
     Args:
         compose: Overrides → configuration.
         stores: Folders that hold run folders; new runs go to the first.
-        common: Overrides of every job, after those of its curve.
+        common: Overrides of every job that change no result, such as ``runtime.threads=1``.
     """
 
     def __init__(self, compose: Compose, stores: Sequence[Path], common: Sequence[str] = ()):
@@ -77,19 +77,20 @@ class JobMaker:
         for position in range(seeds):
             for group in figure.groups:
                 if position < len(group.seeds):
-                    found += [
+                    own = [
                         self._job(figure, group, curve, group.seeds[position])
                         for curve in group.curves
                     ]
+                    _refuse_twins(own)
+                    found += own
         return found
 
     def _job(self, figure: Figure, group: Group, curve: Curve, seed: int) -> Job:
-        quick = figure.quick if figure.scale == "quick" else ()
-        overrides = (*group.overrides, *curve.overrides, *quick, *self._common)
+        overrides = (*group.overrides, *curve.overrides, *figure.altered, *self._common)
         for override in overrides:
             if override.partition("=")[0] == "seed":
                 raise ConfigError(
-                    "seed is not set for the runs of a figure; use figure.seeds=[0,1]"
+                    "seed is not set for the runs of a figure; use --seeds 0,1 (figure.seeds=[0,1])"
                 )
         if overrides not in self._composed:
             self._composed[overrides] = self._compose(overrides)
@@ -106,6 +107,18 @@ class JobMaker:
         if folder.config.exists():
             _refuse_stranger(folder, identity)
         return folder
+
+
+def _refuse_twins(jobs: Sequence[Job]) -> None:
+    """Two curves that are the same run would hide one another."""
+    seen: dict[Path, Job] = {}
+    for job in jobs:
+        other = seen.setdefault(job.folder.path, job)
+        if other is not job:
+            raise ConfigError(
+                f"figure.curves: {other.curve.name} and {job.curve.name} are the same runs in group "
+                f"{job.group.name}"
+            )
 
 
 def finished(folder: RunFolder) -> bool:

@@ -10,6 +10,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
@@ -24,6 +25,7 @@ from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.config import explain
 from fedpriv.experiment.parts import build_parts
 from fedpriv.experiment.plan import make_plan
+from fedpriv.figures.command import as_flag
 from fedpriv.figures.definition import Figure, read_figure
 from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
 from fedpriv.figures.monitor import Monitor
@@ -79,12 +81,14 @@ def make_figure(
 
 
 def _command(figure: Figure, config: DictConfig, arguments: Sequence[str]) -> str:
-    """What makes the figure again."""
-    own = [a for a in arguments if not a.startswith("+figure=")]
-    searched = [source.path for source in config.hydra.runtime.config_sources]
-    extra = [path for path in searched[1:-1] if Path(path).is_dir()]
-    place = [word for path in extra for word in ("--config-dir", os.path.relpath(path))]
-    return shlex.join(["fedpriv", "figure", figure.name, *place, *own])
+    """What makes the figure again, as one would type it."""
+    sources = config.hydra.runtime.config_sources
+    given = [source.path for source in sources if source.provider == "command-line"]
+    place = [word for path in given for word in ("--config-dir", os.path.relpath(path))]
+    own = [
+        as_flag(a) for a in arguments if not a.startswith(("+figure=", "runtime.", "figure.reuse"))
+    ]
+    return " ".join([shlex.join(["fedpriv", "figure", figure.name, *place]), *own])
 
 
 def plan_figure(
@@ -98,12 +102,11 @@ def plan_figure(
     stores = [Path(config.runtime.output_dir) / "runs", *map(Path, figure.reuse)]
     for store in stores[1:]:
         if not store.is_dir():
-            raise ConfigError("figure.reuse", str(store), "folders that hold run folders")
-    changed = [c for c in common if not c.startswith(("runtime.", "dataset.path=", "dry_run="))]
-    if changed:
-        figure = figure.changed_by(changed)
-    maker = JobMaker(compose, stores, [c for c in common if not c.startswith("dry_run=")])
-    return figure, maker.jobs(figure)
+            raise ConfigError("--reuse (figure.reuse)", str(store), "an existing folder of runs")
+    common = [c for c in common if not c.startswith("dry_run=")]
+    same = [c for c in common if c.lstrip("+").startswith(("runtime.", "dataset.path="))]
+    figure = replace(figure, changed=tuple(c for c in common if c not in same))
+    return figure, JobMaker(compose, stores, same).jobs(figure)
 
 
 def _job_config(context: HydraContext, config: DictConfig, overrides: Sequence[str]) -> DictConfig:
@@ -244,10 +247,10 @@ def _finish(
     for why, labels in words.items():
         print(f"fedpriv: {', '.join(labels)}: {why}", file=sys.stderr, flush=True)
     if figure.draw_only and missing:
-        hint = "without figure.draw_only=true they are run"
+        hint = "without --draw they are run"
         if len(missing) == len(jobs):
             raise FigureIncomplete(f"no run of {figure.name} is finished; {hint}")
-        console().print(f"{len(missing)} of {len(jobs)} runs are missing; {hint}")
+        console().print(f"missing ({len(missing)} of {len(jobs)}): {', '.join(missing)}; {hint}")
     elif failures or missing:
         again = f"; the same command tries {len(missing)} again" if missing else ""
         raise FigureIncomplete(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -97,7 +98,7 @@ class Monitor:
                 self.out.print(
                     Text(
                         f"[{len(self._done)}/{len(self.jobs)}] {p.job.label}: "
-                        f"{summary['rounds']} rounds{reached}, {duration(summary['seconds'])}"
+                        f"{rounds_words(summary)}{reached}, {duration(summary['seconds'])}"
                     )
                 )
 
@@ -127,6 +128,12 @@ class Monitor:
         return table
 
 
+def rounds_words(summary: Mapping[str, Any]) -> str:
+    """``5 rounds, budget spent``."""
+    why = {"budget": ", budget spent", "diverged": ", diverged"}.get(summary["stop_reason"], "")
+    return f"{summary['rounds']} round{'' if summary['rounds'] == 1 else 's'}{why}"
+
+
 def progress(job: Job, since: float) -> Progress:
     """How far a job is; ``running`` if its metrics grew after the time ``since``."""
     if job.state == DONE:
@@ -138,8 +145,8 @@ def progress(job: Job, since: float) -> Progress:
         return Progress(job, WAITING, 0.0)
     spent = row.get("epsilon") or row.get("epsilon_published")
     shares = [0.0]
-    if spent and job.identity.get("epsilon"):
-        shares.append(float(spent) / float(job.identity["epsilon"]))
+    if spent and job.identity.get("epsilon"):  # ε grows about as the square root of the rounds
+        shares.append((float(spent) / float(job.identity["epsilon"])) ** 2)
     if row.get("round") and job.identity.get("rounds"):
         shares.append(float(row["round"]) / float(job.identity["rounds"]))
     accuracy = row.get("test_accuracy")

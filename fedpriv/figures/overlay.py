@@ -27,7 +27,7 @@ _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 _NOT_TOLD = ("resume", "dry_run")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Run:
     folder: RunFolder
     identity: Mapping[str, object]
@@ -43,8 +43,7 @@ def run(options: argparse.Namespace) -> int:
     if not out.parent.is_dir():
         raise ConfigError("--out", str(out), "in an existing folder")
     runs = [_read(folder) for given in options.folders for folder in _run_folders(given)]
-    for flag in ("x", "y"):
-        _check_column(f"--{flag}", getattr(options, flag), runs)
+    runs = _with_columns(runs, options.x, options.y)
     lines = _lines(runs, options.x, options.y, options.each)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
@@ -57,7 +56,7 @@ def _run_folders(given: str) -> list[RunFolder]:
     """The folder itself if it is a run, else the runs in it."""
     path = Path(given)
     if not path.is_dir():
-        raise ConfigError("fedpriv plot", given, "run folders, or folders that hold some")
+        raise ConfigError(f"fedpriv plot: there is no folder {given}")
     inside = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
     found = [RunFolder(p) for p in inside if RunFolder(p).metrics.exists()]
     if not found:
@@ -81,12 +80,22 @@ def _read(folder: RunFolder) -> _Run:
     return _Run(folder, identity, overrides, metrics)
 
 
-def _check_column(flag: str, column: str, runs: Sequence[_Run]) -> None:
-    for one in runs:
-        known = [c for c in one.metrics.columns if one.metrics[c].notna().any()]
+def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
+    """The runs that have a finite value of both columns; says which are left out.
+
+    Raises ConfigError if none has.
+    """
+    for flag, column in (("--x", x), ("--y", y)):
+        known = dict.fromkeys(c for one in runs for c in one.metrics.columns)
         if column not in known:
-            where = f"in {one.folder.path}" if len(runs) > 1 else "there"
-            raise ConfigError(flag, column, f"one of the columns {where}: {', '.join(known)}")
+            raise ConfigError(flag, column, f"one of the columns {', '.join(known)}")
+    kept = [one for one in runs if len(_points(one, x, y))]
+    if not kept:
+        raise ConfigError(f"no run has finite values of both {x} and {y}")
+    if len(kept) < len(runs):
+        out = [one.folder.path.name for one in runs if one not in kept]
+        console().print(f"left out, no finite {x} or {y}: {', '.join(out)}")
+    return kept
 
 
 def _lines(runs: Sequence[_Run], x: str, y: str, each: bool) -> dict[str, pd.DataFrame]:
@@ -108,6 +117,8 @@ def _lines(runs: Sequence[_Run], x: str, y: str, each: bool) -> dict[str, pd.Dat
 
 
 def _points(one: _Run, x: str, y: str) -> pd.DataFrame:
+    if not {x, y} <= set(one.metrics.columns):
+        return pd.DataFrame({"x": [], "y": []})
     both = pd.DataFrame(
         {"x": one.metrics[x] * _scale(x), "y": one.metrics[y] * _scale(y)}, dtype=float
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,12 @@ class Run:
     job: Job
     summary: dict[str, Any]
     metrics: pd.DataFrame
+
+    @property
+    def without_guarantee(self) -> bool:
+        """Whether the run is said to be private and its sound ε is infinite."""
+        sound = self.summary.get("epsilon_sound")
+        return sound is not None and math.isinf(sound)
 
     @property
     def clients(self) -> pd.DataFrame:

@@ -32,7 +32,7 @@ def write_figure(
     caption = caption_of(figure, runs, missing)
     draw_panels(
         [folder / "figure.png", folder / "figure.pdf"],
-        _panels(figure, table),
+        _panels(figure, table, runs),
         f"{figure.work} · {figure.title}",
         caption,
         stamp=_stamp(figure, missing),
@@ -65,29 +65,33 @@ def runs_of(runs: Sequence[Run], group: Group, curve: Curve) -> list[Run]:
     return [r for r in runs if (r.job.group.name, r.job.curve.name) == (group.name, curve.name)]
 
 
-def _panels(figure: Figure, table: pd.DataFrame) -> list[list[Panel]]:
+def _panels(figure: Figure, table: pd.DataFrame, runs: Sequence[Run]) -> list[list[Panel]]:
     """A row for each group, a column for each axes; with one axes the groups stand side by side."""
-    rows = [[_panel(figure, group, axes, table) for axes in figure.axes] for group in figure.groups]
+    rows = [
+        [_panel(figure, group, axes, table, runs) for axes in figure.axes]
+        for group in figure.groups
+    ]
     return [[row[0] for row in rows]] if len(figure.axes) == 1 else rows
 
 
-def _panel(figure: Figure, group: Group, axes: Axes, table: pd.DataFrame) -> Panel:
+def _panel(
+    figure: Figure, group: Group, axes: Axes, table: pd.DataFrame, runs: Sequence[Run]
+) -> Panel:
     columns = COLUMNS if axes.lines == "curves" else CLIENT_COLUMNS
     rows = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
-    lines = _curve_lines(group, rows) if axes.lines == "curves" else _client_lines(rows)
+    lines = _curve_lines(group, rows, runs) if axes.lines == "curves" else _client_lines(rows)
     return Panel(
         title=group.title,
         x_label=axes.x_label or columns[axes.x].label,
         y_label=axes.y_label or columns[axes.y].label,
         lines=tuple(lines),
-        x_limits=axes.x_limits,
-        y_limits=axes.y_limits.get(group.name) if figure.scale == "paper" else None,
+        x_limits=None if figure.altered else axes.x_limits,
+        y_limits=None if figure.altered else axes.y_limits.get(group.name),
         y_from_zero=columns[axes.y].from_zero,
-        legend_title="client" if axes.lines == "clients" else None,
     )
 
 
-def _curve_lines(group: Group, rows: pd.DataFrame) -> Iterator[Line]:
+def _curve_lines(group: Group, rows: pd.DataFrame, runs: Sequence[Run]) -> Iterator[Line]:
     for curve in group.curves:
         own = rows[rows["curve"] == curve.name]
         if len(own):
@@ -99,7 +103,7 @@ def _curve_lines(group: Group, rows: pd.DataFrame) -> Iterator[Line]:
                 y=own["mean"],
                 low=own["low"] if band else None,
                 high=own["high"] if band else None,
-                dotted=not curve.private,
+                dotted=any(run.without_guarantee for run in runs_of(runs, group, curve)),
                 thin=len(group.curves) > 5,
             )
 
@@ -114,9 +118,9 @@ def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
 def _stamp(figure: Figure, missing: Sequence[str]) -> str:
     words = []
     if figure.scale == "quick":
-        words.append(f"QUICK: {' '.join(figure.quick)}\nnot the paper's scale")
+        words.append(f"QUICK ({' '.join(figure.altered)})")
     if missing:
-        words.append(f"INCOMPLETE: {len(missing)} runs missing")
+        words.append(f"INCOMPLETE, missing runs: {len(missing)}")
     return "\n".join(words)
 
 
@@ -131,11 +135,14 @@ def caption_of(figure: Figure, runs: Sequence[Run], missing: Sequence[str]) -> s
     if any(axes.lines == "clients" for axes in figure.axes):
         words.append(f"A line for each client of seed {figure.groups[0].seeds[0]}.")
     else:
-        words.append(f"Lines: mean over seeds ({'; '.join(seeds)}); bands: lowest to highest seed.")
-    if any(not curve.private for group in figure.groups for curve in group.curves):
-        words.append("Dotted: not private, ε as the paper counts it.")
-    if figure.scale == "quick":
-        words.append(f"Quick scale ({' '.join(figure.quick)}), not the paper's.")
+        several = len({(run.job.group.name, run.job.curve.name) for run in runs}) < len(runs)
+        lines = "Lines: mean over seeds" if several else "One run a line"
+        bands = "; bands: lowest to highest seed" if several else ""
+        words.append(f"{lines} ({'; '.join(seeds)}){bands}.")
+        if any(run.without_guarantee for run in runs):
+            words.append("Dotted: no sound guarantee, ε as the paper counts it.")
+    if figure.altered:
+        words.append(f"Changed: {' '.join(figure.altered)}.")
     if missing:
-        words.append(f"{len(missing)} runs are missing.")
+        words.append(f"Missing runs: {len(missing)}.")
     return " ".join(words)

@@ -7,7 +7,7 @@ one run.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from fedpriv.results.colours import COLOURS
 CYCLE = tuple(COLOURS.values())
 STYLE = {"font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7, "pdf.fonttype": 42}
 PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
-INCHES_PER_LETTER = 0.055  # of a legend
+INCHES_PER_LETTER = 0.05  # of a legend
 TITLE_SIZE, CAPTION_SIZE = 9.0, 6.5  # points
 DPI = 200
 
@@ -53,7 +53,6 @@ class Panel:
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
     y_from_zero: bool = False
-    legend_title: str | None = None
 
 
 def draw_panels(
@@ -63,18 +62,16 @@ def draw_panels(
     caption: str,
     stamp: str = "",
 ) -> None:
-    """Draw a grid of panels, a legend beside each row, into every one of ``files``.
+    """Draw a grid of panels with one legend below them into every one of ``files``.
 
     ``stamp`` is written across the picture: something a reader must not overlook.
     """
     import matplotlib
 
     columns = max(len(row) for row in rows)
-    labels = [line.label for row in rows for panel in row for line in panel.lines]
-    legend_width = 0.5 + INCHES_PER_LETTER * max(map(len, labels), default=0)
     with matplotlib.rc_context(STYLE):
         figure = Figure(
-            figsize=(PANEL_WIDTH * columns + legend_width, PANEL_HEIGHT * len(rows) + 0.7),
+            figsize=(PANEL_WIDTH * columns, PANEL_HEIGHT * len(rows) + 0.9),
             layout="constrained",
         )
         FigureCanvasAgg(figure)
@@ -84,16 +81,16 @@ def draw_panels(
                 _draw_panel(axis, panel)
             for axis in places[len(row) :]:
                 axis.set_axis_off()
-            _row_legend(places[: len(row)], row[-1].legend_title)
         width = figure.get_figwidth()
-        if title:
-            figure.suptitle(_wrapped(title, width, TITLE_SIZE), fontsize=TITLE_SIZE)
         if caption:
             caption = _wrapped(caption, width, CAPTION_SIZE)
-            figure.supxlabel(caption, fontsize=CAPTION_SIZE, color="#444444")
+        _legend_below(figure, axes.flat, caption, width)
+        if title:
+            figure.suptitle(_wrapped(title, width, TITLE_SIZE), fontsize=TITLE_SIZE)
         if stamp:
             figure.text(
-                0.5, 0.5, stamp, fontsize=22, color=COLOURS["red"], alpha=0.35, rotation=20,
+                0.5, 0.5, stamp, fontsize=min(18.0, 90 * width / max(map(len, stamp.split("\n")))),
+                color=COLOURS["red"], alpha=0.4, rotation=12,
                 ha="center", va="center", weight="bold",
             )  # fmt: skip
         for path in files:
@@ -102,14 +99,21 @@ def draw_panels(
             figure.savefig(path, dpi=DPI, metadata=metadata)
 
 
-def _row_legend(places: Sequence[Axes], title: str | None) -> None:
-    """One legend for the panels of a row, to its right, each label once."""
-    handles = {}
-    for axis in places:
+def _legend_below(figure: Figure, axes: Iterable[Axes], caption: str, width: float) -> None:
+    """The caption and one legend for all panels, below them, each label once."""
+    handles: dict[str, Artist] = {}
+    for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    if handles:
-        legend_outside(places[-1], title, (list(handles.values()), list(handles)))
+    if not handles:
+        figure.supxlabel(caption, fontsize=CAPTION_SIZE)
+        return
+    entry = 0.5 + INCHES_PER_LETTER * max(map(len, handles))
+    columns = max(1, min(len(handles), int(width / entry)))
+    figure.legend(
+        list(handles.values()), list(handles), title=caption, loc="outside lower center",
+        ncols=columns, frameon=False, fontsize=7, title_fontsize=CAPTION_SIZE,
+    )  # fmt: skip
 
 
 def _wrapped(text: str, inches: float, size: float) -> str:
@@ -149,13 +153,11 @@ def plain(axis: Axes) -> None:
     axis.set_axisbelow(True)
 
 
-def legend_outside(
-    axis: Axes, title: str | None, entries: tuple[list[Artist], list[str]] | None = None
-) -> None:
-    """A legend to the right of the axis, of its own lines or of (handles, labels)."""
+def legend_outside(axis: Axes, title: str | None) -> None:
+    """A legend to the right of the axis."""
     axis.legend(
-        *(entries or axis.get_legend_handles_labels()), title=title, frameon=False, fontsize=7,
-        title_fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5),
+        title=title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
     )  # fmt: skip
 
 

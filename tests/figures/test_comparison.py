@@ -31,6 +31,8 @@ def compared(read, tiny, jobs_of):
             job.folder.path.mkdir(parents=True, exist_ok=True)
             facts = {"commit": "abc", "device": "cpu", "threads": 1, "python": "3", "versions": {}}
             job.folder.environment.write_text(json.dumps(facts))
+            reasons = {"reasons": {"epsilon_sound": "nothing guards it"}}
+            job.folder.privacy_json.write_text(json.dumps(reasons))
             summary = {"stop_reason": "rounds", "seconds": 1.0, **summary}
             runs.append(Run(job, summary, pd.DataFrame()))
         return compare(figure, runs, missing, caption_of(figure, runs, missing), command)
@@ -81,6 +83,7 @@ def test_no_finished_run_is_said(compared):
 def test_an_infinite_epsilon_is_said(compared):
     text = compared({("loud", 0): {"test_accuracy": 0.5, "epsilon_sound": math.inf}})
     assert "infinite" in text
+    assert "- loud noise: nothing guards it" in text
 
 
 @pytest.mark.parametrize("value", [[math.inf], [math.inf, 1.0], [1.0, math.nan]])
@@ -93,7 +96,8 @@ def test_an_infinite_epsilon_of_a_real_run_is_said(make, tiny, tmp_path):
         "algorithm=adap_dpfl", "clipper.reading=unclipped", "budget_view=published",
     ]  # fmt: skip
     assert make("rounds=2", "--seeds", "0", "epsilon=2").status == 0
-    text = (tmp_path / "outputs" / "figures" / "own" / "tiny" / "comparison.md").read_text()
+    folder = tmp_path / "outputs" / "figures" / "own" / "tiny_changed"
+    text = (folder / "comparison.md").read_text()
     ends = text.partition("## Ends of the curves")[2]
     assert "infinite" in row(ends.partition("##")[0], "loud noise")
 
@@ -152,7 +156,7 @@ def test_an_ordering_without_all_its_runs_is_open(compared, tiny):
 def test_missing_runs_are_named(compared):
     text = compared(accuracies(loud=[0.9, 0.9], quiet=[0.8]))
     assert "Not finished: digits/quiet/seed 1." in text
-    assert "1 runs are missing." in text
+    assert "Missing runs: 1." in text
 
 
 def test_a_whole_figure_misses_nothing(compared):
@@ -177,6 +181,6 @@ def test_the_command_and_every_run_are_named(compared):
     assert "  - digits/loud/seed 0: `dp_fl-digits-seed0-" in text
 
 
-def test_a_quantity_that_does_not_apply_is_a_dash(compared):
+def test_a_quantity_that_applies_to_no_curve_has_no_column(compared):
     text = compared({("loud", 0): {"test_accuracy": 0.5, "noise_multiplier": None}})
-    assert "–" in row(text.partition("## Ends")[2].partition("##")[0], "loud noise")
+    assert "σ (noise multiplier)" not in text.partition("## Ends")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -64,11 +65,11 @@ def test_a_deviation_without_words_is_none(read, tiny):
     assert read(tiny).deviations == {"one": "differs"}
 
 
-def test_a_change_comes_before_the_deviations_of_the_figure(read, tiny):
-    tiny["deviations"] = {"one": "differs"}
-    changed = read(tiny).changed_by(["rounds=3", "epsilon=1"])
-    assert list(changed.deviations) == ["changed", "one"]
-    assert "rounds=3 epsilon=1" in changed.deviations["changed"]
+def test_overrides_of_the_users_own_win_over_the_quick_scale(read, tiny):
+    tiny |= {"scale": "quick", "quick": ["rounds=2", "evaluation_interval=1"]}
+    changed = replace(read(tiny), changed=("rounds=3", "epsilon=1"))
+    assert changed.altered == ("evaluation_interval=1", "rounds=3", "epsilon=1")
+    assert changed.folder == "own/tiny_quick_changed"
 
 
 def test_limits_become_pairs_of_numbers(read, tiny):
@@ -109,7 +110,6 @@ def test_limits_become_pairs_of_numbers(read, tiny):
         ("curves.loud.colour", "#0072B2", "figure.curves.loud.colour", "one of blue, orange"),
         ("curves.loud.overrides", "algorithm=dp_fl", "figure.curves.loud.overrides", "a list"),
         ("curves.loud.overrides", [""], "figure.curves.loud.overrides", "a text"),
-        ("curves.loud.private", "no", "figure.curves.loud.private", "true or false"),
         ("curves.loud.minutes", 3, "figure.curves.loud.minutes", ""),
         ("curves.loud.minutes", {"digits": "3 min"}, "figure.curves.loud.minutes", ""),
         ("show", None, "figure.show", "a group of keys"),
@@ -164,7 +164,7 @@ def test_the_sentence_repeats_the_value(value, refused):
         ("groups.digits.seed", "seeds"),
         ("groups.digits.override", "overrides"),
         ("curves.loud.color", "colour"),
-        ("curves.loud.privat", "private"),
+        ("curves.loud.minuts", "minutes"),
         ("axes.accuracy.x_limit", "x_limits"),
         ("stated.0.valu", "value"),
     ],

@@ -106,9 +106,16 @@ def test_the_seed_is_not_an_override(common, figure, jobs_of):
         jobs_of(figure, common)
 
 
-def test_equal_runs_are_run_once(read, tiny, jobs_of):
+def test_two_curves_that_are_the_same_runs_are_refused(read, tiny, jobs_of):
     tiny["curves"]["twin"] = {**tiny["curves"]["loud"], "label": "twin"}
     tiny["show"]["digits"] = ["loud", "twin"]
+    with pytest.raises(ConfigError, match="loud and twin are the same runs in group digits"):
+        jobs_of(read(tiny))
+
+
+def test_equal_runs_of_two_groups_are_run_once(read, tiny, jobs_of):
+    tiny["groups"]["again"] = dict(tiny["groups"]["digits"])
+    tiny["show"] = {"digits": ["loud"], "again": ["loud"]}
     jobs = jobs_of(read(tiny))
     assert [job.label for job in distinct(jobs)] == ["digits/loud/seed 0", "digits/loud/seed 1"]
 

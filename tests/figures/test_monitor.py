@@ -40,7 +40,7 @@ def test_the_fraction_is_that_of_the_rounds(job):
 def test_the_fraction_is_that_of_the_budget_if_it_is_larger(figure, jobs_of):
     job = jobs_of(figure, "epsilon=2")[0]
     grow(job, "round,epsilon,test_accuracy\n1,1.5,\n")
-    assert progress(job, since=0).fraction == 0.75
+    assert progress(job, since=0).fraction == 0.75**2  # ε grows as the square root of the rounds
 
 
 def test_the_fraction_is_never_more_than_one(figure, jobs_of):

@@ -135,13 +135,6 @@ def test_every_private_run_against_epsilon_has_that_budget(name):
                 assert config.epsilon == BUDGET
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_curve_is_dotted_if_and_only_if_its_clip_norm_is_an_exact_statistic(name):
-    for group in shipped(name).groups:
-        for curve in group.curves:
-            assert curve.private == ("clipper.reading=unclipped" not in curve.overrides)
-
-
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_figure_of_the_paper_shows_its_curves(name):
     shown = {g.name: [c.name for c in g.curves] for g in of_the_paper(name).groups}
