@@ -71,7 +71,7 @@ def task(config: DictConfig) -> dict[str, Any] | None:
 def refuse_if_stopped(config: DictConfig) -> None:
     """A job whose stop file is there already does not begin."""
     stop_file = config.runtime.stop_file
-    if stop_file is not None and os.path.exists(stop_file):
+    if isinstance(stop_file, str) and os.path.exists(stop_file):
         raise Interrupted(f"not begun: {stop_file} is there")
 
 

@@ -27,6 +27,10 @@ def tiny_folder(tmp_path: Path) -> Path:
     return tmp_path / "outputs" / "figures" / "own" / "tiny"
 
 
+def changed_folder(tmp_path: Path) -> Path:
+    return tmp_path / "outputs" / "figures" / "own" / "tiny_changed"
+
+
 def comparison(tmp_path: Path) -> str:
     return (tiny_folder(tmp_path) / "comparison.md").read_text()
 
@@ -234,7 +238,7 @@ def test_a_diverged_run_is_not_promised_another_try(make, tiny):
         ("clipper=constnt", "did you mean constant?"),
         ("noise_schedule.noise_multiplier=-1", "noise_schedule.noise_multiplier must be > 0"),
         ("algorithm.sample_rate=2", "algorithm.sample_rate must be "),
-        ("seed=1", "use figure.seeds="),
+        ("seed=1", "use --seeds "),
         ("rounds", "rounds"),
     ],
 )
@@ -275,7 +279,7 @@ def test_the_quick_scale_goes_elsewhere_and_is_stamped(make, tmp_path):
     outputs = tmp_path / "outputs"
     text = (outputs / "figures" / "own" / "tiny_quick" / "comparison.md").read_text()
     assert "**quick** (rounds=2)" in text
-    assert "Quick scale (rounds=2), not the paper's." in text
+    assert "Changed: rounds=2." in text
     assert not tiny_folder(tmp_path).exists()
     assert [len(without_seconds(run)) for run in runs(outputs)] == [2, 2]
 
@@ -292,7 +296,7 @@ def test_draw_runs_nothing(make, there, tmp_path):
     said = make("--draw")
     assert said.status == 0
     assert snapshot(there / "runs") == before
-    assert "1 runs are missing." in comparison(tmp_path)
+    assert "Missing runs: 1." in comparison(tmp_path)
     assert "Not finished: digits/" in comparison(tmp_path)
 
 
@@ -319,12 +323,15 @@ def test_further_seeds_use_the_runs_that_are_there(make, there):
 
 def test_overrides_are_noted_in_the_comparison(make, tmp_path):
     assert make("rounds=2", "--seeds", "0", "runtime.threads=1").status == 0
-    assert "**changed for this figure: rounds=2**" in comparison(tmp_path)
+    text = (changed_folder(tmp_path) / "comparison.md").read_text()
+    assert "Scale: **changed** (rounds=2)." in text
+    assert "Changed: rounds=2." in text
+    assert not tiny_folder(tmp_path).exists()
 
 
 def test_what_changes_no_result_is_not_noted_as_a_change(make, there, tmp_path):
     assert make("runtime.threads=1").status == 0
-    assert "changed for this figure" not in comparison(tmp_path)
+    assert "hanged" not in comparison(tmp_path)
 
 
 def test_an_override_applies_to_every_run(make, tmp_path):
@@ -377,7 +384,7 @@ def test_runs_that_are_kept_elsewhere_are_reused(slim, make, made, tmp_path):
 def test_a_folder_to_reuse_must_be_there(make):
     said = make("--reuse", "nowhere")
     assert said.status == 2
-    assert "figure.reuse must be folders that hold run folders, got nowhere" in said.sentence
+    assert "--reuse (figure.reuse) must be an existing folder of runs, got nowhere" in said.sentence
 
 
 def test_the_same_run_in_two_figures_is_made_once(make, there, command, write, tiny):
@@ -393,7 +400,7 @@ def test_the_same_run_in_two_figures_is_made_once(make, there, command, write, t
 def test_a_line_for_each_client_is_drawn(make, there, tiny, tmp_path):
     tiny["axes"] = {"norm": {"x": "round", "y": "gradient_norm", "lines": "clients"}}
     assert make("rounds=2", "--seeds", "0").status == 0
-    table = pd.read_csv(tiny_folder(tmp_path) / "figure.csv")
+    table = pd.read_csv(changed_folder(tmp_path) / "figure.csv")
     assert table["client"].nunique() == 10
     assert set(table["n"]) == {1}
 
