@@ -76,7 +76,7 @@ def main() -> None:
     names: set[str] = set()
     for comparison in figures:
         folder = comparison.parent
-        if not folder.name.endswith("_quick"):
+        if not folder.name.endswith(("_quick", "_changed")):
             names |= publish_figure(folder, options.target / options.work / folder.name)
     for name in sorted(names):
         run = RunFolder(options.source / "runs" / name)
