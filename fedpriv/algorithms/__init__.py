@@ -1,6 +1,8 @@
 """Algorithms: what a round does. Settings and privacy are importable without torch."""
 
+from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.algorithms.fedsgd import FedSgd, LdpFedSgd
 
-__all__ = ["DpFl", "FedAvg"]
+__all__ = ["CdpFedAvg", "DpFl", "FedAvg", "FedSgd", "LdpFedSgd"]

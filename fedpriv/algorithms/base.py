@@ -1,9 +1,13 @@
-"""What the algorithms with per-record local training share: their settings and their cohort."""
+"""What every algorithm offers: who takes part, what a round releases, and the work itself.
+
+Settings and privacy are importable without torch: a dry run needs no more.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -11,72 +15,48 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.privacy.claims import Claim
-from fedpriv.privacy.sampling import SAMPLING_NAMES, Sampling, make_sampling
+from fedpriv.privacy.mechanism import GRADIENT, Draw, Query, RandomizedBit
+from fedpriv.privacy.names import LOCAL
+from fedpriv.privacy.sampling import Sampling
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.local_training import LocalTraining, Problem
+    from fedpriv.algorithms.work import Problem, RoundOutcome
     from fedpriv.privacy.clippers import Clipper
-    from fedpriv.privacy.mechanism import Draw
-
-OPTIMIZERS = ("adam", "sgd")
-OPTIMIZER_STATES = ("kept", "reset")
-PARTICIPATIONS = ("all", "sampled")
 
 
-class LocalStepsAlgorithm(ABC):
-    """Each round every participant takes ``local_steps`` optimiser steps from the global weights, one
-    lot each, and the server averages the results weighted by n_k:  w = Σ p_k w^k.
+class Training(Protocol):
+    """The work of an algorithm on one problem: a round moves the global weights."""
 
-    ``sample_rate`` q ∈ (0, 1]; ``max_lot_size``: Poisson lots are cut to so many records (charged as
-    truncated; ``None``: never); ``optimizer_state``: whether Adam's moments stay with the client over
-    rounds (``kept``) or start anew each round (``reset``); ``participation``: ``all``, or ``sampled``:
-    ``clients_per_round`` of those who still may, uniformly.
+    def round(
+        self, round_index: int, cohort: np.ndarray, noise_multiplier: float
+    ) -> RoundOutcome: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Algorithm(ABC):
+    """``unit``: what a view protects, ``record`` or ``client``; ``trust``: against whom:
+    ``local``, the server sees each noised upload, or ``central``, only the noised aggregate leaves it;
+    ``draws_per_round``: how many draws each participant makes in a round.
     """
 
+    name: str
     private: bool
-    unit = "record"
-    trust = "local"
+    unit: str
+    trust: str = LOCAL
     claim: Claim | None = None
+    draws_per_round: int = 1
+    clients_per_round: int | None = None
+    secret_cohort: bool = False
+    """Whether the observer does not see who takes part, so that sampling clients amplifies."""
+    price_depends_on_records: bool = False
+    """Whether clients with more records pay less (lots of a fixed size)."""
 
-    def __init__(
-        self,
-        name: str,
-        sample_rate: float,
-        sampling: str = "poisson",
-        max_lot_size: int | None = None,
-        optimizer: str = "adam",
-        optimizer_state: str = "kept",
-        learning_rate: float = 0.01,
-        local_steps: int = 1,
-        participation: str = "all",
-        clients_per_round: int | None = None,
-    ):
-        self.name = checks.text("name", name)
-        self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
-        self.sampling = checks.one_of("sampling", sampling, SAMPLING_NAMES)
-        self.max_lot_size = None
-        if max_lot_size is not None:
-            if self.sampling != "poisson":
-                raise ArgumentError("max_lot_size", max_lot_size, "null unless sampling=poisson")
-            self.max_lot_size = checks.whole("max_lot_size", max_lot_size, at_least=1)
-        self.optimizer = checks.one_of("optimizer", optimizer, OPTIMIZERS)
-        self.optimizer_state = checks.one_of("optimizer_state", optimizer_state, OPTIMIZER_STATES)
-        self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
-        self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
-        self.participation = checks.one_of("participation", participation, PARTICIPATIONS)
-        self.clients_per_round = None
-        if self.participation == "sampled":
-            self.clients_per_round = checks.whole(
-                "clients_per_round", clients_per_round, at_least=1
-            )
-        elif clients_per_round is not None:
-            raise ArgumentError(
-                "clients_per_round", clients_per_round, "null unless participation=sampled"
-            )
-
+    @abstractmethod
     def sampling_of(self, records: int) -> Sampling:
-        """How a client with ``records`` records draws its lots."""
-        return make_sampling(self.sampling, self.sample_rate, records, self.max_lot_size)
+        """How a client with ``records`` records draws what it answers on."""
 
     def cohort(self, seed: int, round_index: int, eligible: np.ndarray) -> np.ndarray:
         """Who takes part in this round: ascending indices among ``eligible`` [K] (bool)."""
@@ -86,6 +66,10 @@ class LocalStepsAlgorithm(ABC):
         stream = numpy_stream(seed, "cohort", round_index)
         return np.sort(stream.choice(candidates, self.clients_per_round, replace=False))
 
+    def charged(self, cohort: np.ndarray, clients: int) -> np.ndarray:
+        """Who pays for a round with this cohort: those in it; everyone if who came is secret."""
+        return np.arange(clients) if self.secret_cohort else cohort
+
     def check_clients(self, clients: int) -> None:
         """Refuse a cohort larger than the federation."""
         if self.clients_per_round is not None and self.clients_per_round > clients:
@@ -94,11 +78,39 @@ class LocalStepsAlgorithm(ABC):
             )
 
     @abstractmethod
-    def draw(self, sampling: Sampling, noise_multiplier: float, clipper: Clipper) -> Draw | None:
-        """What one participant releases in one local step (``None``: nothing that is accounted)."""
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> Draw | None:
+        """What one participant releases in one draw (``None``: nothing that is accounted)."""
 
-    def start(self, problem: Problem) -> LocalTraining:
+    @abstractmethod
+    def start(self, problem: Problem) -> Training:
         """The work itself, on data and a model."""
-        from fedpriv.algorithms.local_training import LocalTraining
 
-        return LocalTraining(self, problem)
+    @abstractmethod
+    def records_per_step(self, records: float) -> float:
+        """How many of ``records`` records one step of all clients reads."""
+
+    @abstractmethod
+    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+        """Lines of the plan, for K clients (``None``: not known yet) of ``records`` records each."""
+
+    def caveats(self) -> tuple[str, ...]:
+        """Names of the caveats of the privacy statement that apply."""
+        return ()
+
+
+def queries(
+    clipper: Clipper, noise_multiplier: float, round_index: int
+) -> tuple[Query | RandomizedBit, ...]:
+    """The gradient's query and the clipper's, if it asks one in this round."""
+    gradient = Query(GRADIENT, clipper.gradient_multiplier(noise_multiplier))
+    statistic = clipper.query(round_index, noise_multiplier)
+    return (gradient,) if statistic is None else (gradient, statistic)
+
+
+def optional_cohort_size(clients_per_round: int | None) -> int | None:
+    """m, checked; ``None``: everyone."""
+    if clients_per_round is None:
+        return None
+    return checks.whole("clients_per_round", clients_per_round, at_least=1)

@@ -10,12 +10,16 @@ server is honest but curious and sees every upload: trust is local, and each cli
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.algorithms.base import LocalStepsAlgorithm
+from fedpriv.algorithms.base import queries
+from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common import checks
+from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.claims import ADAP_DPFL_READINGS, adap_dpfl
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
+from fedpriv.privacy.mechanism import Draw, Query
+from fedpriv.privacy.names import CLIENT
 from fedpriv.privacy.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -33,9 +37,22 @@ class DpFl(LocalStepsAlgorithm):
         super().__init__(*args, **settings)
         self.claim = adap_dpfl(checks.one_of("claim", claim, ADAP_DPFL_READINGS))
 
-    def draw(self, sampling: Sampling, noise_multiplier: float, clipper: Clipper) -> Draw:
-        queries = [Query(GRADIENT, noise_multiplier)]
-        statistic = clipper.statistic_multiplier(noise_multiplier)
-        if statistic is not None:
-            queries.append(Query(CLIP_STATISTIC, statistic))
-        return Draw(sampling, tuple(queries))
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> Draw:
+        """Every answer is noised by the client itself, whose records they are about."""
+        return Draw(
+            sampling,
+            tuple(_by_client(query) for query in queries(clipper, noise_multiplier, round_index)),
+        )
+
+
+def _by_client(query: object) -> Query:
+    if not isinstance(query, Query):
+        raise ConfigError(
+            "clipper.bit_mechanism",
+            "randomized_response",
+            "gaussian with this algorithm",
+            "randomized response is for one bit per client (algorithm=ldp_fedsgd)",
+        )
+    return replace(query, by=CLIENT)

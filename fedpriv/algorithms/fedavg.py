@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import LocalStepsAlgorithm
+from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.privacy.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -16,5 +16,7 @@ class FedAvg(LocalStepsAlgorithm):
 
     private = False
 
-    def draw(self, sampling: Sampling, noise_multiplier: float, clipper: Clipper) -> None:
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> None:
         return None

@@ -6,8 +6,8 @@ step); later steps, where weights differ, go client by client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,58 +15,13 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
+from fedpriv.algorithms.work import Problem, RoundOutcome
 from fedpriv.common.random_streams import numpy_stream, torch_stream
-from fedpriv.engine import ClippedSums, Engine, FlatModel
-from fedpriv.privacy.clippers.base import Clipper, sum_per_client
+from fedpriv.engine import ClippedSums
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import LocalStepsAlgorithm
-    from fedpriv.data.federated import FederatedData
-
-UploadTransform = Callable[[int, np.ndarray, Tensor], Tensor]
-"""(round, cohort [m], changes of weights [m, d]) → what the clients upload [m, d]."""
-
-
-def honest(round_index: int, cohort: np.ndarray, uploads: Tensor) -> Tensor:
-    """The upload transform of a federation without attackers."""
-    return uploads
-
-
-@dataclass
-class Problem:
-    """What an algorithm works on. Seeds name the random streams of lots and of noise."""
-
-    data: FederatedData
-    model: FlatModel
-    engine: Engine
-    clipper: Clipper
-    seed: int
-    noise_seed: int
-    upload_transform: UploadTransform = honest
-
-
-@dataclass
-class RoundOutcome:
-    """What a round released, and exact statistics of it (diagnostics for the analyst).
-
-    ``sensitivities``: for each local step, the absolute sensitivity [m] of every query;
-    ``norms`` [n], ``client_of_record`` [n] (positions in the cohort) of the last step.
-    """
-
-    train_loss: float
-    gradient_norm: float
-    not_finite: int
-    healthy: bool
-    sensitivities: list[dict[str, np.ndarray]] = field(default_factory=list)
-    norms: Tensor | None = None
-    client_of_record: Tensor | None = None
-
-    def gradient_norm_per_client(self, clients: int) -> np.ndarray:
-        """Mean gradient norm before clipping of each participant [m]; nan for an empty lot."""
-        sums = sum_per_client(self.norms, self.client_of_record, clients)
-        counts = sum_per_client(torch.ones_like(self.norms), self.client_of_record, clients)
-        return (sums / counts).cpu().numpy()
+    from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 
 
 @dataclass(frozen=True)
@@ -81,7 +36,7 @@ class _Turn:
 
 
 class LocalTraining:
-    """Runs the rounds of a :class:`~fedpriv.algorithms.base.LocalStepsAlgorithm`."""
+    """Runs the rounds of a :class:`~fedpriv.algorithms.local_steps.LocalStepsAlgorithm`."""
 
     def __init__(self, algorithm: LocalStepsAlgorithm, problem: Problem):
         self.algorithm, self.problem = algorithm, problem
@@ -170,16 +125,19 @@ class LocalTraining:
         client_of_record = client_of_record.to(self.device)
         sensitivities = {GRADIENT: bounds}
         released = None
-        multiplier = clipper.statistic_multiplier(turn.noise_multiplier)
-        if multiplier is not None:
+        query = clipper.query(turn.round_index, turn.noise_multiplier)
+        if query is not None:
             statistic, sensitivity = clipper.statistic(
                 norms, bounds[client_of_record], client_of_record, bounds
             )
             sensitivities[CLIP_STATISTIC] = sensitivity
-            released = self._noised_statistic(turn, statistic, sensitivity, multiplier)
-        sums = result.sums
-        if turn.noise_multiplier > 0:
-            sums.add_(self._noise(turn, sums, turn.noise_multiplier * bounds))
+            released = statistic
+            if query.noise_multiplier > 0:
+                std = sensitivity * query.noise_multiplier
+                released = self._noised_statistic(turn, statistic, std)
+        sums, multiplier = result.sums, clipper.gradient_multiplier(turn.noise_multiplier)
+        if multiplier > 0:
+            sums.add_(self._noise(turn, sums, multiplier * bounds))
         lot_sizes = self._lot_sizes[turn.members]
         gradients = sums.div_(lot_sizes[:, None])
         clipper.observe(turn.members, released, gradients, lot_sizes)
@@ -232,19 +190,19 @@ class LocalTraining:
             finite=torch.cat([r.finite for r in results]),
         )
 
-    def _noised_statistic(
-        self, turn: _Turn, statistic: Tensor, sensitivity: Tensor, multiplier: float
-    ) -> Tensor:
-        """The clipper's answers [m] plus N(0, (multiplier × sensitivity)²), a stream per client."""
-        if multiplier == 0:
-            return statistic
-        draws = torch.cat(
+    def _noised_statistic(self, turn: _Turn, statistic: Tensor, std: Tensor) -> Tensor:
+        """The clipper's answers [m] or [m, B] plus N(0, std_k²), a stream per client."""
+        draws = torch.stack(
             [
-                torch.randn(1, generator=self._noise_stream(turn, CLIP_STATISTIC, client, "cpu"))
+                torch.randn(
+                    statistic.shape[1:] or (1,),
+                    generator=self._noise_stream(turn, CLIP_STATISTIC, client, "cpu"),
+                )
                 for client in turn.cohort
             ]
-        )
-        return statistic + draws.to(self.device) * (multiplier * sensitivity)
+        ).to(self.device)
+        noise = (draws.view(len(std), -1) * std[:, None]).view(statistic.shape)
+        return statistic + noise
 
     def _noise(self, turn: _Turn, like: Tensor, std: Tensor) -> Tensor:
         """N(0, std_k² I) for each member [m, d], each from its own stream."""

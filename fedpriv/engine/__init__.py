@@ -4,6 +4,7 @@ from fedpriv.engine.allocator import tune_allocator
 from fedpriv.engine.flat_model import FlatModel, Loss, channels_last, cross_entropy
 from fedpriv.engine.interface import ClippedSums, Engine, Factors, plain_gradient
 from fedpriv.engine.make import ENGINES, make_engine
+from fedpriv.engine.stacked import StackedModel
 
 __all__ = [
     "ENGINES",
@@ -12,6 +13,7 @@ __all__ = [
     "Factors",
     "FlatModel",
     "Loss",
+    "StackedModel",
     "channels_last",
     "cross_entropy",
     "make_engine",

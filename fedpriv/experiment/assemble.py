@@ -22,7 +22,7 @@ from fedpriv.results.folder import RunFolder, environment, new_folder
 if TYPE_CHECKING:
     import torch
 
-    from fedpriv.algorithms.local_training import Problem
+    from fedpriv.algorithms.work import Problem
     from fedpriv.data.federated import FederatedData
     from fedpriv.experiment.loop import Loop
 
@@ -60,7 +60,7 @@ def assemble(
 
 def _problem(parts: Parts, device: torch.device) -> Problem:
     """Data, model and engine."""
-    from fedpriv.algorithms.local_training import Problem
+    from fedpriv.algorithms.work import Problem
     from fedpriv.data.federated import federate
     from fedpriv.engine import FlatModel, make_engine
     from fedpriv.models.checks import refuse_record_mixing
@@ -90,8 +90,10 @@ def _problem(parts: Parts, device: torch.device) -> Problem:
 
 def _work_per_round(parts: Parts, problem: Problem) -> float:
     """Parameters × records of one local step of all clients: a measure of how much there is to do."""
-    records = parts.algorithm.sample_rate * problem.data.records_per_client.sum()
-    return problem.model.size * float(records)
+    algorithm, data = parts.algorithm, problem.data
+    share = min(1.0, (algorithm.clients_per_round or data.client_count) / data.client_count)
+    records = algorithm.records_per_step(share * float(data.records_per_client.sum()))
+    return problem.model.size * records
 
 
 def _budget(parts: Parts, data: FederatedData) -> Budget:

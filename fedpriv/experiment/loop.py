@@ -16,11 +16,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedpriv.algorithms.local_training import LocalTraining, Problem, RoundOutcome
+from fedpriv.algorithms.base import Training
+from fedpriv.algorithms.work import Problem, RoundOutcome
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.mechanism import GRADIENT, Draw
+from fedpriv.privacy.names import LOCAL
 from fedpriv.privacy.sampling import Sampling
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.statement import CAVEATS
@@ -63,7 +66,7 @@ class Loop:
         self.parts, self.problem, self.budget = parts, problem, budget
         self.folder, self.identity = folder, identity
         self.settings, self.schedule = parts.settings, parts.noise_schedule
-        self.training: LocalTraining = parts.algorithm.start(problem)
+        self.training: Training = parts.algorithm.start(problem)
         self.rounds_done = 0
         self.not_finite = 0
         self.results = Best()
@@ -80,9 +83,11 @@ class Loop:
         self.clients = None
         if diagnostics:
             self.clients = GrowingTable(self.folder.clients, CLIENTS, (state or {}).get("clients"))
-        self.participation = ParticipationTable(
-            self.folder.participation, (state or {}).get("participation")
-        )
+        self.participation = None
+        if diagnostics or not self.parts.algorithm.secret_cohort:
+            self.participation = ParticipationTable(
+                self.folder.participation, (state or {}).get("participation")
+            )
 
     def _sampling_groups(self) -> list[tuple[Sampling, np.ndarray]]:
         """Clients [m] that draw their lots alike (all of them under Poisson sampling)."""
@@ -123,7 +128,8 @@ class Loop:
                     if not math.isfinite(row["test_loss"]):
                         stop = DIVERGED
                 self.metrics.append(row)
-                self.participation.enter(self.rounds_done, cohort)
+                if self.participation is not None:
+                    self.participation.enter(self.rounds_done, cohort)
                 watcher.show(row, self.fraction())
                 if stop is None and interrupts.requested:
                     stop = INTERRUPTED
@@ -134,7 +140,11 @@ class Loop:
 
     def _groups_with_draws(self, sigma: float):  # type: ignore[no-untyped-def]
         for sampling, clients in self._groups:
-            yield self.parts.algorithm.draw(sampling, sigma, self.parts.clipper), clients, sampling
+            yield self._draw(sampling, sigma), clients, sampling
+
+    def _draw(self, sampling: Sampling, sigma: float) -> Draw:
+        """What a participant releases in one draw of the round about to run."""
+        return self.parts.algorithm.draw(sampling, sigma, self.parts.clipper, self.rounds_done)
 
     def eligible(self) -> np.ndarray:
         """Which clients may take part in the next round [K]."""
@@ -143,7 +153,7 @@ class Loop:
             return eligible
         sigma = self.schedule.noise_multiplier(self.rounds_done)
         for draw, clients, _ in self._groups_with_draws(sigma):
-            steps = self.parts.algorithm.local_steps
+            steps = self.parts.algorithm.draws_per_round
             eligible[clients] = self.budget.may_take_part(draw, steps, clients)
         return eligible
 
@@ -157,12 +167,13 @@ class Loop:
         if self.budget is None:
             return
         lowest = self.schedule.lowest(self.rounds_done)
+        payers = self.parts.algorithm.charged(cohort, self.problem.data.client_count)
         for draw, clients, sampling in self._groups_with_draws(sigma):
-            inside = np.isin(cohort, clients) if len(self._groups) > 1 else slice(None)
-            members = cohort[inside]
+            inside = np.isin(payers, clients) if len(self._groups) > 1 else slice(None)
+            members = payers[inside]
             if not len(members):
                 continue
-            worst = self.parts.algorithm.draw(sampling, lowest, self.parts.clipper)
+            worst = self._draw(sampling, lowest)
             for step in outcome.sensitivities:
                 own = {name: values[inside] for name, values in step.items()}
                 self.budget.charge(draw, members, own, worst)
@@ -185,7 +196,7 @@ class Loop:
     ) -> dict[str, Any]:
         row: dict[str, Any] = {"round": self.rounds_done, "validation_loss": validation_loss}
         if self.budget is not None:
-            bounds = outcome.sensitivities[-1]["gradient_sum"].astype(float)
+            bounds = outcome.sensitivities[-1][GRADIENT].astype(float)
             row.update(
                 self.budget.worst(seldom=False),
                 noise_multiplier=sigma,
@@ -211,7 +222,9 @@ class Loop:
             return
         priced = self.budget is not None and self.budget.immediate
         epsilon = self.budget.epsilon() if priced else None
-        bounds = outcome.sensitivities[-1].get("gradient_sum") if outcome.sensitivities else None
+        bounds = outcome.sensitivities[-1].get(GRADIENT) if outcome.sensitivities else None
+        if bounds is not None:  # one for each client, or one for all
+            bounds = np.broadcast_to(bounds, len(cohort)) if len(bounds) == 1 else bounds
         for i, norm in enumerate(outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]):
             self.clients.append(
                 {
@@ -227,15 +240,23 @@ class Loop:
         """What a reader of the privacy numbers must know, in words."""
         if self.budget is None:
             return []
+        algorithm, delta = self.parts.algorithm, self.settings.delta
         applies = {
-            "fixed_size": self.parts.algorithm.sampling == "fixed_size",
+            **dict.fromkeys(algorithm.caveats(), True),
             "validation": self.schedule.reads_validation,
-            "delta": self.settings.delta * self.problem.data.records_per_client.min() >= 1,
+            "delta": algorithm.unit == "record"
+            and delta * self.problem.data.records_per_client.min() >= 1,
+            "delta_of_clients": algorithm.secret_cohort
+            and delta * self.problem.data.client_count >= 1,
             "diverged": stop_reason == DIVERGED,
             "interrupted": stop_reason == INTERRUPTED,
         }
-        own = [self.parts.clipper.caveat] if self.parts.clipper.caveat else []
-        return own + [CAVEATS[name] for name, holds in applies.items() if holds]
+        clipper = self.parts.clipper
+        trusted = algorithm.unit == "client" and algorithm.trust == LOCAL
+        own = [clipper.caveat, clipper.aggregator_caveat if trusted else None]
+        return [caveat for caveat in own if caveat] + [
+            CAVEATS[name] for name, holds in applies.items() if holds
+        ]
 
     def fraction(self) -> float | None:
         """How far the run is, 0 … 1, by rounds or by budget, whichever is further."""
@@ -263,7 +284,7 @@ class Loop:
             "budget": None if self.budget is None else self.budget.state_dict(),
             "metrics": self.metrics.flush(),
             "clients": None if self.clients is None else self.clients.flush(),
-            "participation": self.participation.state_dict(),
+            "participation": self.participation and self.participation.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ Nothing here needs torch or data: a dry run stops after this.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,9 @@ from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.algorithms.base import LocalStepsAlgorithm
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.experiment.calibrated import noise_for
 from fedpriv.experiment.settings import Settings, read_settings
 from fedpriv.privacy.accountants import (
     Accountant,
@@ -25,7 +27,7 @@ from fedpriv.privacy.accountants import (
 )
 from fedpriv.privacy.clippers import Clipper, NoClipper
 from fedpriv.privacy.names import PUBLISHED, SOUND
-from fedpriv.privacy.noise_schedules import NoiseSchedule, NoNoise
+from fedpriv.privacy.noise_schedules import CalibratedNoise, NoiseSchedule, NoNoise
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Parts:
     clipper: Clipper
     noise_schedule: NoiseSchedule
     accountant: Accountant
-    algorithm: LocalStepsAlgorithm
+    algorithm: Algorithm
 
     @property
     def private(self) -> bool:
@@ -70,7 +72,17 @@ def build_parts(config: DictConfig) -> Parts:
         algorithm=algorithm,
     )
     _refuse_bad_combinations(parts)
+    if parts.private:
+        _settle_noise(parts)
+        _refuse_unpriceable(parts)
     return parts
+
+
+def _settle_noise(parts: Parts) -> None:
+    """A noise multiplier that follows from an ε is solved for before anything else needs it."""
+    if isinstance(parts.noise_schedule, CalibratedNoise):
+        solve = functools.partial(noise_for, parts)
+        within_group("noise_schedule", lambda: parts.noise_schedule.settle(solve))
 
 
 def _accountant(chosen: Any, algorithm: Any, settings: Settings) -> Accountant:
@@ -151,14 +163,13 @@ def _refuse_bad_combinations(parts: Parts) -> None:
         raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
     if clients := getattr(parts.partition, "clients", None):
         within_group("algorithm", lambda: algorithm.check_clients(clients))
-    if algorithm.private:
-        _refuse_unpriceable(parts)
 
 
 def _refuse_unpriceable(parts: Parts) -> None:
     """The accountant must know the events of this sampler, under its neighbours."""
     sampling = parts.algorithm.sampling_of(1000)
-    draw = parts.algorithm.draw(sampling, parts.noise_schedule.noise_multiplier(0), parts.clipper)
+    sigma = parts.noise_schedule.noise_multiplier(0)
+    draw = within_group("clipper", lambda: parts.algorithm.draw(sampling, sigma, parts.clipper, 0))
     reason = parts.accountant.supports(draw.event(), sampling.neighbours)
     guarded = parts.settings.budget_view == SOUND and parts.settings.epsilon is not None
     if reason and parts.settings.budget_view == SOUND:

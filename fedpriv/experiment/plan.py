@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.budget import budget_for_one_round
-from fedpriv.privacy.mechanism import Draw
-from fedpriv.privacy.names import SOUND
+from fedpriv.privacy.mechanism import Draw, Query, RandomizedBit
+from fedpriv.privacy.names import LOCAL, SOUND
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
         return Plan(None, None, settings.rounds, None, None, lines)
     records = records_per_client or even_share(parts)
     sigma = parts.noise_schedule.noise_multiplier(0)
-    draw = algorithm.draw(algorithm.sampling_of(records), sigma, parts.clipper)
-    steps, delta, view = algorithm.local_steps, settings.delta, settings.budget_view
+    draw = algorithm.draw(algorithm.sampling_of(records), sigma, parts.clipper, 0)
+    steps, delta, view = algorithm.draws_per_round, settings.delta, settings.budget_view
     event = draw.event() if view == SOUND else algorithm.claim.event(draw)
     neighbours = draw.sampling.neighbours if view == SOUND else algorithm.claim.neighbours
     allowed = None
@@ -76,21 +76,10 @@ def even_share(parts: Parts) -> int:
 def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
     algorithm = parts.algorithm
     clients = parts.partition.clients
-    who = (
-        "all clients"
-        if algorithm.clients_per_round is None
-        else f"{algorithm.clients_per_round} clients, sampled"
-    )
-    share = even_share(parts)
     return (
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
         ("clients", f"{clients or 'one per maker'} ({type(parts.partition).__name__.lower()})"),
-        (
-            "each round",
-            f"{who}, {algorithm.local_steps} local step(s), sample rate {algorithm.sample_rate:g} "
-            f"({algorithm.sampling}; about {algorithm.sample_rate * share:.0f} of {share} records)",
-        ),
-        ("optimizer", f"{algorithm.optimizer}, learning rate {algorithm.learning_rate:g}"),
+        *algorithm.describe(clients, even_share(parts)),
         ("rounds asked for", "until the budget is spent"
          if parts.settings.rounds is None else str(parts.settings.rounds)),
     )  # fmt: skip
@@ -110,7 +99,8 @@ def _privacy_lines(
         (
             "protects",
             f"one {parts.algorithm.unit}, {draw.sampling.neighbours} neighbours, "
-            f"{parts.algorithm.trust} trust: against whoever sees a client's uploads",
+            f"{parts.algorithm.trust} trust: against whoever sees "
+            + ("a client's uploads" if parts.algorithm.trust == LOCAL else "the released models"),
         ),
         ("clipping", parts.clipper.describe()),
         (
@@ -142,7 +132,9 @@ def _privacy_lines(
     return tuple(lines)
 
 
-def _query_words(query: object) -> str:
+def _query_words(query: Query | RandomizedBit) -> str:
+    if isinstance(query, RandomizedBit):
+        return f"{query.name} (randomized response, epsilon {query.epsilon:g} a bit)"
     noise = f"noise multiplier {query.noise_multiplier:g}" if query.noise_multiplier else "no noise"
     return f"{query.name} ({noise})"
 

@@ -54,7 +54,7 @@ def run(
         display.show_plan(plan)
         return RunResult(plan)
     folder = _existing_folder(parts) if parts.settings.resume else None
-    if parts.algorithm.sampling == "poisson":  # else the cost depends on the clients' sizes
+    if not parts.algorithm.price_depends_on_records:
         plan.refuse_if_impossible(parts.settings.epsilon)
     with ExitStack() as held:
         if folder is not None:

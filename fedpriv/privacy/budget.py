@@ -22,7 +22,7 @@ from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanism import Draw
 from fedpriv.privacy.names import SOUND
-from fedpriv.privacy.sound import Composed, Guarded, SoundPrice, Unguarded
+from fedpriv.privacy.sound import Composed, Guarded, SoundPrice, Unguarded, tightest
 
 
 class Budget:
@@ -128,6 +128,21 @@ class Budget:
     def immediate(self) -> bool:
         """Whether ``epsilon`` is fast enough to be asked after every round."""
         return self._enforced.immediate
+
+    def epsilon_of_part(self, by: str) -> float | None:
+        """Sound ε of the worst client of only what ``client`` or ``aggregator`` noised, had it been
+        released alone; ``None`` if there is no such answer."""
+        worst = None
+        for history in self.ledger.histories():
+            composition: dict[Any, int] = {}
+            for draw, count in history.items():
+                if (part := draw.of(by)) is not None:
+                    composition[part.event()] = composition.get(part.event(), 0) + count
+            if composition:
+                accountant = tightest(next(iter(composition)), self.neighbours)
+                price = accountant.epsilon_of(composition, self.delta, self.neighbours)
+                worst = price if worst is None else max(worst, price)
+        return worst
 
     def order(self) -> float | None:
         """The Rényi order behind ``epsilon`` of the worst client, where there is one."""

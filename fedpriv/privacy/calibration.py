@@ -106,18 +106,32 @@ def calibrate_noise_multiplier(
 ) -> float:
     """The smallest noise multiplier, to 6 digits, whose ``steps`` cost at most ``epsilon``."""
 
-    @functools.cache  # the search comes back to the ends of its bracket
     def price(multiplier: float) -> float:
         event = release.event(multiplier, sample_rate)
         return accountant.epsilon_of({event: steps}, delta, release.neighbours)
 
-    if price(_MOST_NOISE) > epsilon:
+    guess = _first_guess(accountant, release, epsilon, delta, steps, sample_rate)
+    return least_noise_multiplier(price, epsilon, accountant.name, guess)
+
+
+def least_noise_multiplier(
+    price: Callable[[float], float],
+    epsilon: float,
+    accountant: str,
+    guess: float = 1.0,
+    most: float = math.inf,
+) -> float:
+    """The smallest noise multiplier, to 6 digits, with ``price(multiplier)`` ≤ ``epsilon``.
+
+    ``price`` falls; ``most``: multipliers below it are searched (as those of 10^6 and less are).
+    """
+    price = functools.cache(price)  # the search comes back to the ends of its bracket
+    top = min(_MOST_NOISE, most * (1.0 - 1e-9))
+    if price(top) > epsilon:
         raise ArgumentError(
-            "epsilon",
-            epsilon,
-            f">= {price(_MOST_NOISE):.4g}, the least {accountant.name} can certify",
+            "epsilon", epsilon, f">= {price(top):.4g}, the least {accountant} can certify"
         )
-    low = high = _first_guess(accountant, release, epsilon, delta, steps, sample_rate)
+    low = high = min(guess, top)
     if price(low) <= epsilon:
         while price(low) <= epsilon:
             if low == LEAST_NOISE:
@@ -125,7 +139,7 @@ def calibrate_noise_multiplier(
             low, high = max(low / 1.2, LEAST_NOISE), low
     else:
         while price(high) > epsilon:
-            low, high = high, high * 1.2
+            low, high = high, min(high * 1.2, top)
     return _boundary(price, epsilon, fits=high, exceeds=low, round_to_fit=math.ceil)
 
 

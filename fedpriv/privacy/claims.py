@@ -20,7 +20,7 @@ from dp_accounting import dp_event
 from fedpriv.privacy.accountants.base import Accountant
 from fedpriv.privacy.accountants.gaussian import GaussianAccountant, GdpAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
-from fedpriv.privacy.mechanism import GRADIENT, Draw
+from fedpriv.privacy.mechanism import GRADIENT, Draw, joint_noise_multiplier
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling
 
@@ -36,11 +36,15 @@ class Claim:
     neighbours: str
     accountant: Callable[[], Accountant]
     charge: Callable[[float, float], dp_event.DpEvent]
-    """(q, multiplier of the gradient query) → the event the theorem charges for one draw."""
+    """(q, multiplier) → the event the theorem charges for one draw."""
+    joint: bool = False
+    """Whether the multiplier is that of all queries together, or the gradient's alone."""
 
     def event(self, draw: Draw) -> dp_event.DpEvent:
-        """The event the claim charges for one draw; queries beside the gradient are not in it."""
+        """The event the claim charges for one draw, of the gradient's query or of all."""
         own = [q.noise_multiplier for q in draw.queries if q.name == GRADIENT]
+        if self.joint:
+            own = [joint_noise_multiplier(q.noise_multiplier for q in draw.queries)]
         if not own or own[0] == 0:
             return dp_event.NonPrivateDpEvent()
         return self.charge(_rate(draw.sampling), own[0])
@@ -206,6 +210,25 @@ def ldp_epsilon(noise_multiplier: float, reports: int, delta: float, sensitivity
     μ = s R^(1/2) / σ. Local DP compares any two inputs, so s = 2; s = 1 understates it.
     """
     return GdpAccountant().epsilon_of_sum(reports * (sensitivity / noise_multiplier) ** 2, delta)
+
+
+# --- McMahan et al. 2018, Andrew et al. 2021: central DP-FedAvg ---------------------------------------
+
+
+def dp_fedavg() -> Claim:
+    """The Poisson-sampled Gaussian of multiplier z, the noised bits of adaptive clipping included:
+    with z_Δ for the updates the pair costs what z costs. Published and sound agree, up to PLD.
+    """
+    return Claim(
+        source="McMahan et al. 2018 and Andrew et al. 2021, DP-FedAvg with adaptive clipping",
+        statement="RDP of the Poisson-sampled Gaussian over clients, updates and bits charged jointly",
+        unit="client",
+        trust="central",
+        neighbours=ADD_OR_REMOVE,
+        accountant=RdpAccountant,
+        charge=_sampled,
+        joint=True,
+    )
 
 
 # --- Naseri, Hayes, De Cristofaro: local and central DP ----------------------------------------------

@@ -11,6 +11,7 @@ _PATTERNS = {
     "gaussian": re.compile(rf"Gaussian\(z={_NUMBER}\)"),
     "poisson": re.compile(rf"Poisson\(q={_NUMBER}, (.+)\)"),
     "fixed": re.compile(rf"WithoutReplacement\(n={_NUMBER}, L={_NUMBER}, (.+)\)"),
+    "randomized": re.compile(rf"RandomizedResponse\(p={_NUMBER}, k={_NUMBER}\)"),
     "truncated": re.compile(
         rf"TruncatedPoisson\(n={_NUMBER}, q={_NUMBER}, max={_NUMBER}, Gaussian\(z={_NUMBER}\)\)"
     ),
@@ -35,12 +36,18 @@ def describe_event(event: dp_event.DpEvent) -> str:
             f"TruncatedPoisson(n={event.dataset_size}, q={event.sampling_probability!r}, "
             f"max={event.truncated_batch_size}, Gaussian(z={event.noise_multiplier!r}))"
         )
+    if isinstance(event, dp_event.RandomizedResponseDpEvent):
+        return f"RandomizedResponse(p={event.noise_parameter!r}, k={event.num_buckets})"
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return " + ".join(describe_event(part) for part in event.events)
     return str(event)
 
 
 def parse_event(text: str) -> dp_event.DpEvent:
     """The event that :func:`describe_event` wrote. Raises ValueError for anything else."""
     text = text.strip()
+    if " + " in text:
+        return dp_event.ComposedDpEvent(tuple(map(parse_event, text.split(" + "))))
     if text == "NonPrivate":
         return dp_event.NonPrivateDpEvent()
     if match := _PATTERNS["gaussian"].fullmatch(text):
@@ -55,4 +62,6 @@ def parse_event(text: str) -> dp_event.DpEvent:
         return dp_event.TruncatedSubsampledGaussianDpEvent(
             int(match[1]), float(match[2]), int(match[3]), float(match[4])
         )
+    if match := _PATTERNS["randomized"].fullmatch(text):
+        return dp_event.RandomizedResponseDpEvent(float(match[1]), int(match[2]))
     raise ValueError(f"not an event: {text}")

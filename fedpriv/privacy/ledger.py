@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.common.errors import FedprivError
-from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.mechanism import Draw, RandomizedBit
 
 
 @dataclass
@@ -91,6 +91,8 @@ class Ledger:
             if values.size:
                 entry.sensitivity.setdefault(query.name, Extent()).include(values)
                 bounded = np.where(np.isfinite(values), values, 0.0)
+                if isinstance(query, RandomizedBit):  # flipped, not added to
+                    continue
                 noise = bounded * query.noise_multiplier
                 entry.noise_std.setdefault(query.name, Extent()).include(noise)
 
@@ -108,6 +110,16 @@ class Ledger:
             if count:
                 counted[draw] = count
         return counted
+
+    def histories(self) -> list[dict[Draw, int]]:
+        """The distinct histories of the clients that made a draw: each draw and how often."""
+        if not self._entries:
+            return []
+        counts = np.stack([entry.counts(self.clients) for entry in self._entries.values()], axis=1)
+        rows = np.unique(counts[counts.any(axis=1)], axis=0)
+        return [
+            {draw: int(n) for draw, n in zip(self._entries, row, strict=True) if n} for row in rows
+        ]
 
     def draws_of(self) -> np.ndarray:
         """How many draws each client made [K]."""

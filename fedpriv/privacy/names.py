@@ -4,6 +4,10 @@ ADD_OR_REMOVE = "add_or_remove"
 REPLACE_ONE = "replace_one"
 RELATIONS = (ADD_OR_REMOVE, REPLACE_ONE)
 
+CLIENT, AGGREGATOR = "client", "aggregator"
+
+LOCAL, CENTRAL = "local", "central"
+
 SOUND, PUBLISHED = "sound", "published"
 BUDGET_VIEWS = (SOUND, PUBLISHED)
 

@@ -43,7 +43,7 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim) -> None:
                         draw.sampling.neighbours,
                         describe_event(claim.event(draw)),
                         claim.neighbours,
-                        _by_query({q.name: f"{q.noise_multiplier:.6g}" for q in draw.queries}),
+                        " ".join(query.describe() for query in draw.queries),
                         _extents(entry, "noise_std"),
                         _extents(entry, "sensitivity"),
                         int(count),

@@ -17,7 +17,8 @@ def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str
     folder, settings = loop.folder, loop.settings
     loop.metrics.flush()
     if stop_reason != "interrupted":
-        loop.participation.finish()
+        if loop.participation is not None:
+            loop.participation.finish()
         if loop.clients is not None:
             loop.clients.flush()
     if loop.budget is not None:
@@ -26,6 +27,7 @@ def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str
         loop.budget,
         unit=loop.parts.algorithm.unit,
         trust=loop.parts.algorithm.trust,
+        secret_cohort=loop.parts.algorithm.secret_cohort,
         caveats=loop.caveats(stop_reason),
         diagnostics=settings.runtime.diagnostics,
         stop_reason=stop_reason,

@@ -9,19 +9,27 @@ from typing import Any
 import numpy as np
 
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.names import SOUND
+from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, LOCAL, SOUND
 
 GENERAL_CAVEATS = (
     "Test records are not protected, and best_test_accuracy is chosen by looking at them.",
-    "The sizes n_k of the clients' data sets are treated as public: they set the denominators L and "
-    "the weights p_k.",
     "Choosing hyperparameters by looking at several private runs spends budget that is not counted "
     "here.",
     "Noise comes from a statistical generator in floating point: right for experiments, not for a "
     "deployment.",
-    "The guarantee is for a record at one client; a person with records at several clients is "
-    "protected by the sum.",
 )
+UNIT_CAVEATS = {
+    "record": (
+        "The sizes n_k of the clients' data sets are treated as public: they set the denominators L "
+        "and the weights p_k.",
+        "The guarantee is for a record at one client; a person with records at several clients is "
+        "protected by the sum.",
+    ),
+    "client": (
+        "The guarantee is for all records of one client together; a person who is several clients is "
+        "protected by the sum. The number of clients K is public.",
+    ),
+}
 DIAGNOSTICS = (
     "train_loss and gradient_norm in metrics.csv, the loss in run.log, the curve of private lots in "
     "plots/loss_by_*.png (exact averages over private lots)",
@@ -31,6 +39,7 @@ DIAGNOSTICS = (
     "seed and noise_seed in config.yaml (who knows them can subtract the noise)",
     "checkpoint.pt (optimiser moments are functions of released values; the seeds are in it)",
 )
+SECRET_COHORT = "participation.csv (who took part must stay secret: the guarantee counts on it)"
 CAVEATS = {
     "fixed_size": (
         "Lots have a fixed size; the sound view charges sampling without replacement under "
@@ -43,6 +52,10 @@ CAVEATS = {
     "delta": (
         "Delta is not smaller than 1/n for the smallest client: a mechanism that publishes a record "
         "outright with probability delta would satisfy such a guarantee."
+    ),
+    "delta_of_clients": (
+        "Delta is not smaller than 1/K: a mechanism that publishes a client's data outright with "
+        "probability delta would satisfy such a guarantee."
     ),
     "diverged": (
         "The run stopped because a loss was no longer finite. That decision read data, so the "
@@ -60,6 +73,7 @@ def privacy_facts(
     *,
     unit: str,
     trust: str,
+    secret_cohort: bool = False,
     caveats: list[str],
     diagnostics: bool,
     stop_reason: str | None,
@@ -115,9 +129,21 @@ def privacy_facts(
                 "statement": claim.statement,
             },
         },
-        "caveats": [*caveats, *GENERAL_CAVEATS],
-        "diagnostics": list(DIAGNOSTICS) if diagnostics else [],
+        "parts": _parts(budget, trust),
+        "caveats": [*caveats, *UNIT_CAVEATS[unit], *GENERAL_CAVEATS],
+        "diagnostics": _diagnostics(secret_cohort) if diagnostics else [],
     }
+
+
+def _parts(budget: Budget, trust: str) -> dict[str, float] | None:
+    """Sound ε of what the clients noised and of what a trusted aggregator noised, each alone."""
+    if trust != LOCAL or budget.epsilon_of_part(AGGREGATOR) is None:
+        return None
+    return {by: budget.epsilon_of_part(by) for by in (CLIENT, AGGREGATOR)}
+
+
+def _diagnostics(secret_cohort: bool) -> list[str]:
+    return [*DIAGNOSTICS, SECRET_COHORT] if secret_cohort else list(DIAGNOSTICS)
 
 
 def privacy_words(facts: dict[str, Any]) -> str:
@@ -125,15 +151,16 @@ def privacy_words(facts: dict[str, Any]) -> str:
     if not facts["private"]:
         return facts["words"] + "\n"
     sound, published = facts["views"]["sound"], facts["views"]["published"]
+    unit = sound["unit"]
     paragraphs = [
         headline(facts),
-        f"{_whom(facts)} one {sound['unit']} of one client ({_neighbours(sound['neighbours'])}), "
-        "against anyone who sees every upload of that client, the server included "
-        f"({sound['trust']} trust). The number is that of the worst client; each client has its own.",
+        f"{_whom(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
+        f"({_neighbours(sound)}), {_against(sound)}",
         _number("epsilon", "Enforced", facts),
         _number("epsilon_published", "Published", facts)
-        + f" The claim is about one {published['unit']}, {_neighbours(published['neighbours'])}.",
+        + f" The claim is about one {published['unit']}, {_neighbours(published)}.",
         _number("epsilon_sound", "Sound", facts),
+        *_pair(facts),
         "Over clients: " + _spread(facts),
     ]
     text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs)
@@ -180,10 +207,15 @@ def headline(facts: dict[str, Any]) -> str:
             f"({facts['reasons']['epsilon_sound']}). The published analysis claims "
             f"epsilon = {facts['epsilon_published']:.4g} at delta = {delta:g}."
         )
-    unit = facts["views"]["sound"]["unit"]
+    view = facts["views"]["sound"]
+    whom = "client" if view["unit"] == "client" else f"{view['unit']} of every client"
+    local = "local " if (view["unit"], view["trust"]) == ("client", LOCAL) else ""
+    against = (
+        "the server" if view["trust"] == LOCAL else "everyone but the server, which is trusted"
+    )
     return (
-        f"Every {unit} of every client is protected by ({round_up(sound)}, {delta:g})-differential "
-        "privacy against the server."
+        f"Every {whom} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
+        f"against {against}."
     )
 
 
@@ -194,7 +226,7 @@ def round_up(epsilon: float) -> str:
 
 def _number(key: str, label: str, facts: dict[str, Any]) -> str:
     value = facts[key]
-    shown = "infinite" if math.isinf(value) else round_up(value)
+    shown = _shown(value)
     extra = ""
     if key == "epsilon":
         limit = "no budget" if facts["budget"] is None else f"budget {facts['budget']:g}"
@@ -206,21 +238,53 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-def _neighbours(relation: str) -> str:
-    words = {
-        "add_or_remove": "data sets that differ by one record more or less",
-        "replace_one": "data sets that differ in one record replaced",
-    }
-    return words[relation]
+def _neighbours(view: dict[str, Any]) -> str:
+    if view["neighbours"] == ADD_OR_REMOVE:
+        return f"data sets that differ by one {view['unit']} more or less"
+    if view["unit"] == "client":
+        return "any two data sets a client may have"
+    return "data sets that differ in one record replaced"
+
+
+def _against(view: dict[str, Any]) -> str:
+    if view["trust"] == LOCAL:
+        return (
+            "against anyone who sees every upload of that client, the server included (local trust). "
+            "The number is that of the worst client; each client has its own."
+        )
+    return (
+        "against anyone who sees every released model; the server sees the updates and who took part "
+        "and is trusted (central trust). The number holds for every client, however often it took part."
+    )
+
+
+def _pair(facts: dict[str, Any]) -> list[str]:
+    """What holds without and with trust in the aggregator."""
+    if facts["parts"] is None:
+        return []
+    client, aggregator = (_shown(facts["parts"][by]) for by in (CLIENT, AGGREGATOR))
+    return [
+        f"Whom one must trust: the reports alone, noised by the clients, cost epsilon = {client} and "
+        "need nobody's honesty. What the trusted aggregator releases of the clip norm costs epsilon = "
+        f"{aggregator} outside the aggregator; inside it the answers are exact. The server sees both, "
+        "which is the sound number."
+    ]
+
+
+def _shown(epsilon: float) -> str:
+    return "infinite" if math.isinf(epsilon) else round_up(epsilon)
 
 
 def _spread(facts: dict[str, Any]) -> str:
     clients = facts["clients"]
+    if facts["views"]["sound"]["trust"] != LOCAL:
+        return f"all {clients['total']} have the same, {clients['draws_most']} releases in all."
     key = "epsilon_sound" if facts["budget_view"] == SOUND else "epsilon"
     spread = facts["spread"][key]
+    what = "lots" if facts["views"]["sound"]["unit"] == "record" else "reports"
     return (
         f"{clients['took_part']} of {clients['total']} took part, with {clients['draws_fewest']} to "
-        f"{clients['draws_most']} lots each; {key} from {spread['lowest']:.4g} to "
+        f"{clients['draws_most']} {what} each; {key} from {spread['lowest']:.4g} to "
         f"{spread['highest']:.4g}, median {spread['median']:.4g}."
     )
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms import DpFl
-from fedpriv.algorithms.local_training import LocalTraining, Problem, RoundOutcome
+from fedpriv.algorithms.local_training import LocalTraining
+from fedpriv.algorithms.work import Problem, RoundOutcome
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import FederatedData, federate
 from fedpriv.data.partitions import Iid

@@ -89,7 +89,7 @@ def test_the_noise_of_a_round_is_scaled_by_the_bound_that_clipped_in_it(name, wo
 def test_the_clipping_statistic_gets_the_noise_that_the_ledger_charges(reading, work):
     clipper = Heard(reading, initial_clip_norm=0.8, bit_noise=4.0)
     training = work(clipper=clipper)
-    draw = training.training.algorithm.draw(PoissonSampling(0.5), SIGMA, clipper)
+    draw = training.training.algorithm.draw(PoissonSampling(0.5), SIGMA, clipper, 0)
     charged = {query.name: query.noise_multiplier for query in draw.queries}[CLIP_STATISTIC]
     answers = []
     for noise_seed in range(400):

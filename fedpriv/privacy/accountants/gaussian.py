@@ -149,6 +149,9 @@ class GaussianTotal(RunningTotal):
         sums, index = np.unique(self._sums, return_inverse=True)
         return np.array([self.accountant.epsilon_of_sum(float(s), delta) for s in sums])[index]
 
+    def worst(self, delta: float) -> float:
+        return self.accountant.epsilon_of_sum(float(self._sums.max()), delta)
+
     def would_exceed(
         self,
         event: dp_event.DpEvent,

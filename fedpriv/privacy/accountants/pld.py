@@ -174,6 +174,10 @@ def _library_event(event: dp_event.DpEvent, neighbours: str) -> dp_event.DpEvent
         return event
     if isinstance(event, dp_event.GaussianDpEvent):
         return dp_event.GaussianDpEvent(2.0 * event.noise_multiplier)
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return dp_event.ComposedDpEvent(
+            tuple(_library_event(part, neighbours) for part in event.events)
+        )
     inner = getattr(event, "event", None)
     return event if inner is None else attr.evolve(event, event=_library_event(inner, neighbours))
 

@@ -2,6 +2,22 @@
 
 from fedpriv.privacy.clippers.adap import AdapClipper
 from fedpriv.privacy.clippers.base import Clipper
-from fedpriv.privacy.clippers.fixed import AutomaticClipper, ConstantClipper, NoClipper
+from fedpriv.privacy.clippers.fixed import (
+    AutomaticClipper,
+    ConstantClipper,
+    NoClipper,
+    PolynomialClipper,
+)
+from fedpriv.privacy.clippers.histogram import MedianHistogramClipper
+from fedpriv.privacy.clippers.quantile import QuantileClipper
 
-__all__ = ["AdapClipper", "AutomaticClipper", "Clipper", "ConstantClipper", "NoClipper"]
+__all__ = [
+    "AdapClipper",
+    "AutomaticClipper",
+    "Clipper",
+    "ConstantClipper",
+    "MedianHistogramClipper",
+    "NoClipper",
+    "PolynomialClipper",
+    "QuantileClipper",
+]

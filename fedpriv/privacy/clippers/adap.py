@@ -24,13 +24,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common import checks
-from fedpriv.privacy.clippers.base import Clipper, sum_per_client
+from fedpriv.privacy.clippers.base import LARGEST, Clipper, sum_per_client
+from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, centred_bits, geometric_step
+from fedpriv.privacy.mechanism import CLIP_STATISTIC, Query
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-_LARGEST = 1e12  # float32 holds the noise of this bound; `vector` explodes without a ceiling
 _UNCLIPPED = (
     "The clip norm follows the exact mean of unclipped gradient norms (reading=unclipped): its "
     "sensitivity is unbounded and it is released through the clip norm, so the run is not "
@@ -57,7 +58,7 @@ class AdapClipper(Clipper):
         self.initial = initial_clip_norm
         if initial_clip_norm is not None:
             self.initial = checks.number(
-                "initial_clip_norm", initial_clip_norm, above=0, at_most=_LARGEST
+                "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
             )
         self.alpha = checks.number("alpha", alpha, above=0)
         self.target_quantile = checks.number("target_quantile", target_quantile, above=0, below=1)
@@ -80,28 +81,27 @@ class AdapClipper(Clipper):
         if value is None:
             value = self.initial_alpha * initial_norm()
         start = torch.full((clients,), value, device=device)
-        self._bounds = start.clamp(self.min_clip_norm, _LARGEST)
+        self._bounds = start.clamp(self.min_clip_norm, LARGEST)
 
     def bound(self, round_index: int, clients: Tensor) -> Tensor:
         return self._bounds[clients]
 
-    def statistic_multiplier(self, noise_multiplier: float) -> float | None:
-        if self.reading == "sound":
-            return 2.0 * self.bit_noise  # std / sensitivity, sensitivity of a centred bit = 1/2
-        if self.reading == "scalar":
-            return noise_multiplier
-        return 0.0 if self.reading == "unclipped" else None
+    def query(self, round_index: int, noise_multiplier: float) -> Query | None:
+        multipliers = {
+            "sound": self.bit_noise / BIT_SENSITIVITY,
+            "scalar": noise_multiplier,
+            "unclipped": 0.0,
+        }
+        if self.reading not in multipliers:  # vector: post-processing
+            return None
+        return Query(CLIP_STATISTIC, multipliers[self.reading])
 
     def statistic(
         self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
     ) -> tuple[Tensor, Tensor]:
-        clients = len(cohort_bounds)
         if self.reading == "sound":
-            bits = (norms <= bounds).to(norms.dtype) - 0.5
-            return (
-                sum_per_client(bits, client_of_record, clients),
-                cohort_bounds.new_full((clients,), 0.5),
-            )
+            return centred_bits(norms, bounds, client_of_record, cohort_bounds)
+        clients = len(cohort_bounds)
         if self.reading == "scalar":
             clipped = norms.minimum(bounds)
             return sum_per_client(clipped, client_of_record, clients), cohort_bounds
@@ -115,14 +115,14 @@ class AdapClipper(Clipper):
     ) -> None:
         old = self._bounds[clients]
         if self.reading == "sound":
-            not_clipped = released / lot_sizes + 0.5
-            step = (not_clipped - self.target_quantile) * -self.quantile_learning_rate
-            new = old * step.exp()
+            new = geometric_step(
+                old, released, lot_sizes, self.target_quantile, self.quantile_learning_rate
+            )
         elif self.reading == "vector":
             new = self.alpha * gradients.norm(dim=1)
         else:
             new = self.alpha * (released / lot_sizes).abs()
-        self._bounds[clients] = new.clamp(self.min_clip_norm, _LARGEST).to(old.dtype)
+        self._bounds[clients] = new.clamp(self.min_clip_norm, LARGEST).to(old.dtype)
 
     def describe(self) -> str:
         factor = "" if self.initial_alpha == 1 else f"{self.initial_alpha:g} times "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,17 +11,30 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from fedpriv.privacy.mechanism import Query, RandomizedBit
+
+LARGEST = 1e12
+"""The largest bound: float32 holds its noise."""
+
 
 class Clipper(ABC):
     """Scales every record's gradient so that its norm is at most the bound of its client.
 
     ``bound`` is public and is the L2 sensitivity of the clipped sum. A clipper that learns asks one
-    more query of the same lot (``statistic``); the round adds its noise, the ledger charges it jointly
-    with the gradient, and ``observe`` gets the noised answer. Bounds live on the run's device.
+    more query of the same lot (``query``, ``statistic``); the round adds its noise, the ledger charges
+    it jointly with the gradient, and ``observe`` gets the noised answer. Bounds live on the run's
+    device.
+
+    Where the unit of privacy is the client, there is one bound for the whole cohort: "records" are
+    then the clients' uploads, "clients" is the one holder of the bound, and L the expected cohort.
     """
 
     caveat: str | None = None
     """What a reader of the privacy statement must know of this clipper, in words."""
+    largest_noise_multiplier: float = math.inf
+    """Below which the schedule's noise multiplier must lie."""
+    aggregator_caveat: str | None = None
+    """The same, where an aggregator other than the client itself noises the statistic."""
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
@@ -35,23 +49,27 @@ class Clipper(ABC):
         """The scale of each record [n], given its norm [n] and its client's bound [n]."""
         return (bounds / norms.clamp_min(1e-30)).clamp_max(1.0)
 
-    def statistic_multiplier(self, noise_multiplier: float) -> float | None:
-        """Noise multiplier of the extra query (0: un-noised), or ``None`` if nothing is asked."""
+    def gradient_multiplier(self, noise_multiplier: float) -> float:
+        """Noise multiplier of the gradient, given that of the schedule."""
+        return noise_multiplier
+
+    def query(self, round_index: int, noise_multiplier: float) -> Query | RandomizedBit | None:
+        """The extra query of round t (multiplier 0: un-noised), or ``None`` if nothing is asked."""
         return None
 
     def statistic(
         self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """(answer per client [m], its add/remove sensitivity per client [m]), before noise.
+        """(answer of each client [m] or [m, B], its add/remove sensitivity [m]), before noise.
 
-        Only called when ``statistic_multiplier`` is not ``None``; here the answer to no question.
+        Only called when ``query`` is not ``None``; here the answer to no question.
         """
         return cohort_bounds.new_zeros(cohort_bounds.shape), cohort_bounds
 
     def observe(
         self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor
     ) -> None:
-        """What was released: the noised statistic [m], the noised mean gradients [m, d], and the
+        """What was released: the noised statistic [m] or [m, B], the noised mean gradients [m, d], and the
         public denominators L [m]."""
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Clippers whose bound is fixed in advance."""
+"""Clippers whose bound is fixed in advance, for all rounds or as a function of the round: free."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
-from fedpriv.privacy.clippers.base import Clipper
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.clippers.base import LARGEST, Clipper
 
 if TYPE_CHECKING:
     import torch
@@ -45,10 +46,54 @@ class ConstantClipper(_OneBound):
     """g · min(1, C / ‖g‖) with one C (Abadi et al. 2016)."""
 
     def __init__(self, clip_norm: float):
-        self.value = checks.number("clip_norm", clip_norm, above=0, at_most=1e12)
+        self.value = checks.number("clip_norm", clip_norm, above=0, at_most=LARGEST)
 
     def describe(self) -> str:
         return f"constant, clip norm {self.value:g}"
+
+
+class PolynomialClipper(Clipper):
+    """C_t = C_0 (1 - t / T)^power for t < T = ``horizon``, then and never below ``min_clip_norm``.
+
+    The clip norm of the "poly learning rate policy" (LDP-FedSGD and the clipping size, DEIM 2023,
+    section 4.4). It depends on the round alone, so nothing is asked and nothing charged.
+    """
+
+    def __init__(
+        self,
+        initial_clip_norm: float,
+        power: float = 1.0,
+        horizon: int | None = None,
+        min_clip_norm: float = 1e-6,
+    ):
+        self.initial = checks.number(
+            "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
+        )
+        self.power = checks.number("power", power, at_least=0)
+        if horizon is None:
+            raise ArgumentError(
+                "horizon", None, "a whole number >= 1 when rounds is null, which it defaults to"
+            )
+        self.horizon = checks.whole("horizon", horizon, at_least=1)
+        self.min_clip_norm = checks.number("min_clip_norm", min_clip_norm, above=0)
+
+    def value(self, round_index: int) -> float:
+        """C_t."""
+        left = max(0.0, 1.0 - round_index / self.horizon)
+        return max(self.initial * left**self.power, self.min_clip_norm)
+
+    def start(
+        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
+    ) -> None:
+        self._device = device
+
+    def bound(self, round_index: int, clients: Tensor) -> Tensor:
+        import torch
+
+        return torch.full((len(clients),), self.value(round_index), device=self._device)
+
+    def describe(self) -> str:
+        return f"{self.initial:g} (1 - t/{self.horizon})^{self.power:g}"
 
 
 class AutomaticClipper(_OneBound):

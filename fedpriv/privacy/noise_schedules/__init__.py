@@ -1,6 +1,7 @@
 """Noise schedules: the noise multiplier σ_t of each round (t counts from 0)."""
 
 from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+from fedpriv.privacy.noise_schedules.calibrated import CalibratedNoise
 from fedpriv.privacy.noise_schedules.fixed import (
     ConstantNoise,
     ExponentialNoise,
@@ -10,6 +11,7 @@ from fedpriv.privacy.noise_schedules.fixed import (
 from fedpriv.privacy.noise_schedules.validation_decay import ValidationDecay
 
 __all__ = [
+    "CalibratedNoise",
     "ConstantNoise",
     "ExponentialNoise",
     "NoNoise",

@@ -133,7 +133,8 @@ def test_each_clients_records_are_counted_for_that_client():
 )
 def test_what_each_reading_asks_is_priced(reading, multiplier):
     """σ_b = 20 on a sensitivity of ½; σ on C; nothing asked; asked without noise."""
-    assert started(reading, bit_noise=20.0).statistic_multiplier(3.0) == multiplier
+    query = started(reading, bit_noise=20.0).query(0, 3.0)
+    assert (query and query.noise_multiplier) == multiplier
 
 
 # ---- sound: the quantile of the norms

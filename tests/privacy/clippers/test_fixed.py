@@ -98,7 +98,7 @@ def test_no_clipping_has_no_finite_sensitivity():
     ids=lambda c: type(c).__name__,
 )
 def test_a_fixed_bound_asks_nothing_of_the_data(clipper):
-    assert clipper.statistic_multiplier(3.0) is None
+    assert clipper.query(0, 3.0) is None
 
 
 @pytest.mark.parametrize(

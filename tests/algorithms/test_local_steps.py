@@ -81,7 +81,7 @@ def test_a_cohort_larger_than_the_federation_is_refused():
 
 
 def test_fedavg_releases_nothing_that_is_accounted():
-    assert FedAvg("fedavg", 0.1).draw(PoissonSampling(0.1), 1.0, ConstantClipper(1.0)) is None
+    assert FedAvg("fedavg", 0.1).draw(PoissonSampling(0.1), 1.0, ConstantClipper(1.0), 0) is None
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_fedavg_releases_nothing_that_is_accounted():
     ids=["constant", "vector", "scalar", "sound", "unclipped"],
 )
 def test_a_draw_lists_every_query_answered_on_the_lot(clipper, expected):
-    draw = DpFl("mine", 0.1).draw(PoissonSampling(0.1), 3.0, clipper)
+    draw = DpFl("mine", 0.1).draw(PoissonSampling(0.1), 3.0, clipper, 0)
     assert {query.name: query.noise_multiplier for query in draw.queries} == expected

@@ -1,0 +1,109 @@
+"""Central DP-FedAvg with user-level privacy (McMahan, Ramage, Talwar, Zhang 2018), with fixed or
+adaptive quantile clipping (Andrew, Thakkar, McMahan, Ramaswamy 2021).
+
+Each client joins a round independently with probability q, trains from θ for E epochs of SGD, and
+
+    Δ_k ← Δ_k min(1, C_t/‖Δ_k‖);   θ ← θ + η_s (1/(qK)) ( Σ_k Δ_k + N(0, (z_Δ C_t)² I) )
+
+The denominator qK is public and fixed; an empty cohort adds noise only. The server is trusted: it sees
+the updates and who took part, and only the noised average leaves it. The unit is the client, neighbours
+differ by one client more or less, and all clients have one ε, that of the Poisson-sampled Gaussian.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.algorithms.base import queries
+from fedpriv.algorithms.server_step import ServerStepAlgorithm
+from fedpriv.common import checks
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.privacy.claims import dp_fedavg
+from fedpriv.privacy.mechanism import Draw, Query
+from fedpriv.privacy.names import CENTRAL, CLIENT
+from fedpriv.privacy.sampling import PoissonSampling, Sampling
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.server_training import Uploads
+    from fedpriv.algorithms.work import Problem
+    from fedpriv.privacy.clippers import Clipper
+
+
+class CdpFedAvg(ServerStepAlgorithm):
+    """``client_rate`` q; ``local_epochs`` E; ``batch_size`` B (``None``: the client's whole data);
+    ``local_learning_rate`` η; ``learning_rate``: the server's η_s.
+    """
+
+    private = True
+    trust = CENTRAL
+    secret_cohort = True
+
+    def __init__(
+        self,
+        name: str,
+        client_rate: float,
+        learning_rate: float = 1.0,
+        optimizer: str = "sgd",
+        local_epochs: int = 1,
+        batch_size: int | None = None,
+        local_learning_rate: float = 0.1,
+    ):
+        super().__init__(name, learning_rate, optimizer)
+        self.client_rate = checks.number("client_rate", client_rate, above=0, at_most=1)
+        self.local_epochs = checks.whole("local_epochs", local_epochs, at_least=1)
+        self.batch_size = (
+            None if batch_size is None else checks.whole("batch_size", batch_size, at_least=1)
+        )
+        self.local_learning_rate = checks.number(
+            "local_learning_rate", local_learning_rate, above=0
+        )
+        self.claim = dp_fedavg()
+
+    def sampling_of(self, records: int) -> Sampling:
+        return PoissonSampling(self.client_rate)
+
+    def cohort(self, seed: int, round_index: int, eligible: np.ndarray) -> np.ndarray:
+        """Each client with probability q; nobody once the budget is spent."""
+        drawn = PoissonSampling(self.client_rate).draw(
+            numpy_stream(seed, "cohort", round_index), len(eligible)
+        )
+        return drawn[eligible[drawn]]
+
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> Draw:
+        asked = queries(clipper, noise_multiplier, round_index)
+        if any(not isinstance(query, Query) for query in asked):
+            raise ConfigError(
+                "clipper.bit_mechanism", "randomized_response", "gaussian with a trusted server"
+            )
+        if any(query.by == CLIENT for query in asked[1:]):
+            raise ConfigError("clipper.noised_by", CLIENT, "aggregator with a trusted server")
+        return Draw(sampling, asked)
+
+    def uploads(self, problem: Problem) -> Uploads:
+        from fedpriv.algorithms.server_training import LocalChanges
+
+        return LocalChanges(self, problem)
+
+    def denominator(self, cohort: int, clients: int) -> float:
+        return self.client_rate * clients
+
+    def records_per_step(self, records: float) -> float:
+        return self.client_rate * records
+
+    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+        expected = "" if clients is None else f" (about {self.client_rate * clients:.0f})"
+        batches = "whole data" if self.batch_size is None else f"batches of {self.batch_size}"
+        return (
+            (
+                "each round",
+                f"every client with probability {self.client_rate:g}{expected}, "
+                f"{self.local_epochs} epoch(s) of {batches} over {records} records",
+            ),
+            ("local optimizer", f"sgd, learning rate {self.local_learning_rate:g}"),
+            self._server_words(),
+        )

@@ -1,0 +1,59 @@
+"""FedSGD (McMahan et al. 2017) and LDP-FedSGD (LDP-FedSGD and the clipping size, DEIM 2023).
+
+    FedSGD        g_k = ∇ℓ(B_k; θ);   θ ← θ - (η/m) Σ_k g_k
+    LDP-FedSGD    g_k ← g_k min(1, C_t/‖g_k‖);   g_k ← g_k + N(0, (C_t σ)² I)
+
+B_k is the whole data of client k. The server sees every noisy gradient, so trust is local, the unit is
+the client, and neighbours are *any* two inputs: a report moves by up to 2C, and the μ of one report is
+2/σ. Sampling clients does not amplify against a server that sees who reports; the reports of a client
+compose, μ_k = 2 √R_k / σ over its R_k reports.
+
+Only the sum of the reports is used here, so one Gaussian N(0, m (C_t σ)² I) is drawn for it: the same
+distribution as the sum of m, and the ledger still has one release for each client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.algorithms.base import queries
+from fedpriv.algorithms.server_step import GradientAlgorithm
+from fedpriv.privacy.claims import ldp_fedsgd
+from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.sampling import Sampling, WholeData
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.clippers import Clipper
+
+
+class FedSgd(GradientAlgorithm):
+    """No privacy: the yardstick of LDP-FedSGD. No ε is computed or shown."""
+
+    private = False
+
+    def sampling_of(self, records: int) -> Sampling:
+        return WholeData(REPLACE_ONE)
+
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> None:
+        return None
+
+
+class LdpFedSgd(GradientAlgorithm):
+    """Every report is clipped and noised by its client."""
+
+    private = True
+
+    def __init__(self, *args: Any, **settings: Any):
+        super().__init__(*args, **settings)
+        self.claim = ldp_fedsgd()
+
+    def sampling_of(self, records: int) -> Sampling:
+        return WholeData(REPLACE_ONE)
+
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> Draw:
+        return Draw(sampling, queries(clipper, noise_multiplier, round_index))

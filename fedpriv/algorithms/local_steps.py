@@ -1,0 +1,98 @@
+"""What the algorithms with per-record local training share: their settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.algorithms.base import Algorithm, optional_cohort_size
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.sampling import SAMPLING_NAMES, Sampling, make_sampling
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.local_training import LocalTraining
+    from fedpriv.algorithms.work import Problem
+
+OPTIMIZERS = ("adam", "sgd")
+OPTIMIZER_STATES = ("kept", "reset")
+PARTICIPATIONS = ("all", "sampled")
+
+
+class LocalStepsAlgorithm(Algorithm):
+    """Each round every participant takes ``local_steps`` optimiser steps from the global weights, one
+    lot each, and the server averages the results weighted by n_k:  w = Σ p_k w^k.
+
+    ``sample_rate`` q ∈ (0, 1]; ``max_lot_size``: Poisson lots are cut to so many records (charged as
+    truncated; ``None``: never); ``optimizer_state``: whether Adam's moments stay with the client over
+    rounds (``kept``) or start anew each round (``reset``); ``participation``: ``all``, or ``sampled``:
+    ``clients_per_round`` of those who still may, uniformly.
+    """
+
+    unit = "record"
+
+    def __init__(
+        self,
+        name: str,
+        sample_rate: float,
+        sampling: str = "poisson",
+        max_lot_size: int | None = None,
+        optimizer: str = "adam",
+        optimizer_state: str = "kept",
+        learning_rate: float = 0.01,
+        local_steps: int = 1,
+        participation: str = "all",
+        clients_per_round: int | None = None,
+    ):
+        self.name = checks.text("name", name)
+        self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
+        self.sampling = checks.one_of("sampling", sampling, SAMPLING_NAMES)
+        self.max_lot_size = None
+        if max_lot_size is not None:
+            if self.sampling != "poisson":
+                raise ArgumentError("max_lot_size", max_lot_size, "null unless sampling=poisson")
+            self.max_lot_size = checks.whole("max_lot_size", max_lot_size, at_least=1)
+        self.optimizer = checks.one_of("optimizer", optimizer, OPTIMIZERS)
+        self.optimizer_state = checks.one_of("optimizer_state", optimizer_state, OPTIMIZER_STATES)
+        self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
+        self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
+        self.draws_per_round = self.local_steps
+        self.price_depends_on_records = self.sampling == "fixed_size"
+        self.participation = checks.one_of("participation", participation, PARTICIPATIONS)
+        self.clients_per_round = None
+        if self.participation == "sampled":
+            if clients_per_round is None:
+                raise ArgumentError("clients_per_round", None, "a whole number >= 1")
+            self.clients_per_round = optional_cohort_size(clients_per_round)
+        elif clients_per_round is not None:
+            raise ArgumentError(
+                "clients_per_round", clients_per_round, "null unless participation=sampled"
+            )
+
+    def sampling_of(self, records: int) -> Sampling:
+        """How a client with ``records`` records draws its lots."""
+        return make_sampling(self.sampling, self.sample_rate, records, self.max_lot_size)
+
+    def start(self, problem: Problem) -> LocalTraining:
+        """The work itself, on data and a model."""
+        from fedpriv.algorithms.local_training import LocalTraining
+
+        return LocalTraining(self, problem)
+
+    def records_per_step(self, records: float) -> float:
+        return self.sample_rate * records
+
+    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+        who = "all clients"
+        if self.clients_per_round is not None:
+            who = f"{self.clients_per_round} clients, sampled"
+        return (
+            (
+                "each round",
+                f"{who}, {self.local_steps} local step(s), sample rate {self.sample_rate:g} "
+                f"({self.sampling}; about {self.sample_rate * records:.0f} of {records} records)",
+            ),
+            ("optimizer", f"{self.optimizer}, learning rate {self.learning_rate:g}"),
+        )
+
+    def caveats(self) -> tuple[str, ...]:
+        return ("fixed_size",) if self.sampling == "fixed_size" else ()

@@ -1,0 +1,275 @@
+"""The work of a round in which the server takes the step: uploads, their clipped sum, noise, step.
+
+The uploads of a few hundred clients are held at a time, however many there are in a round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
+from fedpriv.algorithms.work import Problem, RoundOutcome
+from fedpriv.common.random_streams import numpy_stream, torch_stream
+from fedpriv.engine import StackedModel, plain_gradient
+from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Query, RandomizedBit
+from fedpriv.privacy.names import CLIENT, LOCAL
+from fedpriv.privacy.randomized_response import noised_count
+from fedpriv.privacy.sampling import PoissonSampling, WholeData
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+    from fedpriv.algorithms.server_step import ServerStepAlgorithm
+
+AT_ONCE = 256
+"""Clients whose uploads are held at a time: bounds memory by this many models."""
+
+
+@dataclass(frozen=True)
+class UploadBatch:
+    """Uploads [c, d] of some clients, and the sum of the losses of the records they read."""
+
+    uploads: Tensor
+    loss_sum: Tensor
+    records: int
+
+
+class Uploads(Protocol):
+    """What clients compute. ``sign``: 1 if an upload is a gradient, -1 if a change of weights."""
+
+    sign: int
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        """The uploads of ``clients`` [c] at the model's current weights."""
+
+    def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The upload [d] of a client with just these records [n]."""
+
+
+class Gradients:
+    """g_k = (1/(q n_k)) Σ_{i in lot} ∇ℓ_i, the lot being the whole data when q = 1."""
+
+    sign = 1
+
+    def __init__(self, sample_rate: float, problem: Problem):
+        self.problem = problem
+        self._sampling = WholeData() if sample_rate == 1 else PoissonSampling(sample_rate)
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        data = self.problem.data
+        lots = [self._lot(round_index, int(client)) for client in clients]
+        sizes = torch.tensor([len(lot) for lot in lots])
+        indices = torch.from_numpy(np.concatenate(lots))
+        expected = [self._sampling.expected_size(len(data.clients[k])) for k in clients]
+        return self._gradients(
+            data.train.inputs[indices], data.train.targets[indices], sizes, expected
+        )
+
+    def _lot(self, round_index: int, client: int) -> np.ndarray:
+        own = self.problem.data.clients[client]
+        if isinstance(self._sampling, WholeData):
+            return own
+        stream = numpy_stream(self.problem.seed, "lot", round_index, 0, client)
+        return own[self._sampling.draw(stream, len(own))]
+
+    def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        size = len(targets)
+        return self._gradients(inputs, targets, torch.tensor([size]), [size]).uploads[0]
+
+    def _gradients(
+        self, inputs: Tensor, targets: Tensor, sizes: Tensor, expected: list[float]
+    ) -> UploadBatch:
+        client_of_record = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+        sums, losses = plain_gradient(
+            self.problem.engine, inputs, targets, client_of_record, len(sizes)
+        )
+        denominators = torch.tensor(expected, dtype=sums.dtype).to(sums.device)
+        return UploadBatch(sums.div_(denominators[:, None]), losses.sum(), len(targets))
+
+
+class LocalChanges:
+    """Δ_k = θ_k - θ after E epochs of SGD over batches of B, the clients of a block side by side."""
+
+    sign = -1
+
+    def __init__(self, algorithm: CdpFedAvg, problem: Problem):
+        self.algorithm, self.problem = algorithm, problem
+        self._stacked = StackedModel(problem.model)
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        data, seed = self.problem.data, self.problem.seed
+        records = [data.clients[k] for k in clients]
+
+        def order(client: int, epoch: int) -> np.ndarray:
+            stream = numpy_stream(seed, "batches", round_index, epoch, int(clients[client]))
+            return records[client][stream.permutation(len(records[client]))]
+
+        sizes = [len(own) for own in records]
+        return self._train(data.train.inputs, data.train.targets, sizes, order)
+
+    def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        size = len(targets)
+        return self._train(inputs, targets, [size], lambda _, epoch: np.arange(size)).uploads[0]
+
+    def _train(self, inputs: Tensor, targets: Tensor, sizes: list[int], order: Any) -> UploadBatch:
+        """``order(client, epoch)``: the indices of a client's records as the epoch visits them."""
+        settings, start = self.algorithm, self.problem.model.flat
+        batch = min(settings.batch_size or max(sizes), max(sizes))
+        weights = start.repeat(len(sizes), 1)
+        loss_sum, seen = start.new_zeros(()), 0
+        for epoch in range(settings.local_epochs):
+            visits = [order(client, epoch) for client in range(len(sizes))]
+            for first in range(0, max(sizes), batch):
+                indices, present = _padded([v[first : first + batch] for v in visits], start.device)
+                gradients, losses = self._stacked.gradients(
+                    weights, inputs[indices], targets[indices], present
+                )
+                weights.sub_(gradients, alpha=settings.local_learning_rate)
+                loss_sum = loss_sum + losses.sum()
+                seen += int(sum(min(batch, max(0, n - first)) for n in sizes))
+        return UploadBatch(weights.sub_(start), loss_sum, seen)
+
+
+def _padded(rows: list[np.ndarray], device: torch.device) -> tuple[Tensor, Tensor]:
+    """(indices [c, b], which of them are there [c, b]): shorter rows repeat index 0, marked absent."""
+    width = max(len(row) for row in rows)
+    indices = np.zeros((len(rows), width), dtype=np.int64)
+    present = np.zeros((len(rows), width), dtype=bool)
+    for k, row in enumerate(rows):
+        indices[k, : len(row)] = row
+        present[k, : len(row)] = True
+    return torch.from_numpy(indices).to(device), torch.from_numpy(present).to(device)
+
+
+class ServerTraining:
+    """Runs the rounds of a :class:`~fedpriv.algorithms.server_step.ServerStepAlgorithm`."""
+
+    def __init__(self, algorithm: ServerStepAlgorithm, problem: Problem):
+        self.algorithm, self.problem = algorithm, problem
+        self.device = problem.model.device
+        self._uploads = algorithm.uploads(problem)
+        self._optimizer = self._make_optimizer()
+        self._server = torch.zeros(1, dtype=torch.int64, device=self.device)
+        problem.clipper.start(1, self.device, self._initial_norm)
+
+    def _make_optimizer(self) -> ClientOptimizer:
+        rate = self.algorithm.learning_rate
+        if self.algorithm.optimizer == "sgd":
+            return Sgd(rate)
+        return Adam(rate, 1, self.problem.model.size, self.device, reset=False)
+
+    def _initial_norm(self, records: int = 256) -> float:
+        """Norm of the upload of a client whose records are uniform noise with random labels: free."""
+        data = self.problem.data
+        stream = torch_stream(self.problem.seed, "initial_clip_norm")
+        inputs = torch.rand(records, *data.input_shape, generator=stream)
+        targets = torch.randint(data.classes, (records,), generator=stream)
+        upload = self._uploads.of_records(inputs.to(self.device), targets.to(self.device))
+        return float(upload.norm())
+
+    def round(self, round_index: int, cohort: np.ndarray, noise_multiplier: float) -> RoundOutcome:
+        """Run one round with the clients in ``cohort`` [m] and move the global weights."""
+        clipper, model = self.problem.clipper, self.problem.model
+        bound = clipper.bound(round_index, self._server)
+        total, norms, loss_sum, records = self._clipped_sum(round_index, cohort, bound)
+        finite = norms.isfinite()
+        norms = torch.where(finite, norms, 0.0)
+        sensitivities = {GRADIENT: bound}
+        released = None
+        query = clipper.query(round_index, noise_multiplier)
+        if query is not None:
+            everyone = torch.zeros(len(norms), dtype=torch.int64, device=self.device)
+            statistic, sensitivity = clipper.statistic(norms, bound[everyone], everyone, bound)
+            sensitivities[CLIP_STATISTIC] = sensitivity
+            released = self._noised_statistic(round_index, query, statistic, sensitivity, cohort)
+        multiplier = clipper.gradient_multiplier(noise_multiplier)
+        if multiplier > 0:
+            std = multiplier * float(bound) * self._summed(cohort, CLIENT)
+            stream = self._stream(GRADIENT, round_index, self.device)
+            total.add_(torch.empty_like(total).normal_(generator=stream), alpha=std)
+        lot = bound.new_tensor([self.algorithm.denominator(len(cohort), self._clients)])
+        mean = total.div_(lot)[None]
+        clipper.observe(self._server, released, mean, lot)
+        self._optimizer.begin_round(self._server)
+        model.flat.add_(self._optimizer.step(self._server, mean.mul_(self._uploads.sign))[0])
+        return RoundOutcome(
+            train_loss=float(loss_sum) / records if records else math.nan,
+            gradient_norm=float(norms.sum() / finite.sum()),
+            not_finite=int((~finite).sum()),
+            healthy=bool(model.flat.isfinite().all()) and (len(cohort) == 0 or bool(finite.any())),
+            sensitivities=[{name: s.cpu().numpy() for name, s in sensitivities.items()}],
+            norms=norms,
+            client_of_record=torch.arange(len(norms), device=self.device),
+        )
+
+    @property
+    def _clients(self) -> int:
+        return self.problem.data.client_count
+
+    def _clipped_sum(
+        self, round_index: int, cohort: np.ndarray, bound: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, int]:
+        """(Σ_k factor_k u_k [d], norms of the u_k [m], sum of losses, records read)."""
+        problem = self.problem
+        total = torch.zeros_like(problem.model.flat)
+        loss_sum, records = total.new_zeros(()), 0
+        norms = [total.new_zeros(0)]
+        for first in range(0, len(cohort), AT_ONCE):
+            clients = cohort[first : first + AT_ONCE]
+            batch = self._uploads.of(round_index, clients)
+            uploads = problem.upload_transform(round_index, clients, batch.uploads)
+            norm = torch.linalg.vector_norm(uploads, dim=1)
+            finite = norm.isfinite()
+            if not bool(finite.all()):  # a factor of 0 would not do: 0 · nan is nan
+                uploads = uploads.masked_fill(~finite[:, None], 0.0)
+            factors = problem.clipper.factors(norm, bound.expand(len(norm)))
+            total.addmv_(uploads.t(), factors.masked_fill(~finite, 0.0))
+            norms.append(norm)
+            loss_sum, records = loss_sum + batch.loss_sum, records + batch.records
+        return total, torch.cat(norms), loss_sum, records
+
+    def _noised_statistic(
+        self,
+        round_index: int,
+        query: Query | RandomizedBit,
+        statistic: Tensor,
+        sensitivity: Tensor,
+        cohort: np.ndarray,
+    ) -> Tensor:
+        """The clipper's answer [1] or [1, B] with the noise of whoever adds it."""
+        if isinstance(query, RandomizedBit):  # the statistic is Σ (bit - ½)
+            half = len(cohort) / 2.0
+            stream = numpy_stream(self.problem.noise_seed, CLIP_STATISTIC, round_index)
+            ones = round(float(statistic) + half)
+            estimate = noised_count(ones, len(cohort), query.epsilon, stream)
+            return statistic.new_tensor([estimate - half])
+        if query.noise_multiplier == 0:
+            return statistic
+        std = query.noise_multiplier * float(sensitivity) * self._summed(cohort, query.by)
+        stream = self._stream(CLIP_STATISTIC, round_index, "cpu")
+        return statistic + std * torch.randn(statistic.shape, generator=stream).to(self.device)
+
+    def _summed(self, cohort: np.ndarray, by: str) -> float:
+        """√m where each client of a cohort of m noises its own report: the sum of m Gaussians is one."""
+        return math.sqrt(len(cohort)) if self.algorithm.trust == LOCAL and by == CLIENT else 1.0
+
+    def _stream(self, query: str, round_index: int, device: str | torch.device) -> torch.Generator:
+        return torch_stream(self.problem.noise_seed, f"{query}_of_all", round_index, device=device)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "weights": self.problem.model.flat.clone(),
+            "optimizer": self._optimizer.state_dict(),
+            "clipper": self.problem.clipper.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.problem.model.set(state["weights"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.problem.clipper.load_state_dict(state["clipper"])

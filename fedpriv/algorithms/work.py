@@ -1,0 +1,61 @@
+"""What the work of every algorithm has in common: its problem, and what a round tells the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.engine import Engine, FlatModel
+from fedpriv.privacy.clippers.base import Clipper, sum_per_client
+
+if TYPE_CHECKING:
+    from fedpriv.data.federated import FederatedData
+
+UploadTransform = Callable[[int, np.ndarray, Tensor], Tensor]
+"""(round, cohort [m], changes of weights [m, d]) → what the clients upload [m, d]."""
+
+
+def honest(round_index: int, cohort: np.ndarray, uploads: Tensor) -> Tensor:
+    """The upload transform of a federation without attackers."""
+    return uploads
+
+
+@dataclass
+class Problem:
+    """What an algorithm works on. Seeds name the random streams of lots and of noise."""
+
+    data: FederatedData
+    model: FlatModel
+    engine: Engine
+    clipper: Clipper
+    seed: int
+    noise_seed: int
+    upload_transform: UploadTransform = honest
+
+
+@dataclass
+class RoundOutcome:
+    """What a round released, and exact statistics of it (diagnostics for the analyst).
+
+    ``sensitivities``: for each local step, the absolute sensitivity [m] of every query;
+    ``norms`` [n], ``client_of_record`` [n] (positions in the cohort) of the last step.
+    """
+
+    train_loss: float
+    gradient_norm: float
+    not_finite: int
+    healthy: bool
+    sensitivities: list[dict[str, np.ndarray]] = field(default_factory=list)
+    norms: Tensor | None = None
+    client_of_record: Tensor | None = None
+
+    def gradient_norm_per_client(self, clients: int) -> np.ndarray:
+        """Mean gradient norm before clipping of each participant [m]; nan for an empty lot."""
+        sums = sum_per_client(self.norms, self.client_of_record, clients)
+        counts = sum_per_client(torch.ones_like(self.norms), self.client_of_record, clients)
+        return (sums / counts).cpu().numpy()

@@ -1,0 +1,190 @@
+"""Adaptive median clipping (LDP-FedSGD and the clipping size, DEIM 2023, section 4.5.2).
+
+Every client one-hot encodes the bin of its gradient norm; a trusted aggregator (a trusted execution
+environment, simulated here) sums the vectors, adds Gaussian noise and releases the histogram; the bin
+that holds its median gives the new C: the bin's upper edge.
+
+    bins  [0, e_1], (e_1, e_2], …, (e_{B-1}, e_B];   norms above e_B count as the last bin
+
+A unit replaced moves one count down and another up: sensitivity √2 (1 when a unit joins or leaves). The
+noise is calibrated so that all ``updates`` planned histograms together are (ε, δ)-DP for a unit that
+enters every one of them:
+
+    μ = GDP parameter of (ε, δ),   std of the noise on every count = √2 √updates / μ
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.accountants.gaussian import GdpAccountant
+from fedpriv.privacy.clippers.base import LARGEST, Clipper
+from fedpriv.privacy.mechanism import CLIP_STATISTIC, ONE_HOT, Query
+from fedpriv.privacy.names import AGGREGATOR
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_MOST_BINS = 1000
+
+
+def geometric_edges(smallest_exponent: float, largest_exponent: float, bins: int) -> list[float]:
+    """Upper edges 2^a … 2^b of ``bins`` bins, evenly spaced in the exponent; the first bin is [0, 2^a]."""
+    if bins == 1:
+        return [2.0**largest_exponent]
+    step = (largest_exponent - smallest_exponent) / (bins - 1)
+    return [2.0 ** (smallest_exponent + step * i) for i in range(bins)]
+
+
+def median_bin(counts: Sequence[float]) -> int | None:
+    """The bin that holds the median of a noised histogram; ``None`` where there is none.
+
+    Negative counts are noise and taken as 0. The median is the lower one: the first bin at which the
+    running count reaches half of the whole, so a tie between two bins goes to the smaller norm.
+    """
+    kept = [max(0.0, float(count)) for count in counts]
+    half = math.fsum(kept) / 2.0
+    if not half > 0:
+        return None
+    running = 0.0
+    for index, count in enumerate(kept):
+        running += count
+        if count > 0 and running >= half * (1.0 - 1e-12):
+            return index
+    return len(kept) - 1
+
+
+class MedianHistogramClipper(Clipper):
+    """C jumps to the median of the norms, read off a noised histogram every ``update_interval`` rounds.
+
+    Give ``update_interval`` (rounds) or ``updates`` (how many in ``rounds``), or both; bins are
+    ``edges`` or ``bins`` geometric ones from 2^``smallest_exponent`` to 2^``largest_exponent``.
+    """
+
+    def __init__(
+        self,
+        initial_clip_norm: float,
+        epsilon: float = 0.8,
+        delta: float = 1e-8,
+        update_interval: int | None = None,
+        updates: int | None = None,
+        rounds: int | None = None,
+        edges: Sequence[float] | None = None,
+        smallest_exponent: float = -7.0,
+        largest_exponent: float = 5.0,
+        bins: int = 13,
+    ):
+        self.initial = checks.number(
+            "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
+        )
+        self.epsilon = checks.number("epsilon", epsilon, above=0)
+        self.delta = checks.number("delta", delta, above=0, below=1)
+        self.update_interval, self.updates = _schedule(update_interval, updates, rounds)
+        self.edges = _edges(edges, smallest_exponent, largest_exponent, bins)
+        mu = math.sqrt(GdpAccountant().largest_sum(self.epsilon, self.delta))
+        self.noise_std = ONE_HOT * math.sqrt(self.updates) / mu
+        self.aggregator_caveat = (
+            "The histogram of norms is summed and noised by a trusted aggregator (such as a trusted "
+            "execution environment), which is simulated: whoever runs it sees every client's exact "
+            f"bin. All {self.updates} planned histograms together are ({self.epsilon:g}, "
+            f"{self.delta:g})-DP for everyone else."
+        )
+
+    def start(
+        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
+    ) -> None:
+        import torch
+
+        self._bounds = torch.full((clients,), self.initial, device=device)
+        self._edges = torch.tensor(self.edges, dtype=torch.float64, device=device)
+
+    def bound(self, round_index: int, clients: Tensor) -> Tensor:
+        return self._bounds[clients]
+
+    def query(self, round_index: int, noise_multiplier: float) -> Query | None:
+        update, after = divmod(round_index + 1, self.update_interval)
+        if after or not 0 < update <= self.updates:
+            return None
+        return Query(CLIP_STATISTIC, self.noise_std, replaced=ONE_HOT, by=AGGREGATOR)
+
+    def statistic(
+        self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(histogram of each client [m, B], its add/remove sensitivity 1 [m])."""
+        bins, clients = len(self._edges), len(cohort_bounds)
+        bin_of = (norms.double()[:, None] > self._edges).sum(1).clamp_max(bins - 1)
+        counts = norms.new_zeros(clients * bins)
+        counts.index_add_(0, client_of_record * bins + bin_of, norms.new_ones(len(norms)))
+        return counts.view(clients, bins), cohort_bounds.new_ones(clients)
+
+    def observe(
+        self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor
+    ) -> None:
+        if released is None:
+            return
+        for client, counts in zip(clients.tolist(), released.tolist(), strict=True):
+            index = median_bin(counts)
+            if index is not None:
+                self._bounds[client] = self.edges[index]
+
+    def describe(self) -> str:
+        return (
+            f"the median bin of a noised histogram ({len(self.edges)} bins up to {self.edges[-1]:g}) "
+            f"every {self.update_interval} rounds, {self.updates} times, from {self.initial:g}"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"bounds": self._bounds.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._bounds.copy_(state["bounds"])
+
+
+def _schedule(interval: int | None, updates: int | None, rounds: int | None) -> tuple[int, int]:
+    """(rounds between two updates, how many updates are planned)."""
+    if interval is not None:
+        interval = checks.whole("update_interval", interval, at_least=1)
+    if updates is not None:
+        updates = checks.whole("updates", updates, at_least=1)
+    if interval is not None and updates is not None:
+        return interval, updates
+    if rounds is None:
+        name = "updates" if updates is None else "update_interval"
+        hint = "the noise is calibrated to all planned updates; with rounds=null give both"
+        raise ArgumentError(name, None, "a whole number >= 1 when rounds is null", hint)
+    rounds = checks.whole("rounds", rounds, at_least=1)
+    if interval is not None:
+        return interval, max(1, rounds // interval)
+    if updates is None:
+        raise ArgumentError("update_interval", None, "a whole number >= 1, or updates given")
+    if updates > rounds:
+        raise ArgumentError("updates", updates, f"<= {rounds}, the number of rounds")
+    return rounds // updates, updates
+
+
+def _edges(
+    edges: Sequence[float] | None, smallest: float, largest: float, bins: int
+) -> list[float]:
+    if edges is None:
+        bins = checks.whole("bins", bins, at_least=1)
+        if bins > _MOST_BINS:
+            raise ArgumentError("bins", bins, f"<= {_MOST_BINS}")
+        smallest = checks.number("smallest_exponent", smallest, at_least=-60, at_most=39)
+        largest = checks.number("largest_exponent", largest, at_least=-60, at_most=39)
+        if bins > 1 and not smallest < largest:
+            raise ArgumentError("largest_exponent", largest, f"> {smallest:g}, smallest_exponent")
+        return geometric_edges(smallest, largest, bins)
+    if isinstance(edges, str) or not isinstance(edges, Sequence) or not edges:
+        raise ArgumentError("edges", edges, "a list of upper edges, such as [0.01,0.1,1]")
+    values = [checks.number("edges", edge, above=0, at_most=LARGEST) for edge in edges]
+    if any(a >= b for a, b in itertools.pairwise(values)):
+        raise ArgumentError("edges", list(edges), "in ascending order, each once")
+    if len(values) > _MOST_BINS:
+        raise ArgumentError("edges", f"{len(values)} edges", f"at most {_MOST_BINS}")
+    return values

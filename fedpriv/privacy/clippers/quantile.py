@@ -1,0 +1,173 @@
+"""Adaptive quantile clipping (Andrew, Thakkar, McMahan, Ramaswamy, "Differentially private learning
+with adaptive clipping", NeurIPS 2021).
+
+    b̃ = (Σ_i (b_i - ½) + noise) / L + ½,     b_i = 1 if ‖g_i‖ ≤ C  (not clipped)
+    geometric:  C ← C exp(-η_C (b̃ - γ))        linear:  C ← C - η_C (b̃ - γ)
+
+L is the public denominator (expected lot or cohort). The bits are noised in one of three ways:
+
+- by whoever sums them, with Gaussian noise of standard deviation σ_b (``bit_noise``) on the sum;
+- by every client on its own bit (``noised_by=client``), which puts σ_b √m on the sum of m bits;
+- by randomized response (``bit_mechanism=randomized_response``), ``bit_epsilon`` for each bit.
+
+A centred bit has sensitivity ½ when a unit joins or leaves, so a Gaussian bit is a query of multiplier
+2σ_b. With ``split`` the pair of queries costs what the noise multiplier z says, and the gradient gets
+
+    z_Δ = (z^-2 - (2σ_b)^-2)^(-1/2),   which needs z < 2σ_b.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.clippers.base import LARGEST, Clipper, sum_per_client
+from fedpriv.privacy.mechanism import CLIP_STATISTIC, Query, RandomizedBit
+from fedpriv.privacy.names import AGGREGATOR, CLIENT
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+BIT_SENSITIVITY = 0.5  # of a centred bit, when a unit joins or leaves
+UPDATES = ("geometric", "linear")
+MECHANISMS = ("gaussian", "randomized_response")
+_AGGREGATED = (
+    "The fraction of unclipped uploads is summed and noised by a trusted aggregator, which is "
+    "simulated: whoever runs it sees every client's exact bit."
+)
+
+
+def centred_bits(
+    norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(Σ (b_i - ½) of each client [m], its sensitivity ½ [m])."""
+    bits = (norms <= bounds).to(norms.dtype) - BIT_SENSITIVITY
+    clients = len(cohort_bounds)
+    sums = sum_per_client(bits, client_of_record, clients)
+    return sums, cohort_bounds.new_full((clients,), BIT_SENSITIVITY)
+
+
+def geometric_step(
+    bounds: Tensor, released: Tensor, lot_sizes: Tensor, quantile: float, rate: float
+) -> Tensor:
+    """C exp(-η_C (b̃ - γ)) of each client [m] from the noised sums of centred bits [m]."""
+    not_clipped = released / lot_sizes + BIT_SENSITIVITY
+    step = (not_clipped - quantile) * -rate
+    return bounds * step.exp()
+
+
+def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
+    """z_Δ: the gradient's multiplier when it and the bits together cost what z costs."""
+    if noise_multiplier == 0:
+        return 0.0
+    if not noise_multiplier < 2.0 * bit_noise:
+        raise ArgumentError(
+            "bit_noise",
+            bit_noise,
+            f"> {noise_multiplier / 2.0:g}, half the noise multiplier, with split=true",
+            "or split=false, which charges the bits on top",
+        )
+    # z (1 - (z / 2σ_b)²)^(-1/2): the same, without squaring large numbers away
+    return noise_multiplier / math.sqrt(1.0 - (noise_multiplier / (2.0 * bit_noise)) ** 2)
+
+
+class QuantileClipper(Clipper):
+    """C follows the ``target_quantile`` γ of the norms (γ: the fraction *not* clipped)."""
+
+    def __init__(
+        self,
+        initial_clip_norm: float,
+        target_quantile: float = 0.5,
+        quantile_learning_rate: float = 0.2,
+        update: str = "geometric",
+        bit_mechanism: str = "gaussian",
+        noised_by: str = AGGREGATOR,
+        bit_noise: float | None = 5.0,
+        bit_epsilon: float | None = None,
+        split: bool = True,
+        min_clip_norm: float = 1e-6,
+    ):
+        self.initial = checks.number(
+            "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
+        )
+        self.target_quantile = checks.number("target_quantile", target_quantile, above=0, below=1)
+        self.quantile_learning_rate = checks.number(
+            "quantile_learning_rate", quantile_learning_rate, above=0
+        )
+        self.update = checks.one_of("update", update, UPDATES)
+        self.bit_mechanism = checks.one_of("bit_mechanism", bit_mechanism, MECHANISMS)
+        self.noised_by = checks.one_of("noised_by", noised_by, (AGGREGATOR, CLIENT))
+        self.min_clip_norm = checks.number("min_clip_norm", min_clip_norm, above=0)
+        self.bit_noise = self.bit_epsilon = None
+        if self.bit_mechanism == "gaussian":
+            self.bit_noise = checks.number("bit_noise", bit_noise, at_least=0)
+            if bit_epsilon is not None:
+                raise ArgumentError("bit_epsilon", bit_epsilon, "null with bit_mechanism=gaussian")
+        else:
+            self.bit_epsilon = checks.number("bit_epsilon", bit_epsilon, above=0, at_most=50)
+            if self.noised_by != CLIENT:
+                raise ArgumentError(
+                    "noised_by", noised_by, "client with bit_mechanism=randomized_response"
+                )
+        self.split = checks.boolean("split", split) and self.bit_mechanism == "gaussian"
+        if self.split:
+            self.largest_noise_multiplier = 2.0 * self.bit_noise
+        if self.bit_mechanism == "gaussian" and self.noised_by == AGGREGATOR:
+            self.aggregator_caveat = _AGGREGATED
+
+    def start(
+        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
+    ) -> None:
+        import torch
+
+        self._bounds = torch.full((clients,), self.initial, device=device)
+
+    def bound(self, round_index: int, clients: Tensor) -> Tensor:
+        return self._bounds[clients]
+
+    def gradient_multiplier(self, noise_multiplier: float) -> float:
+        if not self.split:
+            return noise_multiplier
+        return split_multiplier(noise_multiplier, self.bit_noise)
+
+    def query(self, round_index: int, noise_multiplier: float) -> Query | RandomizedBit:
+        if self.bit_mechanism == "randomized_response":
+            return RandomizedBit(CLIP_STATISTIC, self.bit_epsilon)
+        return Query(CLIP_STATISTIC, self.bit_noise / BIT_SENSITIVITY, by=self.noised_by)
+
+    def statistic(
+        self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return centred_bits(norms, bounds, client_of_record, cohort_bounds)
+
+    def observe(
+        self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor
+    ) -> None:
+        old, rate = self._bounds[clients], self.quantile_learning_rate
+        if self.update == "geometric":
+            new = geometric_step(old, released, lot_sizes, self.target_quantile, rate)
+        else:
+            not_clipped = released / lot_sizes + BIT_SENSITIVITY
+            new = old - rate * (not_clipped - self.target_quantile)
+        self._bounds[clients] = new.clamp(self.min_clip_norm, LARGEST).to(old.dtype)
+
+    def describe(self) -> str:
+        noise = (
+            f"randomized response, epsilon {self.bit_epsilon:g} a bit"
+            if self.bit_mechanism == "randomized_response"
+            else f"bits noised by the {self.noised_by}, std {self.bit_noise:g}"
+        )
+        return (
+            f"towards the {self.target_quantile:g} quantile from {self.initial:g} "
+            f"({self.update}, {noise})"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"bounds": self._bounds.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._bounds.copy_(state["bounds"])
