@@ -2,7 +2,7 @@
 
     python scripts/publish_figures.py adap_dpfl --from outputs --to outputs/reference
 
-For every figure of the work that is drawn: figure.csv, figure.png, figure.pdf, comparison.md. For
+For every figure of the work that is drawn: figure.csv, ends.csv, figure.png, figure.pdf, comparison.md. For
 every run they name: configuration, summary, privacy statement, provenance, and the evaluated rounds
 with six digits. ``fedpriv figure <name> --reuse outputs/reference/<work>/runs`` draws from them.
 Every file stays under 1 MiB; checkpoints, weights and full ledgers stay behind.
@@ -22,7 +22,7 @@ from fedpriv.common.files import write_text
 from fedpriv.results.folder import FINISHED, RunFolder
 
 LARGEST = 2**20
-FILES = ("figure.csv", "figure.png", "figure.pdf", "comparison.md")
+FILES = ("figure.csv", "ends.csv", "figure.png", "figure.pdf", "comparison.md")
 LARGEST_CLIENTS = 200_000  # bytes: per-client norms are wanted of runs of few rounds only
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
 from fedpriv.privacy.calibration import Release, calibrate_noise_multiplier
 from fedpriv.privacy.claims import (
     adap_dpfl,
@@ -17,15 +17,32 @@ from fedpriv.privacy.claims import (
     wei_recalculated_noise_std,
     wei_true_epsilon,
 )
-from fedpriv.privacy.mechanism import joint_noise_multiplier
+from fedpriv.privacy.clippers import MedianHistogramClipper
+from fedpriv.privacy.clippers.quantile import split_multiplier
+from fedpriv.privacy.mechanism import (
+    CLIP_STATISTIC,
+    GRADIENT,
+    ONE_HOT,
+    Draw,
+    Query,
+    RandomizedBit,
+    joint_noise_multiplier,
+)
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.rdp import conversion_offset
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, TruncatedPoissonSampling
+from fedpriv.privacy.sampling import (
+    FixedSizeSampling,
+    PoissonSampling,
+    TruncatedPoissonSampling,
+    WholeData,
+)
 
 PAGE = " ".join((Path(__file__).parents[1] / "docs" / "privacy.md").read_text("utf-8").split())
 DELTA = 1e-5
 PLD, WIDE, PAPER = PldAccountant(), RdpAccountant(), RdpAccountant("2..64", "classical")
 LOTS = PoissonSampling(0.013)
+GDP, LOCAL = GdpAccountant(), WholeData(REPLACE_ONE)
+HISTOGRAM = MedianHistogramClipper(0.01, updates=10, rounds=1000)
 
 
 def joint(sigma: float):  # type: ignore[no-untyped-def]
@@ -52,6 +69,23 @@ def by_pld(epsilon: float, written: float) -> float:
         price(PLD, PoissonSampling(30 / 3383).event(written + d), 300) for d in (-5e-4, 5e-4)
     )
     return written if high <= epsilon <= low else 0.0
+
+
+def sigma_of_report(epsilon: float) -> float:
+    release = Release("none", REPLACE_ONE)
+    return calibrate_noise_multiplier(GDP, release, epsilon=epsilon, delta=DELTA, steps=1)
+
+
+def flipped(reports: int) -> float:
+    """ε of reports of σ = 4, each with a bit by randomized response of ε = 1."""
+    draw = Draw(LOCAL, (Query(GRADIENT, 4.0), RandomizedBit(CLIP_STATISTIC, 1.0)))
+    return price(PLD, draw.event(), reports, REPLACE_ONE)
+
+
+def with_histogram(queries: list[Query]) -> float:
+    """ε of one report of σ = 4 with further queries."""
+    draw = Draw(LOCAL, (Query(GRADIENT, 4.0), *queries))
+    return price(GDP, draw.event(), 1, REPLACE_ONE)
 
 
 def capped(cap: int):  # type: ignore[no-untyped-def]
@@ -120,6 +154,28 @@ NUMBERS = {
     "ldp 4, 2C": ("| 0.93 | 1.99 |", lambda: ldp_epsilon(4, 1, DELTA, 2), "1.99"),
     "ldp 10": ("| 10 | 100 | 4.38 | 10.00 |", lambda: ldp_epsilon(10, 100, DELTA, 2), "10.00"),
     "ldp 20": ("| 20 | 100 | 1.99 | 4.38 |", lambda: ldp_epsilon(20, 100, DELTA, 2), "4.38"),
+    "a report of 8": ("asks for 1.20046 and", lambda: sigma_of_report(8.0), "1.20046"),
+    "a report of 1": ("ε = 1 asks for 7.46127", lambda: sigma_of_report(1.0), "7.46127"),
+    "200 reports of 8": (
+        "composes to 377 over",
+        lambda: price(GDP, LOCAL.event(sigma_of_report(8.0)), 200, REPLACE_ONE),
+        "377",
+    ),
+    "z delta": ("give 4.364.", lambda: split_multiplier(4.0, 5.0), "4.364"),
+    "a flipped bit": ("σ = 4: 2.96 for", lambda: flipped(1), "2.96"),
+    "ten flipped bits": ("16.3 against", lambda: flipped(10), "16.3"),
+    "ten gradients": (
+        "against 7.5 for",
+        lambda: price(GDP, LOCAL.event(4.0), 10, REPLACE_ONE),
+        "7.5",
+    ),
+    "noise of ten histograms": ("noise of 28.2 on", lambda: HISTOGRAM.noise_std, "28.2"),
+    "a report": ("makes 1.993 into", lambda: with_histogram([]), "1.993"),
+    "and a histogram": (
+        "into 2.004",
+        lambda: with_histogram([Query(CLIP_STATISTIC, HISTOGRAM.noise_std, replaced=ONE_HOT)]),
+        "2.004",
+    ),
     "naseri as printed": (
         "that is 83.9",
         lambda: naseri_printed_multipliers(0.744, 30 / 3383, 3383)["noise_on_mean"],

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.figures.definition import Figure, Ordering
 from fedpriv.figures.series import Run
@@ -135,13 +136,32 @@ def _within_spread(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 _SHOWN = (
-    "test_accuracy", "rounds", "noise_multiplier", "noise_decays", "epsilon_published",
+    "test_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays", "epsilon_published",
     "epsilon_sound",
 )  # fmt: skip
 
 
-def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
-    shown = [
+def ends_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
+    """ends.csv: group, curve, quantity, mean, sd (of a sample), n, in the units shown."""
+    ends = Ends(runs)
+    rows = [
+        (group.name, curve.name, name, values.mean(), _sd(values), len(values))
+        for group in figure.groups
+        for curve in group.curves
+        for name in _shown(figure, ends)
+        if len(values := ends.of(group.name, curve.name, name))
+    ]
+    return pd.DataFrame(rows, columns=["group", "curve", "quantity", "mean", "sd", "n"]).round(6)
+
+
+def _sd(values: np.ndarray) -> float:
+    finite = len(values) > 1 and np.isfinite(values).all()
+    return float(values.std(ddof=1)) if finite else math.nan
+
+
+def _shown(figure: Figure, ends: Ends) -> list[str]:
+    """The quantities that at least one curve has."""
+    return [
         name
         for name in _SHOWN
         if any(
@@ -150,6 +170,10 @@ def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
             for curve in group.curves
         )
     ]
+
+
+def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
+    shown = _shown(figure, ends)
     yield "| | curve | " + " | ".join(STATED_COLUMNS[c].label for c in shown) + " |"
     yield "|---|---" + "|---" * len(shown) + "|"
     for group in figure.groups:

@@ -64,6 +64,7 @@ class Axes:
             first seed.
         x_limits: In the units shown; None: from zero to the largest value.
         y_limits: Group → limits in the units shown; absent: from the data.
+        y_scale: ``linear`` or ``log``.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Axes:
     y_label: str | None = None
     x_limits: tuple[float, float] | None = None
     y_limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    y_scale: str = "linear"
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,7 @@ def _axes(name: str, value: Any, groups: Mapping[str, Any]) -> Axes:
             )
             for group, pair in _optional_mapping(f"{key}.y_limits", value.get("y_limits")).items()
         },
+        y_scale=checks.one_of(f"{key}.y_scale", value.get("y_scale", "linear"), ("linear", "log")),
     )
 
 

@@ -1,4 +1,4 @@
-"""The files of a figure: figure.csv (what is drawn), figure.png, figure.pdf, comparison.md."""
+"""The files of a figure: figure.csv (what is drawn), ends.csv, figure.png, figure.pdf, comparison.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedpriv.common.files import write_text
-from fedpriv.figures.comparison import compare
+from fedpriv.figures.comparison import compare, ends_table
 from fedpriv.figures.definition import Axes, Curve, Figure, Group
 from fedpriv.figures.series import Run, over_seeds, per_client
 from fedpriv.results.colours import COLOURS
@@ -37,6 +37,7 @@ def write_figure(
         caption,
         stamp=_stamp(figure, missing),
     )
+    write_text(folder / "ends.csv", ends_table(figure, runs).to_csv(index=False))
     write_text(folder / "comparison.md", compare(figure, runs, missing, caption, command))
 
 
@@ -88,6 +89,7 @@ def _panel(
         x_limits=None if figure.altered else axes.x_limits,
         y_limits=None if figure.altered else axes.y_limits.get(group.name),
         y_from_zero=columns[axes.y].from_zero,
+        y_log=axes.y_scale == "log",
     )
 
 

@@ -53,6 +53,7 @@ class Panel:
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
     y_from_zero: bool = False
+    y_log: bool = False
 
 
 def draw_panels(
@@ -137,9 +138,11 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         axis.set_xlim(*panel.x_limits)
     elif panel.lines:
         from_zero(axis, pd.Series(np.concatenate([np.asarray(line.x) for line in panel.lines])))
+    if panel.y_log:
+        axis.set_yscale("log")
     if panel.y_limits:
         axis.set_ylim(*panel.y_limits)
-    elif panel.y_from_zero and panel.lines:
+    elif panel.y_from_zero and panel.lines and not panel.y_log:
         axis.set_ylim(0, 1.05 * max(np.nanmax(line.y) for line in panel.lines) or 1)
     if not panel.lines:
         axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")

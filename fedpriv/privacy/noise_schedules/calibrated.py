@@ -12,32 +12,41 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.noise_schedules.base import NoiseSchedule
 
-SCOPES = ("run", "draw")
-
 
 class CalibratedNoise(NoiseSchedule):
-    """σ_t = σ with ε(σ, draws) = ``epsilon``.
+    """σ_t = σ with ε(σ, draws) = ``epsilon``, or with ε(σ, 1) = ``epsilon_per_draw`` where that is given.
 
-    ``per``: ``run``, ε covers all draws of a client; ``draw``, ε is that of one draw (one local report,
-    say), and the run costs what its draws compose to. ``draws``: how many a client makes in a run;
-    ``None``: rounds × local steps, times m/K (rounded up) where m of K clients are sampled.
+    ``draws``: how many a client makes in a run; ``None``: rounds × local steps, times m/K (rounded up)
+    where m of K clients are sampled. A run with ε per draw costs what its draws compose to.
     """
 
-    def __init__(self, epsilon: float | None, per: str = "run", draws: int | None = None):
-        self.per = checks.one_of("per", per, SCOPES)
-        if epsilon is None:
-            raise ArgumentError(
-                "epsilon", None, "a number > 0", "the key epsilon of the run gives it for per=run"
-            )
-        self.epsilon = checks.number("epsilon", epsilon, above=0)
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        epsilon_per_draw: float | None = None,
+        draws: int | None = None,
+    ):
+        self.epsilon = epsilon
+        self.epsilon_per_draw = epsilon_per_draw
         self.draws = None if draws is None else checks.whole("draws", draws, at_least=1)
-        if self.per == "draw" and self.draws is not None:
-            raise ArgumentError("draws", draws, "null with per=draw")
+        if epsilon_per_draw is not None:
+            self.epsilon_per_draw = checks.number("epsilon_per_draw", epsilon_per_draw, above=0)
+            if draws is not None:
+                raise ArgumentError("draws", draws, "null with epsilon_per_draw")
+        elif epsilon is None:
+            raise ArgumentError(
+                "epsilon_per_draw", None, "a number > 0, or epsilon given (the budget of the run)"
+            )
+        else:
+            self.epsilon = checks.number("epsilon", epsilon, above=0)
         self._sigma: float | None = None
 
     def settle(self, solve: Callable[[float, int | None], float]) -> None:
         """Fix σ = ``solve(epsilon, draws)``; ``draws`` is None where the run's plan decides."""
-        self._sigma = solve(self.epsilon, 1 if self.per == "draw" else self.draws)
+        if self.epsilon_per_draw is not None:
+            self._sigma = solve(self.epsilon_per_draw, 1)
+        else:
+            self._sigma = solve(self.epsilon, self.draws)
 
     def noise_multiplier(self, round_index: int) -> float:
         if self._sigma is None:
