@@ -108,11 +108,12 @@ def _privacy_lines(
             f"noise multiplier {sigma:g}"
             + (" at first, then by the schedule" if _moves(parts) else ""),
         ),
-        ("released per lot", ", ".join(_query_words(q) for q in draw.queries)),
+        (f"released per {_occasion(parts)}", ", ".join(_query_words(q) for q in draw.queries)),
         ("accountant", parts.accountant.describe()),
     ]
     if settings.epsilon is None:
-        lines.append(("budget", f"none; {rounds} rounds would cost epsilon {epsilon:.4g}"))
+        note = f"none; {rounds} rounds would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
+        lines.append(("budget", note))
         return tuple(lines)
     lines.append(
         ("budget", f"epsilon {settings.epsilon:g} at delta {settings.delta:g}, "
@@ -123,13 +124,30 @@ def _privacy_lines(
     else:
         note = f"{allowed} at the first noise multiplier"
         lines.append(("rounds allowed", note))
-        lines.append(("epsilon then", f"{epsilon:.6f} after {rounds} rounds"))
+        note = f"{epsilon:.6f} after {rounds} rounds{_if_sampled(parts)}"
+        lines.append(("epsilon then", note))
     if parts.adaptive and settings.budget_view == SOUND:
         lines.append(
             ("guarantee", f"epsilon {settings.epsilon:g}, the budget, however early the run ends: a "
                           "filter guards a noise multiplier that adapts")
         )  # fmt: skip
     return tuple(lines)
+
+
+def _occasion(parts: Parts) -> str:
+    """On what a client, or the server, answers."""
+    if parts.algorithm.unit == "record":
+        return "lot"
+    return "report" if parts.algorithm.trust == LOCAL else "round"
+
+
+def _if_sampled(parts: Parts) -> str:
+    """Whose ε it is when only some clients take part in a round."""
+    cohort, clients = parts.algorithm.clients_per_round, parts.partition.clients
+    if cohort is None or (clients is not None and cohort >= clients):
+        return ""
+    often = "" if clients is None else f"; on average it is in {cohort / clients:.0%} of them"
+    return f" for a client in every one of them{often}"
 
 
 def _query_words(query: Query | RandomizedBit) -> str:
