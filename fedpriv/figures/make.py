@@ -129,7 +129,7 @@ def _prepare(compose: Compose, jobs: Sequence[Job]) -> None:
     prepared = set()
     for overrides in dict.fromkeys(job.overrides[:-1] for job in jobs):  # all but the seed
         parts = build_parts(compose(overrides))
-        if parts.algorithm.sampling == "poisson":  # else the cost depends on the clients' sizes
+        if not parts.algorithm.price_depends_on_records:
             make_plan(parts).refuse_if_impossible(parts.settings.epsilon)
         data = (type(parts.dataset), getattr(parts.dataset, "path", None))
         if data not in prepared and hasattr(parts.dataset, "prepare"):

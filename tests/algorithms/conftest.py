@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedpriv.algorithms import DpFl
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.local_training import LocalTraining
-from fedpriv.algorithms.work import Problem, RoundOutcome
+from fedpriv.algorithms.server_training import ServerTraining
+from fedpriv.algorithms.work import Problem, RoundOutcome, UploadTransform, honest
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import FederatedData, federate
 from fedpriv.data.partitions import Iid
 from fedpriv.data.records import Records
 from fedpriv.engine import FlatModel, make_engine
 from fedpriv.models import Logistic
+from fedpriv.models.base import ModelFactory
 from fedpriv.privacy.clippers import Clipper, ConstantClipper
 
 
@@ -147,3 +152,115 @@ def lots_of():
         return [set(numbers[client == k].tolist()) for k in range(count)]
 
     return read
+
+
+class Overheard:
+    """A clipper that notes what it is told of every round and hands all on."""
+
+    def __init__(self, clipper: Clipper):
+        self._clipper, self.released, self.means, self.denominators = clipper, [], [], []
+
+    def __getattr__(self, name: str):
+        return getattr(self._clipper, name)
+
+    def observe(self, clients, released, gradients, lot_sizes):
+        self.released.append(None if released is None else released.clone())
+        self.means.append(gradients[0].clone())
+        self.denominators.append(float(lot_sizes))
+        self._clipper.observe(clients, released, gradients, lot_sizes)
+
+
+@dataclass
+class Served:
+    """A training whose server takes the step; a round can be repeated from the same state."""
+
+    training: ServerTraining
+    problem: Problem
+    uploads: list[Tensor]
+
+    @property
+    def everyone(self) -> np.ndarray:
+        return np.arange(self.problem.data.client_count)
+
+    @property
+    def weights(self) -> Tensor:
+        return self.problem.model.flat
+
+    @property
+    def heard(self) -> Overheard:
+        return self.problem.clipper
+
+    def play(
+        self, round_index: int = 0, cohort: Sequence[int] | None = None, sigma: float = 0.0
+    ) -> RoundOutcome:
+        """A round."""
+        cohort = self.everyone if cohort is None else np.array(cohort, dtype=np.int64)
+        return self.training.round(round_index, cohort, sigma)
+
+    def released(
+        self, round_index: int = 0, cohort: Sequence[int] | None = None, sigma: float = 0.0
+    ) -> tuple[Tensor, RoundOutcome]:
+        """A round that leaves the state as it was: (the noised sum of the uploads [d], the outcome)."""
+        before = self.training.state_dict()
+        outcome = self.play(round_index, cohort, sigma)
+        self.training.load_state_dict(before)
+        return self.heard.means[-1] * self.heard.denominators[-1], outcome
+
+
+@pytest.fixture
+def serve(digits):
+    """(algorithm, data, clipper, model, seed, noise_seed, what attackers upload) → Served."""
+
+    def build(
+        algorithm: Algorithm,
+        *,
+        data: FederatedData | None = None,
+        clipper: Clipper | None = None,
+        model: ModelFactory | None = None,
+        seed: int = 0,
+        noise_seed: int = 0,
+        attack: UploadTransform = honest,
+    ) -> Served:
+        data = digits if data is None else data
+        uploads: list[Tensor] = []
+
+        def catch(round_index: int, cohort: np.ndarray, sent: Tensor) -> Tensor:
+            uploads.append(sent.clone())
+            return attack(round_index, cohort, sent)
+
+        flat = FlatModel((model or Logistic(seed=0)).build(data.input_shape, data.classes))
+        problem = Problem(
+            data=data,
+            model=flat,
+            engine=make_engine(flat),
+            clipper=Overheard(clipper or ConstantClipper(1.0)),
+            seed=seed,
+            noise_seed=noise_seed,
+            upload_transform=catch,
+        )
+        return Served(algorithm.start(problem), problem, uploads)
+
+    return build
+
+
+@pytest.fixture
+def ragged(digits) -> FederatedData:
+    """Clients of 1, 40, 7, 2, 90 and 13 records."""
+    order = np.random.default_rng(0).permutation(len(digits.train))
+    bounds = np.cumsum([0, 1, 40, 7, 2, 90, 13])
+    clients = [np.sort(order[a:b]) for a, b in itertools.pairwise(bounds)]
+    return replace(digits, clients=clients)
+
+
+@pytest.fixture
+def gradient_of():
+    """(training, positions of records) → gradient of their mean loss [d], by autograd alone."""
+
+    def compute(training: Served, records: np.ndarray) -> Tensor:
+        module = copy.deepcopy(training.problem.model.module)
+        train = training.problem.data.train
+        loss = functional.cross_entropy(module(train.inputs[records]), train.targets[records])
+        grads = torch.autograd.grad(loss, list(module.parameters()))
+        return torch.cat([grad.reshape(-1) for grad in grads])
+
+    return compute

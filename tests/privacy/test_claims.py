@@ -9,6 +9,7 @@ from dp_accounting import dp_event
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.claims import (
     adap_dpfl,
+    dp_fedavg,
     ldp_epsilon,
     ldp_fedsgd,
     naseri_cdp,
@@ -18,8 +19,9 @@ from fedpriv.privacy.claims import (
     wei_recalculated_noise_std,
     wei_true_epsilon,
 )
+from fedpriv.privacy.clippers import QuantileClipper
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
-from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 ADAP_DPFL = adap_dpfl()
@@ -180,5 +182,45 @@ def test_the_printed_noise_of_naseri_is_claimed_for_z_though_it_is_z_over_q():
 
 
 def test_a_query_without_noise_has_no_finite_claim():
-    for claim in (adap_dpfl(), wei(128), ldp_fedsgd(), naseri_cdp()):
+    for claim in (adap_dpfl(), wei(128), ldp_fedsgd(), dp_fedavg(), naseri_cdp()):
         assert claim.event(draw(PoissonSampling(0.1), 0.0)) == dp_event.NonPrivateDpEvent()
+
+
+# ---- central DP-FedAvg: updates and bits are charged jointly
+
+
+def clipped_by_quantile(z: float, bit_noise: float) -> Draw:
+    clipper = QuantileClipper(0.1, bit_noise=bit_noise)
+    gradient = Query(GRADIENT, clipper.gradient_multiplier(z))
+    return Draw(PoissonSampling(0.01), (gradient, clipper.query(0, z)))
+
+
+def fedavg_epsilon(one: Draw, count: int = 1000) -> float:
+    claim = dp_fedavg()
+    return claim.accountant().epsilon_of({claim.event(one): count}, 1e-5, claim.neighbours)
+
+
+@pytest.mark.parametrize(("z", "bit_noise"), [(1.0, 5.0), (1.0, 0.51), (0.6, 20.0)])
+def test_updates_and_quantile_bits_are_claimed_for_what_a_single_query_of_z_costs(z, bit_noise):
+    alone = fedavg_epsilon(draw(PoissonSampling(0.01), z))
+    assert fedavg_epsilon(clipped_by_quantile(z, bit_noise)) == pytest.approx(alone, rel=1e-9)
+
+
+def test_the_claim_of_dp_fedavg_is_the_event_of_the_draw():
+    one = clipped_by_quantile(1.0, 5.0)
+    assert dp_fedavg().event(one) == one.event()
+
+
+def test_dp_fedavg_charges_a_statistic_that_is_not_split_on_top():
+    alone, beside = (draw(PoissonSampling(0.01), 1.0, statistic) for statistic in (None, 10.0))
+    assert fedavg_epsilon(beside) > fedavg_epsilon(alone)
+
+
+def test_dp_fedavg_charges_a_statistic_without_noise():
+    one = draw(PoissonSampling(0.01), 1.0, statistic=0.0)
+    assert dp_fedavg().event(one) == dp_event.NonPrivateDpEvent()
+
+
+def test_dp_fedavg_protects_clients_that_join_or_leave_from_who_sees_the_model():
+    claim = dp_fedavg()
+    assert (claim.unit, claim.trust, claim.neighbours) == ("client", "central", ADD_OR_REMOVE)

@@ -2,11 +2,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, Sampling
+from fedpriv.privacy.mechanism import (
+    CLIP_STATISTIC,
+    GRADIENT,
+    ONE_HOT,
+    Draw,
+    Query,
+    RandomizedBit,
+)
+from fedpriv.privacy.names import AGGREGATOR, REPLACE_ONE
+from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, Sampling, WholeData
 
 ALL = np.arange(4)
 POISSON = PoissonSampling(0.013)
@@ -83,6 +93,23 @@ def test_a_query_without_noise_has_zero_noise_and_its_unbounded_sensitivity():
     assert entry.sensitivity[CLIP_STATISTIC].low == np.inf
 
 
+def test_a_histograms_noise_is_that_on_every_count():
+    histogram = Query(CLIP_STATISTIC, 8.5, replaced=ONE_HOT, by=AGGREGATOR)
+    ledger = Ledger(4)
+    ledger.record(Draw(WholeData(REPLACE_ONE), (histogram,)), ALL, {CLIP_STATISTIC: np.ones(4)})
+    extent = only_entry(ledger).noise_std[CLIP_STATISTIC]
+    assert (extent.low, extent.high) == (8.5, 8.5)
+
+
+def test_a_flipped_bit_has_a_sensitivity_and_no_noise_that_was_added():
+    ledger = Ledger(4)
+    draw = Draw(WholeData(REPLACE_ONE), (Query(GRADIENT, 3.0), RandomizedBit(CLIP_STATISTIC, 1.0)))
+    ledger.record(draw, ALL, {GRADIENT: np.ones(4), CLIP_STATISTIC: np.full(4, 0.5)})
+    entry = only_entry(ledger)
+    assert entry.sensitivity[CLIP_STATISTIC].high == 0.5
+    assert set(entry.noise_std) == {GRADIENT}
+
+
 def test_a_second_neighbouring_relation_is_refused():
     ledger = Ledger(4)
     ledger.record(gradient_draw(), ALL, ones(ALL))
@@ -104,6 +131,60 @@ def test_clients_with_different_rates_live_in_one_ledger():
     ledger.record(gradient_draw(sampling=FixedSizeSampling(100, 5)), first, ones(first))
     ledger.record(gradient_draw(sampling=FixedSizeSampling(200, 5)), second, ones(second))
     assert ledger.draws_of().tolist() == [1, 1, 1, 1]
+
+
+# ---- histories
+
+
+def test_an_empty_ledger_has_no_history():
+    assert Ledger(4).histories() == []
+
+
+def test_a_ledger_of_empty_cohorts_has_no_history():
+    ledger, nobody = Ledger(4), np.array([], dtype=int)
+    ledger.record(gradient_draw(), nobody, ones(nobody))
+    assert ledger.histories() == []
+
+
+def test_clients_that_made_the_same_draws_share_a_history():
+    ledger = Ledger(4)
+    ledger.record(gradient_draw(3.0), ALL, ones(ALL), count=5)
+    ledger.record(gradient_draw(2.0), ALL, ones(ALL))
+    assert ledger.histories() == [{gradient_draw(3.0): 5, gradient_draw(2.0): 1}]
+
+
+def test_clients_that_made_other_draws_have_histories_of_their_own():
+    ledger, some = Ledger(4), np.array([1])
+    ledger.record(gradient_draw(3.0), ALL, ones(ALL))
+    ledger.record(gradient_draw(2.0), some, ones(some), count=3)
+    histories = ledger.histories()
+    assert len(histories) == 2
+    assert {gradient_draw(3.0): 1} in histories
+    assert {gradient_draw(3.0): 1, gradient_draw(2.0): 3} in histories
+
+
+def test_a_client_that_made_no_draw_has_no_history():
+    ledger, some = Ledger(4), np.array([1, 2])
+    ledger.record(gradient_draw(), some, ones(some), count=2)
+    assert ledger.histories() == [{gradient_draw(): 2}]
+
+
+cohorts = st.sets(st.integers(0, 3)).map(lambda who: np.array(sorted(who), dtype=int))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([2.0, 3.0]), cohorts, st.integers(1, 3)), max_size=6))
+def test_the_histories_are_the_distinct_compositions_of_those_who_took_part(recorded):
+    ledger = Ledger(4)
+    for sigma, clients, count in recorded:
+        ledger.record(gradient_draw(sigma), clients, ones(clients), count)
+    histories = ledger.histories()
+    compositions = {frozenset(ledger.composition(k).items()) for k in range(4)} - {frozenset()}
+    assert {frozenset(history.items()) for history in histories} == compositions
+    assert len(histories) == len(compositions)
+
+
+# ---- state
 
 
 def filled() -> Ledger:

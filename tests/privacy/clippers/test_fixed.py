@@ -9,19 +9,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers import AutomaticClipper, ConstantClipper, NoClipper
+from fedpriv.privacy.clippers import (
+    AutomaticClipper,
+    ConstantClipper,
+    NoClipper,
+    PolynomialClipper,
+)
 
 laws = settings(max_examples=60, deadline=None)
 
 
 class TestConstant(ClipperSuite):
+    adapts = False
+
     def make(self):
         return ConstantClipper(0.7)
 
 
 class TestAutomatic(ClipperSuite):
+    adapts = False
+
     def make(self):
         return AutomaticClipper(gamma=0.01)
+
+
+class TestPolynomial(ClipperSuite):
+    adapts = False
+
+    def make(self):
+        return PolynomialClipper(0.7, power=2, horizon=5)
 
 
 def started(clipper, clients: int = 2):  # type: ignore[no-untyped-def]
@@ -89,12 +105,65 @@ def test_no_clipping_has_no_finite_sensitivity():
     assert started(NoClipper()).bound(0, torch.arange(2)).tolist() == [math.inf, math.inf]
 
 
+# ---- polynomial
+
+
+def bounds_of(clipper: PolynomialClipper, rounds: list[int]) -> list[float]:
+    started(clipper, 1)
+    return [clipper.bound(t, torch.tensor([0])).item() for t in rounds]
+
+
+def test_the_quadratic_bound_is_a_quarter_at_half_the_horizon():
+    assert bounds_of(PolynomialClipper(0.05, power=2, horizon=100), [50]) == pytest.approx([0.0125])
+
+
+def test_the_polynomial_starts_at_the_first_bound():
+    assert bounds_of(PolynomialClipper(0.05, power=2, horizon=100), [0]) == pytest.approx([0.05])
+
+
+def test_a_polynomial_of_power_one_falls_on_a_line():
+    bounds = bounds_of(PolynomialClipper(8.0, horizon=4), [0, 1, 2, 3])
+    assert bounds == pytest.approx([8.0, 6.0, 4.0, 2.0])
+
+
+def test_a_polynomial_of_power_zero_is_constant_even_beyond_the_horizon():
+    bounds = bounds_of(PolynomialClipper(0.5, power=0, horizon=3), [0, 1, 2, 3, 4])
+    assert bounds == [0.5] * 5
+
+
+@pytest.mark.parametrize("round_index", [10, 11, 10**6])
+def test_from_the_horizon_on_the_bound_is_the_floor(round_index):
+    clipper = PolynomialClipper(1.0, power=2, horizon=10, min_clip_norm=0.25)
+    assert bounds_of(clipper, [round_index]) == [0.25]
+
+
+def test_the_polynomial_does_not_fall_below_the_floor_before_the_horizon():
+    clipper = PolynomialClipper(1.0, horizon=10, min_clip_norm=0.25)
+    assert bounds_of(clipper, [7, 8, 9]) == pytest.approx([0.3, 0.25, 0.25])
+
+
+@laws
+@given(
+    power=st.floats(0.0, 8.0),
+    horizon=st.integers(1, 1000),
+    rounds=st.tuples(*[st.integers(0, 1200)] * 2),
+)
+def test_a_polynomial_bound_never_grows(power, horizon, rounds):
+    clipper = PolynomialClipper(1.0, power, horizon)
+    assert clipper.value(max(rounds)) <= clipper.value(min(rounds))
+
+
+def test_every_client_has_the_bound_of_the_round():
+    clipper = started(PolynomialClipper(8.0, horizon=4), 3)
+    assert clipper.bound(1, torch.tensor([2, 0])).tolist() == [6.0, 6.0]
+
+
 # ---- all of them
 
 
 @pytest.mark.parametrize(
     "clipper",
-    [NoClipper(), ConstantClipper(1.0), AutomaticClipper()],
+    [NoClipper(), ConstantClipper(1.0), AutomaticClipper(), PolynomialClipper(1.0, horizon=2)],
     ids=lambda c: type(c).__name__,
 )
 def test_a_fixed_bound_asks_nothing_of_the_data(clipper):
@@ -124,3 +193,24 @@ def test_a_gamma_that_is_not_positive_is_refused():
     with pytest.raises(ArgumentError) as caught:
         AutomaticClipper(gamma=0)
     assert str(caught.value) == "gamma must be > 0, got 0"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"horizon": None},
+            "horizon must be a whole number >= 1 when rounds is null, which it defaults to, got null",
+        ),
+        ({"horizon": 0}, "horizon must be a whole number >= 1, got 0"),
+        ({"horizon": 2.5}, "horizon must be a whole number >= 1, got 2.5"),
+        ({"power": -1}, "power must be >= 0, got -1"),
+        ({"initial_clip_norm": 0}, "initial_clip_norm must be > 0 and <= 1e+12, got 0"),
+        ({"min_clip_norm": 0}, "min_clip_norm must be > 0, got 0"),
+    ],
+    ids=str,
+)
+def test_an_argument_of_the_polynomial_that_cannot_be_is_refused(keys, message):
+    with pytest.raises(ArgumentError) as caught:
+        PolynomialClipper(**{"initial_clip_norm": 1.0, "horizon": 10, **keys})
+    assert str(caught.value) == message
