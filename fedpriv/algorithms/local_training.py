@@ -17,6 +17,7 @@ from torch import Tensor
 from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
 from fedpriv.algorithms.work import Problem, RoundOutcome
 from fedpriv.common.random_streams import numpy_stream, torch_stream
+from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
 
@@ -107,9 +108,8 @@ class LocalTraining:
     def _noised_gradients(self, turn: _Turn, changes: Tensor | None) -> tuple[Tensor, RoundOutcome]:
         """g̃ of each member [m, d] at its own weights w + changes."""
         problem, clipper = self.problem, self.problem.clipper
-        indices, client_of_record = self._lots(turn)
-        inputs = problem.data.train.inputs[indices]
-        targets = problem.data.train.targets[indices]
+        records, client_of_record = self._lots(turn)
+        inputs, targets = records.inputs, records.targets
         bounds = clipper.bound(turn.round_index, turn.members)
         if changes is None:
             result = problem.engine.clipped_sums(
@@ -144,16 +144,16 @@ class LocalTraining:
         outcome = self._outcome(result, norms, client_of_record, sensitivities)
         return gradients, outcome
 
-    def _lots(self, turn: _Turn) -> tuple[Tensor, Tensor]:
-        """(indices into the training records [n], position in the cohort of each [n])."""
+    def _lots(self, turn: _Turn) -> tuple[Records, Tensor]:
+        """(the records of all lots [n], position in the cohort of each [n])."""
         data, lots = self.problem.data, []
         for client in turn.cohort:
             stream = numpy_stream(self.problem.seed, "lot", turn.round_index, turn.step, client)
             own = data.clients[client]
             lots.append(own[self._samplings[client].draw(stream, len(own))])
         sizes = torch.tensor([len(lot) for lot in lots])
-        indices = torch.from_numpy(np.concatenate(lots)).to(self.device, non_blocking=True)
-        return indices, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
+        records = data.train.subset(np.concatenate(lots))
+        return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
 
     def _client_by_client(
         self,

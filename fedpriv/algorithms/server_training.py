@@ -65,11 +65,9 @@ class Gradients:
         data = self.problem.data
         lots = [self._lot(round_index, int(client)) for client in clients]
         sizes = torch.tensor([len(lot) for lot in lots])
-        indices = torch.from_numpy(np.concatenate(lots))
+        records = data.train.subset(np.concatenate(lots))
         expected = [self._sampling.expected_size(len(data.clients[k])) for k in clients]
-        return self._gradients(
-            data.train.inputs[indices], data.train.targets[indices], sizes, expected
-        )
+        return self._gradients(records.inputs, records.targets, sizes, expected)
 
     def _lot(self, round_index: int, client: int) -> np.ndarray:
         own = self.problem.data.clients[client]

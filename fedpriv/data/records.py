@@ -32,8 +32,9 @@ class Records:
         """A copy of the records at ``indices`` (int64 [m])."""
         import torch
 
-        chosen = torch.from_numpy(indices).to(self.targets.device)
-        return Records(self.inputs[chosen], self.targets[chosen])
+        chosen = torch.from_numpy(indices).to(self.targets.device, non_blocking=True)
+        # copies whole records; indexing copies number by number and takes several times as long
+        return Records(self.inputs.index_select(0, chosen), self.targets.index_select(0, chosen))
 
 
 @dataclass(frozen=True)

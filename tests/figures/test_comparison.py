@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.figures.comparison import compare, mean_sd
+from fedpriv.figures.comparison import compare, ends_table, mean_sd
 from fedpriv.figures.series import Run
 from fedpriv.figures.write import caption_of
 
@@ -38,6 +38,21 @@ def compared(read, tiny, jobs_of):
         return compare(figure, runs, missing, caption_of(figure, runs, missing), command)
 
     return run
+
+
+def test_the_ends_come_as_a_table_in_the_units_shown(read, tiny, jobs_of):
+    figure = read(tiny)
+    found = {("loud", 0): 0.78, ("loud", 1): 0.80, ("quiet", 0): 0.5}
+    runs = [
+        Run(job, {"test_accuracy": found[job.curve.name, job.seed]}, pd.DataFrame())
+        for job in jobs_of(figure)
+        if (job.curve.name, job.seed) in found
+    ]
+    table = ends_table(figure, runs).set_index("curve")
+    assert set(table["quantity"]) == {"test_accuracy"}
+    assert table.loc["loud", ["mean", "n"]].tolist() == [79.0, 2]
+    assert table.loc["loud", "sd"] == pytest.approx(2**0.5)
+    assert math.isnan(table.loc["quiet", "sd"])
 
 
 def accuracies(**curves: list[float]) -> dict:

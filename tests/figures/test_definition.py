@@ -133,6 +133,7 @@ def test_limits_become_pairs_of_numbers(read, tiny):
         ("axes.accuracy.y_limits", [0, 1], "figure.axes.accuracy.y_limits", ""),
         ("axes.accuracy.y_limits", {"digits": [1, 0]}, "figure.axes.accuracy.y_limits.digits", "<"),
         ("axes.accuracy.y_limits", {"digit": [0, 1]}, "figure.axes.accuracy.y_limits", "digits"),
+        ("axes.accuracy.y_scale", "ln", "figure.axes.accuracy.y_scale", "one of linear, log"),
         ("stated", 80, "figure.stated", "a list"),
         ("stated", [80], "figure.stated.0", "a group of keys"),
         ("stated.0.group", "mnist", "figure.stated.0.group", "one of digits"),
