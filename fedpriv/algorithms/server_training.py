@@ -17,7 +17,7 @@ from torch import Tensor
 from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
 from fedpriv.algorithms.work import Problem, RoundOutcome
 from fedpriv.common.random_streams import numpy_stream, torch_stream
-from fedpriv.engine import StackedModel, plain_gradient
+from fedpriv.engine import StackedModel
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Query, RandomizedBit
 from fedpriv.privacy.names import CLIENT, LOCAL
 from fedpriv.privacy.randomized_response import noised_count
@@ -33,11 +33,13 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class UploadBatch:
-    """Uploads [c, d] of some clients, and the sum of the losses of the records they read."""
+    """Uploads [c, d] of some clients, the sum of the losses of the records they read, and how many of
+    these were left out because their gradient is not finite."""
 
     uploads: Tensor
     loss_sum: Tensor
     records: int
+    not_finite: int = 0
 
 
 class Uploads(Protocol):
@@ -84,11 +86,21 @@ class Gradients:
         self, inputs: Tensor, targets: Tensor, sizes: Tensor, expected: list[float]
     ) -> UploadBatch:
         client_of_record = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-        sums, losses = plain_gradient(
-            self.problem.engine, inputs, targets, client_of_record, len(sizes)
+        lots = (inputs, targets, client_of_record, len(sizes))
+        result = self.problem.engine.clipped_sums(*lots, None)
+        if not bool(result.sums.sum().isfinite()):
+            # measured, a record whose gradient is not finite contributes zero; let through, it spills
+            # into the sums of other clients (0 · nan is nan)
+            result = self.problem.engine.clipped_sums(
+                *lots, lambda norms, _: torch.ones_like(norms)
+            )
+        denominators = torch.tensor(expected, dtype=result.sums.dtype).to(result.sums.device)
+        return UploadBatch(
+            uploads=result.sums.div_(denominators[:, None]),
+            loss_sum=torch.where(result.finite, result.losses, 0.0).sum(),
+            records=len(targets),
+            not_finite=len(targets) - int(result.finite.sum()),
         )
-        denominators = torch.tensor(expected, dtype=sums.dtype).to(sums.device)
-        return UploadBatch(sums.div_(denominators[:, None]), losses.sum(), len(targets))
 
 
 class LocalChanges:
@@ -145,6 +157,36 @@ def _padded(rows: list[np.ndarray], device: torch.device) -> tuple[Tensor, Tenso
     return torch.from_numpy(indices).to(device), torch.from_numpy(present).to(device)
 
 
+@dataclass(frozen=True)
+class _ClippedSum:
+    """The clipped sum of a cohort's uploads [d], their norms [m] before clipping, and what they read.
+
+    ``records_lost``, ``uploads_lost``: how many were left out because they are not finite.
+    """
+
+    total: Tensor
+    norms: Tensor
+    loss_sum: float
+    records: int
+    records_lost: int
+    uploads_lost: int
+
+    def outcome(self, sensitivities: dict[str, Tensor], weights_finite: bool) -> RoundOutcome:
+        """What the loop is told of the round."""
+        used = self.records - self.records_lost
+        uploads = len(self.norms) - self.uploads_lost
+        something = (used > 0 or self.records == 0) and (uploads > 0 or len(self.norms) == 0)
+        return RoundOutcome(
+            train_loss=self.loss_sum / used if used else math.nan,
+            gradient_norm=float(self.norms.sum()) / uploads if uploads else math.nan,
+            not_finite=self.records_lost + self.uploads_lost,
+            healthy=weights_finite and something,
+            sensitivities=[{name: s.cpu().numpy() for name, s in sensitivities.items()}],
+            norms=self.norms,
+            client_of_record=torch.arange(len(self.norms), device=self.norms.device),
+        )
+
+
 class ServerTraining:
     """Runs the rounds of a :class:`~fedpriv.algorithms.server_step.ServerStepAlgorithm`."""
 
@@ -175,18 +217,17 @@ class ServerTraining:
         """Run one round with the clients in ``cohort`` [m] and move the global weights."""
         clipper, model = self.problem.clipper, self.problem.model
         bound = clipper.bound(round_index, self._server)
-        total, norms, loss_sum, records = self._clipped_sum(round_index, cohort, bound)
-        finite = norms.isfinite()
-        norms = torch.where(finite, norms, 0.0)
+        clipped = self._clipped_sum(round_index, cohort, bound)
         sensitivities = {GRADIENT: bound}
         released = None
         query = clipper.query(round_index, noise_multiplier)
         if query is not None:
+            norms = clipped.norms
             everyone = torch.zeros(len(norms), dtype=torch.int64, device=self.device)
             statistic, sensitivity = clipper.statistic(norms, bound[everyone], everyone, bound)
             sensitivities[CLIP_STATISTIC] = sensitivity
             released = self._noised_statistic(round_index, query, statistic, sensitivity, cohort)
-        multiplier = clipper.gradient_multiplier(noise_multiplier)
+        total, multiplier = clipped.total, clipper.gradient_multiplier(noise_multiplier)
         if multiplier > 0:
             std = multiplier * float(bound) * self._summed(cohort, CLIENT)
             stream = self._stream(GRADIENT, round_index, self.device)
@@ -196,28 +237,18 @@ class ServerTraining:
         clipper.observe(self._server, released, mean, lot)
         self._optimizer.begin_round(self._server)
         model.flat.add_(self._optimizer.step(self._server, mean.mul_(self._uploads.sign))[0])
-        return RoundOutcome(
-            train_loss=float(loss_sum) / records if records else math.nan,
-            gradient_norm=float(norms.sum() / finite.sum()),
-            not_finite=int((~finite).sum()),
-            healthy=bool(model.flat.isfinite().all()) and (len(cohort) == 0 or bool(finite.any())),
-            sensitivities=[{name: s.cpu().numpy() for name, s in sensitivities.items()}],
-            norms=norms,
-            client_of_record=torch.arange(len(norms), device=self.device),
-        )
+        return clipped.outcome(sensitivities, bool(model.flat.isfinite().all()))
 
     @property
     def _clients(self) -> int:
         return self.problem.data.client_count
 
-    def _clipped_sum(
-        self, round_index: int, cohort: np.ndarray, bound: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, int]:
-        """(Σ_k factor_k u_k [d], norms of the u_k [m], sum of losses, records read)."""
+    def _clipped_sum(self, round_index: int, cohort: np.ndarray, bound: Tensor) -> _ClippedSum:
+        """Σ_k factor_k u_k over the cohort, a few hundred clients at a time."""
         problem = self.problem
         total = torch.zeros_like(problem.model.flat)
-        loss_sum, records = total.new_zeros(()), 0
-        norms = [total.new_zeros(0)]
+        norms, batches = [total.new_zeros(0)], []
+        uploads_lost = 0
         for first in range(0, len(cohort), AT_ONCE):
             clients = cohort[first : first + AT_ONCE]
             batch = self._uploads.of(round_index, clients)
@@ -226,11 +257,15 @@ class ServerTraining:
             finite = norm.isfinite()
             if not bool(finite.all()):  # a factor of 0 would not do: 0 · nan is nan
                 uploads = uploads.masked_fill(~finite[:, None], 0.0)
+                uploads_lost += int((~finite).sum())
             factors = problem.clipper.factors(norm, bound.expand(len(norm)))
             total.addmv_(uploads.t(), factors.masked_fill(~finite, 0.0))
-            norms.append(norm)
-            loss_sum, records = loss_sum + batch.loss_sum, records + batch.records
-        return total, torch.cat(norms), loss_sum, records
+            norms.append(norm.masked_fill(~finite, 0.0))
+            batches.append((float(batch.loss_sum), batch.records, batch.not_finite))
+        loss_sum, records, records_lost = np.sum(batches, axis=0) if batches else (0.0, 0, 0)
+        return _ClippedSum(
+            total, torch.cat(norms), loss_sum, int(records), int(records_lost), uploads_lost
+        )
 
     def _noised_statistic(
         self,

@@ -42,6 +42,8 @@ class StackedModel:
             (gradients [c, d], losses [c, b], zero where absent).
         """
         share = present / present.sum(1, keepdim=True).clamp_min(1)
+        if not bool(present.all()):  # what stands in for an absent record must not be a nan
+            inputs = inputs.masked_fill(~present.view(*present.shape, *[1] * (inputs.dim() - 2)), 0)
         if self.batched:
             return self._together(weights, inputs, targets, present, share)
         rows = [
@@ -71,10 +73,12 @@ class StackedModel:
             if isinstance(layer, nn.Linear):
                 shape = (clients, layer.out_features, layer.in_features)
                 weight = next(parts).view(shape).transpose(1, 2)
+                rows = x.reshape(clients, -1, layer.in_features)
                 if layer.bias is None:
-                    x = torch.bmm(x, weight)
+                    y = torch.bmm(rows, weight)
                 else:
-                    x = torch.baddbmm(next(parts).unsqueeze(1), x, weight)
+                    y = torch.baddbmm(next(parts).unsqueeze(1), rows, weight)
+                x = y.view(*x.shape[:-1], layer.out_features)
             elif isinstance(layer, nn.Flatten):
                 x = x.reshape(clients, batch, -1)
             else:
