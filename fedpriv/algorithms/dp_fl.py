@@ -41,6 +41,8 @@ class DpFl(LocalStepsAlgorithm):
         self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
     ) -> Draw:
         """Every answer is noised by the client itself, whose records they are about."""
+        if clipper.one_query_a_round and self.local_steps > 1:
+            raise ConfigError("algorithm.local_steps", self.local_steps, "1 with this clipper")
         return Draw(
             sampling,
             tuple(_by_client(query) for query in queries(clipper, noise_multiplier, round_index)),

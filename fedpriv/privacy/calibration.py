@@ -125,22 +125,28 @@ def least_noise_multiplier(
 
     ``price`` falls; ``most``: multipliers below it are searched (as those of 10^6 and less are).
     """
-    price = functools.cache(price)  # the search comes back to the ends of its bracket
     top = min(_MOST_NOISE, most * (1.0 - 1e-9))
+    price_of = price
+
+    @functools.cache  # the search comes back to the ends of its bracket
+    def price(multiplier: float) -> float:
+        return price_of(min(multiplier, top))  # an answer is rounded up, perhaps beyond the top
+
     if price(top) > epsilon:
         raise ArgumentError(
             "epsilon", epsilon, f">= {price(top):.4g}, the least {accountant} can certify"
         )
+    least = min(LEAST_NOISE, top)
     low = high = min(guess, top)
     if price(low) <= epsilon:
         while price(low) <= epsilon:
-            if low == LEAST_NOISE:
-                return LEAST_NOISE
-            low, high = max(low / 1.2, LEAST_NOISE), low
+            if low == least:
+                return least
+            low, high = max(low / 1.2, least), low
     else:
         while price(high) > epsilon:
             low, high = high, min(high * 1.2, top)
-    return _boundary(price, epsilon, fits=high, exceeds=low, round_to_fit=math.ceil)
+    return min(top, _boundary(price, epsilon, fits=high, exceeds=low, round_to_fit=math.ceil))
 
 
 def _first_guess(
@@ -238,10 +244,13 @@ def _boundary(
 ) -> float:
     """The value between ``fits`` and ``exceeds`` where ε meets the target, rounded to what fits."""
 
-    def excess(log_value: float) -> float:
-        return math.log(max(price(math.exp(log_value)), 1e-300) / epsilon)
+    known = {math.log(end): end for end in (fits, exceeds)}  # exp(log(end)) need not be the end
 
-    ends = sorted((math.log(fits), math.log(exceeds)))
+    def excess(log_value: float) -> float:
+        value = known.get(log_value, math.exp(log_value))
+        return math.log(max(price(value), 1e-300) / epsilon)
+
+    ends = sorted(known)
     root = math.exp(optimize.brentq(excess, *ends, xtol=1e-6, rtol=1e-6))
     value, digit = _rounded(root, round_to_fit)
     toward = 1.0 if fits > exceeds else -1.0

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 from dp_accounting import dp_event
 
+from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.names import CLIENT, REPLACE_ONE
 from fedpriv.privacy.randomized_response import flip_probability
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.sampling import Sampling, WholeData
 
 DOUBLED = 2.0
 """Replacing a unit moves a clipped sum by up to 2C where adding one moves it by up to C."""
@@ -71,9 +72,14 @@ class Draw:
         joint = joint_noise_multiplier(self._multipliers())
         if joint == 0:
             return dp_event.NonPrivateDpEvent()
-        bits = [q.event() for q in self.queries if isinstance(q, RandomizedBit)]
+        if not isinstance(self.sampling, WholeData) and self._bits():
+            raise FedprivError("randomized response on a sampled lot has no price here")
+        bits = [q.event() for q in self._bits()]
         parts = bits if math.isinf(joint) else [self.sampling.event(joint), *bits]
         return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(tuple(parts))
+
+    def _bits(self) -> list[RandomizedBit]:
+        return [query for query in self.queries if isinstance(query, RandomizedBit)]
 
     def _multipliers(self) -> Iterable[float]:
         """Of the Gaussian queries, as if each doubled its sensitivity when a unit is replaced."""

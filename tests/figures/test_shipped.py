@@ -166,7 +166,7 @@ def test_a_curve_of_constant_noise_has_the_noise_of_its_name(sigma):
     curves = {c.name: c for g in of_the_paper("fig4").groups for c in g.curves}
     parts = build_parts(composed("dataset=mnist", *curves[f"sigma{sigma}"].overrides))
     assert parts.noise_schedule.noise_multiplier(0) == sigma
-    assert parts.clipper.value == 1.0
+    assert parts.clipper.initial == 1.0
 
 
 @pytest.mark.parametrize("curve", ["adaptive_clipping", "constant_clipping"])

@@ -200,8 +200,9 @@ def test_gaussians_beside_a_bit_are_still_one():
 
 def test_every_bit_of_a_draw_is_charged():
     other = RandomizedBit("other", 2.0)
-    event = Draw(REPLACED, (BIT, other)).event()
-    assert event == dp_event.ComposedDpEvent((BIT.event(), other.event()))
+    event = Draw(REPLACED, (Query(GRADIENT, 3.0), BIT, other)).event()
+    parts = (dp_event.GaussianDpEvent(1.5), BIT.event(), other.event())
+    assert event == dp_event.ComposedDpEvent(parts)
 
 
 def test_a_bit_does_not_protect_a_gradient_without_noise():

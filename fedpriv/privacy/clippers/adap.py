@@ -20,11 +20,11 @@ whose second moment remembers that round for about 1 / (1 - β₂) = 1000 others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
-from fedpriv.privacy.clippers.base import LARGEST, Clipper, sum_per_client
+from fedpriv.privacy.clippers.base import LARGEST, StoredBounds, sum_per_client
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, centred_bits, geometric_step
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, Query
 
@@ -40,7 +40,7 @@ _UNCLIPPED = (
 READINGS = ("sound", "scalar", "vector", "unclipped")
 
 
-class AdapClipper(Clipper):
+class AdapClipper(StoredBounds):
     """One clip norm per client, moved every round by one of the readings of eq. (6)."""
 
     def __init__(
@@ -82,9 +82,6 @@ class AdapClipper(Clipper):
             value = self.initial_alpha * initial_norm()
         start = torch.full((clients,), value, device=device)
         self._bounds = start.clamp(self.min_clip_norm, LARGEST)
-
-    def bound(self, round_index: int, clients: Tensor) -> Tensor:
-        return self._bounds[clients]
 
     def query(self, round_index: int, noise_multiplier: float) -> Query | None:
         multipliers = {
@@ -133,9 +130,3 @@ class AdapClipper(Clipper):
             else f"alpha {self.alpha:g}"
         )
         return f"a clip norm per client, reading {self.reading}, {aim}, from {start}"
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"bounds": self._bounds.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._bounds.copy_(state["bounds"])

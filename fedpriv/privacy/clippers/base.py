@@ -31,6 +31,8 @@ class Clipper(ABC):
 
     caveat: str | None = None
     """What a reader of the privacy statement must know of this clipper, in words."""
+    one_query_a_round: bool = False
+    """Whether the noise is calibrated to a query in a round, so that local steps would overspend it."""
     largest_noise_multiplier: float = math.inf
     """Below which the schedule's noise multiplier must lie."""
     aggregator_caveat: str | None = None
@@ -81,6 +83,28 @@ class Clipper(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
+
+
+class StoredBounds(Clipper):
+    """A clipper that keeps one bound for each client [K] and starts them all at ``initial``."""
+
+    initial: float
+
+    def start(
+        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
+    ) -> None:
+        import torch
+
+        self._bounds = torch.full((clients,), self.initial, device=device)
+
+    def bound(self, round_index: int, clients: Tensor) -> Tensor:
+        return self._bounds[clients]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"bounds": self._bounds.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._bounds.copy_(state["bounds"])
 
 
 def sum_per_client(values: Tensor, client_of_record: Tensor, clients: int) -> Tensor:

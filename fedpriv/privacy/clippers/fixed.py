@@ -7,33 +7,17 @@ from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers.base import LARGEST, Clipper
+from fedpriv.privacy.clippers.base import LARGEST, Clipper, StoredBounds
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 
-class _OneBound(Clipper):
-    """The same bound for everyone in every round."""
-
-    value: float
-
-    def start(
-        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
-    ) -> None:
-        import torch
-
-        self._bounds = torch.full((clients,), self.value, device=device)
-
-    def bound(self, round_index: int, clients: Tensor) -> Tensor:
-        return self._bounds[clients]
-
-
-class NoClipper(_OneBound):
+class NoClipper(StoredBounds):
     """No clipping: every factor is 1, the sensitivity is unbounded."""
 
-    value = float("inf")
+    initial = float("inf")
 
     def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
         return norms.new_ones(norms.shape)
@@ -42,14 +26,14 @@ class NoClipper(_OneBound):
         return "none"
 
 
-class ConstantClipper(_OneBound):
+class ConstantClipper(StoredBounds):
     """g · min(1, C / ‖g‖) with one C (Abadi et al. 2016)."""
 
     def __init__(self, clip_norm: float):
-        self.value = checks.number("clip_norm", clip_norm, above=0, at_most=LARGEST)
+        self.initial = checks.number("clip_norm", clip_norm, above=0, at_most=LARGEST)
 
     def describe(self) -> str:
-        return f"constant, clip norm {self.value:g}"
+        return f"constant, clip norm {self.initial:g}"
 
 
 class PolynomialClipper(Clipper):
@@ -96,13 +80,13 @@ class PolynomialClipper(Clipper):
         return f"{self.initial:g} (1 - t/{self.horizon})^{self.power:g}"
 
 
-class AutomaticClipper(_OneBound):
+class AutomaticClipper(StoredBounds):
     """g / (‖g‖ + γ): every record gets norm below 1, whatever its gradient (Bu et al. 2023, AUTO-S).
 
     There is no C to choose, nothing is asked of the data, so it is free.
     """
 
-    value = 1.0
+    initial = 1.0
 
     def __init__(self, gamma: float = 0.01):
         self.gamma = checks.number("gamma", gamma, above=0)

@@ -17,18 +17,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
-from fedpriv.privacy.clippers.base import LARGEST, Clipper
+from fedpriv.privacy.clippers.base import LARGEST, StoredBounds
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, ONE_HOT, Query
 from fedpriv.privacy.names import AGGREGATOR
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 _MOST_BINS = 1000
@@ -60,12 +59,14 @@ def median_bin(counts: Sequence[float]) -> int | None:
     return len(kept) - 1
 
 
-class MedianHistogramClipper(Clipper):
+class MedianHistogramClipper(StoredBounds):
     """C jumps to the median of the norms, read off a noised histogram every ``update_interval`` rounds.
 
     Give ``update_interval`` (rounds) or ``updates`` (how many in ``rounds``), or both; bins are
     ``edges`` or ``bins`` geometric ones from 2^``smallest_exponent`` to 2^``largest_exponent``.
     """
+
+    one_query_a_round = True
 
     def __init__(
         self,
@@ -96,17 +97,6 @@ class MedianHistogramClipper(Clipper):
             f"{self.delta:g})-DP for everyone else."
         )
 
-    def start(
-        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
-    ) -> None:
-        import torch
-
-        self._bounds = torch.full((clients,), self.initial, device=device)
-        self._edges = torch.tensor(self.edges, dtype=torch.float64, device=device)
-
-    def bound(self, round_index: int, clients: Tensor) -> Tensor:
-        return self._bounds[clients]
-
     def query(self, round_index: int, noise_multiplier: float) -> Query | None:
         update, after = divmod(round_index + 1, self.update_interval)
         if after or not 0 < update <= self.updates:
@@ -117,8 +107,9 @@ class MedianHistogramClipper(Clipper):
         self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
     ) -> tuple[Tensor, Tensor]:
         """(histogram of each client [m, B], its add/remove sensitivity 1 [m])."""
-        bins, clients = len(self._edges), len(cohort_bounds)
-        bin_of = (norms.double()[:, None] > self._edges).sum(1).clamp_max(bins - 1)
+        bins, clients = len(self.edges), len(cohort_bounds)
+        edges = norms.double().new_tensor(self.edges)
+        bin_of = (norms.double()[:, None] > edges).sum(1).clamp_max(bins - 1)
         counts = norms.new_zeros(clients * bins)
         counts.index_add_(0, client_of_record * bins + bin_of, norms.new_ones(len(norms)))
         return counts.view(clients, bins), cohort_bounds.new_ones(clients)
@@ -138,12 +129,6 @@ class MedianHistogramClipper(Clipper):
             f"the median bin of a noised histogram ({len(self.edges)} bins up to {self.edges[-1]:g}) "
             f"every {self.update_interval} rounds, {self.updates} times, from {self.initial:g}"
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"bounds": self._bounds.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._bounds.copy_(state["bounds"])
 
 
 def _schedule(interval: int | None, updates: int | None, rounds: int | None) -> tuple[int, int]:

@@ -19,17 +19,15 @@ A centred bit has sensitivity ½ when a unit joins or leaves, so a Gaussian bit 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers.base import LARGEST, Clipper, sum_per_client
+from fedpriv.privacy.clippers.base import LARGEST, StoredBounds, sum_per_client
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, Query, RandomizedBit
 from fedpriv.privacy.names import AGGREGATOR, CLIENT
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 BIT_SENSITIVITY = 0.5  # of a centred bit, when a unit joins or leaves
@@ -75,7 +73,7 @@ def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
     return noise_multiplier / math.sqrt(1.0 - (noise_multiplier / (2.0 * bit_noise)) ** 2)
 
 
-class QuantileClipper(Clipper):
+class QuantileClipper(StoredBounds):
     """C follows the ``target_quantile`` γ of the norms (γ: the fraction *not* clipped)."""
 
     def __init__(
@@ -108,26 +106,17 @@ class QuantileClipper(Clipper):
             if bit_epsilon is not None:
                 raise ArgumentError("bit_epsilon", bit_epsilon, "null with bit_mechanism=gaussian")
         else:
-            self.bit_epsilon = checks.number("bit_epsilon", bit_epsilon, above=0, at_most=50)
+            self.bit_epsilon = checks.number("bit_epsilon", bit_epsilon, at_least=1e-3, at_most=50)
             if self.noised_by != CLIENT:
                 raise ArgumentError(
                     "noised_by", noised_by, "client with bit_mechanism=randomized_response"
                 )
         self.split = checks.boolean("split", split) and self.bit_mechanism == "gaussian"
         if self.split:
+            checks.number("bit_noise", bit_noise, above=0)
             self.largest_noise_multiplier = 2.0 * self.bit_noise
         if self.bit_mechanism == "gaussian" and self.noised_by == AGGREGATOR:
             self.aggregator_caveat = _AGGREGATED
-
-    def start(
-        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
-    ) -> None:
-        import torch
-
-        self._bounds = torch.full((clients,), self.initial, device=device)
-
-    def bound(self, round_index: int, clients: Tensor) -> Tensor:
-        return self._bounds[clients]
 
     def gradient_multiplier(self, noise_multiplier: float) -> float:
         if not self.split:
@@ -165,9 +154,3 @@ class QuantileClipper(Clipper):
             f"towards the {self.target_quantile:g} quantile from {self.initial:g} "
             f"({self.update}, {noise})"
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"bounds": self._bounds.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._bounds.copy_(state["bounds"])

@@ -1,0 +1,127 @@
+"""What the clients' own noise is worth, and what a trusted aggregator's is, each alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedpriv.privacy.accountants import GdpAccountant, PldAccountant
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.claims import ldp_fedsgd
+from fedpriv.privacy.clippers import MedianHistogramClipper
+from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query, RandomizedBit
+from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
+from fedpriv.privacy.sampling import WholeData
+
+DELTA = 1e-8
+ALL, FIRST = np.arange(3), np.array([0])
+GDP = GdpAccountant()
+HISTOGRAM = MedianHistogramClipper(0.1, update_interval=2, updates=5)
+REPORT = Query(GRADIENT, 40.0)
+
+
+def draw(*queries) -> Draw:  # type: ignore[no-untyped-def]
+    return Draw(WholeData(REPLACE_ONE), queries)
+
+
+def round_of(round_index: int) -> Draw:
+    """A noised report, and the histogram where the clipper asks for one."""
+    histogram = HISTOGRAM.query(round_index, 40.0)
+    return draw(REPORT) if histogram is None else draw(REPORT, histogram)
+
+
+def budget() -> Budget:
+    return Budget(
+        clients=3,
+        epsilon=None,
+        delta=DELTA,
+        view="sound",
+        accountant=GDP,
+        claim=ldp_fedsgd(),
+        first_draw=draw(REPORT),
+        adaptive=False,
+    )
+
+
+def charge(spent: Budget, one: Draw, clients: np.ndarray = ALL, count: int = 1) -> None:
+    for _ in range(count):
+        spent.charge(one, clients, {q.name: np.ones(len(clients)) for q in one.queries}, one)
+
+
+def of_reports(count: int, multiplier: float = 40.0) -> float:
+    return GDP.epsilon_of_sum(count * (2 / multiplier) ** 2, DELTA)
+
+
+def run_of_ten_rounds() -> Budget:
+    spent = budget()
+    for t in range(10):
+        charge(spent, round_of(t))
+    return spent
+
+
+def test_all_planned_histograms_of_an_aggregator_cost_the_epsilon_they_were_made_for():
+    assert run_of_ten_rounds().epsilon_of_part(AGGREGATOR) == pytest.approx(0.8, abs=1e-9)
+
+
+def test_the_clients_part_is_the_price_of_their_reports_alone():
+    assert run_of_ten_rounds().epsilon_of_part(CLIENT) == pytest.approx(of_reports(10))
+
+
+def test_both_parts_together_cost_more_than_either():
+    spent = run_of_ten_rounds()
+    parts = [spent.epsilon_of_part(by) for by in (CLIENT, AGGREGATOR)]
+    assert max(parts) < spent.epsilon_sound()[0] < sum(parts)
+
+
+def test_without_an_aggregator_its_part_is_none():
+    spent = budget()
+    charge(spent, draw(REPORT))
+    assert spent.epsilon_of_part(AGGREGATOR) is None
+
+
+def test_before_anything_was_released_there_is_no_part():
+    assert budget().epsilon_of_part(CLIENT) is None
+
+
+def test_without_an_aggregator_the_clients_part_is_the_whole():
+    spent = budget()
+    charge(spent, draw(REPORT), count=7)
+    assert spent.epsilon_of_part(CLIENT) == pytest.approx(spent.epsilon_sound()[0])
+
+
+def test_a_part_is_that_of_the_client_that_released_most():
+    spent = budget()
+    charge(spent, draw(REPORT), FIRST)
+    charge(spent, draw(Query(GRADIENT, 30.0)), np.array([1]), count=5)
+    charge(spent, draw(REPORT), np.array([2]), count=2)
+    assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(5, 30.0))
+
+
+def test_an_aggregator_that_noised_something_of_one_client_only_has_a_part():
+    spent = budget()
+    charge(spent, draw(REPORT), count=3)
+    charge(spent, round_of(1), FIRST)
+    expected = GDP.epsilon_of_sum(2 / HISTOGRAM.noise_std**2, DELTA)
+    assert spent.epsilon_of_part(AGGREGATOR) == pytest.approx(expected)
+
+
+def test_equal_parts_of_different_draws_are_added_up():
+    """The report is the same with and without a histogram beside it."""
+    spent = budget()
+    charge(spent, round_of(0), count=3)
+    charge(spent, round_of(1), count=2)
+    assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(5))
+
+
+def test_a_part_without_noise_is_worth_nothing():
+    spent = budget()
+    charge(spent, draw(REPORT, Query(CLIP_STATISTIC, 0.0, by=AGGREGATOR)))
+    assert spent.epsilon_of_part(AGGREGATOR) == float("inf")
+    assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(1))
+
+
+def test_flipped_bits_are_in_the_clients_part():
+    spent, one = budget(), draw(REPORT, RandomizedBit(CLIP_STATISTIC, 0.5))
+    both = PldAccountant().epsilon_of({one.event(): 4}, DELTA, REPLACE_ONE)
+    spent.ledger.record(one, ALL, {GRADIENT: np.ones(3), CLIP_STATISTIC: np.full(3, 0.5)}, 4)
+    assert spent.epsilon_of_part(CLIENT) == both > of_reports(4)
