@@ -6,8 +6,7 @@ Settings and privacy are importable without torch: a dry run needs no more.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,20 +19,8 @@ from fedpriv.privacy.names import LOCAL
 from fedpriv.privacy.sampling import Sampling
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.work import Problem, RoundOutcome
+    from fedpriv.algorithms.work import Problem, Training
     from fedpriv.privacy.clippers import Clipper
-
-
-class Training(Protocol):
-    """The work of an algorithm on one problem: a round moves the global weights."""
-
-    def round(
-        self, round_index: int, cohort: np.ndarray, noise_multiplier: float
-    ) -> RoundOutcome: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class Algorithm(ABC):

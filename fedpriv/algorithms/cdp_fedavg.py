@@ -27,7 +27,7 @@ from fedpriv.privacy.names import CENTRAL, CLIENT
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.server_training import Uploads
+    from fedpriv.algorithms.uploads import Uploads
     from fedpriv.algorithms.work import Problem
     from fedpriv.privacy.clippers import Clipper
 
@@ -85,7 +85,7 @@ class CdpFedAvg(ServerStepAlgorithm):
         return Draw(sampling, asked)
 
     def uploads(self, problem: Problem) -> Uploads:
-        from fedpriv.algorithms.server_training import LocalChanges
+        from fedpriv.algorithms.uploads import LocalChanges
 
         return LocalChanges(self, problem)
 

@@ -6,16 +6,15 @@ step); later steps, where weights differ, go client by client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
-from fedpriv.algorithms.work import Problem, RoundOutcome
+from fedpriv.algorithms.work import Problem, RoundOutcome, Training
 from fedpriv.common.random_streams import numpy_stream, torch_stream
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums
@@ -36,7 +35,7 @@ class _Turn:
     noise_multiplier: float
 
 
-class LocalTraining:
+class LocalTraining(Training):
     """Runs the rounds of a :class:`~fedpriv.algorithms.local_steps.LocalStepsAlgorithm`."""
 
     def __init__(self, algorithm: LocalStepsAlgorithm, problem: Problem):
@@ -255,15 +254,3 @@ class LocalTraining:
             norms=last.norms,
             client_of_record=last.client_of_record,
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "weights": self.problem.model.flat.clone(),
-            "optimizer": self._optimizer.state_dict(),
-            "clipper": self.problem.clipper.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.problem.model.set(state["weights"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        self.problem.clipper.load_state_dict(state["clipper"])

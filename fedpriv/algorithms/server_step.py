@@ -15,7 +15,8 @@ from fedpriv.algorithms.base import Algorithm, optional_cohort_size
 from fedpriv.common import checks
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.server_training import ServerTraining, Uploads
+    from fedpriv.algorithms.server_training import ServerTraining
+    from fedpriv.algorithms.uploads import Uploads
     from fedpriv.algorithms.work import Problem
 
 SERVER_OPTIMIZERS = ("sgd", "adam")
@@ -67,7 +68,7 @@ class GradientAlgorithm(ServerStepAlgorithm):
         self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
 
     def uploads(self, problem: Problem) -> Uploads:
-        from fedpriv.algorithms.server_training import Gradients
+        from fedpriv.algorithms.uploads import Gradients
 
         return Gradients(self.sample_rate, problem)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.algorithms.optimizers import ClientOptimizer
 from fedpriv.engine import Engine, FlatModel
 from fedpriv.privacy.clippers.base import Clipper, sum_per_client
 
@@ -59,3 +61,26 @@ class RoundOutcome:
         sums = sum_per_client(self.norms, self.client_of_record, clients)
         counts = sum_per_client(torch.ones_like(self.norms), self.client_of_record, clients)
         return (sums / counts).cpu().numpy()
+
+
+class Training(ABC):
+    """The work of an algorithm on one problem: a round moves the global weights."""
+
+    problem: Problem
+    _optimizer: ClientOptimizer
+
+    @abstractmethod
+    def round(self, round_index: int, cohort: np.ndarray, noise_multiplier: float) -> RoundOutcome:
+        """Run one round with the clients in ``cohort`` [m] and move the global weights."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "weights": self.problem.model.flat.clone(),
+            "optimizer": self._optimizer.state_dict(),
+            "clipper": self.problem.clipper.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.problem.model.set(state["weights"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.problem.clipper.load_state_dict(state["clipper"])

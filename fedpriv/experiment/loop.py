@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedpriv.algorithms.base import Training
-from fedpriv.algorithms.work import Problem, RoundOutcome
+from fedpriv.algorithms.work import Problem, RoundOutcome, Training
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.parts import Parts

@@ -1,0 +1,151 @@
+"""What clients compute in a round before anything is clipped: gradients, or changes of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.work import Problem
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.engine import StackedModel
+from fedpriv.privacy.sampling import PoissonSampling, WholeData
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+
+
+@dataclass(frozen=True)
+class UploadBatch:
+    """Uploads [c, d] of some clients, the sum of the losses of the records they read, and how many of
+    these were left out because their gradient is not finite."""
+
+    uploads: Tensor
+    loss_sum: Tensor
+    records: int
+    not_finite: int = 0
+
+
+class Uploads(Protocol):
+    """What clients compute. ``sign``: 1 if an upload is a gradient, -1 if a change of weights."""
+
+    sign: int
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        """The uploads of ``clients`` [c] at the model's current weights."""
+
+    def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The upload [d] of a client with just these records [n]."""
+
+
+class Gradients:
+    """g_k = (1/(q n_k)) Σ_{i in lot} ∇ℓ_i, the lot being the whole data when q = 1."""
+
+    sign = 1
+
+    def __init__(self, sample_rate: float, problem: Problem):
+        self.problem = problem
+        self._sampling = WholeData() if sample_rate == 1 else PoissonSampling(sample_rate)
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        data = self.problem.data
+        lots = [self._lot(round_index, int(client)) for client in clients]
+        sizes = torch.tensor([len(lot) for lot in lots])
+        records = data.train.subset(np.concatenate(lots))
+        expected = [self._sampling.expected_size(len(data.clients[k])) for k in clients]
+        return self._gradients(records.inputs, records.targets, sizes, expected)
+
+    def _lot(self, round_index: int, client: int) -> np.ndarray:
+        own = self.problem.data.clients[client]
+        if isinstance(self._sampling, WholeData):
+            return own
+        stream = numpy_stream(self.problem.seed, "lot", round_index, 0, client)
+        return own[self._sampling.draw(stream, len(own))]
+
+    def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        size = len(targets)
+        return self._gradients(inputs, targets, torch.tensor([size]), [size]).uploads[0]
+
+    def _gradients(
+        self, inputs: Tensor, targets: Tensor, sizes: Tensor, expected: list[float]
+    ) -> UploadBatch:
+        client_of_record = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+        lots = (inputs, targets, client_of_record, len(sizes))
+        result = self.problem.engine.clipped_sums(*lots, None)
+        if not bool(result.sums.sum().isfinite()):
+            # measured, a record whose gradient is not finite contributes zero; let through, it spills
+            # into the sums of other clients (0 · nan is nan)
+            result = self.problem.engine.clipped_sums(
+                *lots, lambda norms, _: torch.ones_like(norms)
+            )
+        denominators = torch.tensor(expected, dtype=result.sums.dtype).to(result.sums.device)
+        return UploadBatch(
+            uploads=result.sums.div_(denominators[:, None]),
+            loss_sum=torch.where(result.finite, result.losses, 0.0).sum(),
+            records=len(targets),
+            not_finite=len(targets) - int(result.finite.sum()),
+        )
+
+
+class LocalChanges:
+    """Δ_k = θ_k - θ after E epochs of SGD over batches of B, the clients of a block side by side."""
+
+    sign = -1
+
+    def __init__(self, algorithm: CdpFedAvg, problem: Problem):
+        self.algorithm, self.problem = algorithm, problem
+        self._stacked = StackedModel(problem.model)
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        data, seed = self.problem.data, self.problem.seed
+        records = [data.clients[k] for k in clients]
+
+        def order(client: int, epoch: int) -> np.ndarray:
+            stream = numpy_stream(seed, "batches", round_index, epoch, int(clients[client]))
+            return records[client][stream.permutation(len(records[client]))]
+
+        sizes = [len(own) for own in records]
+        return self._train(data.train.inputs, data.train.targets, sizes, order)
+
+    def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        size = len(targets)
+        return self._train(inputs, targets, [size], lambda _, epoch: np.arange(size)).uploads[0]
+
+    def _train(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        sizes: list[int],
+        order: Callable[[int, int], np.ndarray],
+    ) -> UploadBatch:
+        """``order(client, epoch)``: the indices of a client's records as the epoch visits them."""
+        settings, start = self.algorithm, self.problem.model.flat
+        batch = min(settings.batch_size or max(sizes), max(sizes))
+        weights = start.repeat(len(sizes), 1)
+        loss_sum, seen = start.new_zeros(()), 0
+        for epoch in range(settings.local_epochs):
+            visits = [order(client, epoch) for client in range(len(sizes))]
+            for first in range(0, max(sizes), batch):
+                indices, present = _padded([v[first : first + batch] for v in visits], start.device)
+                gradients, losses = self._stacked.gradients(
+                    weights, inputs[indices], targets[indices], present
+                )
+                weights.sub_(gradients, alpha=settings.local_learning_rate)
+                loss_sum = loss_sum + losses.sum()
+                seen += int(sum(min(batch, max(0, n - first)) for n in sizes))
+        return UploadBatch(weights.sub_(start), loss_sum, seen)
+
+
+def _padded(rows: list[np.ndarray], device: torch.device) -> tuple[Tensor, Tensor]:
+    """(indices [c, b], which of them are there [c, b]): shorter rows repeat index 0, marked absent."""
+    width = max(len(row) for row in rows)
+    indices = np.zeros((len(rows), width), dtype=np.int64)
+    present = np.zeros((len(rows), width), dtype=bool)
+    for k, row in enumerate(rows):
+        indices[k, : len(row)] = row
+        present[k, : len(row)] = True
+    return torch.from_numpy(indices).to(device), torch.from_numpy(present).to(device)
