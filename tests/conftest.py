@@ -67,6 +67,20 @@ def train(tmp_path):
     return run
 
 
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """(overrides) → the result of a quiet run, made once for all tests of a module that read it."""
+    results: dict[tuple[str, ...], RunResult] = {}
+
+    def run(*overrides: str) -> RunResult:
+        if overrides not in results:
+            folder = f"runtime.run_dir={tmp_path_factory.mktemp('ran') / 'run'}"
+            results[overrides] = fedpriv.run(fedpriv.compose([*QUIET, folder, *overrides]))
+        return results[overrides]
+
+    return run
+
+
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     """(arguments) → the outcome of ``fedpriv <arguments>`` in this process, in ``tmp_path``."""

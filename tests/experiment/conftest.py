@@ -1,13 +1,17 @@
-"""What two runs must have in common to be the same run."""
+"""What two runs must have in common to be the same run; who took part in one and who was charged."""
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
+
+from fedpriv.results.tables import parse_ranges
 
 
 def state_of(folder: Path) -> dict:
@@ -47,3 +51,41 @@ def assert_same_run():
         assert statements[0] == statements[1]
 
     return check
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def ledger():
+    """(folder) → the rows of its ledger."""
+    return lambda folder: table(folder / "ledger.csv")
+
+
+@pytest.fixture
+def came():
+    """(folder, clients) → how often each client took part, by participation.csv [K]."""
+
+    def count(folder: Path, clients: int) -> np.ndarray:
+        counts = np.zeros(clients, dtype=int)
+        for row in table(folder / "participation.csv"):
+            rounds = int(row["last_round"]) - int(row["first_round"]) + 1
+            counts[parse_ranges(row["clients"])] += rounds
+        return counts
+
+    return count
+
+
+@pytest.fixture
+def charged():
+    """(folder, clients) → how many draws the ledger charges each client for [K]."""
+
+    def count(folder: Path, clients: int) -> np.ndarray:
+        counts = np.zeros(clients, dtype=int)
+        for row in table(folder / "ledger.csv"):
+            counts[parse_ranges(row["clients"])] += int(row["draws_per_client"])
+        return counts
+
+    return count
