@@ -87,7 +87,7 @@ class CdpFedAvg(ServerStepAlgorithm):
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import LocalChanges
 
-        return LocalChanges(self, problem)
+        return LocalChanges(problem, self.local_epochs, self.batch_size, self.local_learning_rate)
 
     def denominator(self, cohort: int, clients: int) -> float:
         return self.client_rate * clients

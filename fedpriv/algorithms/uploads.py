@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,9 +14,6 @@ from fedpriv.algorithms.work import Problem
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.engine import StackedModel
 from fedpriv.privacy.sampling import PoissonSampling, WholeData
-
-if TYPE_CHECKING:
-    from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 
 
 @dataclass(frozen=True)
@@ -96,8 +93,9 @@ class LocalChanges:
 
     sign = -1
 
-    def __init__(self, algorithm: CdpFedAvg, problem: Problem):
-        self.algorithm, self.problem = algorithm, problem
+    def __init__(self, problem: Problem, epochs: int, batch_size: int | None, learning_rate: float):
+        self.problem = problem
+        self.epochs, self.batch_size, self.learning_rate = epochs, batch_size, learning_rate
         self._stacked = StackedModel(problem.model)
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
@@ -123,18 +121,18 @@ class LocalChanges:
         order: Callable[[int, int], np.ndarray],
     ) -> UploadBatch:
         """``order(client, epoch)``: the indices of a client's records as the epoch visits them."""
-        settings, start = self.algorithm, self.problem.model.flat
-        batch = min(settings.batch_size or max(sizes), max(sizes))
+        start = self.problem.model.flat
+        batch = min(self.batch_size or max(sizes), max(sizes))
         weights = start.repeat(len(sizes), 1)
         loss_sum, seen = start.new_zeros(()), 0
-        for epoch in range(settings.local_epochs):
+        for epoch in range(self.epochs):
             visits = [order(client, epoch) for client in range(len(sizes))]
             for first in range(0, max(sizes), batch):
                 indices, present = _padded([v[first : first + batch] for v in visits], start.device)
                 gradients, losses = self._stacked.gradients(
                     weights, inputs[indices], targets[indices], present
                 )
-                weights.sub_(gradients, alpha=settings.local_learning_rate)
+                weights.sub_(gradients, alpha=self.learning_rate)
                 loss_sum = loss_sum + losses.sum()
                 seen += int(sum(min(batch, max(0, n - first)) for n in sizes))
         return UploadBatch(weights.sub_(start), loss_sum, seen)

@@ -23,7 +23,7 @@ def noise_for(parts: Parts, epsilon: float, draws: int | None) -> float:
     draws = _planned_draws(parts) if draws is None else draws
     asking = _asking_rounds(parts, draws)
     algorithm, settings, clipper = parts.algorithm, parts.settings, parts.clipper
-    sampling = algorithm.sampling_of(_even_share(parts))
+    sampling = algorithm.sampling_of(parts.even_share)
 
     def price(sigma: float) -> float:
         composition: Counter[object] = Counter()
@@ -67,9 +67,3 @@ def _asking_rounds(parts: Parts, draws: int) -> dict[int, int]:
     with_question = min(draws, len(asks) * parts.algorithm.draws_per_round)
     counts = {asks[0]: with_question} if asks else {}
     return {**counts, silent: draws - with_question} if draws > with_question else counts
-
-
-def _even_share(parts: Parts) -> int:
-    from fedpriv.experiment.plan import even_share
-
-    return even_share(parts)

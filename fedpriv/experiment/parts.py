@@ -52,6 +52,14 @@ class Parts:
         """Whether σ depends on what was released."""
         return self.noise_schedule.adaptive
 
+    @property
+    def even_share(self) -> int:
+        """Records per client if they were dealt out evenly."""
+        records = self.dataset.train_records
+        if self.noise_schedule.reads_validation:
+            records -= self.dataset.validation_records
+        return max(1, records // (self.partition.clients or 1))
+
 
 def build_parts(config: DictConfig) -> Parts:
     """Instantiate every group and check that they fit. Raises ConfigError."""
@@ -73,8 +81,8 @@ def build_parts(config: DictConfig) -> Parts:
     )
     _refuse_bad_combinations(parts)
     if parts.private:
-        _settle_noise(parts)
         _refuse_unpriceable(parts)
+        _settle_noise(parts)
     return parts
 
 
@@ -83,6 +91,13 @@ def _settle_noise(parts: Parts) -> None:
     if isinstance(parts.noise_schedule, CalibratedNoise):
         solve = functools.partial(noise_for, parts)
         within_group("noise_schedule", lambda: parts.noise_schedule.settle(solve))
+
+
+def _some_sigma(parts: Parts) -> float:
+    """A noise multiplier the run may use: the first, or any where it is not known yet."""
+    if isinstance(parts.noise_schedule, CalibratedNoise):
+        return min(1.0, parts.clipper.largest_noise_multiplier / 2.0)
+    return parts.noise_schedule.noise_multiplier(0)
 
 
 def _accountant(chosen: Any, algorithm: Any, settings: Settings) -> Accountant:
@@ -168,7 +183,7 @@ def _refuse_bad_combinations(parts: Parts) -> None:
 def _refuse_unpriceable(parts: Parts) -> None:
     """The accountant must know the events of this sampler, under its neighbours."""
     sampling = parts.algorithm.sampling_of(1000)
-    sigma = parts.noise_schedule.noise_multiplier(0)
+    sigma = _some_sigma(parts)
     draw = within_group("clipper", lambda: parts.algorithm.draw(sampling, sigma, parts.clipper, 0))
     reason = parts.accountant.supports(draw.event(), sampling.neighbours)
     guarded = parts.settings.budget_view == SOUND and parts.settings.epsilon is not None

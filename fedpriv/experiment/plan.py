@@ -47,7 +47,7 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     if not algorithm.private:
         lines = (*_common_lines(parts), ("privacy", "none: no clipping, no noise, no epsilon"))
         return Plan(None, None, settings.rounds, None, None, lines)
-    records = records_per_client or even_share(parts)
+    records = records_per_client or parts.even_share
     sigma = parts.noise_schedule.noise_multiplier(0)
     draw = algorithm.draw(algorithm.sampling_of(records), sigma, parts.clipper, 0)
     steps, delta, view = algorithm.draws_per_round, settings.delta, settings.budget_view
@@ -65,21 +65,13 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     return Plan(draw, allowed, rounds, epsilon, needed, lines)
 
 
-def even_share(parts: Parts) -> int:
-    """Records per client if they were dealt out evenly."""
-    records = parts.dataset.train_records
-    if parts.noise_schedule.reads_validation:
-        records -= parts.dataset.validation_records
-    return max(1, records // (parts.partition.clients or 1))
-
-
 def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
     algorithm = parts.algorithm
     clients = parts.partition.clients
     return (
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
         ("clients", f"{clients or 'one per maker'} ({type(parts.partition).__name__.lower()})"),
-        *algorithm.describe(clients, even_share(parts)),
+        *algorithm.describe(clients, parts.even_share),
         ("rounds asked for", "until the budget is spent"
          if parts.settings.rounds is None else str(parts.settings.rounds)),
     )  # fmt: skip

@@ -43,10 +43,13 @@ class CalibratedNoise(NoiseSchedule):
 
     def settle(self, solve: Callable[[float, int | None], float]) -> None:
         """Fix σ = ``solve(epsilon, draws)``; ``draws`` is None where the run's plan decides."""
-        if self.epsilon_per_draw is not None:
-            self._sigma = solve(self.epsilon_per_draw, 1)
-        else:
+        if self.epsilon_per_draw is None:
             self._sigma = solve(self.epsilon, self.draws)
+            return
+        try:
+            self._sigma = solve(self.epsilon_per_draw, 1)
+        except ArgumentError as error:
+            raise ArgumentError("epsilon_per_draw", error.value, error.allowed) from None
 
     def noise_multiplier(self, round_index: int) -> float:
         if self._sigma is None:
