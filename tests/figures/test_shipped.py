@@ -194,7 +194,7 @@ def test_the_study_has_a_local_epsilon_at_which_training_works_and_one_at_which_
         assert parts.partition.clients >= 1000
         assert len(group.seeds) >= 3
         per_report.add(parts.noise_schedule.epsilon_per_draw)
-    assert per_report == {8, 1}
+    assert {8, 1} <= per_report
 
 
 @pytest.mark.parametrize(("power", "colour"), [("0_5", "sky"), ("1", "green"), ("2", "purple")])
