@@ -80,7 +80,7 @@ class CdpFedAvg(ServerStepAlgorithm):
             raise ConfigError(
                 "clipper.bit_mechanism", "randomized_response", "gaussian with a trusted server"
             )
-        if any(query.by == CLIENT for query in asked[1:]):
+        if getattr(clipper, "noised_by", None) == CLIENT:
             raise ConfigError("clipper.noised_by", CLIENT, "aggregator with a trusted server")
         return Draw(sampling, asked)
 

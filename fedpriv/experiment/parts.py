@@ -5,7 +5,6 @@ Nothing here needs torch or data: a dry run stops after this.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
-from fedpriv.experiment.calibrated import noise_for
+from fedpriv.experiment.prices import Prices
 from fedpriv.experiment.settings import Settings, read_settings
 from fedpriv.privacy.accountants import (
     Accountant,
@@ -89,7 +88,7 @@ def build_parts(config: DictConfig) -> Parts:
 def _settle_noise(parts: Parts) -> None:
     """A noise multiplier that follows from an ε is solved for before anything else needs it."""
     if isinstance(parts.noise_schedule, CalibratedNoise):
-        solve = functools.partial(noise_for, parts)
+        solve = Prices(parts).sigma_for
         within_group("noise_schedule", lambda: parts.noise_schedule.settle(solve))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.parts import Parts
-from fedpriv.privacy.budget import budget_for_one_round
+from fedpriv.experiment.prices import Prices
 from fedpriv.privacy.mechanism import Draw, Query, RandomizedBit
 from fedpriv.privacy.names import LOCAL, SOUND
 
@@ -47,20 +47,13 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     if not algorithm.private:
         lines = (*_common_lines(parts), ("privacy", "none: no clipping, no noise, no epsilon"))
         return Plan(None, None, settings.rounds, None, None, lines)
-    records = records_per_client or parts.even_share
-    sigma = parts.noise_schedule.noise_multiplier(0)
-    draw = algorithm.draw(algorithm.sampling_of(records), sigma, parts.clipper, 0)
-    steps, delta, view = algorithm.draws_per_round, settings.delta, settings.budget_view
-    event = draw.event() if view == SOUND else algorithm.claim.event(draw)
-    neighbours = draw.sampling.neighbours if view == SOUND else algorithm.claim.neighbours
-    allowed = None
+    sigma, prices = parts.noise_schedule.noise_multiplier(0), Prices(parts, records_per_client)
+    draw, allowed = prices.draw(sigma), None
     if settings.epsilon is not None:
-        allowed = (
-            parts.accountant.steps_allowed(event, settings.epsilon, delta, neighbours) // steps
-        )
+        allowed = prices.rounds_allowed(sigma, settings.epsilon)
     rounds = min((r for r in (allowed, settings.rounds) if r is not None), default=None)
-    epsilon = parts.accountant.epsilon_of({event: rounds * steps}, delta, neighbours)
-    needed = budget_for_one_round(draw, steps, parts.accountant, delta, view, algorithm.claim)
+    epsilon = prices.epsilon(sigma, rounds)
+    needed = prices.epsilon(sigma, 1)
     lines = (*_common_lines(parts), *_privacy_lines(parts, draw, allowed, rounds, epsilon, needed))
     return Plan(draw, allowed, rounds, epsilon, needed, lines)
 

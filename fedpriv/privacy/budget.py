@@ -196,12 +196,3 @@ class Budget:
         self._published.load_state_dict(state["published"])
         self._sound.load_state_dict(state["sound"])
         self._took_part = np.array(state["took_part"], dtype=bool)
-
-
-def budget_for_one_round(
-    draw: Draw, count: int, accountant: Accountant, delta: float, view: str, claim: Claim
-) -> float:
-    """The smallest ε that allows one round of ``count`` draws (``inf`` if none does)."""
-    event = draw.event() if view == SOUND else claim.event(draw)
-    neighbours = draw.sampling.neighbours if view == SOUND else claim.neighbours
-    return accountant.epsilon_of({event: count}, delta, neighbours)

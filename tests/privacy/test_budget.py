@@ -7,7 +7,7 @@ import pytest
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.budget import Budget, budget_for_one_round
+from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.claims import adap_dpfl
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
@@ -336,21 +336,6 @@ def test_the_fraction_spent_runs_from_nothing_to_all(adaptive):
 
 def test_there_is_no_fraction_of_no_limit():
     assert make(epsilon=None).fraction_spent() is None
-
-
-@pytest.mark.parametrize("view", ["sound", "published"])
-def test_the_smallest_budget_for_one_round_allows_one_round(view):
-    fixed = draw(sampling=FixedSizeSampling(6000, 78))
-    smallest = budget_for_one_round(fixed, 1, ACCOUNTANT, DELTA, view, ADAP_DPFL)
-    assert make(fixed, epsilon=smallest, view=view).may_take_part(fixed, 1, ALL).all()
-    assert (
-        not make(fixed, epsilon=smallest * (1 - 1e-9), view=view).may_take_part(fixed, 1, ALL).any()
-    )
-
-
-def test_no_budget_allows_a_round_without_noise():
-    unclipped = draw(3.0, statistic=0.0)
-    assert budget_for_one_round(unclipped, 1, ACCOUNTANT, DELTA, "sound", ADAP_DPFL) == np.inf
 
 
 # ---- state

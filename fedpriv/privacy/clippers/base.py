@@ -59,6 +59,13 @@ class Clipper(ABC):
         """The extra query of round t (multiplier 0: un-noised), or ``None`` if nothing is asked."""
         return None
 
+    def kinds_of_rounds(self, rounds: int) -> dict[int, int]:
+        """A round of each kind (asking the same) among the first ``rounds`` → how many are like it.
+
+        Those that ask come first.
+        """
+        return {0: rounds}
+
     def statistic(
         self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -104,7 +111,8 @@ class StoredBounds(Clipper):
         return {"bounds": self._bounds.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._bounds.copy_(state["bounds"])
+        if "bounds" in state:  # absent in checkpoints of bounds that do not move, once
+            self._bounds.copy_(state["bounds"])
 
 
 def sum_per_client(values: Tensor, client_of_record: Tensor, clients: int) -> Tensor:

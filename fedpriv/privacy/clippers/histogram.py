@@ -103,6 +103,12 @@ class MedianHistogramClipper(StoredBounds):
             return None
         return Query(CLIP_STATISTIC, self.noise_std, replaced=ONE_HOT, by=AGGREGATOR)
 
+    def kinds_of_rounds(self, rounds: int) -> dict[int, int]:
+        asking = min(self.updates, rounds // self.update_interval)
+        first_silent = 0 if self.update_interval > 1 else self.updates
+        kinds = {self.update_interval - 1: asking, first_silent: rounds - asking}
+        return {index: count for index, count in kinds.items() if count}
+
     def statistic(
         self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
     ) -> tuple[Tensor, Tensor]:

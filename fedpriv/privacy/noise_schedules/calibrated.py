@@ -33,6 +33,13 @@ class CalibratedNoise(NoiseSchedule):
             self.epsilon_per_draw = checks.number("epsilon_per_draw", epsilon_per_draw, above=0)
             if draws is not None:
                 raise ArgumentError("draws", draws, "null with epsilon_per_draw")
+            if epsilon is not None and epsilon_per_draw > epsilon:
+                raise ArgumentError(
+                    "epsilon_per_draw",
+                    epsilon_per_draw,
+                    f"<= {epsilon:g}, the budget of the run",
+                    "null lets sigma follow from that budget",
+                )
         elif epsilon is None:
             raise ArgumentError(
                 "epsilon_per_draw", None, "a number > 0, or epsilon given (the budget of the run)"

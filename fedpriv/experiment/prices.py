@@ -1,0 +1,97 @@
+"""What the planned draws of one client cost, and the noise that keeps them to an ε: before any run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dp_accounting import dp_event
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
+from fedpriv.privacy.calibration import least_noise_multiplier
+from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.names import SOUND
+
+if TYPE_CHECKING:
+    from fedpriv.experiment.parts import Parts
+
+
+class Prices:
+    """Prices in the enforced view, by the configured accountant, for a client of ``records`` records."""
+
+    def __init__(self, parts: Parts, records: int | None = None):
+        self.parts = parts
+        self._sampling = parts.algorithm.sampling_of(records or parts.even_share)
+        self._sound = parts.settings.budget_view == SOUND
+        claim = parts.algorithm.claim
+        self.neighbours = self._sampling.neighbours if self._sound else claim.neighbours
+
+    def draw(self, sigma: float, round_index: int = 0) -> Draw:
+        """What the client releases in one draw of a round."""
+        return self.parts.algorithm.draw(self._sampling, sigma, self.parts.clipper, round_index)
+
+    def _event(self, sigma: float, round_index: int) -> dp_event.DpEvent:
+        draw = self.draw(sigma, round_index)
+        return draw.event() if self._sound else self.parts.algorithm.claim.event(draw)
+
+    def composition(
+        self, sigma: float, rounds: int, draws: int | None = None
+    ) -> dict[dp_event.DpEvent, int]:
+        """The events of ``rounds`` rounds, or of so many ``draws`` in them.
+
+        A clipper that asks something in some rounds only is taken to ask this client every time.
+        """
+        left = rounds * self.parts.algorithm.draws_per_round if draws is None else draws
+        counts: Counter[dp_event.DpEvent] = Counter()
+        for round_index, often in self.parts.clipper.kinds_of_rounds(rounds).items():
+            count = min(left, often * self.parts.algorithm.draws_per_round)
+            counts[self._event(sigma, round_index)] += count
+            left -= count
+        return {event: count for event, count in counts.items() if count}
+
+    def epsilon(self, sigma: float, rounds: int, draws: int | None = None) -> float:
+        """ε of that composition."""
+        composition = self.composition(sigma, rounds, draws)
+        return self.parts.accountant.epsilon_of(
+            composition, self.parts.settings.delta, self.neighbours
+        )
+
+    def rounds_allowed(self, sigma: float, epsilon: float) -> int:
+        """How many rounds cost at most ``epsilon``."""
+        accountant, delta = self.parts.accountant, self.parts.settings.delta
+        first = self._event(sigma, 0)
+        steps = accountant.steps_allowed(first, epsilon, delta, self.neighbours)
+        allowed = steps // self.parts.algorithm.draws_per_round
+        if len(self.parts.clipper.kinds_of_rounds(max(1, allowed))) == 1 or allowed >= MANY_STEPS:
+            return allowed
+        return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, allowed, allowed)
+
+    def sigma_for(self, epsilon: float, draws: int | None) -> float:
+        """The smallest σ at which ``draws`` draws (``None``: those planned) cost at most ``epsilon``."""
+        draws = self._planned_draws() if draws is None else draws
+        rounds = self.parts.settings.rounds or draws
+        return least_noise_multiplier(
+            lambda sigma: self.epsilon(sigma, rounds, draws),
+            epsilon,
+            self.parts.accountant.name,
+            most=self.parts.clipper.largest_noise_multiplier,
+        )
+
+    def _planned_draws(self) -> int:
+        rounds, algorithm = self.parts.settings.rounds, self.parts.algorithm
+        key, whole = "noise_schedule.draws", "a whole number >= 1"
+        if rounds is None:
+            raise ConfigError(key, None, f"{whole} when rounds is null")
+        draws = rounds * algorithm.draws_per_round
+        if algorithm.clients_per_round is None:
+            return draws
+        clients = self.parts.partition.clients
+        if clients is None:
+            raise ConfigError(
+                key,
+                None,
+                f"{whole} when clients are sampled and the partition says how many there are",
+            )
+        return max(1, math.ceil(draws * min(1.0, algorithm.clients_per_round / clients)))
