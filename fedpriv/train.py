@@ -19,16 +19,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.config import conf_dir, explain
 from fedpriv.experiment.run import RunResult, run
 from fedpriv.results.folder import RunFolder, not_resumable
-
-
-class Interrupted(FedprivError):
-    """The run was stopped by a signal; its checkpoint is in the run folder."""
-
-    exit_status = 130
 
 
 class _State:

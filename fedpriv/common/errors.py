@@ -49,6 +49,12 @@ class DataError(FedprivError):
     exit_status = 2
 
 
+class Interrupted(FedprivError):
+    """The run was stopped by a signal; its checkpoint is in the run folder."""
+
+    exit_status = 130
+
+
 def show(value: object) -> str:
     """A value as a user would type it, cut to a line."""
     if value is None:

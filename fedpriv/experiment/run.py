@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from fedpriv import config as configuration
-from fedpriv.common.errors import FedprivError
+from fedpriv.common.errors import FedprivError, Interrupted
 from fedpriv.common.files import locked, write_text
+from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.parts import Parts, build_parts
 from fedpriv.experiment.plan import Plan, make_plan
 from fedpriv.results.folder import RunFolder, not_resumable
+
+_SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
 
 
 @dataclass(frozen=True)
@@ -53,14 +58,17 @@ def run(
     if parts.settings.dry_run:
         display.show_plan(plan)
         return RunResult(plan)
-    folder = _existing_folder(parts) if parts.settings.resume else None
     if not parts.algorithm.price_depends_on_records:
         plan.refuse_if_impossible(parts.settings.epsilon)
     with ExitStack() as held:
-        if folder is not None:
-            _hold(held, folder)
+        folder = _existing_folder(parts, held)
+        if folder is not None and parts.settings.runtime.reuse and folder.finished:
+            saved = configuration.identity(OmegaConf.load(folder.config))
+            checkpoint.refuse_other_identity(folder, saved, configuration.identity(config))
+            summary, privacy = map(folder.read_json, (folder.summary, folder.privacy_json))
+            return RunResult(plan, folder.path, summary, privacy)
         loop, resumed = assemble(parts, config, folder, overrides, default_folder)
-        if folder is None:
+        if folder is None and not _reusing(parts):
             _hold(held, loop.folder)
         reporter = display.Reporter(loop, plan, resumed, brief=default_folder is not None)
         stop_reason = reporter.watch(lambda: loop.run(reporter))
@@ -77,11 +85,44 @@ def _hold(held: ExitStack, folder: RunFolder) -> None:
         raise FedprivError(f"{folder.path} is being run by another process")
 
 
-def _existing_folder(parts: Parts) -> RunFolder:
-    folder = RunFolder(parts.settings.resume)
-    if not folder.path.is_dir():
-        raise not_resumable(parts.settings.resume)
-    return folder
+def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
+    """The folder of a run that is there already, kept from other processes; None for a new run."""
+    runtime = parts.settings.runtime
+    if parts.settings.resume:
+        folder = RunFolder(parts.settings.resume)
+        if not folder.path.is_dir():
+            raise not_resumable(parts.settings.resume)
+        _hold(held, folder)
+        return folder
+    if not _reusing(parts):
+        return None
+    folder = RunFolder(runtime.run_dir)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    held.callback(_remove_if_empty, folder.path)  # a run that is refused leaves nothing behind
+    _wait_for(held, folder, runtime.stop_file)
+    return folder if folder.config.exists() else None
+
+
+def _remove_if_empty(path: Path) -> None:
+    with suppress(OSError):
+        path.rmdir()
+
+
+def _reusing(parts: Parts) -> bool:
+    """Whether the run's folder may hold this very run already."""
+    return parts.settings.runtime.reuse and parts.settings.runtime.run_dir is not None
+
+
+def _wait_for(held: ExitStack, folder: RunFolder, stop_file: str | None) -> None:
+    """Keep the folder from other processes, once the one that has it is done."""
+    while True:
+        with ExitStack() as attempt:
+            if attempt.enter_context(locked(folder.path)):
+                held.enter_context(attempt.pop_all())
+                return
+        if stop_file is not None and os.path.exists(stop_file):
+            raise Interrupted(f"not begun: {stop_file} is there")
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:

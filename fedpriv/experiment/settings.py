@@ -24,6 +24,7 @@ class Runtime:
     threads: int | None
     output_dir: str
     run_dir: str | None
+    reuse: bool
     diagnostics: bool
     progress: str
     plots: bool
@@ -93,6 +94,7 @@ def _read_runtime(node: object) -> Runtime:
         threads=_optional(checks.whole, "runtime.threads", node.threads, at_least=1),
         output_dir=checks.text("runtime.output_dir", node.output_dir),
         run_dir=_optional(checks.text, "runtime.run_dir", node.run_dir),
+        reuse=checks.boolean("runtime.reuse", node.reuse),
         diagnostics=checks.boolean("runtime.diagnostics", node.diagnostics),
         progress=checks.one_of("runtime.progress", node.progress, PROGRESS),
         plots=checks.boolean("runtime.plots", node.plots),

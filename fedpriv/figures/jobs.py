@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.figures.definition import Curve, Figure, Group
-from fedpriv.results.folder import FINISHED, RunFolder
+from fedpriv.results.folder import RunFolder
 
 DONE, PARTLY, MISSING = "done", "partly", "not run"
 
@@ -46,7 +46,7 @@ class Job:
     @property
     def state(self) -> str:
         """``done``, ``partly`` (can be resumed) or ``not run``."""
-        if finished(self.folder):
+        if self.folder.finished:
             return DONE
         return PARTLY if self.folder.config.exists() else MISSING
 
@@ -103,7 +103,7 @@ class JobMaker:
     def _folder(self, name: str, identity: dict[str, object]) -> RunFolder:
         """A finished run of that name in any store, else the place for it in the first one."""
         folders = [RunFolder(store / name) for store in self._stores]
-        folder = next((f for f in folders if finished(f)), folders[0])
+        folder = next((f for f in folders if f.finished), folders[0])
         if folder.config.exists():
             _refuse_stranger(folder, identity)
         return folder
@@ -119,13 +119,6 @@ def _refuse_twins(jobs: Sequence[Job]) -> None:
                 f"figure.curves: {other.curve.name} and {job.curve.name} are the same runs in group "
                 f"{job.group.name}"
             )
-
-
-def finished(folder: RunFolder) -> bool:
-    """Whether the folder holds a run with nothing left to run."""
-    if not folder.summary.exists():
-        return False
-    return folder.read_json(folder.summary).get("stop_reason") in FINISHED
 
 
 def run_name(config: DictConfig, identity: dict[str, object]) -> str:

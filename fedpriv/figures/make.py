@@ -187,11 +187,10 @@ def _interrupted(jobs: Sequence[Job]) -> FigureInterrupted:
 def _launch_overrides(job: Job, folder: Path, stop_file: Path) -> list[str]:
     """What the launcher composes the job from."""
     place = (
-        f"resume={_quoted(job.folder.path)}"
-        if job.state == PARTLY
-        else f"runtime.run_dir={_quoted(job.folder.path)}"
+        f"runtime.run_dir={_quoted(job.folder.path)}",
+        "runtime.reuse=true",  # another figure may have made it, or be making it, by the time it begins
+        f"runtime.stop_file={_quoted(stop_file)}",
     )
-    place = (place, f"runtime.stop_file={_quoted(stop_file)}")
     quiet = ("runtime.progress=none", "runtime.plots=false")
     hydra = (f"hydra.sweep.dir={_quoted(folder)}", "hydra.sweep.subdir=.")
     own = [o.partition("=")[0] for o in job.overrides]

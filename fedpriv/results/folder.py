@@ -41,6 +41,13 @@ class RunFolder:
         self.log = self.path / "run.log"
         self.plots = self.path / "plots"
 
+    @property
+    def finished(self) -> bool:
+        """Whether it holds a run with nothing left to run."""
+        if not self.summary.exists():
+            return False
+        return self.read_json(self.summary).get("stop_reason") in FINISHED
+
     def create(self) -> RunFolder:
         """Make the folder, which must not hold a run already. Raises ConfigError if it cannot."""
         try:

@@ -101,3 +101,21 @@ def test_two_processes_cannot_run_one_folder(start, command, tmp_path):
     assert said.status == 1
     assert said.sentence == "fedpriv: run is being run by another process"
     assert child.returncode == 130
+
+
+def test_a_run_that_another_process_makes_is_waited_for_and_taken(tmp_path, command):
+    """Two figures that share a run: the second one takes what the first one made."""
+    settings = [*SHORT, *QUIET, "runtime.run_dir=run", "runtime.reuse=true"]
+    first = command("train", *settings)
+    metrics = (tmp_path / "run" / "metrics.csv").read_bytes()
+    second = command("train", *settings)
+    assert (first.status, second.status) == (0, 0)
+    assert (tmp_path / "run" / "metrics.csv").read_bytes() == metrics
+
+
+def test_a_folder_to_be_reused_that_holds_another_run_is_refused(command):
+    settings = [*SHORT, *QUIET, "runtime.run_dir=run", "runtime.reuse=true"]
+    assert command("train", *settings).status == 0
+    said = command("train", *settings, "seed=5")
+    assert said.status == 2
+    assert "holds a different run: " in said.sentence
