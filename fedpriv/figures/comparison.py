@@ -69,14 +69,22 @@ def _scale(figure: Figure) -> str:
     return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 
+_HUGE = 1e6
+
+
 def mean_sd(values: np.ndarray, decimals: int) -> str:
     """``92.10 ± 0.35 (n = 3)``; the sd is that of a sample."""
     if not len(values):
         return "no finished run"
     if not np.isfinite(values).all():
         return f"infinite (n = {len(values)})"
-    spread = f" ± {values.std(ddof=1):.{decimals}f}" if len(values) > 1 else ""
-    return f"{values.mean():.{decimals}f}{spread} (n = {len(values)})"
+    spread = f" ± {_rounded(values.std(ddof=1), decimals)}" if len(values) > 1 else ""
+    return f"{_rounded(values.mean(), decimals)}{spread} (n = {len(values)})"
+
+
+def _rounded(value: float, decimals: int) -> str:
+    """With so many decimals; a loss that ran away in powers of ten."""
+    return f"{value:.{decimals}f}" if abs(value) < _HUGE else f"{value:.1e}"
 
 
 def _stated(figure: Figure, ends: Ends) -> Iterator[str]:

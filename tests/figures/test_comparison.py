@@ -83,6 +83,10 @@ def test_the_spread_is_that_of_a_sample():
     assert mean_sd(np.array([1.0, 2.0, 3.0]), 2) == "2.00 ± 1.00 (n = 3)"
 
 
+def test_a_loss_that_ran_away_is_written_in_powers_of_ten():
+    assert mean_sd(np.array([1.2e26, 1.4e26]), 3) == "1.3e+26 ± 1.4e+25 (n = 2)"
+
+
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=6))
 def test_mean_and_spread_are_those_of_the_values(values):
     said = mean_sd(np.array(values), 6)
