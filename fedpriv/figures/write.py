@@ -15,6 +15,8 @@ from fedpriv.results.colours import COLOURS
 from fedpriv.results.columns import CLIENT_COLUMNS, COLUMNS
 from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
 
+_SIDE_BY_SIDE = 3
+
 
 def write_figure(
     figure: Figure, runs: Sequence[Run], missing: Sequence[str], folder: Path, command: str
@@ -67,12 +69,17 @@ def runs_of(runs: Sequence[Run], group: Group, curve: Curve) -> list[Run]:
 
 
 def _panels(figure: Figure, table: pd.DataFrame, runs: Sequence[Run]) -> list[list[Panel]]:
-    """A row for each group, a column for each axes; with one axes the groups stand side by side."""
+    """A row for each group, a column for each axes; with one axes the groups stand side by side, up to
+    three of them, more in pairs."""
     rows = [
         [_panel(figure, group, axes, table, runs) for axes in figure.axes]
         for group in figure.groups
     ]
-    return [[row[0] for row in rows]] if len(figure.axes) == 1 else rows
+    if len(figure.axes) > 1:
+        return rows
+    panels = [row[0] for row in rows]
+    width = len(panels) if len(panels) <= _SIDE_BY_SIDE else 2
+    return [panels[i : i + width] for i in range(0, len(panels), width)]
 
 
 def _panel(
