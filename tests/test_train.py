@@ -156,3 +156,18 @@ def test_the_default_run_is_accurate_and_private(train):
         assert result.privacy["private"]
         assert result.privacy["spread"]["epsilon_sound"]["highest"] <= 2.0
         assert result.summary["delta"] == 1e-5
+
+
+def test_a_sweep_over_a_budget_keeps_its_values_apart(command):
+    """epsilon is also the name of a result: what was asked for must not be lost in it."""
+    said = command(
+        "train",
+        "-m",
+        "algorithm=dp_fl",
+        "epsilon=1,2",
+        "rounds=2",
+        "seed=0,1",
+        "runtime.plots=false",
+    )
+    rows = [line for line in said.out.splitlines() if line.startswith("│") and "0 1" in line]
+    assert len(rows) == 2

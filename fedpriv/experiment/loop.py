@@ -29,6 +29,7 @@ from fedpriv.results.statement import CAVEATS
 from fedpriv.results.tables import CLIENTS, METRICS, GrowingTable, ParticipationTable
 
 BUDGET, ROUNDS, DIVERGED, INTERRUPTED = "budget", "rounds", "diverged", "interrupted"
+_LARGE = 20.0  # an ε that deserves a word
 _CLIENTS_SHOWN = 100  # clients.csv holds so many clients, those of lowest index
 
 
@@ -247,6 +248,7 @@ class Loop:
             and delta * self.problem.data.records_per_client.min() >= 1,
             "delta_of_clients": algorithm.secret_cohort
             and delta * self.problem.data.client_count >= 1,
+            "large": _LARGE < float(np.max(self.budget.epsilon_sound())) < math.inf,
             "diverged": stop_reason == DIVERGED,
             "interrupted": stop_reason == INTERRUPTED,
         }

@@ -152,6 +152,9 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+_PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
+
+
 def _refuse_bad_combinations(parts: Parts) -> None:
     settings, algorithm = parts.settings, parts.algorithm
     clips, noises = (
@@ -162,7 +165,7 @@ def _refuse_bad_combinations(parts: Parts) -> None:
         if clips or noises:
             raise ConfigError(
                 f"algorithm={algorithm.name} is not private and takes clipper=none and "
-                "noise_schedule=none; use algorithm=dp_fl to clip and add noise"
+                f"noise_schedule=none; use algorithm={_PRIVATE[algorithm.unit]} to clip and add noise"
             )
         if settings.epsilon is not None:
             raise ConfigError(
@@ -189,12 +192,13 @@ def _refuse_unpriceable(parts: Parts) -> None:
     if reason and parts.settings.budget_view == SOUND:
         able = [
             a.name
-            for a in (RdpAccountant(), PldAccountant())
+            for a in (PldAccountant(), RdpAccountant())
             if not a.supports(draw.event(), sampling.neighbours)
             and (a.has_filter or not (parts.adaptive and guarded))
         ]
         raise ConfigError(
-            f"accountant={parts.accountant.name} does not fit how algorithm draws its lots: {reason}; "
+            f"accountant={parts.accountant.name} does not fit what "
+            f"algorithm={parts.algorithm.name} releases: {reason}; "
             + (
                 f"accountant={able[0]} does"
                 if able

@@ -9,6 +9,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.prices import Prices
 from fedpriv.privacy.mechanism import Draw, Query, RandomizedBit
 from fedpriv.privacy.names import LOCAL, SOUND
+from fedpriv.privacy.noise_schedules import CalibratedNoise
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     if settings.epsilon is not None:
         allowed = prices.rounds_allowed(sigma, settings.epsilon)
     rounds = min((r for r in (allowed, settings.rounds) if r is not None), default=None)
-    epsilon = prices.epsilon(sigma, rounds)
+    unlimited = settings.epsilon is None and not parts.adaptive
+    epsilon = prices.epsilon_of_schedule(rounds) if unlimited else prices.epsilon(sigma, rounds)
     needed = prices.epsilon(sigma, 1)
     lines = (*_common_lines(parts), *_privacy_lines(parts, draw, allowed, rounds, epsilon, needed))
     return Plan(draw, allowed, rounds, epsilon, needed, lines)
@@ -91,7 +93,8 @@ def _privacy_lines(
         (
             "noise",
             f"noise multiplier {sigma:g}"
-            + (" at first, then by the schedule" if _moves(parts) else ""),
+            + (" at first, then by the schedule" if _moves(parts) else "")
+            + _calibrated_words(parts),
         ),
         (f"released per {_occasion(parts)}", ", ".join(_query_words(q) for q in draw.queries)),
         ("accountant", parts.accountant.describe()),
@@ -117,6 +120,19 @@ def _privacy_lines(
                           "filter guards a noise multiplier that adapts")
         )  # fmt: skip
     return tuple(lines)
+
+
+def _calibrated_words(parts: Parts) -> str:
+    """For how many draws σ was solved, where some clients may make more than that."""
+    schedule, algorithm = parts.noise_schedule, parts.algorithm
+    if not isinstance(schedule, CalibratedNoise) or schedule.epsilon_per_draw is not None:
+        return ""
+    if schedule.draws is None and algorithm.clients_per_round is None:
+        return ""
+    return (
+        f", for {schedule.draws or 'the average number of'} draws of a client "
+        "(noise_schedule.draws): one whose budget is spent takes no further part"
+    )
 
 
 def _occasion(parts: Parts) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event
 
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 from fedpriv.privacy.calibration import least_noise_multiplier
 from fedpriv.privacy.mechanism import Draw
@@ -72,12 +72,29 @@ class Prices:
         """The smallest σ at which ``draws`` draws (``None``: those planned) cost at most ``epsilon``."""
         draws = self._planned_draws() if draws is None else draws
         rounds = self.parts.settings.rounds or draws
-        return least_noise_multiplier(
-            lambda sigma: self.epsilon(sigma, rounds, draws),
-            epsilon,
-            self.parts.accountant.name,
-            most=self.parts.clipper.largest_noise_multiplier,
-        )
+        try:
+            return least_noise_multiplier(
+                lambda sigma: self.epsilon(sigma, rounds, draws),
+                epsilon,
+                self.parts.accountant.name,
+                most=self.parts.clipper.largest_noise_multiplier,
+            )
+        except ArgumentError as error:
+            if self.parts.clipper.query(0, 1.0) is None and len(self.composition(1.0, rounds)) == 1:
+                raise
+            hint = f"what the clipper asks costs the rest: {self.parts.clipper.describe()}"
+            raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
+
+    def epsilon_of_schedule(self, rounds: int) -> float:
+        """ε of ``rounds`` rounds at the σ the schedule gives each of them (one fixed in advance)."""
+        schedule, steps = self.parts.noise_schedule, self.parts.algorithm.draws_per_round
+        kinds = self.parts.clipper.kinds_of_rounds(rounds)
+        if len(kinds) > 1 or schedule.noise_multiplier(0) == schedule.noise_multiplier(rounds - 1):
+            return self.epsilon(schedule.noise_multiplier(0), rounds)
+        sigmas = Counter(schedule.noise_multiplier(t) for t in range(rounds))
+        events = {self._event(sigma, 0): steps * count for sigma, count in sigmas.items()}
+        accountant, delta = self.parts.accountant, self.parts.settings.delta
+        return accountant.epsilon_of(events, delta, self.neighbours)
 
     def _planned_draws(self) -> int:
         rounds, algorithm = self.parts.settings.rounds, self.parts.algorithm

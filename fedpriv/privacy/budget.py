@@ -163,11 +163,14 @@ class Budget:
             "epsilon": self._enforced_reason(),
             "epsilon_published": (
                 f"{self.claim.source}: {self.claim.statement}; "
-                f"{self.claim.accountant().describe()}, which can make it larger than the sound "
-                "value"
+                f"{self.claim.accountant().describe()}{self._looser_words()}"
             ),
             "epsilon_sound": self._sound_reason(),
         }
+
+    def _looser_words(self) -> str:
+        larger = np.max(self.epsilon_published()) > np.max(self.epsilon_sound())
+        return ", which is looser than the sound price" if larger else ""
 
     def _enforced_reason(self) -> str:
         settings = self.accountant.describe()

@@ -195,7 +195,10 @@ def ldp_fedsgd() -> Claim:
     """Noise N(0, (Cσ)² I) on a gradient clipped to C is taken for multiplier σ: sensitivity C."""
     return Claim(
         source="LDP-FedSGD and the clipping size, DEIM 2023",
-        statement="noise C sigma on an upload clipped to C, priced as multiplier sigma: sensitivity C",
+        statement=(
+            "noise C sigma on an upload clipped to C, priced as multiplier sigma: sensitivity C, where any "
+            "two inputs may be 2C apart; what a clipper asks beside it is not charged"
+        ),
         unit="client",
         trust="local",
         neighbours=REPLACE_ONE,

@@ -213,10 +213,7 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
             ("published", "epsilon_published"),
             ("sound", "epsilon_sound"),
         )
-        numbers = ", ".join(
-            f"{name} {'infinite' if math.isinf(privacy[key]) else round_up(privacy[key])}"
-            for name, key in pairs
-        )
+        numbers = ", ".join(f"{name} {round_up(privacy[key])}" for name, key in pairs)
         text += f"\nEpsilon of the worst client: {numbers}.\nIn full, with caveats: privacy.txt"
     return text
 

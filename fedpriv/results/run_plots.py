@@ -132,9 +132,10 @@ def _gradient_norms(axis: Axes, clients: pd.DataFrame) -> None:
     for colour, client in zip(CYCLE, shown, strict=False):
         rows = clients[clients["client"] == client]
         axis.plot(
-            rows["round"], rows["gradient_norm"], color=colour, linewidth=1, label=str(client)
-        )
-    axis.set(xlabel=ROUND, ylabel="gradient L2 norm (mean of a lot)")
+            rows["round"], rows["gradient_norm"], color=colour, linewidth=1, label=str(client),
+            marker=".", markersize=3,
+        )  # fmt: skip
+    axis.set(xlabel=ROUND, ylabel="L2 norm before clipping (gradient or upload)")
     axis.set_ylim(bottom=0)
     from_zero(axis, clients["round"])
     legend_outside(axis, "client")

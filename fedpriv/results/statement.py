@@ -57,6 +57,9 @@ CAVEATS = {
         "Delta is not smaller than 1/K: a mechanism that publishes a client's data outright with "
         "probability delta would satisfy such a guarantee."
     ),
+    "large": (
+        "Epsilon is large: beyond about 10 a guarantee says little about what an attacker can learn."
+    ),
     "diverged": (
         "The run stopped because a loss was no longer finite. That decision read data, so the "
         "epsilon that covers it is the one of the whole planned run."
@@ -213,20 +216,25 @@ def headline(facts: dict[str, Any]) -> str:
     against = (
         "the server" if view["trust"] == LOCAL else "everyone but the server, which is trusted"
     )
+    trusting = (
+        "" if facts["parts"] is None else ", if the aggregator that sets the clip norm is trusted"
+    )
     return (
         f"Every {whom} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
-        f"against {against}."
+        f"against {against}{trusting}."
     )
 
 
 def round_up(epsilon: float) -> str:
     """ε with three decimals, never rounded below what was spent."""
+    if math.isinf(epsilon):
+        return "infinite"
     return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.3f}"
 
 
 def _number(key: str, label: str, facts: dict[str, Any]) -> str:
     value = facts[key]
-    shown = _shown(value)
+    shown = round_up(value)
     extra = ""
     if key == "epsilon":
         limit = "no budget" if facts["budget"] is None else f"budget {facts['budget']:g}"
@@ -262,17 +270,13 @@ def _pair(facts: dict[str, Any]) -> list[str]:
     """What holds without and with trust in the aggregator."""
     if facts["parts"] is None:
         return []
-    client, aggregator = (_shown(facts["parts"][by]) for by in (CLIENT, AGGREGATOR))
+    client, aggregator = (round_up(facts["parts"][by]) for by in (CLIENT, AGGREGATOR))
     return [
         f"Whom one must trust: the reports alone, noised by the clients, cost epsilon = {client} and "
         "need nobody's honesty. What the trusted aggregator releases of the clip norm costs epsilon = "
-        f"{aggregator} outside the aggregator; inside it the answers are exact. The server sees both, "
-        "which is the sound number."
+        f"{aggregator} outside the aggregator; inside it the answers are exact, so there is no finite "
+        "epsilon against the aggregator. The server sees both releases, which is the sound number."
     ]
-
-
-def _shown(epsilon: float) -> str:
-    return "infinite" if math.isinf(epsilon) else round_up(epsilon)
 
 
 def _spread(facts: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 
+_GIVEN = "asked "
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
 
 
@@ -27,7 +28,7 @@ def read_runs(folder: Path) -> pd.DataFrame:
         rows.append(
             {
                 "run": path.name,
-                **chosen,
+                **{_column(key): value for key, value in chosen.items()},
                 "seed": summary["seed"],
                 **{v: summary[v] for v in VALUES},
             }
@@ -35,11 +36,18 @@ def read_runs(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _column(key: str) -> str:
+    """A key's column: its name, unless a result has that (epsilon as asked for, and as spent)."""
+    return f"{_GIVEN}{key}" if key in VALUES else key
+
+
 def show_sweep(folder: Path) -> None:
     """Print the table of the runs below ``folder`` and write it to ``sweep.csv`` there."""
     runs = read_runs(folder)
     if runs.empty:
         return
+    settings = [c for c in runs.columns if c not in ("run", "seed", *VALUES)]
+    varied = [c for c in settings if runs[c].nunique(dropna=False) > 1]
     runs.to_csv(folder / "sweep.csv", index=False)
     out = console()
     unfinished = runs["stop_reason"] == "interrupted"
@@ -48,10 +56,15 @@ def show_sweep(folder: Path) -> None:
         runs = runs[~unfinished]
     if runs.empty:
         return
-    settings = [c for c in runs.columns if c not in ("run", "seed", *VALUES)]
-    varied = [c for c in settings if runs[c].nunique(dropna=False) > 1]
     table = Table(title="Sweep", title_justify="left", title_style="bold")
-    for name in (*varied, "seeds", "rounds", "epsilon", "sound", "test accuracy"):
+    for name in (
+        *(v.removeprefix(_GIVEN) for v in varied),
+        "seeds",
+        "rounds",
+        "epsilon",
+        "sound",
+        "test accuracy",
+    ):
         table.add_column(name, overflow="fold")
     groups = runs.groupby(varied, dropna=False, sort=False) if varied else [((), runs)]
     for key, rows in groups:
@@ -59,7 +72,7 @@ def show_sweep(folder: Path) -> None:
         spread = f" ± {accuracy.std():.2f}" if len(rows) > 1 else ""
         table.add_row(
             *(str(k) for k in (key if isinstance(key, tuple) else (key,))),
-            " ".join(str(s) for s in rows["seed"]),
+            " ".join(str(s) for s in sorted(rows["seed"], key=str)),
             _range(rows["rounds"], ".0f"),
             _range(rows["epsilon"], ".3f"),
             _range(rows["epsilon_sound"], ".3f"),

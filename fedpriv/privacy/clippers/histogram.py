@@ -144,7 +144,7 @@ def _schedule(interval: int | None, updates: int | None, rounds: int | None) -> 
     if updates is not None:
         updates = checks.whole("updates", updates, at_least=1)
     if interval is not None and updates is not None:
-        return interval, updates
+        return interval, updates if rounds is None else max(1, min(updates, rounds // interval))
     if rounds is None:
         name = "updates" if updates is None else "update_interval"
         hint = "the noise is calibrated to all planned updates; with rounds=null give both"

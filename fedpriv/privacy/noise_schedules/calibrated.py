@@ -56,7 +56,9 @@ class CalibratedNoise(NoiseSchedule):
         try:
             self._sigma = solve(self.epsilon_per_draw, 1)
         except ArgumentError as error:
-            raise ArgumentError("epsilon_per_draw", error.value, error.allowed) from None
+            raise ArgumentError(
+                "epsilon_per_draw", error.value, error.allowed, error.hint
+            ) from None
 
     def noise_multiplier(self, round_index: int) -> float:
         if self._sigma is None:
