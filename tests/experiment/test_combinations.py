@@ -176,7 +176,7 @@ def test_an_accountant_that_cannot_price_the_sampler_is_refused(tmp_path, train,
         "        return 'it knows no lots'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    words = "accountant=picky does not fit what algorithm=adap_dpfl releases: it knows no lots; accountant=rdp"
+    words = "picky does not fit what algorithm=adap_dpfl releases: it knows no lots; accountant=rdp"
     with pytest.raises(ConfigError, match=words):
         train("accountant._target_=picky_accountant.Picky")
 
