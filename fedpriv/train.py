@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
+from fedpriv.common.words import counted
 from fedpriv.config import conf_dir, explain
 from fedpriv.experiment.run import RunResult, run
 from fedpriv.results.folder import RunFolder, not_resumable
@@ -53,6 +55,7 @@ def task(config: DictConfig) -> dict[str, Any] | None:
         result = run(config, overrides=overrides, default_folder=folder)
         refuse_bad_end(result, ends_sweep=sweeping and not in_worker)
     except FedprivError as error:
+        traceback.clear_frames(error.__traceback__)  # else the run's data live as long as the error
         if in_worker or _State.figure:
             raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
         _State.failures.append(error)
@@ -141,7 +144,7 @@ def _raise_failures(failures: list[FedprivError]) -> None:
     if len(failures) == 1:
         raise failures[0]
     if failures:
-        error = FedprivError(f"{len(failures)} runs of the sweep failed, see above")
+        error = FedprivError(f"{counted(len(failures), 'run')} of the sweep failed, see above")
         error.exit_status = max(f.exit_status for f in failures)
         raise error
 

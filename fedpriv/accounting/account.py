@@ -143,9 +143,11 @@ def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None
                 f"delta = {releases.run_delta:g}"
             )
     else:
-        best = tightest(priced)
-        found = f"epsilon = {_shown(best.epsilons[0])} at delta = {deltas[0]:g}"
-        out.print(f"tightest: {best.name}, {found}")
+        for i, delta in enumerate(deltas):
+            best = tightest(priced, i)
+            out.print(
+                f"tightest: {best.name}, epsilon = {_shown(best.epsilons[i])} at delta = {delta:g}"
+            )
     for p in priced:
         if p.reason is not None:
             out.print(f"not priced: {p.reason}")
@@ -172,11 +174,11 @@ def _words(priced: Priced, releases: Releases, deltas: list[float]) -> str:
     return words
 
 
-def tightest(priced: list[Priced]) -> Priced:
-    """The smallest ε at the first δ. All are valid upper bounds, but for a work's own theorem."""
+def tightest(priced: list[Priced], which: int = 0) -> Priced:
+    """The smallest ε at one δ. All are valid upper bounds, but for a work's own theorem."""
     able = [p for p in priced if p.reason is None]
     bounds = [p for p in able if p.name != "published"]
-    return min(bounds or able, key=lambda p: p.epsilons[0])
+    return min(bounds or able, key=lambda p: p.epsilons[which])
 
 
 def _shown(epsilon: float) -> str:
@@ -216,7 +218,9 @@ def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> di
         "noise_adapts": releases.noise_adapts,
         "guaranteed": arguments.plain(releases.guaranteed),
         "guaranteed_delta": None if releases.guaranteed is None else releases.run_delta,
-        "tightest": None if releases.noise_adapts else tightest(priced).name,
+        "tightest": None
+        if releases.noise_adapts
+        else {f"{d:g}": tightest(priced, i).name for i, d in enumerate(deltas)},
     }
 
 

@@ -21,6 +21,7 @@ from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.words import counted
 from fedpriv.privacy.claims import dp_fedavg
 from fedpriv.privacy.mechanism import Draw, Query
 from fedpriv.privacy.names import CENTRAL, CLIENT
@@ -102,7 +103,7 @@ class CdpFedAvg(ServerStepAlgorithm):
             (
                 "each round",
                 f"every client with probability {self.client_rate:g}{expected}, "
-                f"{self.local_epochs} epoch(s) of {batches} over {records} records",
+                f"{counted(self.local_epochs, 'epoch')} of {batches} over {records} records",
             ),
             ("local optimizer", f"sgd, learning rate {self.local_learning_rate:g}"),
             self._server_words(),

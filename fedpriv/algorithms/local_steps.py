@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.words import counted
 from fedpriv.privacy.sampling import SAMPLING_NAMES, Sampling, make_sampling
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class LocalStepsAlgorithm(Algorithm):
         return (
             (
                 "each round",
-                f"{who}, {self.local_steps} local step(s), sample rate {self.sample_rate:g} "
+                f"{who}, {counted(self.local_steps, 'local step')}, sample rate {self.sample_rate:g} "
                 f"({self.sampling}; about {self.sample_rate * records:.0f} of {records} records)",
             ),
             ("optimizer", f"{self.optimizer}, learning rate {self.learning_rate:g}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import counted
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.prices import Prices
 from fedpriv.privacy.mechanism import Draw, Query, RandomizedBit
@@ -100,7 +101,9 @@ def _privacy_lines(
         ("accountant", parts.accountant.describe()),
     ]
     if settings.epsilon is None:
-        note = f"none; {rounds} rounds would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
+        note = (
+            f"none; {counted(rounds, 'round')} would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
+        )
         lines.append(("budget", note))
         return tuple(lines)
     lines.append(
@@ -112,7 +115,7 @@ def _privacy_lines(
     else:
         note = f"{allowed} at the first noise multiplier"
         lines.append(("rounds allowed", note))
-        note = f"{epsilon:.6f} after {rounds} rounds{_if_sampled(parts)}"
+        note = f"{epsilon:.6f} after {counted(rounds, 'round')}{_if_sampled(parts)}"
         lines.append(("epsilon then", note))
     if parts.adaptive and settings.budget_view == SOUND:
         lines.append(

@@ -87,12 +87,15 @@ class Prices:
 
     def epsilon_of_schedule(self, rounds: int) -> float:
         """ε of ``rounds`` rounds at the σ the schedule gives each of them (one fixed in advance)."""
-        schedule, steps = self.parts.noise_schedule, self.parts.algorithm.draws_per_round
-        kinds = self.parts.clipper.kinds_of_rounds(rounds)
-        if len(kinds) > 1 or schedule.noise_multiplier(0) == schedule.noise_multiplier(rounds - 1):
-            return self.epsilon(schedule.noise_multiplier(0), rounds)
-        sigmas = Counter(schedule.noise_multiplier(t) for t in range(rounds))
-        events = {self._event(sigma, 0): steps * count for sigma, count in sigmas.items()}
+        steps = self.parts.algorithm.draws_per_round
+        sigmas = [self.parts.noise_schedule.noise_multiplier(t) for t in range(rounds)]
+        if len(set(sigmas)) == 1:
+            return self.epsilon(sigmas[0], rounds)
+        alike = len(self.parts.clipper.kinds_of_rounds(rounds)) == 1
+        releases = Counter((sigma, 0 if alike else t) for t, sigma in enumerate(sigmas))
+        events: Counter[dp_event.DpEvent] = Counter()
+        for (sigma, round_index), count in releases.items():
+            events[self._event(sigma, round_index)] += steps * count
         accountant, delta = self.parts.accountant, self.parts.settings.delta
         return accountant.epsilon_of(events, delta, self.neighbours)
 

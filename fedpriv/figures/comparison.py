@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 
+from fedpriv.common.words import counted
 from fedpriv.figures.definition import Figure, Ordering
 from fedpriv.figures.series import Run
 from fedpriv.results.columns import STATED_COLUMNS
@@ -215,7 +216,7 @@ def _provenance(runs: Sequence[Run], command: str) -> Iterator[str]:
     made = [run.job.folder.read_json(run.job.folder.environment) for run in runs]
     hours = math.fsum(run.summary["seconds"] for run in runs) / 3600
     time = f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
-    yield f"- {len(runs)} runs, {time} in rounds, one process each"
+    yield f"- {counted(len(runs), 'run')}, {time} in rounds, one process each"
     for name in ("commit", "device", "threads", "python"):
         yield f"- {name}: {_distinct(facts.get(name) for facts in made)}"
     packages = sorted({name for facts in made for name in facts["versions"]})

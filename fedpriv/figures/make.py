@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
 from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.words import counted
 from fedpriv.config import explain
 from fedpriv.experiment.parts import build_parts
 from fedpriv.experiment.plan import make_plan
@@ -179,8 +180,8 @@ def _launch(
 def _interrupted(jobs: Sequence[Job]) -> FigureInterrupted:
     done = sum(job.state == DONE for job in jobs)
     return FigureInterrupted(
-        f"interrupted with {done} of {len(jobs)} runs done; the same command finishes the others from "
-        "their checkpoints"
+        f"interrupted with {done} of {counted(len(jobs), 'run')} done; the same command finishes the "
+        "others from their checkpoints"
     )
 
 
@@ -220,7 +221,7 @@ def _one_line(error: BaseException) -> str:
 def _announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job]) -> str:
     total = len(list(distinct(jobs)))
     partly = sum(job.state == PARTLY for job in unfinished)
-    words = f"{figure.name} ({figure.scale} scale): {total} runs, {total - len(unfinished)} done"
+    words = f"{figure.name} ({figure.scale} scale): {counted(total, 'run')}, {total - len(unfinished)} done"
     if partly:
         words += f", {partly} to be resumed"
     minutes = [job.minutes for job in unfinished]
@@ -253,6 +254,6 @@ def _finish(
     elif failures or missing:
         again = f"; the same command tries {len(missing)} again" if missing else ""
         raise FigureIncomplete(
-            f"{len(failures) or len(missing)} of {len(jobs)} runs of {figure.name} failed, see "
+            f"{len(failures) or len(missing)} of {counted(len(jobs), 'run')} of {figure.name} failed, see "
             f"above{again}"
         )

@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fedpriv.common.words import counted
 from fedpriv.figures.jobs import DONE, Job
 from fedpriv.results.display import console, duration
 
@@ -107,7 +108,7 @@ class Monitor:
         if self._first_fraction is None:
             self._first_fraction = done
         pace = (done - self._first_fraction) / max(time.time() - self._began, 1e-9)
-        words = f"{sum(p.state == DONE for p in seen)} of {len(seen)} runs done"
+        words = f"{sum(p.state == DONE for p in seen)} of {counted(len(seen), 'run')} done"
         if pace > 0 and done < len(seen):
             words += f", about {duration((len(seen) - done) / pace)} left"
         return words

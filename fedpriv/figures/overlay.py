@@ -16,6 +16,7 @@ from yaml import YAMLError
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_text
+from fedpriv.common.words import counted
 from fedpriv.figures.series import band
 from fedpriv.results.columns import COLUMNS
 from fedpriv.results.display import console
@@ -48,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
     draw_panels([out], [[_panel(lines, options)]], "", _caption(lines))
-    console().print(f"{len(runs)} runs, {len(lines)} lines: {out} and {out.with_suffix('.csv')}")
+    console().print(
+        f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}: {out} and {out.with_suffix('.csv')}"
+    )
     return 0
 
 

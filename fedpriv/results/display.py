@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedpriv.common.words import counted
 from fedpriv.results.statement import headline, round_up
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class Reporter:
 
     def finish(self, summary: Mapping[str, Any], privacy: Mapping[str, Any]) -> None:
         """The summary table, the statement in a sentence, and where everything is."""
-        ended = f"ended after {summary['rounds']} rounds: {summary['stop_reason']}"
+        ended = f"ended after {counted(summary['rounds'], 'round')}: {summary['stop_reason']}"
         self._log.write(f"{ended}\n{headline(dict(privacy))}\n")
         self._log.close()
         if self.mode == "none":
@@ -235,7 +236,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows += [
             ("epsilon", _epsilon_words(summary)),
             ("noise multiplier", f"{summary['noise_multiplier']:.4g} in the last round, "
-                                 f"{summary['noise_decays']} decays"),
+                                 f"{counted(summary['noise_decays'], 'decay')}"),
         ]  # fmt: skip
     if summary["records_not_finite"]:
         rows.append(("not finite", f"{summary['records_not_finite']} gradients left out"))

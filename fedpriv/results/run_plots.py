@@ -17,6 +17,7 @@ from fedpriv.results.plots import CYCLE, from_zero, legend_outside, plain
 
 BLUE, ORANGE, GREEN, SKY = (COLOURS[name] for name in ("blue", "orange", "green", "sky"))
 ROUND = "round"
+_CLIENTS_WITH_A_BAR = 40
 
 
 def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
@@ -142,17 +143,26 @@ def _gradient_norms(axis: Axes, clients: pd.DataFrame) -> None:
 
 
 def _labels(axis: Axes, counts: np.ndarray) -> None:
+    """A bar per client, in its order; hundreds of clients as bands without gaps, sorted by their
+    most frequent label, so that what they are like can be seen."""
+    few = len(counts) <= _CLIENTS_WITH_A_BAR
+    if not few:
+        most = counts.argmax(axis=1)
+        counts = counts[np.lexsort((-counts.max(axis=1), most))]
     clients = np.arange(len(counts))
     left = np.zeros(len(counts))
     for label in range(counts.shape[1]):
         axis.barh(
-            clients, counts[:, label], left=left, color=CYCLE[label % len(CYCLE)],
-            edgecolor="white", linewidth=0.4, label=str(label),
+            clients, counts[:, label], left=left, color=CYCLE[label % len(CYCLE)], label=str(label),
+            height=0.8 if few else 1.0, linewidth=0.4 if few else 0, edgecolor="white",
         )  # fmt: skip
         left += counts[:, label]
-    axis.set(xlabel="training records", ylabel="client")
-    axis.invert_yaxis()
-    if len(counts) <= 20:
+    axis.set(
+        xlabel="training records",
+        ylabel="client" if few else "clients, sorted by most frequent label",
+        ylim=(len(counts) - 0.5, -0.5),
+    )
+    if few:
         axis.set_yticks(clients)
     legend_outside(axis, "label")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ from rich.table import Table
 
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
+from fedpriv.results.statement import round_up
 
 _GIVEN = "asked "
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
@@ -73,18 +75,18 @@ def show_sweep(folder: Path) -> None:
         table.add_row(
             *(str(k) for k in (key if isinstance(key, tuple) else (key,))),
             " ".join(str(s) for s in sorted(rows["seed"], key=str)),
-            _range(rows["rounds"], ".0f"),
-            _range(rows["epsilon"], ".3f"),
-            _range(rows["epsilon_sound"], ".3f"),
+            _range(rows["rounds"], "{:.0f}".format),
+            _range(rows["epsilon"], round_up),
+            _range(rows["epsilon_sound"], round_up),
             f"{accuracy.mean():.2f}{spread} %",
         )
     out.print(table)
     out.print(f"sweep folder: {folder}")
 
 
-def _range(values: pd.Series, form: str) -> str:
+def _range(values: pd.Series, shown: Callable[[float], str]) -> str:
     numbers = pd.to_numeric(values, errors="coerce").dropna()
     if numbers.empty:
         return "-"
-    low, high = numbers.min(), numbers.max()
-    return f"{low:{form}}" if low == high else f"{low:{form}} to {high:{form}}"
+    low, high = shown(numbers.min()), shown(numbers.max())
+    return low if low == high else f"{low} to {high}"

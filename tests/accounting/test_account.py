@@ -16,7 +16,7 @@ def test_the_baseline_of_adap_dpfl_by_its_own_orders_and_by_pld(answer):
     assert 1.9999 < rdp["epsilon"]["1e-05"] <= 2.0
     assert rdp["order"]["1e-05"] == 13.0
     assert pld["epsilon"]["1e-05"] == pytest.approx(1.5516, abs=1e-3)
-    assert found["tightest"] == "pld"
+    assert set(found["tightest"].values()) == {"pld"}
 
 
 def test_an_accountant_that_cannot_says_why(answer):
@@ -53,7 +53,7 @@ def test_lots_without_replacement_are_priced_by_rdp_only(answer):
 
 def test_capped_lots_are_priced_by_pld_only(answer):
     found = answer("account", *BASELINE, *DELTA, "--records", "6000", "--max-lot-size", "90")
-    assert found["tightest"] == "pld"
+    assert set(found["tightest"].values()) == {"pld"}
     assert found["accountants"]["pld"]["epsilon"]["1e-05"] == pytest.approx(2.435, abs=1e-2)
     assert "Truncated" in found["accountants"]["rdp"]["reason"]
 

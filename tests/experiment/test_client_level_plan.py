@@ -58,7 +58,7 @@ def test_ldp_fedsgd_says_against_whom_it_protects(printed):
 
 def test_cdp_fedavg_says_who_comes_and_what_they_do(printed):
     words = printed(*CDP, "rounds=7", "algorithm.local_epochs=2", "algorithm.batch_size=5")
-    assert "every client with probability 0.1 (about 10), 2 epoch(s) of batches of 5" in words
+    assert "every client with probability 0.1 (about 10), 2 epochs of batches of 5" in words
     assert "one client, add_or_remove neighbours, central trust" in words
     assert "against whoever sees the released models" in words
 

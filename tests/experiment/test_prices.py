@@ -72,3 +72,11 @@ def test_sigma_follows_from_the_draws_that_a_sampled_client_makes_on_average():
     sampled = prices(*HISTOGRAM[:3], "rounds=20", "epsilon=null", "partition.clients=100",
                      "algorithm.clients_per_round=25")  # fmt: skip
     assert sampled.sigma_for(2.0, None) == sampled.sigma_for(2.0, 5)
+
+
+def test_noise_that_falls_is_priced_at_each_rounds_own_with_the_questions():
+    falling = prices(
+        HISTOGRAM[0], *HISTOGRAM[3:], "noise_schedule=step", "noise_schedule.noise_multiplier=8",
+        "noise_schedule.interval=10",
+    )  # fmt: skip
+    assert falling.epsilon(8.0, 20) < falling.epsilon_of_schedule(20) < falling.epsilon(4.0, 20)

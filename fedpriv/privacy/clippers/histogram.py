@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.words import counted
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.clippers.base import LARGEST, StoredBounds
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, ONE_HOT, Query
@@ -132,8 +133,9 @@ class MedianHistogramClipper(StoredBounds):
 
     def describe(self) -> str:
         return (
-            f"the median bin of a noised histogram ({len(self.edges)} bins up to {self.edges[-1]:g}) "
-            f"every {self.update_interval} rounds, {self.updates} times, from {self.initial:g}"
+            f"the median bin of a noised histogram ({len(self.edges)} bins up to {self.edges[-1]:g}), "
+            f"{counted(self.updates, 'update')}, one every "
+            f"{counted(self.update_interval, 'round')}, from {self.initial:g}"
         )
 
 
