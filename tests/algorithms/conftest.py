@@ -44,10 +44,9 @@ class SeenInputs:
 
 
 @dataclass
-class Work:
-    """A training whose rounds can be repeated from the same state."""
+class Caught:
+    """What rounds are played on, and what was uploaded in them."""
 
-    training: LocalTraining
     problem: Problem
     uploads: list[Tensor]
 
@@ -58,6 +57,13 @@ class Work:
     @property
     def weights(self) -> Tensor:
         return self.problem.model.flat
+
+
+@dataclass
+class Work(Caught):
+    """A training whose rounds can be repeated from the same state."""
+
+    training: LocalTraining
 
     @property
     def lot_sizes(self) -> Tensor:
@@ -121,7 +127,7 @@ def work(digits):
             noise_seed=noise_seed,
             upload_transform=catch,
         )
-        return Work(DpFl("dp_fl", **keys).start(problem), problem, uploads)
+        return Work(problem, uploads, DpFl("dp_fl", **keys).start(problem))
 
     return build
 
@@ -171,20 +177,10 @@ class Overheard:
 
 
 @dataclass
-class Served:
+class Served(Caught):
     """A training whose server takes the step; a round can be repeated from the same state."""
 
     training: ServerTraining
-    problem: Problem
-    uploads: list[Tensor]
-
-    @property
-    def everyone(self) -> np.ndarray:
-        return np.arange(self.problem.data.client_count)
-
-    @property
-    def weights(self) -> Tensor:
-        return self.problem.model.flat
 
     @property
     def heard(self) -> Overheard:
@@ -238,7 +234,7 @@ def serve(digits):
             noise_seed=noise_seed,
             upload_transform=catch,
         )
-        return Served(algorithm.start(problem), problem, uploads)
+        return Served(problem, uploads, algorithm.start(problem))
 
     return build
 
