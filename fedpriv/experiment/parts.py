@@ -53,7 +53,9 @@ class Parts:
 
     @property
     def even_share(self) -> int:
-        """Records per client if they were dealt out evenly."""
+        """Records per client if they were dealt out evenly, or as many as the partition fixes."""
+        if fixed := getattr(self.partition, "records", None):
+            return fixed
         records = self.dataset.train_records
         if self.noise_schedule.reads_validation:
             records -= self.dataset.validation_records
