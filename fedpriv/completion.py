@@ -61,7 +61,9 @@ def candidates(
         return _overrides(words[1:])
     choices: tuple[str, ...] = {
         "list": LISTED,
-        "data": ("download",) if len(words) == 2 else ("mnist", "fashion_mnist", "cifar10"),
+        "data": (
+            ("download",) if len(words) == 2 else ("mnist", "fashion_mnist", "cifar10", "adult")
+        ),
         "completion": ("bash", "zsh", "fish"),
         "figure": tuple(name for name, _ in options("figure")),
     }.get(command, ())

@@ -150,17 +150,30 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
 
 
 NOT_IDENTITY = ("runtime", "dry_run", "resume", "protocol", "dataset.path", "dataset.download")
-"""Keys that cannot change a result (``protocol`` only through the keys that read it)."""
+"""Keys that cannot change a result (``protocol`` only through the keys that read it).
+
+``dataset.path`` is one where files can be downloaded, so that checksums say what they hold; else
+the path is the data set.
+"""
 
 
 def identity(config: DictConfig) -> dict[str, object]:
     """What makes a run that run: the resolved values of all keys that can change a result."""
     values = flatten(OmegaConf.to_container(config, resolve=True))
+    left_out = [
+        out for out in NOT_IDENTITY if out != "dataset.path" or "dataset.download" in values
+    ]
     return {
         key: value
         for key, value in values.items()
-        if not any(key == out or key.startswith(out + ".") for out in NOT_IDENTITY)
+        if not any(key == out or key.startswith(out + ".") for out in left_out)
     }
+
+
+def run_name(config: DictConfig, identity: Mapping[str, object]) -> str:
+    """The name of a run's folder in a store: algorithm, data set, seed, fingerprint."""
+    dataset = str(config.dataset._target_).rpartition(".")[2].lower()
+    return f"{config.algorithm.name}-{dataset}-seed{config.seed}-{fingerprint(identity)}"
 
 
 def fingerprint(identity: Mapping[str, object]) -> str:

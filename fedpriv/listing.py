@@ -57,9 +57,9 @@ def show_data(path: str | None) -> None:
     for row in dataset_status(path):
         table.add_row(
             row.name,
-            f"{row.train_records:,} + {row.test_records:,}",
+            "?" if row.train_records is None else f"{row.train_records:,} + {row.test_records:,}",
             "yes" if row.present else "no",
             row.checksums,
-            str(row.where) + (f"\n{row.note}" if row.note else ""),
+            "\n".join(words for words in (row.where, row.note) if words),
         )
     console().print(table)

@@ -90,7 +90,7 @@ def test_two_runs_in_the_same_second_get_folders_of_their_own(command, tmp_path)
 def test_the_data_sets_are_listed_with_their_state(command, tmp_path):
     said = command("data", "--path", str(tmp_path))
     assert said.status == 0
-    for name in ("digits", "mnist", "fashion_mnist", "cifar10"):
+    for name in ("digits", "mnist", "fashion_mnist", "cifar10", "adult", "ipums"):
         assert name in said.out
 
 

@@ -53,6 +53,7 @@ def test_ready_made_experiments_are_offered():
         ("fedpriv list cl", ["clipper"]),
         ("fedpriv data ", ["download"]),
         ("fedpriv data download m", ["mnist"]),
+        ("fedpriv data download a", ["adult"]),
         ("fedpriv completion z", ["zsh"]),
         ("fedpriv nonsense ", []),
         ("", [f"{name} " for name in COMMANDS]),

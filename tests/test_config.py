@@ -33,7 +33,7 @@ def test_every_option_says_in_a_line_what_it_is(group):
 
 
 @pytest.mark.parametrize("algorithm", ["adap_dpfl", "dp_fl", "fedavg"])
-@pytest.mark.parametrize("dataset", ["digits", "mnist", "fashion_mnist", "cifar10"])
+@pytest.mark.parametrize("dataset", ["digits", "mnist", "fashion_mnist", "cifar10", "adult"])
 def test_every_algorithm_composes_with_every_data_set(algorithm, dataset):
     parts = parts_of(f"algorithm={algorithm}", f"dataset={dataset}")
     assert (parts.algorithm.name, parts.dataset.name) == (algorithm, dataset)
@@ -158,6 +158,11 @@ def test_what_cannot_change_a_result_is_not_part_of_the_identity(override):
 )  # fmt: skip
 def test_what_changes_a_result_is_part_of_the_identity(override):
     assert identity(fedpriv.compose([override])) != identity(fedpriv.compose())
+
+
+def test_the_path_of_a_file_without_a_known_checksum_is_part_of_the_identity():
+    one, other = (fedpriv.compose(["dataset=ipums", f"dataset.path={p}"]) for p in ("a", "b"))
+    assert identity(one) != identity(other)
 
 
 def test_the_identity_holds_resolved_values():

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedpriv.common.errors import ConfigError, nearest
+from fedpriv.common.errors import ConfigError, DataError, nearest
+from fedpriv.data.adult import Adult
 from fedpriv.data.cifar10 import Cifar10
 from fedpriv.data.digits import Digits
+from fedpriv.data.ipums import OWN_FILE, Ipums
 from fedpriv.data.mnist import FashionMnist, Mnist
 from fedpriv.data.records import DataStatus
 from fedpriv.data.storage import data_folder
 
-DATASETS = {dataset.name: dataset for dataset in (Digits, Mnist, FashionMnist, Cifar10)}
+STORED = (Mnist, FashionMnist, Cifar10, Adult)
+DATASETS = {dataset.name: dataset for dataset in (Digits, *STORED, Ipums)}
 
 
 def dataset_status(path: str | None = None) -> list[DataStatus]:
     """One row per data set, looked for below ``path`` (null: FEDPRIV_DATA, then the cache).
 
-    Every file found is read and its checksum verified; nothing is downloaded.
+    Every file found is read and its checksum verified; nothing is downloaded. A ``path`` that is a
+    file is read as one of the user's own.
     """
-    images = [dataset(path=path) for dataset in DATASETS.values() if dataset is not Digits]
-    return [dataset.present() for dataset in (Digits(), *images)]
+    stored = [dataset(path=path).present() for dataset in STORED]
+    return [Digits().present(), *stored, Ipums.status(path)]
 
 
 def download(name: str, destination: str | Path | None = None) -> DataStatus:
@@ -35,6 +39,8 @@ def download(name: str, destination: str | Path | None = None) -> DataStatus:
         raise ConfigError("the data set", name, "one of " + ", ".join(DATASETS), hint)
     if name == Digits.name:
         return Digits().present()
+    if name == Ipums.name:
+        raise DataError(f"{name} may not be passed on and cannot be downloaded; it is {OWN_FILE}")
     folder = data_folder(None if destination is None else str(destination)).path
     dataset = DATASETS[name](path=str(folder))
     if not dataset.present().usable:

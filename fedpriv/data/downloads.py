@@ -1,8 +1,8 @@
-"""Downloading a data set with torchvision: quick to give up, and whole files or none.
+"""Downloading a data set, with torchvision or file by file: quick to give up, whole files or none.
 
-Addresses and the published MD5 sums of the archives come from torchvision's own data set classes
-(``MNIST.mirrors``, ``MNIST.resources``, ``CIFAR10.url``, ``CIFAR10.tgz_md5``); the sums of the
-unpacked files are ours. Files are fetched into a temporary folder and renamed into place, so that
+Addresses and the published MD5 sums of the archives of images come from torchvision's own data set
+classes (``MNIST.mirrors``, ``MNIST.resources``, ``CIFAR10.url``, ``CIFAR10.tgz_md5``); the sums of
+the unpacked files are ours. Files are fetched into a temporary folder and renamed into place, so that
 an interrupted download leaves nothing that looks complete, and two runs do not disturb each other.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import os
 import queue
+import shutil
 import socket
 import tempfile
 import threading
@@ -37,10 +38,33 @@ def fetch(torchvision_class: str, destination: Path, files: Sequence[StoredFile]
     """
     source = getattr(import_torchvision().datasets, torchvision_class)
     wait_for_answer(addresses(source))
+    with _verified_into(destination, files) as folder, _socket_timeout(STALL_SECONDS):
+        source(folder, download=True)
+
+
+def fetch_files(site: str, destination: Path, files: Sequence[StoredFile]) -> None:
+    """Download ``site`` + the file's own name for each file, verify, put into ``destination``.
+
+    Raises one of ``REASONS``, as ``fetch`` does.
+    """
+    urls = [site + Path(file.path).name for file in files]
+    wait_for_answer(urls[:1])
+    with _verified_into(destination, files) as folder:
+        for url, file in zip(urls, files, strict=True):
+            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+            with (
+                urllib.request.urlopen(url, timeout=STALL_SECONDS) as answer,
+                open(folder / file.path, "wb") as target,
+            ):
+                shutil.copyfileobj(answer, target)
+
+
+@contextmanager
+def _verified_into(destination: Path, files: Sequence[StoredFile]) -> Iterator[Path]:
+    """A temporary folder to download into; at the end its ``files`` are verified and moved."""
     destination.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=destination, prefix=".download-") as folder:
-        with _socket_timeout(STALL_SECONDS):
-            source(folder, download=True)
+        yield Path(folder)
         for file in files:
             if md5((Path(folder) / file.path).read_bytes()) != file.md5:
                 raise RuntimeError(f"the {file.path} that came has a wrong MD5")

@@ -29,7 +29,11 @@ class Dataset(Protocol):
 
 
 class Partition(Protocol):
-    """Spreads training records over clients."""
+    """Spreads training records over clients.
+
+    One that gives every client the same number of records whatever the data set says how many in
+    an attribute ``records``.
+    """
 
     clients: int | None
 
@@ -76,8 +80,8 @@ def federate(
     """Load ``dataset``, hold out the validation split, partition the rest, move all to ``device``.
 
     The split has ``dataset.validation_records`` records drawn from the training records by ``seed``
-    (never from the test records), and only if ``validation`` is True; without it every training
-    record goes to a client. Raises DataError or ConfigError before anything is trained.
+    (never from the test records), and only if ``validation`` is True; without it the partition has
+    every training record to give out. Raises DataError or ConfigError before anything is trained.
     """
     loaded = dataset.load()
     train, client_ids, held_out = loaded.train, loaded.client_ids, None

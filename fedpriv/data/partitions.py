@@ -28,6 +28,31 @@ class Iid:
         return [np.sort(part) for part in np.array_split(shuffled, self.clients)]
 
 
+class FixedSize:
+    """Every client has exactly ``records`` records, drawn without replacement by ``seed``.
+
+    The ``clients * records`` records are drawn from all training records; the rest is not used.
+
+    Source: Wei et al., CDP with communication rounds discounting: 50 clients of 128 records.
+    """
+
+    def __init__(self, clients: int = 50, records: int = 128, seed: int = 0):
+        self.clients = checks.whole("clients", clients, at_least=1)
+        self.records = checks.whole("records", records, at_least=1)
+        self.seed = checks.seed("seed", seed)
+
+    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
+        """Indices per client; ``labels`` [n] gives only the number of records."""
+        _refuse_more_clients_than_records(self.clients, len(labels))
+        most = len(labels) // self.clients
+        if self.records > most:
+            allowed = f"<= {most} ({len(labels)} training records over {self.clients} clients)"
+            raise ConfigError("partition.records", self.records, allowed)
+        shuffled = numpy_stream(self.seed, "partition_fixed_size").permutation(len(labels))
+        drawn = shuffled[: self.clients * self.records]
+        return list(np.sort(drawn.reshape(self.clients, self.records), axis=1))
+
+
 class Shards:
     """Records sorted by label, cut into equal shards, a fixed number of random shards per client.
 

@@ -50,13 +50,14 @@ class LoadedDataset:
 class DataStatus:
     """One row of ``fedpriv data``: what a data set is and whether its files can be used.
 
-    ``checksums`` is ``ok``, ``damaged``, ``not checked`` (files absent) or ``packaged`` (the data
-    come with a Python package). ``note`` says what is wrong, or is empty.
+    ``checksums`` is ``ok``, ``damaged``, ``not checked`` (files absent), ``packaged`` (the data come
+    with a Python package) or ``own file`` (the user's: nobody published a checksum). ``note`` says
+    what is wrong, or is empty. The counts are None where only the absent file could tell.
     """
 
     name: str
-    train_records: int
-    test_records: int
+    train_records: int | None
+    test_records: int | None
     where: str
     present: bool
     checksums: str
@@ -65,4 +66,4 @@ class DataStatus:
     @property
     def usable(self) -> bool:
         """A run can load it."""
-        return self.present and self.checksums in ("ok", "packaged")
+        return self.present and self.checksums in ("ok", "packaged", "own file")

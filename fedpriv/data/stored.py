@@ -1,4 +1,4 @@
-"""The part that MNIST, Fashion-MNIST and CIFAR-10 share: image files in a data folder."""
+"""What data sets kept as verified files in a data folder share, and what those of images share."""
 
 from __future__ import annotations
 
@@ -24,36 +24,27 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class StoredImages(ABC):
-    """An image data set kept as files with known checksums; pixels are scaled to [0, 1].
+class StoredFiles(ABC):
+    """A data set kept as files with known checksums.
 
     ``path``: the folder that holds the files; null means the environment variable FEDPRIV_DATA and,
-    without it, the cache (``~/.cache/fedpriv``). ``normalize``: subtract ``mean`` and divide by
-    ``std`` per channel; these are the constants everybody publishes, taken as public.
-    ``validation_records``: size of the public validation split. ``download``: fetch the files once
-    if the cache is searched and lacks them; a folder that was named is never filled unasked.
+    without it, the cache (``~/.cache/fedpriv``). ``validation_records``: size of the public
+    validation split. ``download``: fetch the files once if the cache is searched and lacks them; a
+    folder that was named is never filled unasked.
     """
 
     name: ClassVar[str]
     train_records: ClassVar[int]
     test_records: ClassVar[int]
     input_shape: ClassVar[tuple[int, ...]]
-    classes: ClassVar[int] = 10
-    mean: ClassVar[tuple[float, ...]]
-    std: ClassVar[tuple[float, ...]]
+    classes: ClassVar[int]
     files: ClassVar[tuple[StoredFile, ...]]
     contents: ClassVar[str]  # what to put into a data folder, in words
-    torchvision_class: ClassVar[str]
 
     def __init__(
-        self,
-        path: str | None = None,
-        normalize: bool = False,
-        validation_records: int = 2000,
-        download: bool = True,
+        self, path: str | None = None, validation_records: int = 2000, download: bool = True
     ):
         self.path = None if path is None else checks.text("path", path)
-        self.normalize = checks.boolean("normalize", normalize)
         self.validation_records = checks.whole(
             "validation_records", validation_records, at_least=1, at_most=self.train_records - 1
         )
@@ -109,7 +100,7 @@ class StoredImages(ABC):
         """
         destination = Path(destination).expanduser()
         try:
-            downloads.fetch(self.torchvision_class, destination, self.files)
+            self._fetch(destination)
         except downloads.REASONS as error:
             raise downloads.failure(self.name, destination, self.contents, error) from error
 
@@ -123,8 +114,38 @@ class StoredImages(ABC):
         )
 
     @abstractmethod
+    def _fetch(self, destination: Path) -> None:
+        """Download into ``destination``; raises one of ``downloads.REASONS``."""
+
+    @abstractmethod
     def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
         """The verified bytes of ``files``, in that order, as tensors."""
+
+
+class StoredImages(StoredFiles):
+    """An image data set that torchvision can download; pixels are scaled to [0, 1].
+
+    ``normalize``: subtract ``mean`` and divide by ``std`` per channel; these are the constants
+    everybody publishes, taken as public. The other keys: ``StoredFiles``.
+    """
+
+    classes = 10
+    mean: ClassVar[tuple[float, ...]]
+    std: ClassVar[tuple[float, ...]]
+    torchvision_class: ClassVar[str]
+
+    def __init__(
+        self,
+        path: str | None = None,
+        normalize: bool = False,
+        validation_records: int = 2000,
+        download: bool = True,
+    ):
+        super().__init__(path, validation_records, download)
+        self.normalize = checks.boolean("normalize", normalize)
+
+    def _fetch(self, destination: Path) -> None:
+        downloads.fetch(self.torchvision_class, destination, self.files)
 
     def _records(self, pixels: np.ndarray, labels: np.ndarray) -> Records:
         """uint8 pixels [n, C·H·W or C, H, W] and labels [n] as float32 and int64 tensors."""

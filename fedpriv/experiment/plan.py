@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from fedpriv.common.errors import ConfigError
@@ -66,11 +67,17 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
     clients = parts.partition.clients
     return (
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
-        ("clients", f"{clients or 'one per maker'} ({type(parts.partition).__name__.lower()})"),
+        ("clients", f"{clients or 'one per maker'} ({_partition_words(parts)})"),
         *algorithm.describe(clients, parts.even_share),
+        *([] if algorithm.search is None else [("search", algorithm.search.describe())]),
         ("rounds asked for", "until the budget is spent"
          if parts.settings.rounds is None else str(parts.settings.rounds)),
     )  # fmt: skip
+
+
+def _partition_words(parts: Parts) -> str:
+    """``FixedSize`` → ``fixed size``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(parts.partition).__name__).lower()
 
 
 def _privacy_lines(

@@ -31,6 +31,14 @@ def real_data() -> str:
     return REAL_DATA
 
 
+@pytest.fixture
+def real_adult() -> str:
+    """The folder with the real Adult files."""
+    if not REAL_DATA or not (Path(REAL_DATA) / "adult" / "adult.data").is_file():
+        pytest.skip("needs the real Adult files: set FEDPRIV_DATA to the folder that holds adult/")
+    return REAL_DATA
+
+
 def idx(values: np.ndarray) -> bytes:
     """An idx file of unsigned bytes."""
     sizes = np.array(values.shape, dtype=">i4").tobytes()

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.data.catalogue import DATASETS, dataset_status, download
 
 
 def test_every_data_set_has_a_row(cache):
     rows = {row.name: row for row in dataset_status()}
-    assert list(rows) == ["digits", "mnist", "fashion_mnist", "cifar10"]
+    assert list(rows) == ["digits", "mnist", "fashion_mnist", "cifar10", "adult", "ipums"]
     assert rows["digits"].usable
     assert rows["mnist"].where == str(cache)
     assert rows["mnist"].note == f"the cache {cache} does not exist"
@@ -33,11 +33,38 @@ def test_digits_need_no_download():
     assert download("digits").usable
 
 
+def test_the_users_own_data_set_says_how_to_name_its_file():
+    row = dataset_status()[-1]
+    assert (row.name, row.present, row.train_records) == ("ipums", False, None)
+    assert "dataset.path=FILE" in row.note
+
+
+def test_a_path_that_is_a_file_is_read_as_the_users_own(tmp_path):
+    file = tmp_path / "extract.txt"
+    file.write_text("1 0\n2 1\n3 1\n4 0\n")
+    row = dataset_status(str(file))[-1]
+    assert (row.train_records, row.test_records, row.checksums) == (3, 1, "own file")
+    assert row.usable
+    file.write_text("1 0\n2 1\n3 7\n4 0\n")
+    row = dataset_status(str(file))[-1]
+    assert not row.usable
+    assert "line 3" in row.note
+    file.write_text("")
+    row = dataset_status(str(file))[-1]
+    assert not row.usable
+    assert "at least 3 records" in row.note
+
+
+def test_the_users_own_data_set_cannot_be_downloaded():
+    with pytest.raises(DataError, match=r"^ipums may not be passed on .* dataset\.path=FILE"):
+        download("ipums")
+
+
 def test_an_unknown_name_is_refused_with_the_nearest():
     with pytest.raises(ConfigError) as caught:
         download("mnits")
     assert str(caught.value) == (
-        "the data set must be one of digits, mnist, fashion_mnist, cifar10, got mnits; "
+        "the data set must be one of digits, mnist, fashion_mnist, cifar10, adult, ipums, got mnits; "
         "did you mean mnist?"
     )
 

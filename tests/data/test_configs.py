@@ -68,6 +68,7 @@ def test_the_values_are_the_defaults_of_the_constructor(file):
     keys = keys_of(file)
     arguments = inspect.signature(get_class(keys.pop("_target_"))).parameters
     keys.pop("seed", None)  # interpolated from the root
+    keys = OmegaConf.to_container(OmegaConf.create(keys), resolve=True)  # without a protocol
     assert keys == {name: arguments[name].default for name in keys}
 
 
@@ -83,6 +84,7 @@ def test_every_data_set_has_a_config():
         ("mnist", {"shards": 400}, "cnn"),
         ("fashion_mnist", {"shards": 400}, "cnn"),
         ("cifar10", {"alpha": 0.5}, "cnn"),
+        ("adult", {"clients": 10}, "logistic"),
     ],
 )
 def test_a_data_set_brings_its_partition_and_model(tmp_path, dataset, partition, model):

@@ -14,8 +14,10 @@ import pytest
 from fedpriv.common.errors import DataError
 from fedpriv.common.torchvision_shim import import_torchvision
 from fedpriv.data import downloads
+from fedpriv.data.adult import Adult
 from fedpriv.data.cifar10 import Cifar10
 from fedpriv.data.mnist import FashionMnist, Mnist
+from fedpriv.data.storage import StoredFile
 
 CLOSED = "http://127.0.0.1:9/"  # nobody listens there: refused at once
 
@@ -112,6 +114,54 @@ def test_a_destination_that_is_a_file_is_told_in_one_sentence(tiny_mnist, tmp_pa
     destination.write_text("")
     with pytest.raises(DataError, match=rf"^mnist could not be downloaded into {destination} \("):
         tiny_mnist().download(destination)
+
+
+@pytest.fixture
+def tiny_adult(tmp_path):
+    """Adult with files of our own, served from ``tmp_path / "site"``."""
+    (tmp_path / "site").mkdir()
+    files = []
+    for file in Adult.files:
+        content = f"{file.path}\n".encode()
+        (tmp_path / "site" / file.path.rpartition("/")[2]).write_bytes(content)
+        files.append(StoredFile(file.path, hashlib.md5(content).hexdigest()))
+
+    class TinyAdult(Adult):
+        pass
+
+    TinyAdult.files = tuple(files)
+    with served(tmp_path / "site") as address:
+        TinyAdult.site = address
+        yield TinyAdult
+
+
+def test_files_are_fetched_one_by_one_where_torchvision_has_no_class(tiny_adult, cache):
+    tiny_adult().prepare()
+    assert (cache / "adult/adult.test").read_text() == "adult/adult.test\n"
+    assert [path.name for path in cache.iterdir()] == ["adult"]
+    assert tiny_adult(download=False).present().usable
+
+
+@pytest.mark.parametrize("fault", ["wrong", "absent"])
+def test_of_several_files_none_is_kept_if_one_is_wrong(fault, tiny_adult, cache, tmp_path):
+    second = tmp_path / "site" / "adult.test"
+    second.write_text("wrong") if fault == "wrong" else second.unlink()
+    with pytest.raises(DataError, match=r"^adult could not be downloaded into .*adult"):
+        tiny_adult().prepare()
+    assert list(cache.iterdir()) == []
+
+
+def test_without_a_network_adult_says_what_to_do(cache, monkeypatch):
+    monkeypatch.setattr(Adult, "site", CLOSED)
+    with pytest.raises(DataError) as caught:
+        Adult().prepare()
+    sentence = re.sub(r"\[Errno \d+\] ", "", str(caught.value))
+    assert sentence == (
+        f"adult could not be downloaded into {cache} ({CLOSED}adult.data: Connection refused); put "
+        "adult/adult.data and adult/adult.test into a folder and name it with dataset.path or "
+        "FEDPRIV_DATA, or run `fedpriv data download adult` when that is solved"
+    )
+    assert not cache.exists()
 
 
 def test_a_server_that_never_answers_is_given_up():

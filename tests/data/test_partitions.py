@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.data.partitions import Dirichlet, Iid, Natural, Shards
+from fedpriv.data.partitions import Dirichlet, FixedSize, Iid, Natural, Shards
 
 MNIST_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 MNIST_LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), MNIST_COUNTS))
@@ -37,6 +37,32 @@ def test_iid_deals_out_every_record_evenly(labels, clients, seed):
     assert len(parts) == clients
     assert_covers(parts, len(labels))
     assert max(sizes(parts)) - min(sizes(parts)) <= 1
+
+
+@given(labels=label_arrays, clients=st.integers(1, 4), each=st.integers(1, 3), seed=seeds)
+def test_fixed_size_gives_each_client_so_many_records_of_its_own(labels, clients, each, seed):
+    parts = FixedSize(clients=clients, records=each, seed=seed).assign(labels)
+    assert sizes(parts) == [each] * clients
+    used = np.concatenate(parts)
+    assert len(np.unique(used)) == clients * each
+    assert used.min() >= 0
+    assert used.max() < len(labels)
+    assert all(part.dtype == np.int64 and np.all(np.diff(part) > 0) for part in parts)
+
+
+@given(labels=label_arrays, seed=seeds)
+def test_fixed_size_may_use_every_record(labels, seed):
+    labels = labels[: len(labels) // 3 * 3]
+    assert_covers(
+        FixedSize(clients=3, records=len(labels) // 3, seed=seed).assign(labels), len(labels)
+    )
+
+
+def test_fixed_size_draws_from_all_records_whatever_their_order():
+    sorted_labels = np.sort(MNIST_LABELS)
+    parts = FixedSize(clients=50, records=128).assign(sorted_labels)
+    shares = np.bincount(sorted_labels[np.concatenate(parts)]) / 6400
+    assert shares == pytest.approx(np.array(MNIST_COUNTS) / 60_000, abs=0.02)
 
 
 @given(labels=label_arrays, clients=st.integers(1, 4), each=st.integers(1, 3), seed=seeds)
@@ -73,12 +99,13 @@ def test_natural_gives_each_maker_its_own_records(makers, seed):
     "make",
     [
         lambda seed: Iid(seed=seed),
+        lambda seed: FixedSize(seed=seed),
         lambda seed: Shards(shards=40, seed=seed),
         lambda seed: Shards(shards=400, seed=seed),
         lambda seed: Dirichlet(seed=seed),
         lambda seed: Natural(clients=10, seed=seed),
     ],
-    ids=["iid", "shards40", "shards400", "dirichlet", "natural"],
+    ids=["iid", "fixed_size", "shards40", "shards400", "dirichlet", "natural"],
 )
 def test_the_seed_decides(make):
     makers = np.arange(len(MNIST_LABELS)) % 100
@@ -154,6 +181,9 @@ def test_either_shard_count_follows_from_the_other(keys, follows):
         (lambda: Iid(clients=0), "clients must be a whole number >= 1, got 0"),
         (lambda: Iid(clients=None), "clients must be a whole number >= 1, got null"),
         (lambda: Iid(seed=-1), "seed must be a whole number >= 0"),
+        (lambda: FixedSize(clients=0), "clients must be a whole number >= 1, got 0"),
+        (lambda: FixedSize(records=0), "records must be a whole number >= 1, got 0"),
+        (lambda: FixedSize(records=2.5), "records must be a whole number >= 1, got 2.5"),
         (lambda: Shards(), "shards must be a whole number when shards_per_client is null, got"),
         (
             lambda: Shards(shards=40, shards_per_client=5),
@@ -182,6 +212,16 @@ TEN = np.arange(10)
             Iid(clients=11),
             None,
             "partition.clients must be <= 10 (the number of training records), got 11",
+        ),
+        (
+            FixedSize(clients=11, records=1),
+            None,
+            "partition.clients must be <= 10 (the number of training records), got 11",
+        ),
+        (
+            FixedSize(clients=3, records=4),
+            None,
+            "partition.records must be <= 3 (10 training records over 3 clients), got 4",
         ),
         (
             Shards(clients=11, shards=11),

@@ -1,0 +1,213 @@
+"""A census extract of the user's own, such as IPUMS-USA, which may not be passed on.
+
+The file has one record a line: numbers separated by blanks, as many on every line, the last one the
+label, 0 or 1. Empty lines are passed over.
+
+The split into training and test records is part of the data set, not of a run: with n records in
+the order of the file, counted from 0, the m test records are those at floor(i n / m), i = 0 ... m-1
+(every fifth one for m = n/5). That keeps the class shares of a file sorted by class and does not
+depend on any seed.
+
+Source: S. Ruggles et al., IPUMS USA (usa.ipums.org); its terms ask everybody to make an extract of
+their own.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, DataError, show
+from fedpriv.common.words import counted
+from fedpriv.data.records import DataStatus, LoadedDataset, Records
+
+FORMAT = "numbers separated by blanks, one record a line, the last number its label 0 or 1"
+OWN_FILE = f"a file of your own: name it with dataset.path=FILE ({FORMAT})"
+
+
+class Ipums:
+    """Records of two classes from the user's own file, ``path``.
+
+    ``test_records``: how many are held out as test records; null: a fifth. ``scale``: null takes the
+    inputs as they are; a list with one divisor per input column gives x / divisor; ``{centre: [...],
+    width: [...]}`` gives (x - centre) / width. These numbers are taken as public: choose them from
+    what the columns mean, not from the records. ``validation_records``: size of the public
+    validation split; null: a tenth of the training records.
+
+    The constructor counts the records and the columns of the file's first line, so the facts are
+    known before the file is read. It raises DataError for a file too small to split.
+    """
+
+    name: ClassVar[str] = "ipums"
+    classes: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        path: str | None = None,
+        test_records: int | None = None,
+        scale: Any = None,
+        validation_records: int | None = None,
+    ):
+        allowed = f"the file with your records ({FORMAT})"
+        if path is None:
+            raise ArgumentError("path", None, allowed)
+        self.path = checks.text("path", path)
+        try:
+            lines = read_lines(self.file)
+        except OSError as error:
+            raise ArgumentError("path", path, allowed, error.strerror or str(error)) from None
+        self.columns = self._columns(lines)
+        records = len(lines)
+        self.test_records = max(1, records // 5)
+        if test_records is not None:
+            self.test_records = checks.whole(
+                "test_records", test_records, at_least=1, at_most=records - 2
+            )
+        self.train_records = records - self.test_records
+        self.validation_records = max(1, self.train_records // 10)
+        if validation_records is not None:
+            self.validation_records = checks.whole(
+                "validation_records",
+                validation_records,
+                at_least=1,
+                at_most=self.train_records - 1,
+            )
+        self.input_shape = (self.columns - 1,)
+        self._centre, self._width = _scale(scale, self.columns - 1)
+
+    @property
+    def file(self) -> Path:
+        """The file itself."""
+        return Path(self.path).expanduser()
+
+    def load(self) -> LoadedDataset:
+        """Read the file; DataError with the line number if a line is not as it should be."""
+        import torch
+
+        inputs, labels = self._read()
+        everything = Records(torch.from_numpy(inputs), torch.from_numpy(labels))
+        test = np.arange(self.test_records) * len(labels) // self.test_records
+        train = np.setdiff1d(np.arange(len(labels)), test)
+        return LoadedDataset(train=everything.subset(train), test=everything.subset(test))
+
+    def present(self) -> DataStatus:
+        """Read the file; nothing is raised."""
+        note = ""
+        try:
+            self._read()
+        except DataError as error:
+            note = str(error)
+        return DataStatus(
+            name=self.name,
+            train_records=self.train_records,
+            test_records=self.test_records,
+            where=self.path,
+            present=True,
+            checksums="damaged" if note else "own file",
+            note=note,
+        )
+
+    @classmethod
+    def status(cls, path: str | None) -> DataStatus:
+        """The row of ``fedpriv data``: about the file ``path``, or how to name one."""
+        note = OWN_FILE
+        if path is not None and Path(path).expanduser().is_file():
+            try:
+                return cls(path=path).present()
+            except (ArgumentError, DataError) as error:
+                note = str(error)
+        return DataStatus(cls.name, None, None, "", False, "not checked", note)
+
+    def _columns(self, lines: list[tuple[int, bytes]]) -> int:
+        if len(lines) < 3:
+            raise DataError(
+                f"{self.file} must have at least 3 records ({FORMAT}), got {len(lines)}"
+            )
+        number, first = lines[0]
+        columns = len(first.split())
+        if columns < 2:
+            raise DataError(f"{self.file}, line {number}: one column, {FORMAT} are expected")
+        return columns
+
+    def _read(self) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled inputs float32 [n, d] and labels int64 [n] of all records."""
+        try:
+            lines = read_lines(self.file)
+        except OSError as error:
+            raise DataError(f"cannot read {self.file}: {error.strerror or error}") from error
+        values = np.empty((len(lines), self.columns))
+        for row, (number, text) in enumerate(lines):
+            values[row] = self._numbers(number, text.split())
+        labels = values[:, -1]
+        for row in np.flatnonzero((labels != 0) & (labels != 1))[:1]:
+            number, text = lines[row]
+            found = show(_text(text.split()[-1]))
+            raise DataError(
+                f"{self.file}, line {number}: the label (last column) must be 0 or 1, got {found}"
+            )
+        with np.errstate(over="ignore"):
+            inputs = ((values[:, :-1] - self._centre) / self._width).astype(np.float32)
+        for row, column in np.argwhere(~np.isfinite(inputs))[:1]:
+            number, text = lines[row]
+            raise DataError(
+                f"{self.file}, line {number}: column {column + 1} is too large for a 32-bit number "
+                f"({show(_text(text.split()[column]))}); divide it by dataset.scale"
+            )
+        return inputs, labels.astype(np.int64)
+
+    def _numbers(self, line: int, fields: list[bytes]) -> list[float]:
+        if len(fields) != self.columns:
+            raise DataError(
+                f"{self.file}, line {line}: {counted(len(fields), 'column')} where the first record "
+                f"has {self.columns}"
+            )
+        return [self._number(line, column, field) for column, field in enumerate(fields, start=1)]
+
+    def _number(self, line: int, column: int, field: bytes) -> float:
+        try:
+            number = float(field)
+        except ValueError:
+            number = None
+        if number is None or not math.isfinite(number):
+            fault = "is not a number" if number is None else "is not finite"
+            raise DataError(
+                f"{self.file}, line {line}: column {column} {fault} ({show(_text(field))})"
+            )
+        return number
+
+
+def read_lines(path: Path) -> list[tuple[int, bytes]]:
+    """The lines of a file that are not empty, each with its number from 1; raises OSError."""
+    lines = enumerate(path.read_bytes().splitlines(), start=1)
+    return [(number, text) for number, text in lines if text.strip()]
+
+
+def _scale(scale: Any, inputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and width of each input column, float64 [d]."""
+    if scale is None:
+        return np.zeros(inputs), np.ones(inputs)
+    if not isinstance(scale, dict):
+        return np.zeros(inputs), _numbers("scale", scale, inputs, above=0)
+    if set(scale) != {"centre", "width"}:
+        allowed = "null, a list of divisors or {centre: [...], width: [...]}"
+        raise ArgumentError("scale", scale, allowed)
+    centre = _numbers("scale.centre", scale["centre"], inputs)
+    return centre, _numbers("scale.width", scale["width"], inputs, above=0)
+
+
+def _numbers(key: str, values: Any, inputs: int, above: float | None = None) -> np.ndarray:
+    allowed = f"a list of {inputs} numbers, one per input column"
+    numbers = checks.sequence(key, values, allowed)
+    if len(numbers) != inputs:
+        raise ArgumentError(key, values, allowed)
+    return np.array(
+        [checks.number(f"{key}[{i}]", value, above=above) for i, value in enumerate(numbers)]
+    )
+
+
+def _text(field: bytes) -> str:
+    return field.decode("utf-8", errors="replace")
