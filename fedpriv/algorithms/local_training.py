@@ -140,7 +140,13 @@ class LocalTraining(Training):
         lot_sizes = self._lot_sizes[turn.members]
         gradients = sums.div_(lot_sizes[:, None])
         clipper.observe(turn.members, released, gradients, lot_sizes)
-        outcome = self._outcome(result, norms, client_of_record, sensitivities)
+        losses = result.losses
+        if problem.model.weight_decay:
+            weights = problem.model.flat if changes is None else problem.model.flat + changes
+            penalties = problem.model.penalty(weights).expand(len(turn.cohort))
+            losses = losses + penalties[client_of_record]
+            gradients.add_(weights, alpha=problem.model.weight_decay)  # it reads no record
+        outcome = self._outcome(losses, result.finite, norms, client_of_record, sensitivities)
         return gradients, outcome
 
     def _lots(self, turn: _Turn) -> tuple[Records, Tensor]:
@@ -219,13 +225,14 @@ class LocalTraining(Training):
 
     def _outcome(
         self,
-        result: ClippedSums,
+        losses: Tensor,
+        finite: Tensor,
         norms: Tensor,
         client_of_record: Tensor,
         sensitivities: dict[str, Tensor],
     ) -> RoundOutcome:
-        contributing = result.finite.sum()
-        loss = torch.where(result.finite, result.losses, 0.0).sum() / contributing
+        contributing = finite.sum()
+        loss = torch.where(finite, losses, 0.0).sum() / contributing
         norm = norms.sum() / contributing
         train_loss, gradient_norm, count = torch.stack(
             [loss, norm, contributing.to(loss.dtype)]

@@ -105,6 +105,8 @@ class ServerTraining(Training):
         lot = bound.new_tensor([self.algorithm.denominator(len(cohort), self._clients)])
         mean = total.div_(lot)[None]
         clipper.observe(self._server, released, mean, lot)
+        if model.weight_decay and self._uploads.sign == 1:  # else the clients' steps have it
+            mean.add_(model.flat, alpha=model.weight_decay)
         self._optimizer.begin_round(self._server)
         model.flat.add_(self._optimizer.step(self._server, mean.mul_(self._uploads.sign))[0])
         return clipped.outcome(sensitivities, bool(model.flat.isfinite().all()))

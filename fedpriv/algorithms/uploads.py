@@ -18,8 +18,8 @@ from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
 @dataclass(frozen=True)
 class UploadBatch:
-    """Uploads [c, d] of some clients, the sum of the losses of the records they read, and how many of
-    these were left out because their gradient is not finite."""
+    """Uploads [c, d] of some clients, the sum of the losses of the records they read (λ/2 ‖θ‖² in
+    each), and how many of these were left out because their gradient is not finite."""
 
     uploads: Tensor
     loss_sum: Tensor
@@ -80,9 +80,12 @@ class Gradients:
                 *lots, lambda norms, _: torch.ones_like(norms)
             )
         denominators = torch.tensor(expected, dtype=result.sums.dtype).to(result.sums.device)
+        model, losses = self.problem.model, result.losses
+        if model.weight_decay:
+            losses = losses + model.penalty(model.flat)
         return UploadBatch(
             uploads=result.sums.div_(denominators[:, None]),
-            loss_sum=torch.where(result.finite, result.losses, 0.0).sum(),
+            loss_sum=torch.where(result.finite, losses, 0.0).sum(),
             records=len(targets),
             not_finite=len(targets) - int(result.finite.sum()),
         )

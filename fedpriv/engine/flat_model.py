@@ -1,7 +1,13 @@
-"""A model whose parameters are views into one flat vector, the form in which weights travel."""
+"""A model whose parameters are views into one flat vector, the form in which weights travel.
+
+What is minimised is F(θ) = mean of ℓ(f(x; θ), y) + λ/2 ‖θ‖². A module may bring ℓ (``record_loss``;
+default cross entropy) and λ (``weight_decay``; default 0). The second term reads no record: its
+gradient λθ is added outside clipping and noise.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -32,17 +38,25 @@ class FlatModel:
         module: The model. Its parameters are moved into the vector, in the order of
             ``module.parameters()``; they stay ordinary parameters of the module. A module belongs to
             one FlatModel: wrapping it again takes its parameters out of the first one's vector.
+            It may have ``record_loss(outputs, targets)`` → [n] and ``weight_decay``.
 
     Attributes:
         module: The wrapped module.
         flat: The parameters [d]. Writing into it (``flat.add_(…)``) changes the model.
+        loss: (outputs, targets) → loss ℓ of each record [n].
+        weight_decay: λ ≥ 0, over all parameters.
 
     Raises:
-        ValueError: The parameters differ in dtype or device, or there are none.
+        ValueError: The parameters differ in dtype or device, or there are none; ``weight_decay`` is
+            negative or not finite.
     """
 
     def __init__(self, module: nn.Module):
         self.module = module
+        self.loss: Loss = getattr(module, "record_loss", cross_entropy)
+        self.weight_decay = float(getattr(module, "weight_decay", 0.0))
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
         self._images = any(isinstance(layer, nn.Conv2d) for layer in module.modules())
         self._flatten()
 
@@ -74,14 +88,15 @@ class FlatModel:
         """The outputs for inputs [n, …]."""
         return self.module(channels_last(inputs) if self._images else inputs)
 
+    def penalty(self, weights: torch.Tensor) -> torch.Tensor:
+        """λ/2 ‖θ‖² of weights [d] or [c, d] → a number or [c]."""
+        return torch.linalg.vector_norm(weights, dim=-1).square() * (self.weight_decay / 2)
+
     def evaluate(
-        self,
-        inputs: torch.Tensor,
-        targets: torch.Tensor,
-        batch: int = 250,
-        loss: Loss = cross_entropy,
+        self, inputs: torch.Tensor, targets: torch.Tensor, batch: int = 250
     ) -> tuple[float, float]:
-        """Mean loss and accuracy (share of records whose largest output is the target).
+        """F(θ) on the records and accuracy: the share whose largest output is the target, or, where
+        the one output is a score, whose score is > 0 for target 1 and ≤ 0 for target 0.
 
         Runs in evaluation mode without gradients and restores the mode; (nan, nan) for no records.
         """
@@ -95,11 +110,13 @@ class FlatModel:
             with torch.inference_mode():
                 for x, y in zip(inputs.split(batch), targets.split(batch), strict=True):
                     outputs = self(x)
-                    totals[0] += loss(outputs, y).sum()
-                    totals[1] += (outputs.argmax(1) == y).sum()
+                    totals[0] += self.loss(outputs, y).sum()
+                    totals[1] += (_predicted(outputs) == y).sum()
         finally:
             self.module.train(training)
         mean_loss, accuracy = (totals / n).tolist()
+        if self.weight_decay:
+            mean_loss += float(self.penalty(self.flat))
         return mean_loss, accuracy
 
     @torch.no_grad()
@@ -112,3 +129,8 @@ class FlatModel:
         for p in parameters:
             p.data = self.flat[offset : offset + p.numel()].view(p.shape)
             offset += p.numel()
+
+
+def _predicted(outputs: torch.Tensor) -> torch.Tensor:
+    """The class of each record [n] for outputs [n, classes], or scores [n, 1]."""
+    return outputs.squeeze(1) > 0 if outputs.shape[1] == 1 else outputs.argmax(1)

@@ -9,20 +9,20 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.engine.base import BlockEngine, Unsupported
 from fedpriv.engine.fast import FastEngine
-from fedpriv.engine.flat_model import FlatModel, Loss, cross_entropy
+from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Engine, Factors
 
 ENGINES = ("auto", "opacus", "fast")
 
 
 def make_engine(
-    model: FlatModel | nn.Module, loss: Loss = cross_entropy, engine: str = "auto"
+    model: FlatModel | nn.Module, loss: Loss | None = None, engine: str = "auto"
 ) -> Engine:
     """The engine for this model.
 
     Args:
         model: The model; a plain module is wrapped in a :class:`FlatModel`.
-        loss: (outputs, targets) → loss of each record [n].
+        loss: (outputs, targets) → loss of each record [n]; None: the model's.
         engine: ``fast`` (book-keeping), ``opacus`` (the reference), or ``auto``: fast where every
             layer has a rule, otherwise opacus. The types of the layers and what the model does
             with them decide, never a timing, so a run takes the same path everywhere.
@@ -36,7 +36,7 @@ def make_engine(
         raise error.within("runtime") from error
     if isinstance(model, nn.Module):
         model = FlatModel(model)
-    return _Chosen(model, loss, engine)
+    return _Chosen(model, model.loss if loss is None else loss, engine)
 
 
 class _Chosen:

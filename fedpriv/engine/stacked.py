@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.engine.base import flat_gradient
-from fedpriv.engine.flat_model import FlatModel, Loss, cross_entropy
+from fedpriv.engine.flat_model import FlatModel, Loss
 
 _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
 
@@ -21,17 +21,17 @@ class StackedModel:
 
     Args:
         model: The architecture; its own weights are left as they are.
-        loss: (outputs, targets) → loss of each record [n].
+        loss: (outputs, targets) → loss of each record [n]; None: the model's.
     """
 
-    def __init__(self, model: FlatModel, loss: Loss = cross_entropy):
-        self.model, self.loss = model, loss
+    def __init__(self, model: FlatModel, loss: Loss | None = None):
+        self.model, self.loss = model, model.loss if loss is None else loss
         self.batched = _is_chain(model.module)
 
     def gradients(
         self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of the mean loss of each client over its records.
+        """Gradients of the mean loss of each client over its records, λ/2 ‖θ_k‖² included.
 
         Args:
             weights: Of each client [c, d].
@@ -41,6 +41,18 @@ class StackedModel:
         Returns:
             (gradients [c, d], losses [c, b], zero where absent).
         """
+        gradients, losses = self._gradients(weights, inputs, targets, present)
+        decay = self.model.weight_decay
+        if decay:
+            taking_part = present.any(1, keepdim=True)
+            gradients.addcmul_(weights, taking_part.to(weights.dtype), value=decay)
+            losses = torch.where(present, losses + self.model.penalty(weights)[:, None], losses)
+        return gradients, losses
+
+    def _gradients(
+        self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Those of the records' losses alone."""
         share = present / present.sum(1, keepdim=True).clamp_min(1)
         if not bool(present.all()):  # what stands in for an absent record must not be a nan
             inputs = inputs.masked_fill(~present.view(*present.shape, *[1] * (inputs.dim() - 2)), 0)

@@ -6,5 +6,6 @@ Importing this room does not import torch, so a plan can be checked on a machine
 from fedpriv.models.cnn import Cnn
 from fedpriv.models.logistic import Logistic
 from fedpriv.models.mlp import Mlp
+from fedpriv.models.svm import Svm
 
-__all__ = ["Cnn", "Logistic", "Mlp"]
+__all__ = ["Cnn", "Logistic", "Mlp", "Svm"]

@@ -99,12 +99,13 @@ def digits() -> FederatedData:
 
 @pytest.fixture
 def work(digits):
-    """(data, clipper, seed, noise_seed, and settings of the algorithm) → Work."""
+    """(data, clipper, model, seed, noise_seed, and settings of the algorithm) → Work."""
 
     def build(
         *,
         data: FederatedData | None = None,
         clipper: Clipper | None = None,
+        model: ModelFactory | None = None,
         seed: int = 0,
         noise_seed: int = 0,
         **settings,
@@ -117,11 +118,11 @@ def work(digits):
             uploads.append(changes.clone())
             return changes
 
-        model = FlatModel(Logistic(seed=0).build(data.input_shape, data.classes))
+        flat = FlatModel((model or Logistic(seed=0)).build(data.input_shape, data.classes))
         problem = Problem(
             data=data,
-            model=model,
-            engine=SeenInputs(make_engine(model)),
+            model=flat,
+            engine=SeenInputs(make_engine(flat)),
             clipper=clipper or ConstantClipper(1.0),
             seed=seed,
             noise_seed=noise_seed,

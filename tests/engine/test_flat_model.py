@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedpriv.engine import FlatModel, channels_last
+from fedpriv.engine import FlatModel, channels_last, cross_entropy
 
 
 def network() -> nn.Sequential:
@@ -67,6 +67,48 @@ def test_evaluate_on_no_record():
     loss, accuracy = FlatModel(network()).evaluate(torch.zeros(0, 2, 5, 5), torch.zeros(0).long())
     assert math.isnan(loss)
     assert math.isnan(accuracy)
+
+
+def with_loss(module: nn.Module, weight_decay: float = 0.0) -> FlatModel:
+    module.record_loss = lambda outputs, targets: (outputs.squeeze(1) - targets).square()
+    module.weight_decay = weight_decay
+    return FlatModel(module)
+
+
+def test_the_loss_of_a_model_is_cross_entropy_unless_it_brings_its_own():
+    assert FlatModel(network()).loss is cross_entropy
+    model = with_loss(nn.Linear(3, 1))
+    x, y = torch.randn(9, 3), torch.randint(0, 2, (9,))
+    expected = (model(x).squeeze(1) - y).square().mean().item()
+    assert model.evaluate(x, y, 4)[0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_half_of_lambda_times_the_squared_norm_of_the_weights_is_part_of_the_loss():
+    plain, decayed = with_loss(nn.Linear(3, 1)), with_loss(nn.Linear(3, 1), 0.3)
+    decayed.set(plain.flat)
+    x, y = torch.randn(9, 3), torch.randint(0, 2, (9,))
+    expected = plain.evaluate(x, y)[0] + 0.15 * plain.flat.square().sum().item()
+    assert decayed.evaluate(x, y)[0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_penalty_is_that_of_each_row_of_weights():
+    model = with_loss(nn.Linear(3, 1), 0.5)
+    weights = torch.arange(8.0).reshape(2, 4)
+    torch.testing.assert_close(model.penalty(weights), torch.tensor([3.5, 31.5]))
+
+
+def test_a_single_output_is_a_score_positive_for_class_one():
+    model = with_loss(nn.Linear(1, 1, bias=False))
+    model.set(torch.ones(1))
+    inputs = torch.tensor([[-2.0], [-0.1], [0.0], [0.1], [5.0]])
+    assert model.evaluate(inputs, torch.tensor([0, 0, 0, 1, 1]))[1] == 1.0
+    assert model.evaluate(inputs, torch.tensor([0, 1, 0, 0, 1]))[1] == 0.6
+
+
+@pytest.mark.parametrize("weight_decay", [-0.1, float("inf"), float("nan")])
+def test_a_weight_decay_that_is_none_is_refused(weight_decay):
+    with pytest.raises(ValueError, match="weight_decay"):
+        with_loss(nn.Linear(3, 1), weight_decay)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -175,6 +175,29 @@ def test_a_frozen_parameter_has_a_gradient_of_zero(name, difference):
     assert difference(gradients, one_by_one(model.model, *data, PRESENT)) < 1e-5
 
 
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_a_model_brings_its_loss_and_its_weight_decay(name, difference):
+    torch.manual_seed(0)
+    module = MODELS[name]()
+    module.record_loss, module.weight_decay = lambda outputs, targets: outputs[:, 0].square(), 0.3
+    model = StackedModel(FlatModel(module))
+    weights, inputs, targets = clients(model.model)
+    gradients, losses = model.gradients(weights, inputs, targets, PRESENT)
+    for k, own in enumerate(PRESENT):
+        flat = weights[k].clone().requires_grad_()
+        parts = flat.split([p.numel() for p in module.parameters()])
+        named = zip(module.named_parameters(), parts, strict=True)
+        parameters = {key: part.view(p.shape) for (key, p), part in named}
+        outputs = torch.func.functional_call(module, parameters, inputs[k][own])
+        of_records = outputs[:, 0].square() + 0.15 * flat.square().sum()
+        expected = torch.zeros_like(flat)
+        if own.any():
+            (expected,) = torch.autograd.grad(of_records.mean(), flat)
+        assert difference(gradients[k], expected) < 1e-5
+        torch.testing.assert_close(losses[k][own], of_records.detach(), rtol=1e-5, atol=1e-6)
+        assert not losses[k][~own].any()
+
+
 def test_shared_weights_add_up_their_gradients(difference):
     torch.manual_seed(0)
     layer = nn.Linear(64, 64)

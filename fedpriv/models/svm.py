@@ -1,0 +1,62 @@
+"""A linear support vector machine: one score for two classes.
+
+    f(x) = wᵀx + b,    F(w, b) = λ/2 ‖(w, b)‖² + mean of max{0, 1 - y f(x)},    y ∈ {-1, +1}
+
+Wei et al., "Performance Analysis and Optimization in Privacy-Preserving Federated Learning", print
+max{y - wᵀx, 0} in eq. (22), which is no loss of a support vector machine: the hinge loss is used. λ
+covers all parameters, the bias included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ConfigError
+from fedpriv.models.base import ModelFactory, inputs_per_record
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class Svm(ModelFactory):
+    """One linear layer of width 1 on the flattened record; a score > 0 means class 1.
+
+    Args:
+        seed: Seed of the initial weights, those of any other linear layer; the problem is convex.
+        weight_decay: λ ≥ 0.
+        bias: Whether the score has b.
+
+    Raises:
+        ArgumentError: ``seed``, ``weight_decay`` or ``bias`` is not allowed.
+    """
+
+    def __init__(self, seed: int, weight_decay: float = 0.01, bias: bool = True):
+        super().__init__(seed)
+        self.weight_decay = checks.number("weight_decay", weight_decay, at_least=0)
+        self.bias = checks.boolean("bias", bias)
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        """See :meth:`ModelFactory.build`; here the outputs are scores ``[n, 1]``, and the module brings
+        ``record_loss`` and ``weight_decay``.
+
+        Raises:
+            ConfigError: The record is empty, or the data set has other than two classes.
+        """
+        from torch import nn
+
+        if classes != 2:
+            why = f"the dataset has {classes} classes, it tells two apart; model=logistic takes any"
+            raise ConfigError("model", "svm", "one that fits the data", why)
+        inputs = inputs_per_record(input_shape, "svm")
+        module = self._seeded(
+            lambda: nn.Sequential(nn.Flatten(), nn.Linear(inputs, 1, bias=self.bias))
+        )
+        module.record_loss, module.weight_decay = hinge, self.weight_decay
+        return module
+
+
+def hinge(outputs: Tensor, targets: Tensor) -> Tensor:
+    """max{0, 1 - y f} of each record: scores [n, 1], targets [n] ∈ {0, 1} → losses [n]."""
+    signs = 2 * targets - 1
+    return (1 - signs * outputs.squeeze(1)).relu()
