@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.config import compose, options
+from fedpriv.figures.computed import computed_row
 from fedpriv.figures.jobs import DONE, MISSING, Job, distinct
 from fedpriv.figures.make import plan_figure
 from fedpriv.results.display import console, duration
@@ -37,6 +38,9 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None) -> Non
     for name, words in named.items():
         try:
             config = compose([f"+figure={name}", *arguments], extra)
+            if config.figure.get("compute") is not None:
+                table.add_row(name, words, *computed_row(config, name))
+                continue
             figure, jobs = plan_figure(config, name, once, arguments)
         except ConfigError as error:
             table.add_row(name, str(error), "", "broken", "", "")

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.common.words import counted
-from fedpriv.figures.definition import Figure, Ordering
+from fedpriv.figures.definition import Curve, Figure, Group, Ordering, Stated
+from fedpriv.figures.jobs import in_short
 from fedpriv.figures.series import Run
 from fedpriv.results.columns import STATED_COLUMNS
 from fedpriv.results.folder import commit
@@ -21,14 +22,19 @@ class Ends:
     """Values at the ends of a figure's runs, in the units shown."""
 
     def __init__(self, runs: Sequence[Run]):
-        self._runs = runs
+        self._runs: dict[tuple[str, str], list[Run]] = {}
+        for run in runs:
+            self._runs.setdefault((run.job.group.name, run.job.curve.name), []).append(run)
 
-    def of(self, group: str, curve: str, column: str) -> np.ndarray:
-        """One value per finished seed, empty if there is none or the column does not apply."""
+    def of(self, group: str, curve: str, column: str, point: float | None = None) -> np.ndarray:
+        """One value per finished seed, empty if there is none or the column does not apply.
+
+        Of a curve that is run at no point in particular, the same at every ``point``.
+        """
         values = [
             run.summary.get(column)
-            for run in self._runs
-            if (run.job.group.name, run.job.curve.name) == (group, curve)
+            for run in self._runs.get((group, curve), ())
+            if run.job.point in (point, None)
         ]
         scale = STATED_COLUMNS[column].scale
         return np.array([float(v) * scale for v in values if v is not None])
@@ -54,13 +60,13 @@ def compare(
         lines += ["Why a sound ε is infinite:", "", *unguarded, ""]
     diverged = [r.job.label for r in runs if r.summary["stop_reason"] == "diverged"]
     if diverged:
-        lines += [f"Diverged (a loss was no longer finite): {', '.join(diverged)}.", ""]
+        lines += [f"Diverged (a loss was no longer finite): {in_short(diverged)}.", ""]
     if missing:
-        lines += [f"Not finished: {', '.join(missing)}.", ""]
+        lines += [f"Not finished: {in_short(missing)}.", ""]
     if figure.deviations:
         lines += ["## Deviations in force", ""]
         lines += [f"- {text}" for text in figure.deviations.values()] + [""]
-    lines += ["## How this was made", "", *_provenance(runs, command), ""]
+    lines += ["## How this was made", "", *_provenance(figure, runs, command), ""]
     return "\n".join(lines)
 
 
@@ -92,31 +98,38 @@ def _stated(figure: Figure, ends: Ends) -> Iterator[str]:
     yield "| | curve | quantity at the end | stated | ours | difference |"
     yield "|---|---|---|---|---|---|"
     for s in figure.stated:
-        column, values = STATED_COLUMNS[s.column], ends.of(s.group, s.curve, s.column)
+        column, values = STATED_COLUMNS[s.column], ends.of(s.group, s.curve, s.column, s.point)
         difference = "" if not len(values) else f"{values.mean() - s.value:+.{column.decimals}f}"
         yield (
-            f"| {_title(figure, s.group)} | {_label(figure, s.curve)} | {column.label} "
+            f"| {_title(figure, s.group)} | {_label(figure, s.curve)}{_at(figure, s.point)} "
+            f"| {column.label} "
             f"| {s.value:.{column.decimals}f} | {mean_sd(values, column.decimals)} | {difference} |"
         )
 
 
 def _stated_orderings(figure: Figure) -> Iterator[Ordering]:
     """The orderings that the stated accuracies imply."""
-    for group in figure.groups:
-        found = [s for s in figure.stated if (s.group, s.column) == (group.name, "test_accuracy")]
+    places: dict[tuple[str, float | None], list[Stated]] = {}
+    for s in figure.stated:
+        if s.column == "test_accuracy":
+            places.setdefault((s.group, s.point), []).append(s)
+    for (group, point), found in places.items():
         if len(found) > 1:
             ranked = sorted(found, key=lambda s: -s.value)
-            yield Ordering(group.name, "test_accuracy", tuple(s.curve for s in ranked))
+            yield Ordering(group, "test_accuracy", tuple(s.curve for s in ranked), point)
 
 
 def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
     """Whether our means are ordered as stated, and which gaps are within the seeds' spread."""
     column = STATED_COLUMNS[ordering.column]
     higher_is_better = ordering.column == "test_accuracy"
-    values = {c: ends.of(ordering.group, c, ordering.column) for c in ordering.curves}
+    values = {
+        c: ends.of(ordering.group, c, ordering.column, ordering.point) for c in ordering.curves
+    }
     said = " > ".join(_label(figure, c) for c in ordering.curves)
     begin = (
-        f"- {_title(figure, ordering.group)}, {column.label}, stated from best to worst: {said}."
+        f"- {_title(figure, ordering.group)}{_at(figure, ordering.point)}, {column.label}, stated from "
+        f"best to worst: {said}."
     )
     if not all(len(v) for v in values.values()):
         return f"{begin} Not all of them have a finished run."
@@ -151,8 +164,11 @@ _SHOWN = (
 
 
 def ends_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
-    """ends.csv: group, curve, quantity, mean, sd (of a sample), n, in the units shown."""
+    """ends.csv, in the units shown: group, curve, quantity, mean, sd (of a sample), n; of a figure with
+    points a row for each run: group, curve, point, seed, folder and the quantities."""
     ends = Ends(runs)
+    if figure.points is not None:
+        return _run_table(runs, _shown(figure, ends))
     rows = [
         (group.name, curve.name, name, values.mean(), _sd(values), len(values))
         for group in figure.groups
@@ -163,6 +179,24 @@ def ends_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "curve", "quantity", "mean", "sd", "n"]).round(6)
 
 
+def _run_table(runs: Sequence[Run], quantities: Sequence[str]) -> pd.DataFrame:
+    rows = [
+        {
+            "group": run.job.group.name,
+            "curve": run.job.curve.name,
+            "point": run.job.point,
+            "seed": run.job.seed,
+            "folder": run.job.folder.path.name,
+            **{q: run.summary.get(q) for q in quantities},
+        }
+        for run in runs
+    ]
+    table = pd.DataFrame(rows, columns=["group", "curve", "point", "seed", "folder", *quantities])
+    for q in quantities:
+        table[q] = table[q].astype(float) * STATED_COLUMNS[q].scale
+    return table.sort_values(["group", "curve", "point", "seed"]).round(6)
+
+
 def _sd(values: np.ndarray) -> float:
     finite = len(values) > 1 and np.isfinite(values).all()
     return float(values.std(ddof=1)) if finite else math.nan
@@ -170,29 +204,34 @@ def _sd(values: np.ndarray) -> float:
 
 def _shown(figure: Figure, ends: Ends) -> list[str]:
     """The quantities that at least one curve has."""
+    places = list(_places(figure))
     return [
         name
         for name in _SHOWN
-        if any(
-            ends.of(group.name, curve.name, name).any()
-            for group in figure.groups
-            for curve in group.curves
-        )
+        if any(ends.of(group.name, curve.name, name, at).any() for group, curve, at in places)
     ]
+
+
+def _places(figure: Figure) -> Iterator[tuple[Group, Curve, float | None]]:
+    """Each curve of each group, at each point at which it is run."""
+    for group in figure.groups:
+        for curve in group.curves:
+            for point in figure.points_of(curve):
+                yield group, curve, point
 
 
 def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
     shown = _shown(figure, ends)
-    yield "| | curve | " + " | ".join(STATED_COLUMNS[c].label for c in shown) + " |"
-    yield "|---|---" + "|---" * len(shown) + "|"
-    for group in figure.groups:
-        for curve in group.curves:
-            cells = []
-            for name in shown:
-                values = ends.of(group.name, curve.name, name)
-                decimals = STATED_COLUMNS[name].decimals
-                cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
-            yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
+    point = "" if figure.points is None else f" {figure.points.label} |"
+    yield f"| | curve |{point} " + " | ".join(STATED_COLUMNS[c].label for c in shown) + " |"
+    yield "|---|---" + "|---" * bool(point) + "|---" * len(shown) + "|"
+    for group, curve, at in _places(figure):
+        cells = [] if figure.points is None else ["–" if at is None else f"{at:g}"]
+        for name in shown:
+            values = ends.of(group.name, curve.name, name, at)
+            decimals = STATED_COLUMNS[name].decimals
+            cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
+        yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
 
 
 def _without_guarantee(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
@@ -208,9 +247,14 @@ def _without_guarantee(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
         yield f"- {'; '.join(labels)}: {reason}"
 
 
-def _provenance(runs: Sequence[Run], command: str) -> Iterator[str]:
+def drawn_by(command: str) -> Iterator[str]:
+    """What made a figure, and when."""
     yield f"- command: `{command}`"
     yield f"- drawn {datetime.now(UTC):%Y-%m-%d} by commit {commit() or 'unknown'}"
+
+
+def _provenance(figure: Figure, runs: Sequence[Run], command: str) -> Iterator[str]:
+    yield from drawn_by(command)
     if not runs:
         return
     made = [run.job.folder.read_json(run.job.folder.environment) for run in runs]
@@ -223,6 +267,9 @@ def _provenance(runs: Sequence[Run], command: str) -> Iterator[str]:
     found = {n: [facts["versions"].get(n) for facts in made] for n in packages}
     versions = (f"{n} {_distinct(v)}" for n, v in found.items() if any(v))
     yield f"- versions: {', '.join(versions)}"
+    if figure.points is not None:
+        yield "- runs: a row each in ends.csv"
+        return
     yield "- runs:"
     for run in runs:
         yield f"  - {run.job.label}: `{run.job.folder.path.name}`"
@@ -234,6 +281,10 @@ def _distinct(values: object) -> str:
 
 def _title(figure: Figure, group: str) -> str:
     return next(g.title for g in figure.groups if g.name == group)
+
+
+def _at(figure: Figure, point: float | None) -> str:
+    return "" if point is None else f", {figure.points.label} = {point:g}"
 
 
 def _label(figure: Figure, curve: str) -> str:

@@ -7,10 +7,11 @@ are shared between figures, finished ones are never repeated, and a changed one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
@@ -30,6 +31,8 @@ class Job:
         overrides: What ``fedpriv train`` would be given.
         identity: See :func:`fedpriv.config.identity`.
         folder: Where the run is or will be.
+        config: The configuration but for the seed; jobs that differ only in that share it.
+        point: The value of the figure's points at which it is run, if at one.
     """
 
     group: Group
@@ -38,10 +41,13 @@ class Job:
     overrides: tuple[str, ...]
     identity: dict[str, object]
     folder: RunFolder
+    config: DictConfig = field(repr=False, compare=False)
+    point: float | None = None
 
     @property
     def label(self) -> str:
-        return f"{self.group.name}/{self.curve.name}/seed {self.seed}"
+        point = "" if self.point is None else f"/at {self.point:g}"
+        return f"{self.group.name}/{self.curve.name}{point}/seed {self.seed}"
 
     @property
     def state(self) -> str:
@@ -68,37 +74,61 @@ class JobMaker:
     def __init__(self, compose: Compose, stores: Sequence[Path], common: Sequence[str] = ()):
         self._compose, self._stores, self._common = compose, list(stores), tuple(common)
         self._composed: dict[tuple[str, ...], DictConfig] = {}
+        self._seedless: dict[tuple[str, ...], _Seedless] = {}
 
     def jobs(self, figure: Figure) -> list[Job]:
         """The figure's jobs, first those of the first seed of every curve, so that the whole
         picture is there early."""
+        _refuse_fixed(figure, self._common)
         seeds = max(len(group.seeds) for group in figure.groups)
         found = []
         for position in range(seeds):
             for group in figure.groups:
                 if position < len(group.seeds):
                     own = [
-                        self._job(figure, group, curve, group.seeds[position])
+                        self._job(figure, group, curve, point, group.seeds[position])
                         for curve in group.curves
+                        for point in figure.points_of(curve)
                     ]
                     _refuse_twins(own)
                     found += own
         return found
 
-    def _job(self, figure: Figure, group: Group, curve: Curve, seed: int) -> Job:
-        overrides = (*group.overrides, *curve.overrides, *figure.altered, *self._common)
-        for override in overrides:
-            if override.partition("=")[0] == "seed":
-                raise ConfigError(
-                    "seed is not set for the runs of a figure; use --seeds 0,1 (figure.seeds=[0,1])"
-                )
+    def _job(
+        self, figure: Figure, group: Group, curve: Curve, point: float | None, seed: int
+    ) -> Job:
+        given = (*group.overrides, *curve.overrides, *figure.altered, *self._common)
+        setting = None if point is None else f"{figure.points.key}={point}"
+        if setting is not None:  # the quick scale has points of its own
+            given = tuple(o for o in given if _key(o) != figure.points.key)
+        overrides = given if setting is None else (*given, setting)
+        if overrides not in self._seedless:
+            self._seedless[overrides] = _Seedless(self._configured(given, figure, point))
+        shared = self._seedless[overrides]
+        identity = shared.identity(seed)
+        folder = self._folder(_run_name(shared.config, identity), identity)
+        return Job(
+            group, curve, seed, (*overrides, f"seed={seed}"), identity, folder, shared.config, point
+        )
+
+    def _configured(
+        self, overrides: tuple[str, ...], figure: Figure, point: float | None
+    ) -> DictConfig:
+        """The configuration at a point: composed once a curve, then the one key set, as Hydra does."""
         if overrides not in self._composed:
             self._composed[overrides] = self._compose(overrides)
-        config = self._composed[overrides].copy()
-        config.seed = seed
-        identity = configuration.identity(config)
-        folder = self._folder(run_name(config, identity), identity)
-        return Job(group, curve, seed, (*overrides, f"seed={seed}"), identity, folder)
+        config = self._composed[overrides]
+        if point is None:
+            return config
+        key, config = figure.points.key, config.copy()
+        try:
+            group = OmegaConf.is_config(OmegaConf.select(config, key))
+            if not group:
+                OmegaConf.update(config, key, point)
+                return config
+        except OmegaConfBaseException:
+            pass
+        return self._compose((*overrides, f"{key}={point}"))  # says what is wrong with the key
 
     def _folder(self, name: str, identity: dict[str, object]) -> RunFolder:
         """A finished run of that name in any store, else the place for it in the first one."""
@@ -109,23 +139,79 @@ class JobMaker:
         return folder
 
 
+class _Seedless:
+    """A configuration whose jobs differ only in their seeds, and their identities.
+
+    What follows the seed is found by resolving the configuration with two seeds, rather than with
+    each: a figure may have thousands of jobs.
+    """
+
+    _PROBES = (2**61 + 1, 2**61 + 3)  # seeds that no other key happens to have
+
+    def __init__(self, config: DictConfig):
+        self.config = config
+        one, other = (self._resolved(probe) for probe in self._PROBES)
+        differing = {key for key in one if one[key] != other.get(key)}
+        self._known = one
+        self._following = [key for key in differing if one[key] == self._PROBES[0]]
+        self._plain = len(self._following) == len(differing)
+
+    def _resolved(self, seed: int) -> dict[str, object]:
+        config = self.config.copy()
+        config.seed = seed
+        return configuration.identity(config)
+
+    def identity(self, seed: int) -> dict[str, object]:
+        """That of the run with this seed."""
+        if not self._plain:  # a key is computed from the seed
+            return self._resolved(seed)
+        return self._known | dict.fromkeys(self._following, seed)
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0]
+
+
+def _refuse_fixed(figure: Figure, common: Sequence[str]) -> None:
+    """The seed and the points' key are set by the figure, not by overrides."""
+    everywhere = [o for g in figure.groups for o in g.overrides]
+    everywhere += [o for g in figure.groups for c in g.curves for o in c.overrides]
+    for override in (*everywhere, *figure.altered, *common):
+        if _key(override) == "seed":
+            raise ConfigError(
+                "seed is not set for the runs of a figure; use --seeds 0,1 (figure.seeds=[0,1])"
+            )
+    if figure.points is not None and figure.points.key in map(_key, figure.changed):
+        key = figure.points.key
+        raise ConfigError(
+            f"{key} is what the figure's points are values of; use figure.points.values=[…]"
+        )
+
+
 def _refuse_twins(jobs: Sequence[Job]) -> None:
-    """Two curves that are the same run would hide one another."""
+    """Two curves, or two points of one, that are the same run would hide one another."""
     seen: dict[Path, Job] = {}
     for job in jobs:
         other = seen.setdefault(job.folder.path, job)
-        if other is not job:
+        if other is job:
+            continue
+        if other.curve is job.curve:
             raise ConfigError(
-                f"figure.curves: {other.curve.name} and {job.curve.name} are the same runs in group "
-                f"{job.group.name}"
+                f"figure.points: {other.point:g} and {job.point:g} are the same runs of "
+                f"{job.curve.name} in group {job.group.name}"
             )
+        point = "" if job.point is None else f" at {job.point:g}"
+        raise ConfigError(
+            f"figure.curves: {other.curve.name} and {job.curve.name} are the same runs in group "
+            f"{job.group.name}{point}"
+        )
 
 
-def run_name(config: DictConfig, identity: dict[str, object]) -> str:
+def _run_name(config: DictConfig, identity: dict[str, object]) -> str:
     """The name of a run's folder in a store: algorithm, data set, seed, fingerprint."""
     dataset = str(config.dataset._target_).rpartition(".")[2].lower()
     mark = configuration.fingerprint(identity)
-    return f"{config.algorithm.name}-{dataset}-seed{config.seed}-{mark}"
+    return f"{config.algorithm.name}-{dataset}-seed{identity['seed']}-{mark}"
 
 
 def _refuse_stranger(folder: RunFolder, identity: dict[str, object]) -> None:
@@ -145,3 +231,13 @@ def distinct(jobs: Iterable[Job]) -> Iterator[Job]:
         if job.folder.path not in seen:
             seen.add(job.folder.path)
             yield job
+
+
+_MOST_LABELS = 20
+
+
+def in_short(labels: Sequence[str]) -> str:
+    """The labels, of very many only the first ones."""
+    more = len(labels) - _MOST_LABELS
+    rest = f" and {more} more" if more > 0 else ""
+    return ", ".join(labels[:_MOST_LABELS]) + rest

@@ -9,7 +9,8 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,12 +25,14 @@ from rich.table import Table
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.words import counted
 from fedpriv.config import explain
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.parts import Parts, build_parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.figures.command import as_flag
-from fedpriv.figures.definition import Figure, read_figure
-from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
+from fedpriv.figures.computed import make_computed
+from fedpriv.figures.definition import Figure
+from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct, in_short
 from fedpriv.figures.monitor import Monitor
+from fedpriv.figures.reading import read_figure
 from fedpriv.figures.series import read_runs
 from fedpriv.figures.stop import StopFile
 from fedpriv.figures.write import write_figure
@@ -60,28 +63,32 @@ def make_figure(
         return _job_config(context, config, overrides)
 
     name = str(config.hydra.runtime.choices.get("figure", "figure"))
+    if config.figure.get("compute") is not None:
+        make_computed(config, name, arguments, _command(name, config, arguments))
+        return []
     if not config.runtime.diagnostics:
         raise ConfigError(
             "runtime.diagnostics", False, "true for a figure", "it tells its runs apart by seeds"
         )
     figure, jobs = plan_figure(config, name, compose, arguments)
+    parts = _build(jobs)
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     console().print(_announcement(figure, jobs, unfinished))
     if config.dry_run:
-        console().print(_job_table(jobs))
+        console().print(_job_table(figure, jobs))
         return []
     returned: list[JobReturn] = []
     failures: dict[str, str] = {}
     if unfinished and not figure.draw_only:
-        _prepare(compose, unfinished)
+        _prepare(parts[id(job.config)] for job in unfinished)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
             returned, failures = _launch(launcher, unfinished, folder)
-    _finish(figure, jobs, failures, folder, _command(figure, config, arguments))
+    _finish(figure, jobs, failures, folder, _command(figure.name, config, arguments))
     return returned
 
 
-def _command(figure: Figure, config: DictConfig, arguments: Sequence[str]) -> str:
+def _command(name: str, config: DictConfig, arguments: Sequence[str]) -> str:
     """What makes the figure again, as one would type it."""
     sources = config.hydra.runtime.config_sources
     given = [source.path for source in sources if source.provider == "command-line"]
@@ -89,7 +96,7 @@ def _command(figure: Figure, config: DictConfig, arguments: Sequence[str]) -> st
     own = [
         as_flag(a) for a in arguments if not a.startswith(("+figure=", "runtime.", "figure.reuse"))
     ]
-    return " ".join([shlex.join(["fedpriv", "figure", figure.name, *place]), *own])
+    return " ".join([shlex.join(["fedpriv", "figure", name, *place]), *own])
 
 
 def plan_figure(
@@ -97,9 +104,7 @@ def plan_figure(
 ) -> tuple[Figure, list[Job]]:
     """The figure that ``config`` defines, and its jobs. Raises ConfigError for what cannot run."""
     figure = read_figure(config.figure, name)
-    common = [
-        a for a in arguments if a.lstrip("+~").partition("=")[0].partition(".")[0] != "figure"
-    ]
+    common = [a for a in arguments if not _is_figures(a)]
     stores = [Path(config.runtime.output_dir) / "runs", *map(Path, figure.reuse)]
     for store in stores[1:]:
         if not store.is_dir():
@@ -110,26 +115,35 @@ def plan_figure(
     return figure, JobMaker(compose, stores, same).jobs(figure)
 
 
+def _is_figures(override: str) -> bool:
+    """Whether an override is one of the figure itself rather than of its runs."""
+    return override.lstrip("+~").partition("=")[0].partition(".")[0] == "figure"
+
+
 def _job_config(context: HydraContext, config: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """The configuration of a job, refused if it could not run."""
+    """The configuration of a job."""
     try:
         job = context.config_loader.load_sweep_config(config, list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, overrides) from None
     with open_dict(job):
         del job["hydra"]
-    build_parts(job)
     return job
 
 
-def _prepare(compose: Compose, jobs: Sequence[Job]) -> None:
+def _build(jobs: Sequence[Job]) -> dict[int, Parts]:
+    """id of each configuration → its parts. Raises ConfigError for one that could not run."""
+    configs = {id(job.config): job.config for job in jobs}
+    return {key: build_parts(config) for key, config in configs.items()}
+
+
+def _prepare(needed: Iterable[Parts]) -> None:
     """Refuse budgets that allow no round, find or fetch each data set once, before any job begins.
 
     Raises ConfigError, DataError.
     """
     prepared = set()
-    for overrides in dict.fromkeys(job.overrides[:-1] for job in jobs):  # all but the seed
-        parts = build_parts(compose(overrides))
+    for parts in {id(p): p for p in needed}.values():
         if not parts.algorithm.price_depends_on_records:
             make_plan(parts).refuse_if_impossible(parts.settings.epsilon)
         data = (type(parts.dataset), getattr(parts.dataset, "path", None))
@@ -138,18 +152,33 @@ def _prepare(compose: Compose, jobs: Sequence[Job]) -> None:
         prepared.add(data)
 
 
-def _job_table(jobs: Sequence[Job]) -> Table:
+_FEW_SEEDS = 5
+
+
+def _job_table(figure: Figure, jobs: Sequence[Job]) -> Table:
+    """A row for each curve of each group, at each point."""
     table = Table(title="Runs", title_justify="left", title_style="bold")
-    for column in ("group", "curve", "seeds: state", "fedpriv train ..."):
+    point = () if figure.points is None else (figure.points.key,)
+    for column in ("group", "curve", *point, "seeds: state", "fedpriv train ..."):
         table.add_column(column, overflow="fold")
-    rows: dict[tuple[str, str], list[Job]] = {}
+    rows: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs:
-        rows.setdefault((job.group.name, job.curve.name), []).append(job)
-    for (group, curve), own in rows.items():
-        states = ", ".join(f"{job.seed}: {job.state}" for job in own)
+        at = () if figure.points is None else ("–" if job.point is None else f"{job.point:g}",)
+        rows.setdefault((job.group.name, job.curve.name, *at), []).append(job)
+    for key, own in rows.items():
         shown = [o for o in own[0].overrides if not o.startswith(("runtime.", "seed="))]
-        table.add_row(group, curve, states, " ".join(shown))
+        table.add_row(*key, _states(own), " ".join(shown))
     return table
+
+
+def _states(jobs: Sequence[Job]) -> str:
+    """``0: done, 1: not run``; of many seeds ``17 of 20 done, 1 partly``."""
+    states = [(job.seed, job.state) for job in jobs]
+    if len(jobs) <= _FEW_SEEDS:
+        return ", ".join(f"{seed}: {state}" for seed, state in states)
+    counts = Counter(state for _, state in states)
+    partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
+    return f"{counts[DONE]} of {len(jobs)} done{partly}"
 
 
 def _launch(
@@ -237,20 +266,22 @@ def _finish(
     folder: Path,
     command: str,
 ) -> None:
-    missing = [job.label for job in jobs if job.state != DONE]
-    if len(missing) < len(jobs):
-        write_figure(figure, read_runs(jobs), missing, folder, command)
+    runs = read_runs(jobs)
+    read = {id(run.job) for run in runs}
+    missing = [job.label for job in jobs if id(job) not in read]
+    if runs:
+        write_figure(figure, runs, missing, folder, command)
         console().print(f"figure: {folder / 'figure.png'}\ncompare: {folder / 'comparison.md'}")
     words: dict[str, list[str]] = {}
     for label, why in failures.items():
         words.setdefault(why, []).append(label)
     for why, labels in words.items():
-        print(f"fedpriv: {', '.join(labels)}: {why}", file=sys.stderr, flush=True)
+        print(f"fedpriv: {in_short(labels)}: {why}", file=sys.stderr, flush=True)
     if figure.draw_only and missing:
         hint = "without --draw they are run"
         if len(missing) == len(jobs):
             raise FigureIncomplete(f"no run of {figure.name} is finished; {hint}")
-        console().print(f"missing ({len(missing)} of {len(jobs)}): {', '.join(missing)}; {hint}")
+        console().print(f"missing ({len(missing)} of {len(jobs)}): {in_short(missing)}; {hint}")
     elif failures or missing:
         again = f"; the same command tries {len(missing)} again" if missing else ""
         raise FigureIncomplete(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +44,8 @@ class Monitor:
         self._shown = shown
         self._began = time.time()
         self._last_line = self._began
-        self._done: set[str] = set()
+        self._done: set[str] = set()  # labels of jobs whose end was reported
+        self._ended: dict[int, Progress] = {}  # jobs seen to have ended, by their place in the list
         self._first_fraction: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -73,8 +74,19 @@ class Monitor:
             self._report_finished(self.look())
 
     def look(self) -> list[Progress]:
-        """The state of every job now."""
-        return [progress(job, since=self._began) for job in self.jobs]
+        """The state of every job now; of thousands, only those that are under way are read."""
+        begun = _inside({job.folder.path.parent for job in self.jobs})
+        seen = []
+        for place, job in enumerate(self.jobs):
+            found = self._ended.get(place)
+            if found is None and job.folder.path not in begun:
+                found = Progress(job, WAITING, 0.0)
+            elif found is None:
+                found = progress(job, since=self._began)
+                if found.state == DONE:
+                    self._ended[place] = found
+            seen.append(found)
+        return seen
 
     def _watch(self) -> None:
         while not self._stop.wait(_SECONDS_BETWEEN_LOOKS):
@@ -127,6 +139,11 @@ class Monitor:
                 reached,
             )
         return table
+
+
+def _inside(folders: Iterable[Path]) -> set[Path]:
+    """What the folders hold."""
+    return {path for folder in folders if folder.is_dir() for path in folder.iterdir()}
 
 
 def rounds_words(summary: Mapping[str, Any]) -> str:

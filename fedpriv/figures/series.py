@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.figures.definition import Axes
+from fedpriv.figures.definition import Axes, Points
 from fedpriv.figures.jobs import DONE, Job
 from fedpriv.results.columns import CLIENT_COLUMNS, COLUMNS
 
@@ -32,6 +32,12 @@ class Run:
         sound = self.summary.get("epsilon_sound")
         return sound is not None and math.isinf(sound)
 
+    def end(self, column: str) -> float:
+        """A column's value at the end: its last evaluated row, or the number of rounds run."""
+        if column == "round":
+            return float(self.summary["rounds"])
+        return float(self.metrics[column].iloc[-1]) if len(self.metrics) else math.nan
+
     @property
     def clients(self) -> pd.DataFrame:
         return pd.read_csv(self.job.folder.clients)
@@ -50,11 +56,37 @@ def read_runs(jobs: Iterable[Job]) -> list[Run]:
 
 def over_seeds(runs: Sequence[Run], axes: Axes) -> pd.DataFrame:
     """x, mean, low, high and n over the seeds of one curve, in the units shown."""
-    return band([line for run in runs if len(line := _line(run.metrics, axes))])
+    return band([line for run in runs if len(line := _line(run.metrics, axes))], axes.band)
 
 
-def band(lines: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def over_points(runs: Sequence[Run], axes: Axes, points: Points) -> pd.DataFrame:
+    """x, mean, low, high and n of the ends of one curve's runs at each point, in the units shown.
+
+    A curve that is run at no point in particular has the same values at each.
+    """
+    tables = []
+    for point in points.values:
+        values = np.array([run.end(axes.y) for run in runs if run.job.point in (point, None)])
+        values = values[np.isfinite(values)] * COLUMNS[axes.y].scale
+        if len(values):
+            tables.append(_spread(np.array([point]), values[:, np.newaxis], axes.band))
+    return pd.concat(tables, ignore_index=True) if tables else band([])
+
+
+def _spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
+    """x, mean, low, high and n of seeds × x values."""
+    mean, low, high = y.mean(0), y.min(0), y.max(0)
+    if kind == "sd" and len(y) > 1:
+        sd = y.std(0, ddof=1)
+        low, high = mean - sd, mean + sd
+    return pd.DataFrame({"x": x, "mean": mean, "low": low, "high": high, "n": len(y)})
+
+
+def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
     """x, mean, low, high and n of lines of x and y; of several, x must increase.
+
+    ``kind``: the band from the lowest to the highest line (``range``), or one sample standard
+    deviation to either side of the mean (``sd``).
 
     Lines with the same x are compared there; others, as with σ that adapts, are interpolated
     linearly on the range that all of them cover. A line alone stays as it is.
@@ -73,9 +105,7 @@ def band(lines: Sequence[pd.DataFrame]) -> pd.DataFrame:
         end = min(line["x"].iloc[-1] for line in lines)
         x = np.linspace(begin, max(begin, end), POINTS)
     y = np.stack([np.interp(x, line["x"], line["y"]) for line in lines])
-    return pd.DataFrame(
-        {"x": x, "mean": y.mean(0), "low": y.min(0), "high": y.max(0), "n": len(lines)}
-    )
+    return _spread(x, y, kind)
 
 
 def per_client(run: Run, axes: Axes) -> pd.DataFrame:

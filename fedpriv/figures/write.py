@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from fedpriv.common.files import write_text
 from fedpriv.figures.comparison import compare, ends_table
-from fedpriv.figures.definition import Axes, Curve, Figure, Group
-from fedpriv.figures.series import Run, over_seeds, per_client
+from fedpriv.figures.definition import POINT, Axes, Curve, Figure, Group
+from fedpriv.figures.series import Run, over_points, over_seeds, per_client
 from fedpriv.results.colours import COLOURS
-from fedpriv.results.columns import CLIENT_COLUMNS, COLUMNS
-from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
+from fedpriv.results.columns import CLIENT_COLUMNS, COLUMNS, Column
+from fedpriv.results.plots import CYCLE, HeatMap, Line, Panel, draw_panels
 
 _SIDE_BY_SIDE = 3
+_MARKERS = "os^Dv*Xph<"
 
 
 def write_figure(
@@ -52,9 +56,7 @@ def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
                 own = runs_of(runs, group, curve)
                 if not own:
                     continue
-                drawn = (
-                    over_seeds(own, axes) if axes.lines == "curves" else per_client(own[0], axes)
-                )
+                drawn = _drawn(figure, own, axes)
                 drawn.insert(0, "curve", curve.name)
                 drawn.insert(0, "axes", axes.name)
                 drawn.insert(0, "group", group.name)
@@ -63,16 +65,27 @@ def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
+def _drawn(figure: Figure, runs: Sequence[Run], axes: Axes) -> pd.DataFrame:
+    if figure.points is not None:
+        return over_points(runs, axes, figure.points)
+    return over_seeds(runs, axes) if axes.lines == "curves" else per_client(runs[0], axes)
+
+
 def runs_of(runs: Sequence[Run], group: Group, curve: Curve) -> list[Run]:
     """The finished runs of a curve in a group, by seed."""
     return [r for r in runs if (r.job.group.name, r.job.curve.name) == (group.name, curve.name)]
 
 
-def _panels(figure: Figure, table: pd.DataFrame, runs: Sequence[Run]) -> list[list[Panel]]:
+def _panels(
+    figure: Figure, table: pd.DataFrame, runs: Sequence[Run]
+) -> list[list[Panel | HeatMap]]:
     """A row for each group, a column for each axes; with one axes the groups stand side by side, up to
     three of them, more in pairs."""
     rows = [
-        [_panel(figure, group, axes, table, runs) for axes in figure.axes]
+        [
+            (_map if axes.kind == "map" else _panel)(figure, group, axes, table, runs)
+            for axes in figure.axes
+        ]
         for group in figure.groups
     ]
     if len(figure.axes) > 1:
@@ -87,24 +100,58 @@ def _panel(
 ) -> Panel:
     columns = COLUMNS if axes.lines == "curves" else CLIENT_COLUMNS
     rows = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
-    lines = _curve_lines(group, rows, runs) if axes.lines == "curves" else _client_lines(rows)
+    lines = (
+        _client_lines(rows) if axes.lines == "clients" else _curve_lines(figure, group, rows, runs)
+    )
     return Panel(
         title=group.title,
-        x_label=axes.x_label or columns[axes.x].label,
-        y_label=axes.y_label or columns[axes.y].label,
+        x_label=axes.x_label or (figure.points or columns[axes.x]).label,
+        y_label=_y_label(axes, columns),
         lines=tuple(lines),
         x_limits=None if figure.altered else axes.x_limits,
         y_limits=None if figure.altered else axes.y_limits.get(group.name),
-        y_from_zero=columns[axes.y].from_zero,
+        x_from_zero=figure.points is None,
+        y_from_zero=columns[axes.y].from_zero and figure.points is None,
+        x_log=axes.x_scale == "log",
         y_log=axes.y_scale == "log",
     )
 
 
-def _curve_lines(group: Group, rows: pd.DataFrame, runs: Sequence[Run]) -> Iterator[Line]:
-    for curve in group.curves:
+def _y_label(axes: Axes, columns: Mapping[str, Column]) -> str:
+    if axes.y_label:
+        return axes.y_label
+    return "rounds" if (axes.x, axes.y) == (POINT, "round") else columns[axes.y].label
+
+
+def _map(
+    figure: Figure, group: Group, axes: Axes, table: pd.DataFrame, runs: Sequence[Run]
+) -> HeatMap:
+    """A row for each curve, a column for each point, the mean over seeds in the cells."""
+    own = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
+    means = own.pivot(index="curve", columns="x", values="mean")
+    names = [curve.name for curve in group.curves]
+    cells = means.reindex(index=names, columns=list(figure.points.values))
+    return HeatMap(
+        title=group.title,
+        x_label=axes.x_label or figure.points.label,
+        y_label=axes.y_label or "",
+        label=_y_label(replace(axes, y_label=None), COLUMNS),
+        rows=tuple(curve.label for curve in group.curves),
+        columns=tuple(f"{value:g}" for value in figure.points.values),
+        values=cells.to_numpy(dtype=float),
+        decimals=min(COLUMNS[axes.y].decimals, 2),
+        best=axes.best,
+    )
+
+
+def _curve_lines(
+    figure: Figure, group: Group, rows: pd.DataFrame, runs: Sequence[Run]
+) -> Iterator[Line]:
+    for curve, marker in zip(group.curves, itertools.cycle(_MARKERS), strict=False):
         own = rows[rows["curve"] == curve.name]
         if len(own):
             band = own["n"].max() > 1
+            at_points = figure.points is not None and curve.points
             yield Line(
                 label=curve.label,
                 colour=COLOURS[curve.colour],
@@ -113,7 +160,9 @@ def _curve_lines(group: Group, rows: pd.DataFrame, runs: Sequence[Run]) -> Itera
                 low=own["low"] if band else None,
                 high=own["high"] if band else None,
                 dotted=any(run.without_guarantee for run in runs_of(runs, group, curve)),
+                dashed=figure.points is not None and not curve.points,
                 thin=len(group.curves) > 5,
+                marker=marker if at_points else None,
             )
 
 
@@ -135,23 +184,55 @@ def _stamp(figure: Figure, missing: Sequence[str]) -> str:
 
 def caption_of(figure: Figure, runs: Sequence[Run], missing: Sequence[str]) -> str:
     """What a reader must know to read the picture."""
-    seeds = []
-    for group in figure.groups:
-        counts = sorted({len(runs_of(runs, group, curve)) for curve in group.curves})
-        number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        seeds.append(f"{group.title}: {number} seed{'s' if counts[-1] != 1 else ''}")
-    words = []
     if any(axes.lines == "clients" for axes in figure.axes):
-        words.append(f"A line for each client of seed {figure.groups[0].seeds[0]}.")
+        words = [f"A line for each client of seed {figure.groups[0].seeds[0]}."]
     else:
-        several = len({(run.job.group.name, run.job.curve.name) for run in runs}) < len(runs)
-        lines = "Lines: mean over seeds" if several else "One run a line"
-        bands = "; bands: lowest to highest seed" if several else ""
-        words.append(f"{lines} ({'; '.join(seeds)}){bands}.")
-        if any(run.without_guarantee for run in runs):
-            words.append("Dotted: no sound guarantee, ε as the paper counts it.")
+        words = list(_about_lines(figure, runs))
     if figure.altered:
         words.append(f"Changed: {' '.join(figure.altered)}.")
     if missing:
         words.append(f"Missing runs: {len(missing)}.")
     return " ".join(words)
+
+
+def _about_lines(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
+    """What lines, bands and cells are."""
+    seeds, most = [], 0
+    for group in figure.groups:
+        counts = sorted(set(_counts(figure, group, runs)))
+        number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        seeds.append(f"{group.title}: {number} seed{'s' if counts[-1] != 1 else ''}")
+        most = max(most, counts[-1])
+    kinds = sorted({axes.kind for axes in figure.axes})
+    drawn = " and ".join({"lines": "lines", "map": "cells"}[kind] for kind in kinds)
+    each = "line" if figure.points is None else "point"
+    words = f"{drawn.capitalize()}: mean over seeds" if most > 1 else f"One run a {each}"
+    bands = "".join(f"; {text}" for text in _about_bands(figure)) if most > 1 else ""
+    yield f"{words} ({'; '.join(seeds)}){bands}."
+    if any(run.without_guarantee for run in runs) and "lines" in kinds:
+        yield "Dotted: no sound guarantee, ε as the paper counts it."
+    if figure.points is not None:
+        yield f"Each point is the end of runs with that {figure.points.label}."
+        if any(not curve.points for group in figure.groups for curve in group.curves):
+            yield f"Dashed: runs that do not depend on {figure.points.label}."
+    for best in sorted({axes.best for axes in figure.axes if axes.kind == "map"}):
+        yield f"Framed: the {best}est of each row."
+
+
+_BANDS = {"range": "lowest to highest seed", "sd": "± one sample standard deviation over seeds"}
+
+
+def _about_bands(figure: Figure) -> Iterator[str]:
+    """What bands are; where axes differ, of which."""
+    kinds = {axes.name: axes.band for axes in figure.axes if axes.kind == "lines"}
+    for kind in dict.fromkeys(kinds.values()):
+        own = [name for name, other in kinds.items() if other == kind]
+        of = f" ({', '.join(own)})" if len(own) < len(kinds) else ""
+        yield f"bands{of}: {_BANDS[kind]}"
+
+
+def _counts(figure: Figure, group: Group, runs: Sequence[Run]) -> Iterator[int]:
+    """The number of finished runs of each curve of a group at each point."""
+    for curve in group.curves:
+        found = Counter(run.job.point for run in runs_of(runs, group, curve))
+        yield from (found[point] for point in figure.points_of(curve))

@@ -17,6 +17,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fedpriv.results.colours import COLOURS
 
@@ -25,12 +27,16 @@ STYLE = {"font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7, "pdf.fonttyp
 PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
 INCHES_PER_LETTER = 0.05  # of a legend
 TITLE_SIZE, CAPTION_SIZE = 9.0, 6.5  # points
+CELL = (0.36, 0.26)  # inches, of a map
 DPI = 200
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a panel, perhaps with a band from ``low`` to ``high``."""
+    """One line of a panel, perhaps with a band from ``low`` to ``high``.
+
+    ``marker``: matplotlib's name of a symbol at each point; ``joined=False``: the symbols alone.
+    """
 
     label: str
     colour: str
@@ -39,7 +45,10 @@ class Line:
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
     dotted: bool = False
+    dashed: bool = False
     thin: bool = False
+    marker: str | None = None
+    joined: bool = True
 
 
 @dataclass(frozen=True)
@@ -52,13 +61,49 @@ class Panel:
     lines: tuple[Line, ...]
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
+    x_from_zero: bool = True
     y_from_zero: bool = False
+    x_log: bool = False
     y_log: bool = False
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+        return PANEL_WIDTH, PANEL_HEIGHT
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A table as colours, with each number in its cell.
+
+    Attributes:
+        label: What the values are, beside the colour bar.
+        rows, columns: The labels of ``values``' rows and columns.
+        values: NaN where there is none.
+        best: ``low`` or ``high``: which cell of each row is framed.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    label: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: np.ndarray
+    decimals: int = 2
+    best: str = "low"
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches: every cell holds its number."""
+        beside = 1.1 + INCHES_PER_LETTER * max(map(len, self.rows))
+        width = beside + CELL[0] * len(self.columns)
+        return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.rows))
 
 
 def draw_panels(
     files: Sequence[Path],
-    rows: Sequence[Sequence[Panel]],
+    rows: Sequence[Sequence[Panel | HeatMap]],
     title: str,
     caption: str,
     stamp: str = "",
@@ -70,16 +115,17 @@ def draw_panels(
     import matplotlib
 
     columns = max(len(row) for row in rows)
+    widths = [max(row[i].size[0] for row in rows if i < len(row)) for i in range(columns)]
+    heights = [max(panel.size[1] for panel in row) for row in rows]
     with matplotlib.rc_context(STYLE):
-        figure = Figure(
-            figsize=(PANEL_WIDTH * columns, PANEL_HEIGHT * len(rows) + 0.9),
-            layout="constrained",
-        )
+        figure = Figure(figsize=(sum(widths), sum(heights) + 0.9), layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.subplots(len(rows), columns, squeeze=False)
+        axes = figure.subplots(
+            len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
+        )
         for row, places in zip(rows, axes, strict=True):
             for panel, axis in zip(row, places, strict=False):
-                _draw_panel(axis, panel)
+                (_draw_map if isinstance(panel, HeatMap) else _draw_panel)(axis, panel)
             for axis in places[len(row) :]:
                 axis.set_axis_off()
         width = figure.get_figwidth()
@@ -124,10 +170,11 @@ def _wrapped(text: str, inches: float, size: float) -> str:
 
 def _draw_panel(axis: Axes, panel: Panel) -> None:
     for line in panel.lines:
+        alone = "o" if len(line.x) == 1 else None
         axis.plot(
-            line.x, line.y, label=line.label, color=line.colour,
-            linestyle=(0, (1, 1.2)) if line.dotted else "-", linewidth=0.9 if line.thin else 1.4,
-            marker="o" if len(line.x) == 1 else None, markersize=3,
+            line.x, line.y, label=line.label, color=line.colour, linestyle=_line_style(line),
+            linewidth=0.9 if line.thin else 1.4, marker=line.marker or alone,
+            markersize=3 if line.joined else 5,
         )  # fmt: skip
         if line.low is not None and line.high is not None:
             axis.fill_between(
@@ -136,8 +183,10 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.x_limits:
         axis.set_xlim(*panel.x_limits)
-    elif panel.lines:
+    elif panel.lines and panel.x_from_zero and not panel.x_log:
         from_zero(axis, pd.Series(np.concatenate([np.asarray(line.x) for line in panel.lines])))
+    if panel.x_log:
+        _log_x(axis)
     if panel.y_log:
         axis.set_yscale("log")
     if panel.y_limits:
@@ -147,6 +196,53 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     if not panel.lines:
         axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
     plain(axis)
+
+
+def _line_style(line: Line) -> object:
+    if not line.joined:
+        return "none"
+    return (0, (1, 1.2)) if line.dotted else "--" if line.dashed else "-"
+
+
+def _log_x(axis: Axes) -> None:
+    """Powers of ten, with 2 and 5 between them, as plain numbers."""
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _draw_map(axis: Axes, panel: HeatMap) -> None:
+    values = np.ma.masked_invalid(np.asarray(panel.values, dtype=float))
+    image = axis.imshow(values, cmap="cividis", aspect="auto")
+    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    axis.set_xticks(range(len(panel.columns)), panel.columns)
+    axis.set_yticks(range(len(panel.rows)), panel.rows)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    if not values.count():
+        axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
+        return
+    axis.figure.colorbar(image, ax=axis, label=panel.label, fraction=0.05, pad=0.02)
+    for row, numbers in enumerate(values):
+        if not numbers.count():
+            continue
+        best = numbers.argmin() if panel.best == "low" else numbers.argmax()
+        for column in np.flatnonzero(~np.ma.getmaskarray(numbers)):
+            axis.text(
+                column, row, f"{numbers[column]:.{panel.decimals}f}", ha="center", va="center",
+                fontsize=6, weight="bold" if column == best else "normal",
+                color="black" if image.norm(numbers[column]) > 0.55 else "white",
+            )  # fmt: skip
+        frame = Rectangle(
+            (best - 0.46, row - 0.44),
+            0.92,
+            0.88,
+            fill=False,
+            edgecolor=COLOURS["red"],
+            linewidth=1.6,
+        )
+        axis.add_patch(frame)
 
 
 def plain(axis: Axes) -> None:

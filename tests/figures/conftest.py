@@ -11,8 +11,9 @@ from omegaconf import OmegaConf
 
 from fedpriv import cli
 from fedpriv.config import compose
-from fedpriv.figures.definition import Figure, read_figure
+from fedpriv.figures.definition import Figure
 from fedpriv.figures.jobs import Job, JobMaker
+from fedpriv.figures.reading import read_figure
 
 BASE = {"scale": "paper", "seeds": None, "reuse": [], "draw_only": False}
 TINY = {

@@ -9,9 +9,13 @@ from omegaconf import DictConfig
 
 from fedpriv.config import compose, options
 from fedpriv.experiment.parts import build_parts
-from fedpriv.figures.definition import Figure, read_figure
+from fedpriv.figures.computed import read_computed
+from fedpriv.figures.definition import Figure
+from fedpriv.figures.reading import read_figure
 
-NAMES = [name for name, _ in options("figure")]
+ALL = [name for name, _ in options("figure")]
+COMPUTED = ("wei/fig3", "wei/theorem2")
+NAMES = [name for name in ALL if name not in COMPUTED]
 EPSILONS = ("epsilon", "epsilon_published", "epsilon_sound")
 SHOWN = {
     "fig1": {"mnist": ["fedavg"], "fashion_mnist": ["fedavg"]},
@@ -72,9 +76,27 @@ def test_every_figure_reads(name):
     assert figure.axes
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_every_figure_says_in_a_line_what_it_is(name):
     assert dict(options("figure"))[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_number_is_stated_at_one_of_the_points(name):
+    figure = shipped(name)
+    values = None if figure.points is None else figure.points.values
+    for said in (*figure.stated, *figure.orderings):
+        assert said.point is None or said.point in values
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_a_computed_figure_can_be_drawn(name):
+    drawing = read_computed(composed(f"+figure={name}").figure, name).draw()
+    assert drawing.caption
+    assert drawing.findings
+    for panel in (panel for row in drawing.rows for panel in row):
+        joined = [line for line in panel.lines if line.joined]
+        assert len({line.colour for line in joined}) == len(joined)
 
 
 @pytest.mark.parametrize("name", NAMES)
