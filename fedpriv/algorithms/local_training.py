@@ -1,7 +1,7 @@
 """The work of a round: lots, clipped sums, noise, optimiser steps, average.
 
 All participants' lots go through the engine in one pass while they share weights (the first local
-step); later steps, where weights differ, go client by client.
+step); in later steps each has its own, and they go side by side.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
 from fedpriv.algorithms.work import Problem, RoundOutcome, Training
 from fedpriv.common.random_streams import numpy_stream, torch_stream
 from fedpriv.data.records import Records
-from fedpriv.engine import ClippedSums
+from fedpriv.engine import ClippedSums, StackedModel, padded_lots, rows_at
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class LocalTraining(Training):
         )
         self._weights = torch.tensor(data.records_per_client, dtype=torch.float64)
         self._optimizer = self._make_optimizer()
+        self._stacked = StackedModel(model, engine=problem.engine)
         problem.clipper.start(data.client_count, self.device, self._initial_norm)
 
     def _make_optimizer(self) -> ClientOptimizer:
@@ -108,18 +109,17 @@ class LocalTraining(Training):
         """g̃ of each member [m, d] at its own weights w + changes."""
         problem, clipper = self.problem, self.problem.clipper
         records, client_of_record = self._lots(turn)
-        inputs, targets = records.inputs, records.targets
         bounds = clipper.bound(turn.round_index, turn.members)
         if changes is None:
             result = problem.engine.clipped_sums(
-                inputs,
-                targets,
+                records.inputs,
+                records.targets,
                 client_of_record,
                 len(turn.cohort),
                 lambda norms, clients: clipper.factors(norms, bounds[clients]),
             )
         else:
-            result = self._client_by_client(inputs, targets, client_of_record, changes, bounds)
+            result = self._side_by_side(records, client_of_record, changes, bounds)
         norms = torch.where(result.finite, result.norms, 0.0)
         client_of_record = client_of_record.to(self.device)
         sensitivities = {GRADIENT: bounds}
@@ -160,40 +160,31 @@ class LocalTraining(Training):
         records = data.train.subset(np.concatenate(lots))
         return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
 
-    def _client_by_client(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        client_of_record: Tensor,
-        changes: Tensor,
-        bounds: Tensor,
+    def _side_by_side(
+        self, records: Records, client_of_record: Tensor, changes: Tensor, bounds: Tensor
     ) -> ClippedSums:
         """As the engine's joint pass, for members whose weights have come apart."""
         model, clipper = self.problem.model, self.problem.clipper
-        start = model.flat.clone()
-        sizes = torch.bincount(client_of_record, minlength=len(changes)).tolist()
-        results = []
-        for i, (x, y) in enumerate(zip(inputs.split(sizes), targets.split(sizes), strict=True)):
-            model.set(start + changes[i])
-            bound = bounds[i]
-            results.append(
-                self.problem.engine.clipped_sums(
-                    x,
-                    y,
-                    torch.zeros(len(y), dtype=torch.int64),
-                    1,
-                    lambda norms, clients, bound=bound: clipper.factors(
-                        norms, bound.expand(norms.shape)
-                    ),
-                )
+        sums = torch.zeros_like(changes)
+        norms = changes.new_zeros(len(records))
+        losses, finite = torch.zeros_like(norms), torch.zeros_like(norms, dtype=torch.bool)
+        counts = torch.bincount(client_of_record, minlength=len(changes)).tolist()
+        for lots in padded_lots(counts):
+            members, own = lots.clients.to(self.device), lots.records.to(self.device)
+            present = lots.present.to(self.device)
+            result = self._stacked.clipped_sums(
+                changes[members].add_(model.flat),
+                rows_at(records.inputs, own),
+                rows_at(records.targets, own),
+                present,
+                lambda norms, clients, bounds=bounds[members]: clipper.factors(
+                    norms, bounds[clients]
+                ),
             )
-        model.set(start)
-        return ClippedSums(
-            sums=torch.cat([r.sums for r in results]),
-            norms=torch.cat([r.norms for r in results]),
-            losses=torch.cat([r.losses for r in results]),
-            finite=torch.cat([r.finite for r in results]),
-        )
+            sums[members] = result.sums
+            found = own[present]
+            norms[found], losses[found], finite[found] = result.norms, result.losses, result.finite
+        return ClippedSums(sums, norms, losses, finite)
 
     def _noised_statistic(self, turn: _Turn, statistic: Tensor, std: Tensor) -> Tensor:
         """The clipper's answers [m] or [m, B] plus N(0, std_k²), a stream per client."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.work import Problem
 from fedpriv.common.random_streams import numpy_stream
-from fedpriv.engine import StackedModel
+from fedpriv.engine import StackedModel, rows_at
 from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
 
@@ -133,7 +133,7 @@ class LocalChanges:
             for first in range(0, max(sizes), batch):
                 indices, present = _padded([v[first : first + batch] for v in visits], start.device)
                 gradients, losses = self._stacked.gradients(
-                    weights, inputs[indices], targets[indices], present
+                    weights, rows_at(inputs, indices), rows_at(targets, indices), present
                 )
                 weights.sub_(gradients, alpha=self.learning_rate)
                 loss_sum = loss_sum + losses.sum()

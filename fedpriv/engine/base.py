@@ -32,9 +32,7 @@ class BlockEngine(ABC):
     def __init__(self, model: FlatModel, loss: Loss):
         self.model, self.loss = model, loss
         self._proven = False
-        for layer in model.module.modules():
-            if getattr(layer, "inplace", False) is True:
-                layer.inplace = False
+        switch_off_inplace(model.module)
 
     def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.model(inputs)
@@ -155,6 +153,13 @@ def _zero_broken(layers: Sequence[LayerGradients], finite: torch.Tensor) -> None
         return
     for layer in layers:
         layer.zero_where(~finite)
+
+
+def switch_off_inplace(module: nn.Module) -> None:
+    """Let no activation overwrite what a layer gave before its gradient is measured."""
+    for layer in module.modules():
+        if getattr(layer, "inplace", False) is True:
+            layer.inplace = False
 
 
 def flat_gradient(

@@ -11,8 +11,8 @@ import torch
 
 _LOOP_CLIENTS = 32  # up to here one matrix product per client beats padding
 _LOOP_ELEMENTS = 2**18  # from here reading the rows once beats one product for all clients
-_BLOCK_CLIENTS = 256  # bounds the padded copies and per-client temporaries
-_BLOCK_RECORDS = 4096  # bounds activations and per-record gradients
+BLOCK_CLIENTS = 256  # bounds the padded copies and per-client temporaries
+BLOCK_RECORDS = 4096  # bounds activations and per-record gradients
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ def blocks(counts: list[int]) -> Iterator[Block]:
     """Cut clients with these numbers of records into blocks of bounded memory, in order."""
     first = start = stop = 0
     for client, count in enumerate(counts):
-        full = client - first >= _BLOCK_CLIENTS or stop - start + count > _BLOCK_RECORDS
+        full = client - first >= BLOCK_CLIENTS or stop - start + count > BLOCK_RECORDS
         if full and client > first:
             yield Block(start, stop, first, client, False)
             first, start = client, stop
         stop += count
-        if count > _BLOCK_RECORDS:
-            for piece in range(start, stop, _BLOCK_RECORDS):
-                end = min(piece + _BLOCK_RECORDS, stop)
+        if count > BLOCK_RECORDS:
+            for piece in range(start, stop, BLOCK_RECORDS):
+                end = min(piece + BLOCK_RECORDS, stop)
                 yield Block(piece, end, client, client + 1, piece > start)
             first, start = client + 1, stop
     if first < len(counts):
@@ -68,6 +68,56 @@ def lot_sizes(client_of_record: torch.Tensor, clients: int) -> list[int]:
     if not ordered:
         raise ValueError(f"client_of_record must be non-decreasing in [0, {clients})")
     return np.bincount(on_host, minlength=clients).tolist()
+
+
+@dataclass(frozen=True)
+class PaddedLots:
+    """Lots of a few clients side by side, the shorter ones filled up with their first record.
+
+    Attributes:
+        clients: Whose they are [c].
+        records: Positions of their records among those of all clients [c, b].
+        present: Which of these are there [c, b].
+    """
+
+    clients: torch.Tensor
+    records: torch.Tensor
+    present: torch.Tensor
+
+
+def padded_lots(counts: list[int]) -> Iterator[PaddedLots]:
+    """Cut clients with these numbers of records into groups of bounded memory whose lots are alike:
+    filling them up at most doubles the records. A client without any is in none."""
+    starts = [0, *accumulate(counts)]
+    group: list[int] = []
+    total = 0
+    for client in sorted(range(len(counts)), key=counts.__getitem__):
+        count, size = counts[client], len(group) + 1
+        full = size > BLOCK_CLIENTS or size * count > min(2 * (total + count), BLOCK_RECORDS)
+        if group and full:
+            yield _side_by_side(group, counts, starts)
+            group, total = [], 0
+        if count:
+            group.append(client)
+            total += count
+    if group:
+        yield _side_by_side(group, counts, starts)
+
+
+def rows_at(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """``values[positions]`` for positions [c, b]: it copies whole rows, where indexing copies number by
+    number and takes several times as long."""
+    rows = values.index_select(0, positions.flatten())
+    return rows.view(*positions.shape, *values.shape[1:])
+
+
+def _side_by_side(group: list[int], counts: list[int], starts: list[int]) -> PaddedLots:
+    group = sorted(group)
+    sizes = torch.tensor([counts[client] for client in group])[:, None]
+    first = torch.tensor([starts[client] for client in group])[:, None]
+    position = torch.arange(int(sizes.max()))
+    present = position < sizes
+    return PaddedLots(torch.tensor(group), first + position * present, present)
 
 
 class Lots:

@@ -1,32 +1,42 @@
 """Many copies of a model, each with its own weights, trained side by side.
 
-A chain of linear layers and pointwise functions is computed for all clients at once, one batched
-product for each layer (``baddbmm``); any other model client by client, which for convolutions is as
-fast as it gets on a CPU.
+A chain of linear layers and pointwise functions is computed for all clients at once
+(:mod:`fedpriv.engine.chain`); any other model client by client, which for convolutions is as fast as
+it gets on a CPU.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedpriv.engine.base import flat_gradient
+from fedpriv.engine import chain
+from fedpriv.engine.base import flat_gradient, switch_off_inplace
 from fedpriv.engine.flat_model import FlatModel, Loss
-
-_POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
+from fedpriv.engine.interface import ClippedSums, Engine, Factors
+from fedpriv.engine.lots import BLOCK_RECORDS
+from fedpriv.engine.make import make_engine
 
 
 class StackedModel:
     """Gradients of c models of one architecture at weights [c, d], one for each client.
 
     Args:
-        model: The architecture; its own weights are left as they are.
+        model: The architecture; its own weights are left as they are. Modules are switched off
+            in-place activation, which would overwrite what a layer gave.
         loss: (outputs, targets) → loss of each record [n]; None: the model's.
+        engine: The engine of this model, for per-record clipping where clients go one by one: other
+            than a chain, or an engine that is not ``fast``. None: one is made when it is needed.
     """
 
-    def __init__(self, model: FlatModel, loss: Loss | None = None):
+    def __init__(self, model: FlatModel, loss: Loss | None = None, engine: Engine | None = None):
         self.model, self.loss = model, model.loss if loss is None else loss
-        self.batched = _is_chain(model.module)
+        self.batched = chain.is_chain(model.module)
+        self._engine = engine
+        switch_off_inplace(model.module)
 
     def gradients(
         self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor
@@ -41,7 +51,12 @@ class StackedModel:
         Returns:
             (gradients [c, d], losses [c, b], zero where absent).
         """
-        gradients, losses = self._gradients(weights, inputs, targets, present)
+        inputs = _without_absent(inputs, present)
+        share = present / present.sum(1, keepdim=True).clamp_min(1)
+        if self.batched:
+            gradients, losses = self._together(weights, inputs, targets, present, share)
+        else:
+            gradients, losses = self._one_by_one(weights, inputs, targets, present, share)
         decay = self.model.weight_decay
         if decay:
             taking_part = present.any(1, keepdim=True)
@@ -49,86 +64,160 @@ class StackedModel:
             losses = torch.where(present, losses + self.model.penalty(weights)[:, None], losses)
         return gradients, losses
 
-    def _gradients(
-        self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Those of the records' losses alone."""
-        share = present / present.sum(1, keepdim=True).clamp_min(1)
-        if not bool(present.all()):  # what stands in for an absent record must not be a nan
-            inputs = inputs.masked_fill(~present.view(*present.shape, *[1] * (inputs.dim() - 2)), 0)
-        if self.batched:
-            return self._together(weights, inputs, targets, present, share)
-        rows = [
-            self._one(*of_client)
-            for of_client in zip(weights, inputs, targets, present, share, strict=True)
-        ]
-        gradients, losses = zip(*rows, strict=True)
-        return torch.stack(gradients), torch.stack(losses)
+    def clipped_sums(
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        present: Tensor,
+        factors: Factors | None,
+    ) -> ClippedSums:
+        """Clipped sums of the records' gradients of each client at its own weights.
+
+        As :meth:`fedpriv.engine.interface.Engine.clipped_sums`, where all clients share weights: λ is
+        not in them. The n records that are present count, client after client.
+
+        Args:
+            weights: Of each client [c, d].
+            inputs, targets: Records of each client [c, b, …], [c, b].
+            present: Which of them count [c, b].
+            factors: Scale of each record [n], given its norm [n] and client [n]; None as there.
+
+        Raises:
+            ConfigError: The model has no per-record gradients.
+        """
+        together = (
+            self.batched
+            and (self._engine is None or self._engine.name == "fast")
+            and chain.sees_one_row(self.model.module, inputs.dim() - 2)
+            and 0 < inputs.shape[1] <= BLOCK_RECORDS
+        )
+        if not together:
+            return self._clipped_one_by_one(weights, inputs, targets, present, factors)
+        return self._clipped_together(weights, inputs, targets, present, factors)
 
     def _together(
         self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor, share: Tensor
     ) -> tuple[Tensor, Tensor]:
-        clients, batch = targets.shape
-        sizes = [p.numel() for p in self.model.parameters()]
         with torch.enable_grad():
-            parts = [part.detach().requires_grad_() for part in weights.split(sizes, dim=1)]
-            outputs = self._forward(iter(parts), inputs)
-            losses = self.loss(outputs.flatten(0, 1), targets.flatten()).view(clients, batch)
-            losses = losses.masked_fill(~present, 0.0)
-            gradients = torch.autograd.grad((losses * share).sum(), parts)
-        return torch.cat(gradients, dim=1), losses.detach()
+            losses, products = self._forward(weights, inputs, targets, present)
+            total = (losses * share).sum()
+            found = torch.autograd.grad(total, [product.gave for product in products])
+        gradients = torch.empty_like(weights)
+        for product, g in zip(products, found, strict=True):
+            product.write_sums(g, gradients)
+        return gradients, losses.detach()
 
-    def _forward(self, parts, inputs: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        clients, batch = inputs.shape[:2]
-        x = inputs
-        for layer in self.model.module:
-            if isinstance(layer, nn.Linear):
-                shape = (clients, layer.out_features, layer.in_features)
-                weight = next(parts).view(shape).transpose(1, 2)
-                rows = x.reshape(clients, -1, layer.in_features)
-                if layer.bias is None:
-                    y = torch.bmm(rows, weight)
-                else:
-                    y = torch.baddbmm(next(parts).unsqueeze(1), rows, weight)
-                x = y.view(*x.shape[:-1], layer.out_features)
-            elif isinstance(layer, nn.Flatten):
-                x = x.reshape(clients, batch, -1)
-            else:
-                x = layer(x)
-        return x
+    def _forward(
+        self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor
+    ) -> tuple[Tensor, list[chain.Product]]:
+        """(losses [c, b], zero where absent, attached to what the layers gave; products)."""
+        outputs, products = chain.forward(self.model.module, weights.detach(), inputs)
+        losses = self.loss(outputs.flatten(0, 1), targets.flatten()).view(targets.shape)
+        return losses.masked_fill(~present, 0.0), products
 
-    def _one(
+    def _clipped_together(
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        present: Tensor,
+        factors: Factors | None,
+    ) -> ClippedSums:
+        inputs = _without_absent(inputs, present)
+        with torch.enable_grad():
+            padded_losses, products = self._forward(weights, inputs, targets, present)
+            gave = [product.gave for product in products]
+            found = torch.autograd.grad(padded_losses.sum(), gave)
+        with torch.no_grad():
+            losses = padded_losses.detach()[present]
+            norms, finite = losses.new_zeros(0), losses.isfinite()
+            if factors is not None:
+                pairs = list(zip(products, found, strict=True))
+                squared = torch.stack([product.squared_norms(g) for product, g in pairs]).sum(0)
+                norms = squared[present].sqrt_()
+                finite = finite & norms.isfinite()
+                scale = torch.zeros_like(padded_losses)
+                scale[present] = factors(norms, present.nonzero()[:, 0]).masked_fill(~finite, 0)
+                products, found = _without_broken(products, found, present, finite)
+                found = [g * scale[:, :, None] for g in found]
+            sums = torch.empty_like(weights)
+            for product, g in zip(products, found, strict=True):
+                product.write_sums(g, sums)
+        return ClippedSums(sums, norms, losses, finite)
+
+    def _one_by_one(
         self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor, share: Tensor
     ) -> tuple[Tensor, Tensor]:
+        gradients, losses = torch.zeros_like(weights), torch.zeros_like(share)
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        with self._weights_kept(), torch.enable_grad():
+            for k, own in enumerate(present):
+                if not bool(own.any()):
+                    continue
+                self.model.set(weights[k])
+                found = self.loss(self.model(inputs[k][own]), targets[k][own])
+                total = (found * share[k][own]).sum()
+                grads = torch.autograd.grad(total, trained, allow_unused=True)
+                gradients[k] = flat_gradient(self.model, dict(zip(trained, grads, strict=True)))
+                losses[k, own] = found.detach()
+        return gradients, losses
+
+    def _clipped_one_by_one(
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        present: Tensor,
+        factors: Factors | None,
+    ) -> ClippedSums:
+        if self._engine is None:
+            self._engine = make_engine(self.model, self.loss)
+
+        def of(client: int) -> Factors | None:
+            if factors is None:
+                return None
+            return lambda norms, clients: factors(norms, clients + client)
+
+        results = []
+        with self._weights_kept():
+            for k, own in enumerate(present):
+                self.model.set(weights[k])
+                client = torch.zeros(int(own.sum()), dtype=torch.int64)
+                lot = (inputs[k][own], targets[k][own], client)
+                results.append(self._engine.clipped_sums(*lot, 1, of(k)))
+        return ClippedSums(
+            sums=torch.cat([r.sums for r in results]),
+            norms=torch.cat([r.norms for r in results]),
+            losses=torch.cat([r.losses for r in results]),
+            finite=torch.cat([r.finite for r in results]),
+        )
+
+    @contextmanager
+    def _weights_kept(self) -> Iterator[None]:
+        """The model has its own weights again afterwards."""
         before = self.model.flat.clone()
-        self.model.set(weights)
         try:
-            with torch.enable_grad():
-                losses = torch.zeros_like(share)
-                if not bool(present.any()):
-                    return torch.zeros_like(weights), losses
-                found = self.loss(self.model(inputs[present]), targets[present])
-                trained = [p for p in self.model.parameters() if p.requires_grad]
-                grads = torch.autograd.grad(
-                    (found * share[present]).sum(), trained, allow_unused=True
-                )
-            gradient = flat_gradient(self.model, dict(zip(trained, grads, strict=True)))
-            losses[present] = found.detach()
-            return gradient, losses
+            yield
         finally:
             self.model.set(before)
 
 
-def _is_chain(module: nn.Module) -> bool:
-    """Whether all clients can go through one batched product for each layer."""
-    return (
-        isinstance(module, nn.Sequential)
-        and all(
-            type(layer) in (nn.Linear, nn.Flatten, *_POINTWISE)
-            and getattr(layer, "start_dim", 1) == 1
-            for layer in module
-        )
-        and all(p.requires_grad for p in module.parameters())
-        and len({id(p) for p in module.parameters()})
-        == sum(len(list(layer.parameters())) for layer in module)
-    )
+def _without_absent(inputs: Tensor, present: Tensor) -> Tensor:
+    """The inputs with zeros for records that are not there: what stands in for one may be nan."""
+    if bool(present.all()):
+        return inputs
+    return inputs.masked_fill(~present.view(*present.shape, *[1] * (inputs.dim() - 2)), 0)
+
+
+def _without_broken(
+    products: list[chain.Product], found: tuple[Tensor, ...], present: Tensor, finite: Tensor
+) -> tuple[list[chain.Product], tuple[Tensor, ...]]:
+    """Zeros for records whose gradient is not finite (``finite`` [n] of those present): a factor of 0
+    would not do, for 0 · nan is nan. Asking whether there are any would make an accelerator wait."""
+    if finite.device.type == "cpu" and bool(finite.all()):
+        return products, found
+    broken = torch.ones_like(present)
+    broken[present] = ~finite
+    products = [product.without(broken) for product in products]
+    return products, tuple(g.masked_fill(broken[:, :, None], 0) for g in found)

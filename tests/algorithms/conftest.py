@@ -99,13 +99,14 @@ def digits() -> FederatedData:
 
 @pytest.fixture
 def work(digits):
-    """(data, clipper, model, seed, noise_seed, and settings of the algorithm) → Work."""
+    """(data, clipper, model, engine, seed, noise_seed, and settings of the algorithm) → Work."""
 
     def build(
         *,
         data: FederatedData | None = None,
         clipper: Clipper | None = None,
         model: ModelFactory | None = None,
+        engine: str = "auto",
         seed: int = 0,
         noise_seed: int = 0,
         **settings,
@@ -122,7 +123,7 @@ def work(digits):
         problem = Problem(
             data=data,
             model=flat,
-            engine=SeenInputs(make_engine(flat)),
+            engine=SeenInputs(make_engine(flat, engine=engine)),
             clipper=clipper or ConstantClipper(1.0),
             seed=seed,
             noise_seed=noise_seed,
@@ -150,15 +151,29 @@ def numbered():
 
 @pytest.fixture
 def lots_of():
-    """(work) → the lots of its last local step, a set of record numbers for each participant."""
+    """(work) → the lots of its last round's first step, a set of record numbers per participant."""
 
-    def read(work: Work, call: int = -1) -> list[set[int]]:
-        inputs, client = work.problem.engine.calls[call]
+    def read(work: Work) -> list[set[int]]:
+        inputs, client = work.problem.engine.calls[-1]
         numbers = (inputs[:, 0] * len(work.problem.data.train)).round().int()
         count = len(work.uploads[-1])
         return [set(numbers[client == k].tolist()) for k in range(count)]
 
     return read
+
+
+@pytest.fixture
+def lots_drawn(monkeypatch):
+    """The positions of the records of every lot, those of all clients together, as they are drawn."""
+    drawn: list[set[int]] = []
+    subset = Records.subset
+
+    def noted(records: Records, indices: np.ndarray) -> Records:
+        drawn.append(set(indices.tolist()))
+        return subset(records, indices)
+
+    monkeypatch.setattr(Records, "subset", noted)
+    return drawn
 
 
 class Overheard:

@@ -73,10 +73,10 @@ def test_lots_differ_between_clients(work, numbered, lots_of):
     assert first != {number - 100 for number in second}
 
 
-def test_lots_differ_between_local_steps(work, numbered, lots_of):
-    training = work(data=numbered(100), sample_rate=0.5, local_steps=2)
-    training.play()
-    assert lots_of(training, call=0) != lots_of(training, call=1)
+def test_lots_differ_between_local_steps(work, numbered, lots_drawn):
+    work(data=numbered(100), sample_rate=0.5, local_steps=2).play()
+    first, second = lots_drawn
+    assert first != second
 
 
 def test_the_lot_of_a_client_does_not_depend_on_who_else_takes_part(work, numbered, lots_of):

@@ -200,8 +200,8 @@ def test_without_factors_the_sums_are_plain_gradients(engine, records_of, naive,
 def test_cutting_into_blocks_changes_nothing(
     counts, records_of, naive, difference, clip_at, monkeypatch
 ):
-    monkeypatch.setattr(lots, "_BLOCK_RECORDS", 3)
-    monkeypatch.setattr(lots, "_BLOCK_CLIENTS", 2)
+    monkeypatch.setattr(lots, "BLOCK_RECORDS", 3)
+    monkeypatch.setattr(lots, "BLOCK_CLIENTS", 2)
     model, records = case("two convs and pools", counts, records_of)
     result = records.clipped_sums(make_engine(model, engine="fast"), clip_at(0.3))
     sums, norms = naive(model, cross_entropy, records, clip_at(0.3))

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.engine.lots import Lots, blocks, lot_sizes
+from fedpriv.engine.lots import Lots, blocks, lot_sizes, padded_lots, rows_at
 
 many_counts = st.lists(st.integers(0, 40), min_size=1, max_size=80)
 
@@ -67,6 +68,30 @@ def test_blocks_cover_every_record_and_client_once_and_stay_small(counts):
             covered[client] += size
     assert covered == counts
     assert last == len(counts)
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 7, 40, 900, 4096, 9000]), max_size=600))
+def test_padded_lots_hold_every_record_once_and_at_most_twice_as_many_rows(counts):
+    starts = np.cumsum([0, *counts])
+    seen = [0] * len(counts)
+    for lots in padded_lots(counts):
+        assert len(lots.clients) <= 256
+        assert lots.records.shape == lots.present.shape
+        assert lots.records.numel() <= max(4096, int(lots.present.sum()))
+        assert lots.records.numel() <= 2 * int(lots.present.sum())
+        for client, records, present in zip(
+            lots.clients.tolist(), lots.records, lots.present, strict=True
+        ):
+            own = range(starts[client], starts[client + 1])
+            assert records[present].tolist() == list(own)
+            assert set(records[~present].tolist()) <= {own[0]}
+            seen[client] += 1
+    assert seen == [int(count > 0) for count in counts]
+
+
+def test_rows_at_positions():
+    values, positions = torch.randn(5, 2, 3), torch.tensor([[4, 0, 0], [1, 1, 3]])
+    assert torch.equal(rows_at(values, positions), values[positions])
 
 
 def test_lot_sizes_count_clients_without_records():

@@ -1,0 +1,111 @@
+"""Chains of linear layers and pointwise functions, computed for many clients with weights of their own.
+
+One batched product for each layer gives what it gives; one more, of what it read (``a``) and the
+gradient of the loss with respect to what it gave (``g``), gives its weight gradients:
+
+    y_k = a_k W_kᵀ + b_k,    Σ_i c_i ∇W_k ℓ_i = (c ∘ g_k)ᵀ a_k,    ‖∇ℓ_i‖² = Σ_layers ‖g_i‖² (‖a_i‖² + 1)
+
+As in :mod:`fedpriv.engine.fast`, autograd never computes a weight gradient; the norm holds where a
+layer sees one row of each record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+# MKL rounds the product of narrow matrices by the order of its factors. Here it is autograd's, which
+# takes a copy: runs made when autograd computed these gradients stay the same bit for bit.
+_NARROW = 16
+_POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a linear layer read [c, r, I] and gave [c, r, O]: r rows for each of c clients.
+
+    ``weight``, ``bias``: its columns in the flat weights [c, d].
+    """
+
+    read: Tensor
+    gave: Tensor
+    weight: slice
+    bias: slice | None
+
+    def squared_norms(self, g: Tensor) -> Tensor:
+        """Squared L2 norm of the gradient of each row [c, r], for g [c, r, O]."""
+        read = torch.linalg.vector_norm(self.read, dim=2).square_()
+        return torch.linalg.vector_norm(g, dim=2).square_() * (read + (self.bias is not None))
+
+    def write_sums(self, g: Tensor, out: Tensor) -> None:
+        """Σ over its rows of each client's gradients, into the layer's columns of ``out`` [c, d]."""
+        shape = (g.shape[2], self.read.shape[2])
+        sums = out[:, self.weight].unflatten(1, shape)
+        if min(shape) < _NARROW:
+            sums.copy_(torch.bmm(self.read.transpose(1, 2), g).transpose(1, 2))
+        else:
+            torch.bmm(g.transpose(1, 2), self.read, out=sums)
+        if self.bias is not None:
+            torch.sum(g, 1, out=out[:, self.bias])
+
+    def without(self, broken: Tensor) -> Product:
+        """The same, having read zeros in the rows where ``broken`` [c, r]."""
+        read = self.read.masked_fill(broken[:, :, None], 0)
+        return Product(read, self.gave, self.weight, self.bias)
+
+
+def is_chain(module: nn.Module) -> bool:
+    """Whether this module is a chain: every parameter trained, and used by one layer."""
+    return (
+        isinstance(module, nn.Sequential)
+        and type(module).forward is nn.Sequential.forward
+        and all(
+            type(layer) in (nn.Linear, nn.Flatten, *_POINTWISE)
+            and getattr(layer, "start_dim", 1) == 1
+            and getattr(layer, "end_dim", -1) == -1
+            for layer in module
+        )
+        and all(p.requires_grad for p in module.parameters())
+        and len({id(p) for p in module.parameters()})
+        == sum(len(list(layer.parameters())) for layer in module)
+    )
+
+
+def sees_one_row(module: nn.Sequential, dimensions: int) -> bool:
+    """Whether each linear layer of a chain sees one row of a record of so many dimensions."""
+    for layer in module:
+        if isinstance(layer, nn.Flatten):
+            dimensions = 1
+        elif isinstance(layer, nn.Linear) and dimensions != 1:
+            return False
+    return True
+
+
+def forward(module: nn.Sequential, weights: Tensor, inputs: Tensor) -> tuple[Tensor, list[Product]]:
+    """Outputs [c, b, …] of a chain at ``weights`` [c, d] for inputs [c, b, …], and its products, to whose
+    ``gave`` the outputs are attached (the weights are not)."""
+    clients, batch = inputs.shape[:2]
+    x, products, offset = inputs, [], 0
+    for layer in module:
+        if isinstance(layer, nn.Linear):
+            rows = x.reshape(clients, -1, layer.in_features)
+            columns = slice(offset, offset + layer.weight.numel())
+            offset = columns.stop
+            weight = weights[:, columns].view(clients, *layer.weight.shape).transpose(1, 2)
+            if layer.bias is None:
+                biases, y = None, torch.bmm(rows, weight)
+            else:
+                biases = slice(offset, offset + layer.out_features)
+                offset = biases.stop
+                y = torch.baddbmm(weights[:, biases].unsqueeze(1), rows, weight)
+            if not y.requires_grad:
+                y.requires_grad_()
+            products.append(Product(rows.detach(), y, columns, biases))
+            x = y.view(*x.shape[:-1], layer.out_features)
+        elif isinstance(layer, nn.Flatten):
+            x = x.reshape(clients, batch, -1)
+        else:
+            x = layer(x)
+    return x, products
