@@ -56,6 +56,8 @@ def task(config: DictConfig) -> dict[str, Any] | None:
         refuse_bad_end(result, ends_sweep=sweeping and not in_worker)
     except FedprivError as error:
         traceback.clear_frames(error.__traceback__)  # else the run's data live as long as the error
+        if isinstance(error, Interrupted) and sweeping and not in_worker:
+            raise KeyboardInterrupt from error
         if in_worker or _State.figure:
             raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
         _State.failures.append(error)

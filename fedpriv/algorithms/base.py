@@ -19,6 +19,7 @@ from fedpriv.privacy.names import LOCAL
 from fedpriv.privacy.sampling import Sampling
 
 if TYPE_CHECKING:
+    from fedpriv.algorithms.rounds_search import RoundsSearch
     from fedpriv.algorithms.work import Problem, Training
     from fedpriv.privacy.clippers import Clipper
 
@@ -38,6 +39,8 @@ class Algorithm(ABC):
     clients_per_round: int | None = None
     secret_cohort: bool = False
     """Whether the observer does not see who takes part, so that sampling clients amplifies."""
+    search: RoundsSearch | None = None
+    """What finds the number of rounds before the run; its runs read the same data."""
     price_depends_on_records: bool = False
     """Whether clients with more records pay less (lots of a fixed size)."""
 

@@ -107,8 +107,11 @@ class ServerTraining(Training):
         clipper.observe(self._server, released, mean, lot)
         if model.weight_decay and self._uploads.sign == 1:  # else the clients' steps have it
             mean.add_(model.flat, alpha=model.weight_decay)
-        self._optimizer.begin_round(self._server)
-        model.flat.add_(self._optimizer.step(self._server, mean.mul_(self._uploads.sign))[0])
+        if self._uploads.replaces:
+            model.set(mean[0])
+        else:
+            self._optimizer.begin_round(self._server)
+            model.flat.add_(self._optimizer.step(self._server, mean.mul_(self._uploads.sign))[0])
         return clipped.outcome(sensitivities, bool(model.flat.isfinite().all()))
 
     @property

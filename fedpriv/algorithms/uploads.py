@@ -28,9 +28,11 @@ class UploadBatch:
 
 
 class Uploads(Protocol):
-    """What clients compute. ``sign``: 1 if an upload is a gradient, -1 if a change of weights."""
+    """What clients compute. ``sign``: 1 if an upload is a gradient, -1 if a change of weights, or the
+    weights themselves (``replaces``: their mean takes the place of the global ones)."""
 
     sign: int
+    replaces: bool
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
         """The uploads of ``clients`` [c] at the model's current weights."""
@@ -43,6 +45,7 @@ class Gradients:
     """g_k = (1/(q n_k)) Σ_{i in lot} ∇ℓ_i, the lot being the whole data when q = 1."""
 
     sign = 1
+    replaces = False
 
     def __init__(self, sample_rate: float, problem: Problem):
         self.problem = problem
@@ -95,6 +98,7 @@ class LocalChanges:
     """Δ_k = θ_k - θ after E epochs of SGD over batches of B, the clients of a block side by side."""
 
     sign = -1
+    replaces = False
 
     def __init__(self, problem: Problem, epochs: int, batch_size: int | None, learning_rate: float):
         self.problem = problem
@@ -139,6 +143,50 @@ class LocalChanges:
                 loss_sum = loss_sum + losses.sum()
                 seen += int(sum(min(batch, max(0, n - first)) for n in sizes))
         return UploadBatch(weights.sub_(start), loss_sum, seen)
+
+
+class FullBatchDescent:
+    """w_k after E steps of gradient descent on all of its records, from w; or w_k - w.
+
+    ``replaces``: the weights are uploaded, else their change. The records of a block of clients are
+    gathered once and kept for the next round if the block is the same.
+    """
+
+    sign = -1
+
+    def __init__(self, problem: Problem, steps: int, learning_rate: float, replaces: bool):
+        self.problem, self.steps, self.learning_rate = problem, steps, learning_rate
+        self.replaces = replaces
+        self._stacked = StackedModel(problem.model)
+        self._gathered: tuple[np.ndarray, tuple[Tensor, Tensor, Tensor]] | None = None
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        return self._train(*self._records(clients))
+
+    def _records(self, clients: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """(inputs [c, n, …], targets [c, n], which are there [c, n])."""
+        if self._gathered is None or not np.array_equal(self._gathered[0], clients):
+            data = self.problem.data
+            indices, present = _padded([data.clients[k] for k in clients], data.train.targets.device)
+            records = (data.train.inputs[indices], data.train.targets[indices], present)
+            self._gathered = (clients.copy(), records)
+        return self._gathered[1]
+
+    def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        there = torch.ones_like(targets, dtype=torch.bool)
+        return self._train(inputs[None], targets[None], there[None]).uploads[0]
+
+    def _train(self, inputs: Tensor, targets: Tensor, present: Tensor) -> UploadBatch:
+        start = self.problem.model.flat
+        weights = start.repeat(len(targets), 1)
+        loss_sum = start.new_zeros(())
+        for step in range(self.steps):
+            gradients, losses = self._stacked.gradients(weights, inputs, targets, present)
+            weights.sub_(gradients, alpha=self.learning_rate)
+            if step == 0:
+                loss_sum = losses.sum()
+        uploads = weights if self.replaces else weights.sub_(start)
+        return UploadBatch(uploads, loss_sum, int(present.sum()))
 
 
 def _padded(rows: list[np.ndarray], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from fedpriv.experiment import checkpoint
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
+from fedpriv.experiment.prices import Prices
 from fedpriv.privacy.budget import Budget
 from fedpriv.results.folder import RunFolder, environment, new_folder
 
@@ -117,6 +118,7 @@ def _budget(parts: Parts, data: FederatedData) -> Budget:
         claim=parts.algorithm.claim,
         first_draw=plan.draw,
         adaptive=parts.adaptive,
+        cap=Prices(parts).cap(),
     )
 
 

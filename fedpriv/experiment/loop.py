@@ -16,12 +16,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fedpriv.algorithms.losses import Losses
 from fedpriv.algorithms.work import Problem, RoundOutcome, Training
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.mechanism import GRADIENT, Draw
+from fedpriv.privacy.mechanism import GRADIENT, TRAINING_LOSS, Draw
 from fedpriv.privacy.names import LOCAL
 from fedpriv.privacy.sampling import Sampling
 from fedpriv.results.folder import RunFolder
@@ -29,6 +30,7 @@ from fedpriv.results.statement import CAVEATS
 from fedpriv.results.tables import CLIENTS, METRICS, GrowingTable, ParticipationTable
 
 BUDGET, ROUNDS, DIVERGED, INTERRUPTED = "budget", "rounds", "diverged", "interrupted"
+SCHEDULE = "schedule"  # it said that the round before was the last
 _LARGE = 20.0  # an ε that deserves a word
 _CLIENTS_SHOWN = 100  # clients.csv holds so many clients, those of lowest index
 
@@ -67,6 +69,8 @@ class Loop:
         self.folder, self.identity = folder, identity
         self.settings, self.schedule = parts.settings, parts.noise_schedule
         self.training: Training = parts.algorithm.start(problem)
+        question = parts.noise_schedule.question
+        self._losses = None if question is None else Losses(problem, question, parts.algorithm.unit)
         self.rounds_done = 0
         self.not_finite = 0
         self.results = Best()
@@ -104,6 +108,8 @@ class Loop:
     def run(self, watcher: Watcher) -> str:
         """Run to the end and return the reason it ended. A checkpoint is left behind, always."""
         self._started = time.perf_counter()
+        if self.rounds_done == 0:
+            self.schedule.begin(self._validation_loss)
         self._save()
         with Interrupts(self.settings.runtime.stop_file) as interrupts:
             eligible = self.eligible()
@@ -116,13 +122,11 @@ class Loop:
                 self.rounds_done += 1
                 self.last_sigma = sigma
                 self.not_finite += outcome.not_finite
-                validation_loss = self._validate()
-                healthy = outcome.healthy and (
-                    validation_loss is None or math.isfinite(validation_loss)
-                )
+                signal = self._signal(cohort)
+                healthy = outcome.healthy and (signal is None or math.isfinite(signal))
                 eligible = self.eligible()
                 stop = self._stop_before_next(eligible) if healthy else DIVERGED
-                row = self._row(cohort, sigma, outcome, validation_loss)
+                row = self._row(sigma, outcome, signal)
                 if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
                     self._evaluate(row, cohort, outcome)
                     if not math.isfinite(row["test_loss"]):
@@ -144,7 +148,7 @@ class Loop:
 
     def _draw(self, sampling: Sampling, sigma: float) -> Draw:
         """What a participant releases in one draw of the round about to run."""
-        return self.parts.algorithm.draw(sampling, sigma, self.parts.clipper, self.rounds_done)
+        return self.parts.draw(sampling, sigma, self.rounds_done)
 
     def eligible(self) -> np.ndarray:
         """Which clients may take part in the next round [K]."""
@@ -160,6 +164,8 @@ class Loop:
     def _stop_before_next(self, eligible: np.ndarray) -> str | None:
         if self.settings.rounds is not None and self.rounds_done >= self.settings.rounds:
             return ROUNDS
+        if self.schedule.ended(self.rounds_done):
+            return SCHEDULE
         return None if eligible.any() else BUDGET
 
     def _charge(self, cohort: np.ndarray, sigma: float, outcome: RoundOutcome) -> None:
@@ -176,25 +182,41 @@ class Loop:
             worst = self._draw(sampling, lowest)
             for step in outcome.sensitivities:
                 own = {name: values[inside] for name, values in step.items()}
+                if self.schedule.question is not None:
+                    own[TRAINING_LOSS] = self._losses.sensitivity(members)
                 self.budget.charge(draw, members, own, worst)
 
-    def _validate(self) -> float | None:
-        """J of the new global weights on the public split, if the schedule reads it."""
-        if not self.schedule.reads_validation:
-            return None
-        records = self.problem.data.validation
-        loss, _ = self.problem.model.evaluate(records.inputs, records.targets)
-        self.schedule.observe(self.rounds_done - 1, loss)
-        return loss
+    def prepay(self, runs: Mapping[int, int]) -> None:
+        """Charge the runs that were made to find T: ``runs`` of each T, every client in every round."""
+        sampling = self.parts.algorithm.sampling_of(self.parts.even_share)
+        bound = self.parts.clipper.bound(0, self.problem.model.flat.new_zeros(1).long())
+        for rounds, count in runs.items():
+            draw = self.parts.draw(sampling, self.schedule.noise_multiplier_over(rounds), 0)
+            self.budget.prepay(draw, rounds * count, {GRADIENT: bound.cpu().numpy()})
 
-    def _row(
-        self,
-        cohort: np.ndarray,
-        sigma: float,
-        outcome: RoundOutcome,
-        validation_loss: float | None,
-    ) -> dict[str, Any]:
-        row: dict[str, Any] = {"round": self.rounds_done, "validation_loss": validation_loss}
+    def _signal(self, cohort: np.ndarray) -> float | None:
+        """What the schedule hears of the new global weights, if it listens."""
+        if self.schedule.reads_validation:
+            signal = self._validation_loss()
+        elif self._losses is not None:
+            signal = self._losses.ask(self.rounds_done - 1, cohort)
+        else:
+            return None
+        self.schedule.observe(self.rounds_done - 1, signal)
+        return signal
+
+    def _validation_loss(self) -> float:
+        """J of the global weights on the public split."""
+        records = self.problem.data.validation
+        return self.problem.model.evaluate(records.inputs, records.targets)[0]
+
+    def _row(self, sigma: float, outcome: RoundOutcome, signal: float | None) -> dict[str, Any]:
+        heard = "validation_loss" if self.schedule.reads_validation else "reported_loss"
+        row: dict[str, Any] = {
+            "round": self.rounds_done,
+            heard: signal,
+            "planned_rounds": self.schedule.planned_rounds,
+        }
         if self.budget is not None:
             bounds = outcome.sensitivities[-1][GRADIENT].astype(float)
             row.update(
@@ -243,6 +265,7 @@ class Loop:
         algorithm, delta = self.parts.algorithm, self.settings.delta
         applies = {
             **dict.fromkeys(algorithm.caveats(), True),
+            "search": algorithm.search is not None,
             "validation": self.schedule.reads_validation,
             "delta": algorithm.unit == "record"
             and delta * self.problem.data.records_per_client.min() >= 1,
@@ -262,8 +285,9 @@ class Loop:
     def fraction(self) -> float | None:
         """How far the run is, 0 … 1, by rounds or by budget, whichever is further."""
         parts = []
-        if self.settings.rounds is not None:
-            parts.append(self.rounds_done / self.settings.rounds)
+        for rounds in (self.settings.rounds, self.schedule.planned_rounds):
+            if rounds is not None:
+                parts.append(min(1.0, self.rounds_done / max(1.0, rounds)))
         if self.budget is not None and self.budget.limit is not None:
             spent = self.budget.fraction_spent()
             parts.append(None if spent is None else spent**2)  # ε grows about as √rounds

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import hydra.utils
+from dp_accounting import dp_event
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -25,8 +26,16 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
 )
 from fedpriv.privacy.clippers import Clipper, NoClipper
+from fedpriv.privacy.mechanism import Draw
 from fedpriv.privacy.names import PUBLISHED, SOUND
-from fedpriv.privacy.noise_schedules import CalibratedNoise, NoiseSchedule, NoNoise
+from fedpriv.privacy.noise_schedules import (
+    CalibratedNoise,
+    NoiseSchedule,
+    NoNoise,
+    Spreading,
+    UniformBudget,
+)
+from fedpriv.privacy.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,15 @@ class Parts:
             records -= self.dataset.validation_records
         return max(1, records // (self.partition.clients or 1))
 
+    def draw(self, sampling: Sampling, sigma: float, round_index: int) -> Draw | None:
+        """What one participant releases in one draw of a round: to the algorithm, the clipper and the
+        noise schedule."""
+        draw = self.algorithm.draw(sampling, sigma, self.clipper, round_index)
+        question = self.noise_schedule.question
+        if draw is None or question is None:
+            return draw
+        return Draw(draw.sampling, (*draw.queries, question.query))
+
 
 def build_parts(config: DictConfig) -> Parts:
     """Instantiate every group and check that they fit. Raises ConfigError."""
@@ -89,14 +107,52 @@ def build_parts(config: DictConfig) -> Parts:
 
 def _settle_noise(parts: Parts) -> None:
     """A noise multiplier that follows from an ε is solved for before anything else needs it."""
-    if isinstance(parts.noise_schedule, CalibratedNoise):
-        solve = Prices(parts).sigma_for
-        within_group("noise_schedule", lambda: parts.noise_schedule.settle(solve))
+    schedule = parts.noise_schedule
+    if isinstance(schedule, CalibratedNoise):
+        within_group("noise_schedule", lambda: schedule.settle(Prices(parts).sigma_for))
+    elif isinstance(schedule, UniformBudget):
+        within_group("noise_schedule", lambda: schedule.settle(_spreading(parts, schedule)))
+
+
+def _spreading(parts: Parts, schedule: UniformBudget) -> Spreading:
+    """Sensitivity and q of the enforced view, for a budget that is spread as a sum of z^-2."""
+    algorithm, printed = parts.algorithm, parts.settings.budget_view == PUBLISHED
+    by_theorem = type(parts.accountant) is type(algorithm.claim.accountant())
+    if printed and schedule.form is None and not by_theorem:
+        raise ConfigError(
+            "accountant",
+            parts.accountant.name,
+            "published with budget_view=published and this noise_schedule",
+            "its noise keeps to the budget as the work counts it; another count ends the run early",
+        )
+    if algorithm.draws_per_round > 1:
+        raise ConfigError(
+            "algorithm.local_steps", algorithm.draws_per_round, "1 with this schedule"
+        )
+    sampling = algorithm.sampling_of(parts.even_share)
+    event = sampling.event(1.0)
+    if isinstance(event, dp_event.GaussianDpEvent):
+        sensitivity, rate = 1.0 / event.noise_multiplier, 1.0
+    elif printed and schedule.form != "exact":
+        sensitivity, rate = 1.0, getattr(sampling, "sample_rate", 1.0)
+    else:
+        raise ConfigError(
+            "noise_schedule",
+            type(schedule).__name__,
+            "calibrated for sampled lots or secret cohorts",
+            "the sum of z^-2 prices Gaussians without sampling only",
+        )
+    clients = parts.partition.clients
+    if clients and algorithm.clients_per_round:
+        rate *= min(1.0, algorithm.clients_per_round / clients)
+    if printed:
+        sensitivity = algorithm.claim.sensitivity
+    return Spreading(sensitivity, rate, printed)
 
 
 def _some_sigma(parts: Parts) -> float:
     """A noise multiplier the run may use: the first, or any where it is not known yet."""
-    if isinstance(parts.noise_schedule, CalibratedNoise):
+    if isinstance(parts.noise_schedule, CalibratedNoise | UniformBudget):
         return min(1.0, parts.clipper.largest_noise_multiplier / 2.0)
     return parts.noise_schedule.noise_multiplier(0)
 
@@ -178,17 +234,35 @@ def _refuse_bad_combinations(parts: Parts) -> None:
             "clipper=none leaves the sensitivity unbounded, so no noise makes it private; choose "
             "another clipper, or noise_schedule=none with epsilon=null for a run without privacy"
         )
+    if algorithm.search is not None:
+        _refuse_unsearchable(parts)
     if settings.epsilon is None and settings.rounds is None:
         raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
     if clients := getattr(parts.partition, "clients", None):
         within_group("algorithm", lambda: algorithm.check_clients(clients))
 
 
+def _refuse_unsearchable(parts: Parts) -> None:
+    """A search runs the same data many times over: an oracle, which only the published view allows."""
+    if parts.settings.budget_view != PUBLISHED:
+        raise ConfigError(
+            "budget_view",
+            parts.settings.budget_view,
+            f"published with algorithm={parts.algorithm.name}",
+            "the runs that search T spend the budget many times over, which a sound view cannot allow",
+        )
+    if type(parts.noise_schedule) is not UniformBudget or parts.clipper.query(0, 1.0) is not None:
+        raise ConfigError(
+            f"algorithm={parts.algorithm.name} takes noise_schedule=uniform_budget and a clipper that asks "
+            "nothing (constant, poly, automatic)"
+        )
+
+
 def _refuse_unpriceable(parts: Parts) -> None:
     """The accountant must know the events of this sampler, under its neighbours."""
     sampling = parts.algorithm.sampling_of(1000)
     sigma = _some_sigma(parts)
-    draw = within_group("clipper", lambda: parts.algorithm.draw(sampling, sigma, parts.clipper, 0))
+    draw = within_group("clipper", lambda: parts.draw(sampling, sigma, 0))
     reason = parts.accountant.supports(draw.event(), sampling.neighbours)
     guarded = parts.settings.budget_view == SOUND and parts.settings.epsilon is not None
     if reason and parts.settings.budget_view == SOUND:

@@ -69,6 +69,7 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
         ("clients", f"{clients or 'one per maker'} ({_partition_words(parts)})"),
         *algorithm.describe(clients, parts.even_share),
+        *([] if algorithm.search is None else [("search", algorithm.search.describe())]),
         ("rounds asked for", "until the budget is spent"
          if parts.settings.rounds is None else str(parts.settings.rounds)),
     )  # fmt: skip

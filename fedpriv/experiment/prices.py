@@ -11,7 +11,7 @@ from dp_accounting import dp_event
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 from fedpriv.privacy.calibration import least_noise_multiplier
-from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.mechanism import GRADIENT, Draw
 from fedpriv.privacy.names import SOUND
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Prices:
 
     def draw(self, sigma: float, round_index: int = 0) -> Draw:
         """What the client releases in one draw of a round."""
-        return self.parts.algorithm.draw(self._sampling, sigma, self.parts.clipper, round_index)
+        return self.parts.draw(self._sampling, sigma, round_index)
 
     def _event(self, sigma: float, round_index: int) -> dp_event.DpEvent:
         draw = self.draw(sigma, round_index)
@@ -98,6 +98,23 @@ class Prices:
             events[self._event(sigma, round_index)] += steps * count
         accountant, delta = self.parts.accountant, self.parts.settings.delta
         return accountant.epsilon_of(events, delta, self.neighbours)
+
+    def cap(self) -> dict[dp_event.DpEvent, int] | None:
+        """What no run of an adaptive schedule spends more than on a client, in the sound view; ``None``
+        where there is no such bound."""
+        schedule = self.parts.noise_schedule
+        sigma, rounds = schedule.noise_multiplier_of_everything, schedule.planned_rounds
+        if sigma is None or rounds is None:
+            return None
+        draw = self.draw(sigma)
+        uploads = Draw(draw.sampling, tuple(q for q in draw.queries if q.name == GRADIENT))
+        if not isinstance(uploads.event(), dp_event.GaussianDpEvent):
+            return None
+        cap = Counter({uploads.event(): 1})
+        rest = tuple(q for q in draw.queries if q.name != GRADIENT)
+        if rest:
+            cap[Draw(draw.sampling, rest).event()] += math.ceil(rounds)
+        return cap
 
     def _planned_draws(self) -> int:
         rounds, algorithm = self.parts.settings.rounds, self.parts.algorithm

@@ -19,6 +19,7 @@ from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.parts import Parts, build_parts
 from fedpriv.experiment.plan import Plan, make_plan
+from fedpriv.experiment.search import find_rounds, with_rounds
 from fedpriv.results.folder import RunFolder, not_resumable
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
@@ -67,7 +68,16 @@ def run(
             checkpoint.refuse_other_identity(folder, saved, configuration.identity(config))
             summary, privacy = map(folder.read_json, (folder.summary, folder.privacy_json))
             return RunResult(plan, folder.path, summary, privacy)
+        found = None
+        if parts.algorithm.search is not None:
+            found = find_rounds(config, parts.algorithm.search, run, display.teller(parts.settings))
+            parts = build_parts(with_rounds(config, found.rounds))
+            plan = make_plan(parts)
         loop, resumed = assemble(parts, config, folder, overrides, default_folder)
+        if found is not None:
+            write_text(loop.folder.search, found.table.to_csv(index=False))
+            if not resumed:
+                loop.prepay(found.runs)
         if folder is None and not _reusing(parts):
             _hold(held, loop.folder)
         reporter = display.Reporter(loop, plan, resumed, brief=default_folder is not None)

@@ -16,13 +16,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from dp_accounting.dp_event import DpEvent
 
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanism import Draw
 from fedpriv.privacy.names import SOUND
-from fedpriv.privacy.sound import Composed, Guarded, SoundPrice, Unguarded, tightest
+from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundPrice, Unguarded, tightest
 
 
 class Budget:
@@ -39,7 +40,9 @@ class Budget:
         claim: Claim,
         first_draw: Draw,
         adaptive: bool,
+        cap: Mapping[DpEvent, int] | None = None,
     ):
+        """``cap``: what an adaptive schedule can never spend more than on a client (sound view)."""
         self.limit, self.delta, self.view, self.claim = epsilon, delta, view, claim
         self.accountant, self.adaptive = accountant, adaptive
         self.ledger = Ledger(clients)
@@ -52,12 +55,14 @@ class Budget:
         else:
             self._enforced = accountant.running(clients, self._neighbours_of(view))
         self._published = claim.accountant().running(clients, claim.neighbours)
-        self._sound = self._sound_price(first_draw)
+        self._sound = self._sound_price(first_draw, cap)
         self._took_part = np.zeros(clients, dtype=bool)
 
-    def _sound_price(self, first_draw: Draw) -> SoundPrice:
+    def _sound_price(self, first_draw: Draw, cap: Mapping[DpEvent, int] | None) -> SoundPrice:
         if self.filtered:
             return Guarded(self._enforced, self.limit)
+        if self.adaptive and cap is not None:
+            return Capped(cap, self.neighbours)
         if self.adaptive and self.limit is not None:
             return Unguarded()
         valid = self.view == SOUND and not self.adaptive
@@ -96,10 +101,19 @@ class Budget:
         round, whatever the data: what an adaptive run without a filter is charged.
         """
         self.ledger.record(draw, clients, sensitivities)
-        self._enforced.add(self._enforced_event(draw), clients)
-        self._published.add(self.claim.event(draw), clients)
+        # a theorem that counts on sampling clients charges all of them, present or not
+        claimed = clients if self.claim.client_rate is None else np.arange(self.ledger.clients)
+        self._enforced.add(self._enforced_event(draw), clients if self.view == SOUND else claimed)
+        self._published.add(self.claim.event(draw), claimed)
         self._sound.add(worst_draw.event() if self.adaptive else draw.event(), clients)
         self._took_part[clients] = True
+
+    def prepay(self, draw: Draw, count: int, sensitivities: Mapping[str, np.ndarray]) -> None:
+        """Enter ``count`` draws by every client in runs made before this one, on the same data: into the
+        ledger and the sound price. What is enforced and what is published are about this run."""
+        everyone = np.arange(self.ledger.clients)
+        self.ledger.record(draw, everyone, sensitivities, count)
+        self._sound.add(draw.event(), everyone, count)
 
     def epsilon(self) -> np.ndarray:
         """ε enforced, of every client [K]; 0 for one that never took part."""

@@ -39,6 +39,10 @@ class Claim:
     """(q, multiplier) → the event the theorem charges for one draw."""
     joint: bool = False
     """Whether the multiplier is that of all queries together, or the gradient's alone."""
+    sensitivity: float = 1.0
+    """By how many clip norms the protected unit is said to move the answer."""
+    client_rate: float | None = None
+    """q = m/K, where the theorem charges every client in every round at that rate, present or not."""
 
     def event(self, draw: Draw) -> dp_event.DpEvent:
         """The event the claim charges for one draw, of the gradient's query or of all."""
@@ -120,22 +124,29 @@ class RdpWithoutLogarithm(RdpAccountant):
 # --- Wei et al.: CDP with communication rounds discounting -------------------------------------------
 
 
-def wei(records: int) -> Claim:
-    """Eq. (15): uploads clipped to C are said to move by D = 2C/n_i, and T of them to cost
-    ε = D (2 q T log(1/δ))^(1/2) / s. Per client that is ε = (2 Σ_t (D/s_t)² log(1/δ))^(1/2) over the
-    rounds it took part in (q T of them in expectation).
+def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
+    """Eq. (15): uploads clipped to C are said to move by D, and T rounds to cost
+
+        ε = D (2 q T log(1/δ))^(1/2) / s,   hence  ε = (2 q Σ_t (D/s_t)² log(1/δ))^(1/2)  for eq. (19)
+
+    ``sensitivity``: D/C, printed 2/n_i (eq. 14). ``client_rate``: q, the same for every client; ``None``
+    charges a client without q for the rounds it took part in.
     """
+    scale = math.sqrt(client_rate or 1.0) * sensitivity
     return Claim(
         source="Wei et al., CDP with communication rounds discounting, eqs. (14), (15), (19)",
         statement=(
-            "the upload of a client with n records is said to move by 2C/n when one record changes; "
-            "moments bound without the condition it needs"
+            f"one record is said to move an upload by {sensitivity:.4g} clip norms; moments bound without "
+            "the condition it needs"
+            + ("" if client_rate in (None, 1) else f", with amplification by q = {client_rate:g}")
         ),
         unit="record",
         trust="local",
         neighbours=REPLACE_ONE,
         accountant=MomentsBound,
-        charge=lambda _, multiplier: dp_event.GaussianDpEvent(multiplier * records / 2.0),
+        charge=lambda _, multiplier: dp_event.GaussianDpEvent(multiplier / scale),
+        sensitivity=sensitivity,
+        client_rate=client_rate,
     )
 
 
@@ -152,11 +163,16 @@ class MomentsBound(GaussianAccountant):
         return "moments bound of eq. (15)"
 
 
+def wei_budget(epsilon: float, delta: float, sensitivity: float, sample_rate: float) -> float:
+    """ε² / (2 q D² log(1/δ)): what Σ_t s_t^-2 over all rounds may come to, eqs. (15) and (19)."""
+    return epsilon**2 / (2.0 * sample_rate * sensitivity**2 * math.log(1.0 / delta))
+
+
 def wei_noise_std(
     epsilon: float, delta: float, sensitivity: float, sample_rate: float, rounds: int
 ) -> float:
     """Eq. (15): s = D (2 q T log(1/δ))^(1/2) / ε, the noise of every upload."""
-    return sensitivity * math.sqrt(2.0 * sample_rate * rounds * math.log(1.0 / delta)) / epsilon
+    return math.sqrt(rounds / wei_budget(epsilon, delta, sensitivity, sample_rate))
 
 
 def wei_recalculated_noise_std(
@@ -173,7 +189,7 @@ def wei_recalculated_noise_std(
 
     ``inf`` when nothing of the budget is left.
     """
-    whole = epsilon**2 / (2.0 * sample_rate * sensitivity**2 * math.log(1.0 / delta))
+    whole = wei_budget(epsilon, delta, sensitivity, sample_rate)
     left = whole - math.fsum(s**-2 for s in earlier)
     return math.sqrt((rounds - len(earlier)) / left) if left > 0 else math.inf
 

@@ -3,6 +3,7 @@
 - σ fixed in advance: the tightest accountant that can price every draw: GDP for plain Gaussians, which
   is exact, else PLD where it can, else RDP;
 - σ adapts and a filter guards the budget: the budget, however early the run ends;
+- σ adapts within a total fixed in advance (Gaussians without sampling): the price of that total;
 - σ adapts and nothing guards it: no finite ε.
 """
 
@@ -40,8 +41,8 @@ class SoundPrice(ABC):
     immediate = True
     """Whether a price is fast enough to be asked for after every round."""
 
-    def add(self, event: dp_event.DpEvent, clients: np.ndarray) -> None:
-        """Charge one draw; a price that does not depend on the draws ignores it."""
+    def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
+        """Charge ``count`` draws; a price that does not depend on the draws ignores it."""
 
     @abstractmethod
     def epsilon(self, delta: float) -> np.ndarray | float:
@@ -90,9 +91,9 @@ class Composed(SoundPrice):
             self._valid.append(self._own)
         self.immediate = all(total.immediate for total in self._valid)
 
-    def add(self, event: dp_event.DpEvent, clients: np.ndarray) -> None:
+    def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if self._own is not None:
-            self._own.add(event, clients)
+            self._own.add(event, clients, count)
 
     def epsilon(self, delta: float) -> np.ndarray:
         return np.min([total.epsilon(delta) for total in self._valid], axis=0)
@@ -128,6 +129,27 @@ class Guarded(SoundPrice):
 
     def reason(self) -> str:
         return "the budget of the filter: what holds when sigma depends on released values"
+
+
+class Capped(SoundPrice):
+    """The price of all that the schedule may ever spend on one client, however early the run ends."""
+
+    def __init__(self, composition: Mapping[dp_event.DpEvent, int], neighbours: str):
+        """``composition``: plain Gaussians, whose Σ z^-2 no run of the schedule exceeds."""
+        self._composition, self._neighbours = dict(composition), neighbours
+        self._accountant = GdpAccountant()
+
+    def epsilon(self, delta: float) -> float:
+        return self._accountant.epsilon_of(self._composition, delta, self._neighbours)
+
+    def worst(self, delta: float) -> float:
+        return self.epsilon(delta)
+
+    def reason(self) -> str:
+        return (
+            f"{self._accountant.describe()}, of all that the schedule may spend on a client in every round: "
+            "what holds when sigma depends on released values"
+        )
 
 
 class Unguarded(SoundPrice):

@@ -21,6 +21,7 @@ from fedpriv.results.statement import headline, round_up
 if TYPE_CHECKING:
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.plan import Plan
+    from fedpriv.experiment.settings import Settings
 
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.2
@@ -46,6 +47,11 @@ def pairs(title: str, lines: object) -> Table:
     for name, value in lines:
         table.add_row(name, Text(str(value)))
     return table
+
+
+def teller(settings: Settings) -> Callable[[str], None]:
+    """Prints a line about what goes before a run, unless it is to be silent."""
+    return (lambda _: None) if settings.runtime.progress == "none" else console().print
 
 
 class Reporter:
@@ -250,6 +256,8 @@ def _epsilon_words(summary: Mapping[str, Any]) -> str:
     words = f"{round_up(enforced)} at delta {summary['delta']:g}"
     if math.isinf(sound):
         return words + " by the published analysis; sound: infinite"
+    if sound > enforced and math.isclose(enforced, summary["epsilon_published"]):
+        return words + f" by the published analysis; sound: {round_up(sound)}"
     if sound > enforced:
         return f"{round_up(sound)} at delta {summary['delta']:g} (running value {enforced:.3f})"
     return words

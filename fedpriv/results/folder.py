@@ -17,7 +17,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 
 SCHEMA_VERSION = 1
-FINISHED = ("budget", "rounds", "diverged")
+FINISHED = ("budget", "rounds", "schedule", "diverged")
 """Stop reasons after which there is nothing left to run."""
 PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")
 
@@ -38,6 +38,7 @@ class RunFolder:
         self.checkpoint = self.path / "checkpoint.pt"
         self.model = self.path / "model.pt"
         self.environment = self.path / "environment.json"
+        self.search = self.path / "search.csv"
         self.log = self.path / "run.log"
         self.plots = self.path / "plots"
 

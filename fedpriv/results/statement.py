@@ -11,6 +11,8 @@ import numpy as np
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, LOCAL, SOUND
 
+NOMINAL = 100.0
+"""An ε beyond which nobody should speak of protection."""
 GENERAL_CAVEATS = (
     "Test records are not protected, and best_test_accuracy is chosen by looking at them.",
     "Choosing hyperparameters by looking at several private runs spends budget that is not counted "
@@ -44,6 +46,10 @@ CAVEATS = {
     "fixed_size": (
         "Lots have a fixed size; the sound view charges sampling without replacement under "
         "replace-one neighbours with sensitivity 2C, the published view pretends Poisson sampling."
+    ),
+    "search": (
+        "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
+        "them all, with every client in every round; the published one counts the last run alone."
     ),
     "validation": (
         "The validation records that the noise schedule reads are treated as public: they were held "
@@ -219,6 +225,13 @@ def headline(facts: dict[str, Any]) -> str:
     trusting = (
         "" if facts["parts"] is None else ", if the aggregator that sets the clip norm is trusted"
     )
+    if sound > NOMINAL:
+        published = facts["views"]["published"]
+        return (
+            f"No protection worth the name: {local}differential privacy of every {whom} against {against} "
+            f"holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. The published analysis "
+            f"claims epsilon = {facts['epsilon_published']:.4g} about one {published['unit']}."
+        )
     return (
         f"Every {whom} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
         f"against {against}{trusting}."

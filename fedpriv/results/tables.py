@@ -23,6 +23,8 @@ METRICS = (
     "seconds",
     "epsilon_published",
     "epsilon_sound",
+    "planned_rounds",
+    "reported_loss",
 )
 CLIENTS = ("round", "client", "gradient_norm", "clip_norm", "epsilon")
 PARTICIPATION = ("first_round", "last_round", "clients")
@@ -44,6 +46,8 @@ class GrowingTable:
         else:
             with open(path, "r+b") as file:
                 file.truncate(position)
+            with open(path, encoding="utf-8") as file:  # a run begun when there were fewer columns
+                self.columns = tuple(file.readline().strip().split(","))
             self.position = position
 
     def append(self, row: Mapping[str, object]) -> None:

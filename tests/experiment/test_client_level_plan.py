@@ -73,7 +73,7 @@ def test_cdp_fedavg_says_who_comes_and_what_they_do(printed):
         ),
         (
             ("clipper=median_histogram", "clipper.updates=3", "clipper.initial_clip_norm=0.1"),
-            "the median bin of a noised histogram (13 bins up to 32) every 2 rounds, 3 times",
+            "the median bin of a noised histogram (13 bins up to 32), 3 updates, one every 2 rounds",
         ),
     ],
 )

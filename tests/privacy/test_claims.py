@@ -119,7 +119,7 @@ def test_weis_budget_lasts_exactly_the_rounds_its_noise_was_made_for():
     noise = wei_noise_std(10.0, 0.01, 2 / 128, 1.0, 200)
     assert noise == pytest.approx(0.0670614, abs=1e-7)
     one = draw(WholeData(REPLACE_ONE), noise * (1 + 1e-12))
-    budget = budget_on(wei(128), one, 10.0)
+    budget = budget_on(wei(2 / 128), one, 10.0)
     assert rounds_within(budget, one) == 200
     assert budget.epsilon_published()[0] == pytest.approx(10.0)
     # what really happened: sensitivity 2C
@@ -182,7 +182,7 @@ def test_the_printed_noise_of_naseri_is_claimed_for_z_though_it_is_z_over_q():
 
 
 def test_a_query_without_noise_has_no_finite_claim():
-    for claim in (adap_dpfl(), wei(128), ldp_fedsgd(), dp_fedavg(), naseri_cdp()):
+    for claim in (adap_dpfl(), wei(2 / 128), ldp_fedsgd(), dp_fedavg(), naseri_cdp()):
         assert claim.event(draw(PoissonSampling(0.1), 0.0)) == dp_event.NonPrivateDpEvent()
 
 

@@ -1,6 +1,7 @@
 """Noise schedules: the noise multiplier σ_t of each round (t counts from 0)."""
 
-from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+from fedpriv.privacy.noise_schedules.base import LossQuestion, NoiseSchedule
+from fedpriv.privacy.noise_schedules.budgeted import RecalculatedNoise, Spreading, UniformBudget
 from fedpriv.privacy.noise_schedules.calibrated import CalibratedNoise
 from fedpriv.privacy.noise_schedules.fixed import (
     ConstantNoise,
@@ -14,8 +15,12 @@ __all__ = [
     "CalibratedNoise",
     "ConstantNoise",
     "ExponentialNoise",
+    "LossQuestion",
     "NoNoise",
     "NoiseSchedule",
+    "RecalculatedNoise",
+    "Spreading",
     "StepNoise",
+    "UniformBudget",
     "ValidationDecay",
 ]

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.mechanism import Query
+
+
+@dataclass(frozen=True)
+class LossQuestion:
+    """What a schedule asks of a round's clients: the mean of their losses on the new model, each
+    record's cut at ``bound``."""
+
+    query: Query
+    bound: float
 
 
 class NoiseSchedule(ABC):
@@ -27,12 +38,35 @@ class NoiseSchedule(ABC):
     def noise_multiplier(self, round_index: int) -> float:
         """σ_t of the round about to run."""
 
+    @property
+    def question(self) -> LossQuestion | None:
+        """What is asked of the clients after each round, if the signal comes from them."""
+        return None
+
+    @property
+    def planned_rounds(self) -> float | None:
+        """T, for a schedule that says how many rounds there will be; it may change as they go."""
+        return None
+
+    @property
+    def noise_multiplier_of_everything(self) -> float | None:
+        """σ of a single round that costs as much as all of them ever can; ``None``: there is no such
+        bound."""
+        return None
+
     def lowest(self, round_index: int) -> float:
         """The smallest σ_t any signal could have led to: fixed in advance."""
         return self.noise_multiplier(round_index)
 
-    def observe(self, round_index: int, validation_loss: float) -> None:
-        """J(w_{t+1}), the public validation loss after round t."""
+    def begin(self, validation_loss: Callable[[], float]) -> None:
+        """Called once before the first round; ``validation_loss()``: J(w_0), if it is read."""
+
+    def observe(self, round_index: int, loss: float) -> None:
+        """J(w_{t+1}), the public validation loss after round t, or the answer to ``question``."""
+
+    def ended(self, round_index: int) -> bool:
+        """Whether round t, the next one, is not to run any more."""
+        return False
 
     def state_dict(self) -> dict[str, Any]:
         return {}

@@ -42,10 +42,10 @@ class ValidationDecay(NoiseSchedule):
         """Three falls need J(w_3), J(w_4), J(w_5): σ_5 is the first that can have decayed."""
         return self.initial * self.beta ** max(0, round_index - 4)
 
-    def observe(self, round_index: int, validation_loss: float) -> None:
+    def observe(self, round_index: int, loss: float) -> None:
         model_index = round_index + 1
         known = model_index >= _FIRST_MEASURED
-        self._losses.append(validation_loss if known else float("inf"))
+        self._losses.append(loss if known else float("inf"))
         recent = list(self._losses)
         tested = recent[:4] if self.decay_index == "eq9" else recent[1:]
         if all(a > b for a, b in itertools.pairwise(tested)):

@@ -1,0 +1,180 @@
+"""CDP of Wei et al.: clients noise their trained models; T rounds share a budget (with CRD: fewer).
+
+    w_k = w after E full-batch steps of gradient descent on client k's n_k records
+    w_k ← w_k min(1, C/‖w_k‖);   w̃_k = w_k + N(0, s_t² I);   w ← (1/m) Σ_k w̃_k        (algorithm 1)
+
+m of K clients come to a round. s_t follows from the budget: ``noise_schedule=uniform_budget`` is eq. (15),
+``recalculated`` eq. (19) with communication rounds discounting (algorithm 2).
+
+``sensitivity`` says what is clipped, and so what is protected:
+
+    weights    as printed. All of a client's data moves w_k by up to 2C; the work claims 2C/n for a record
+    update     the same with w_k - w clipped to C instead
+    one_step   one step, each record's gradient clipped: w_k = w - (η/n_k) Σ_i g_i min(1, C/‖g_i‖). This is
+               the average that eq. (13) argues with: a record replaced moves w_k by 2 η C/n_k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.algorithms.base import Algorithm, optional_cohort_size, queries
+from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
+from fedpriv.algorithms.rounds_search import RoundsSearch
+from fedpriv.algorithms.server_step import ServerStepAlgorithm
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.common.words import counted
+from fedpriv.privacy.claims import Claim, wei
+from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.sampling import Sampling, WholeData
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.uploads import Uploads
+    from fedpriv.algorithms.work import Problem
+    from fedpriv.privacy.clippers import Clipper
+
+SENSITIVITIES = ("one_step", "update", "weights")
+
+
+def wei_cdp(
+    name: str,
+    sensitivity: str = "one_step",
+    local_steps: int = 1,
+    learning_rate: float = 0.1,
+    clients_per_round: int | None = None,
+    clients: int | None = None,
+    records: int | None = None,
+    search: Mapping[str, Any] | None = None,
+) -> Algorithm:
+    """The algorithm with what ``sensitivity`` says; see the module.
+
+    Args:
+        local_steps: E, full-batch steps of a round.
+        learning_rate: η of the clients.
+        clients_per_round: m; ``None``: all.
+        clients: K, for q = m/K of the published claim.
+        records: n of D = 2C/n, eq. (14); the smallest client where they differ.
+        search: What finds T before the run, see ``RoundsSearch``; ``None``: T is given.
+    """
+    algorithm = _without_search(
+        name, sensitivity, local_steps, learning_rate, clients_per_round, clients, records
+    )
+    if search is not None:
+        algorithm.search = RoundsSearch.of(**search)
+    return algorithm
+
+
+def _without_search(
+    name: str,
+    sensitivity: str,
+    local_steps: int,
+    learning_rate: float,
+    clients_per_round: int | None,
+    clients: int | None,
+    records: int | None,
+) -> Algorithm:
+    checks.one_of("sensitivity", sensitivity, SENSITIVITIES)
+    cohort = optional_cohort_size(clients_per_round)
+    if cohort is not None and clients is None:
+        raise ArgumentError("clients", None, "K, a whole number, where clients_per_round is given")
+    rate = (
+        1.0 if cohort is None else min(1.0, cohort / checks.whole("clients", clients, at_least=1))
+    )
+    if sensitivity == "one_step":
+        if local_steps != 1:
+            raise ArgumentError("local_steps", local_steps, "1 with sensitivity=one_step")
+        return OneStepCdp(name, wei(2.0, rate), learning_rate, cohort)
+    if records is None:
+        raise ArgumentError(
+            "records", None, "n of eq. (14), a whole number (partition=fixed_size says it)"
+        )
+    claimed = 2.0 / checks.whole("records", records, at_least=1)
+    return ModelCdp(name, wei(claimed, rate), sensitivity, local_steps, learning_rate, cohort)
+
+
+class ModelCdp(ServerStepAlgorithm):
+    """Whole uploads are clipped and noised: the unit is the client."""
+
+    private = True
+
+    def __init__(
+        self,
+        name: str,
+        claim: Claim,
+        sensitivity: str,
+        local_steps: int,
+        learning_rate: float,
+        clients_per_round: int | None,
+    ):
+        super().__init__(name, learning_rate=1.0)
+        self.claim, self.sensitivity = claim, sensitivity
+        self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
+        self.local_learning_rate = checks.number("learning_rate", learning_rate, above=0)
+        self.clients_per_round = clients_per_round
+
+    def sampling_of(self, records: int) -> Sampling:
+        return WholeData(REPLACE_ONE)
+
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> Draw:
+        return Draw(sampling, queries(clipper, noise_multiplier, round_index))
+
+    def uploads(self, problem: Problem) -> Uploads:
+        from fedpriv.algorithms.uploads import FullBatchDescent
+
+        replaces = self.sensitivity == "weights"
+        return FullBatchDescent(problem, self.local_steps, self.local_learning_rate, replaces)
+
+    def denominator(self, cohort: int, clients: int) -> float:
+        return float(cohort)
+
+    def records_per_step(self, records: float) -> float:
+        return records
+
+    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+        who = f"{self.clients_per_round or 'all'} clients"
+        steps = counted(self.local_steps, "full-batch step")
+        return (
+            ("each round", f"{who}, {steps} over their {records} records, unweighted average"),
+            ("clipped", "the trained weights" if self.sensitivity == "weights" else "their change"),
+            ("local optimizer", f"sgd, learning rate {self.local_learning_rate:g}"),
+        )
+
+
+class OneStepCdp(LocalStepsAlgorithm):
+    """Every record's gradient is clipped, one full-batch step: the unit is the record."""
+
+    private = True
+
+    def __init__(
+        self, name: str, claim: Claim, learning_rate: float, clients_per_round: int | None
+    ):
+        super().__init__(
+            name,
+            sample_rate=1.0,
+            optimizer="sgd",
+            learning_rate=learning_rate,
+            participation="all" if clients_per_round is None else "sampled",
+            clients_per_round=clients_per_round,
+        )
+        self.claim = claim
+
+    def sampling_of(self, records: int) -> Sampling:
+        return WholeData(REPLACE_ONE)
+
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> Draw:
+        return Draw(sampling, queries(clipper, noise_multiplier, round_index))
+
+    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+        who = f"{self.clients_per_round or 'all'} clients"
+        return (
+            ("each round", f"{who}, one full-batch step over their {records} records"),
+            ("clipped", "the gradient of every record"),
+            ("local optimizer", f"sgd, learning rate {self.learning_rate:g}"),
+        )

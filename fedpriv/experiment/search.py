@@ -1,0 +1,93 @@
+"""Finds the T of a rounds search: its runs are ordinary runs, kept and found again in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from omegaconf import DictConfig, open_dict
+
+from fedpriv import config as configuration
+from fedpriv.algorithms.rounds_search import RoundsSearch
+from fedpriv.common.errors import FedprivError, Interrupted
+from fedpriv.common.words import counted
+
+Run = Callable[[DictConfig], Any]
+"""Runs a configuration to its end and returns its result."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """``rounds``: the best T; ``table``: rounds, seed, the criterion of every run made for it."""
+
+    rounds: int
+    table: pd.DataFrame
+
+    @property
+    def runs(self) -> dict[int, int]:
+        """T → how many runs with it were made."""
+        return {int(t): int(n) for t, n in self.table["rounds"].value_counts().items()}
+
+
+def find_rounds(
+    config: DictConfig, search: RoundsSearch, run: Run, say: Callable[[str], None]
+) -> Found:
+    """The T with the best mean over seeds. Raises Interrupted; FedprivError if a run fails."""
+    rows: list[dict[str, Any]] = []
+    sign = 1.0 if search.criterion == "test_loss" else -1.0
+
+    def cost(rounds: int) -> float:
+        found = []
+        for seed in search.seeds:
+            value = _value(run(_candidate(config, rounds, seed)), search.criterion, rounds)
+            rows.append({"rounds": rounds, "seed": seed, search.criterion: value})
+            found.append(value)
+        mean = sum(found) / len(found)
+        say(
+            f"search: T = {rounds}, mean {search.criterion} {mean:.4f} ({counted(len(found), 'run')})"
+        )
+        return sign * mean
+
+    best = search.best(cost)
+    say(f"search: best T = {best}")
+    return Found(best, pd.DataFrame(rows))
+
+
+def _value(result: Any, criterion: str, rounds: int) -> float:
+    if result.stop_reason == "interrupted":
+        raise Interrupted(
+            f"interrupted while searching, in {result.folder}; the same command goes on from there"
+        )
+    value = result.summary[criterion]
+    if value is None:
+        raise FedprivError(
+            f"search: the run with T = {rounds} has no {criterion} ({result.folder})"
+        )
+    return float("inf") if result.stop_reason == "diverged" else float(value)
+
+
+def with_rounds(config: DictConfig, rounds: int) -> DictConfig:
+    """The configuration with that T."""
+    chosen = config.copy()
+    with open_dict(chosen):
+        chosen.rounds = rounds
+    return chosen
+
+
+def _candidate(config: DictConfig, rounds: int, seed: int) -> DictConfig:
+    """A run of the algorithm without search: the same run as one would start by hand."""
+    candidate = with_rounds(config, rounds)
+    with open_dict(candidate):
+        candidate.seed = seed
+        candidate.algorithm.name = candidate.algorithm.search.algorithm
+        del candidate.algorithm["search"]
+        candidate.resume = None
+        candidate.runtime.reuse = True
+        candidate.runtime.plots = False
+        candidate.runtime.progress = "none"
+        name = configuration.run_name(candidate, configuration.identity(candidate))
+        candidate.runtime.run_dir = str(Path(config.runtime.output_dir) / "runs" / name)
+    return candidate

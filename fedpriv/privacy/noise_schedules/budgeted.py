@@ -1,0 +1,208 @@
+"""Schedules that spread a privacy budget over T rounds in advance (Wei et al., eqs. 15 and 19).
+
+Everything is a sum: with noise multipliers z_t = s_t / C, an upload that the protected unit moves by
+D, and q = m/K of the clients in a round, ε at δ allows
+
+    Σ_t z_t^-2 ≤ B
+    printed: B = ε² / (2 q (D/C)² log(1/δ))       eq. (15), D as the work claims it
+    exact:   B = μ(ε, δ)² / (q (D/C)²)            μ-GDP, D as it is: the Gaussian's own trade-off
+
+Uniform: z² = T/B.  Recalculated: z_t² = (T - t) / (B - Σ_{τ<t} z_τ^-2), the same number until T changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.accountants.gaussian import GdpAccountant
+from fedpriv.privacy.claims import wei_budget
+from fedpriv.privacy.mechanism import TRAINING_LOSS, Query
+from fedpriv.privacy.noise_schedules.base import LossQuestion, NoiseSchedule
+
+FORMS = ("printed", "exact")
+DISCOUNTS = ("beta_squared", "beta")
+DISCOUNTED_AT = ("completed_rounds", "printed")
+TRIGGERS = ("validation", "noised", "exact")
+_ROUNDING = 1e-9  # of B, left unspent: T rounds then fit however their sum is rounded
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """What a budget is spread over: ``sensitivity`` D/C and ``client_rate`` q of the enforced view, and
+    whether that view is the work's (``printed``)."""
+
+    sensitivity: float
+    client_rate: float
+    printed: bool
+
+
+class UniformBudget(NoiseSchedule):
+    """z = (T/B)^(1/2) in every round, so that T = ``rounds`` rounds cost ε (eq. 15).
+
+    ``form``: ``printed``, ``exact``, or ``None``: printed where the published view is enforced.
+    """
+
+    def __init__(self, epsilon: float, delta: float, rounds: int, form: str | None = None):
+        if epsilon is None:
+            raise ArgumentError(
+                "epsilon", None, "a number > 0: the budget to spread (epsilon of the run)"
+            )
+        if rounds is None:
+            raise ArgumentError("rounds", None, "a whole number >= 1: T (rounds of the run)")
+        self.epsilon = checks.number("epsilon", epsilon, above=0)
+        self.delta = checks.number("delta", delta, above=0, below=1)
+        self.rounds = checks.whole("rounds", rounds, at_least=1)
+        self.form = None if form is None else checks.one_of("form", form, FORMS)
+        self._whole: float | None = None
+        self._sigma: float | None = None
+
+    def settle(self, over: Spreading) -> None:
+        """Fix B. Raises ArgumentError if what the schedule asks of the clients costs all of it."""
+        whole = self._budget(over, over.printed if self.form is None else self.form == "printed")
+        self._whole = whole * (1.0 - _ROUNDING)
+        self._sigma = math.sqrt(self.rounds / self._whole)
+
+    def _budget(self, over: Spreading, printed: bool) -> float:
+        """B."""
+        if printed:
+            return wei_budget(self.epsilon, self.delta, over.sensitivity, over.client_rate)
+        inverse_squares = GdpAccountant().largest_sum(self.epsilon, self.delta)
+        return inverse_squares / (over.client_rate * over.sensitivity**2)
+
+    @property
+    def planned_rounds(self) -> float:
+        return float(self.rounds)
+
+    def noise_multiplier_over(self, rounds: int) -> float:
+        """σ if the budget were spread over so many rounds."""
+        return math.sqrt(rounds / self._whole)
+
+    def noise_multiplier(self, round_index: int) -> float:
+        if self._sigma is None:
+            raise RuntimeError("a budget must be settled before it is spread")
+        return self._sigma
+
+    def ended(self, round_index: int) -> bool:
+        return round_index + 1 > self.planned_rounds
+
+
+class RecalculatedNoise(UniformBudget):
+    """Eq. (19) with communication rounds discounting: T shrinks whenever the loss does not fall.
+
+    After t completed rounds, if F(w_t) ≥ F(w_{t-1}):
+
+        beta_squared   T ← β² (T - t) + t        (algorithm 2; ``discount_at=printed`` has t - 1)
+        beta           T ← ⌈β T⌉                 (the authors' code)
+
+    and round t runs only if t + 1 ≤ T. F is the loss of the ``validation`` split, which is public
+    (free); ``noised``: the mean of the losses of the round's clients, each cut at ``loss_bound`` b and
+    noised by its client with multiplier ``loss_noise_multiplier``, which is paid from B before it is
+    spread; ``exact``: the same without noise, as the work has it, for which there is no finite ε.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        rounds: int,
+        beta: float = 0.9,
+        discount: str = "beta_squared",
+        discount_at: str = "completed_rounds",
+        trigger: str = "validation",
+        loss_bound: float = 5.0,
+        loss_noise_multiplier: float = 10.0,
+        form: str | None = None,
+    ):
+        super().__init__(epsilon, delta, rounds, form)
+        self.beta = checks.number("beta", beta, above=0, at_most=1)
+        self.discount = checks.one_of("discount", discount, DISCOUNTS)
+        self.discount_at = checks.one_of("discount_at", discount_at, DISCOUNTED_AT)
+        if discount == "beta" and discount_at == "printed":
+            raise ArgumentError("discount_at", discount_at, "completed_rounds with discount=beta")
+        self.trigger = checks.one_of("trigger", trigger, TRIGGERS)
+        self.loss_bound = checks.number("loss_bound", loss_bound, above=0)
+        self.loss_noise_multiplier = checks.number(
+            "loss_noise_multiplier", loss_noise_multiplier, above=0
+        )
+        self.adaptive = self.beta < 1
+        self.reads_validation = self.trigger == "validation"
+        self._planned = float(self.rounds)
+        self._spent = 0.0
+        self._loss = math.inf
+
+    @property
+    def question(self) -> LossQuestion | None:
+        if self.trigger == "validation":
+            return None
+        noise = self.loss_noise_multiplier if self.trigger == "noised" else 0.0
+        # any two losses are at most b apart
+        return LossQuestion(Query(TRAINING_LOSS, noise, replaced=1.0), self.loss_bound)
+
+    def _budget(self, over: Spreading, printed: bool) -> float:
+        whole = super()._budget(over, printed)
+        if printed or self.trigger != "noised":
+            return whole
+        # replaced, a loss moves by b where an upload moves by twice its bound
+        left = whole - self.rounds / (2.0 * self.loss_noise_multiplier) ** 2
+        if left <= 0:
+            raise ArgumentError(
+                "loss_noise_multiplier",
+                self.loss_noise_multiplier,
+                "larger: at this one the losses alone cost more than epsilon",
+            )
+        return left
+
+    @property
+    def planned_rounds(self) -> float:
+        """T as it is now."""
+        return self._planned
+
+    @property
+    def noise_multiplier_of_everything(self) -> float:
+        """B^(-1/2), whatever is observed."""
+        return self._whole**-0.5
+
+    def lowest(self, round_index: int) -> float:
+        """No round can spend more than all of B."""
+        return self.noise_multiplier_of_everything
+
+    def begin(self, validation_loss: Callable[[], float]) -> None:
+        if self.reads_validation:
+            self._loss = validation_loss()
+
+    def observe(self, round_index: int, loss: float) -> None:
+        completed = round_index + 1
+        self._spent += self._sigma**-2
+        stalled = loss >= self._loss
+        self._loss = loss
+        if stalled and self.beta < 1:
+            self._shorten(completed)
+
+    def _shorten(self, completed: int) -> None:
+        self.decays += 1
+        if self.discount == "beta":
+            self._planned = float(math.ceil(self.beta * self._planned))
+        else:
+            t = completed if self.discount_at == "completed_rounds" else completed - 1
+            self._planned = self.beta**2 * (self._planned - t) + t
+        if not self.ended(completed):
+            left = self._whole - self._spent
+            self._sigma = math.sqrt((self._planned - completed) / left)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "planned": self._planned,
+            "spent": self._spent,
+            "loss": self._loss,
+            "sigma": self._sigma,
+            "decays": self.decays,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._planned, self._spent = state["planned"], state["spent"]
+        self._loss, self._sigma, self.decays = state["loss"], state["sigma"], state["decays"]
