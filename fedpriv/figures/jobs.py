@@ -121,14 +121,13 @@ class JobMaker:
         if point is None:
             return config
         key, config = figure.points.key, config.copy()
+        if OmegaConf.is_config(OmegaConf.select(config, key)):
+            raise ConfigError("figure.points.key", key, "a key with a number, not a group")
         try:
-            group = OmegaConf.is_config(OmegaConf.select(config, key))
-            if not group:
-                OmegaConf.update(config, key, point)
-                return config
+            OmegaConf.update(config, key, point)
         except OmegaConfBaseException:
-            pass
-        return self._compose((*overrides, f"{key}={point}"))  # says what is wrong with the key
+            return self._compose((*overrides, f"{key}={point}"))  # says what is wrong with the key
+        return config
 
     def _folder(self, name: str, identity: dict[str, object]) -> RunFolder:
         """A finished run of that name in any store, else the place for it in the first one."""
