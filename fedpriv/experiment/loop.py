@@ -289,8 +289,7 @@ class Loop:
             if rounds is not None:
                 parts.append(min(1.0, self.rounds_done / max(1.0, rounds)))
         if self.budget is not None and self.budget.limit is not None:
-            spent = self.budget.fraction_spent()
-            parts.append(None if spent is None else spent**2)  # ε grows about as √rounds
+            parts.append(self.budget.fraction_spent())
         return max((part for part in parts if part is not None), default=None)
 
     def _save(self) -> None:

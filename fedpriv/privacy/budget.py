@@ -164,12 +164,9 @@ class Budget:
         return None if best is None else best(self.delta)
 
     def fraction_spent(self) -> float | None:
-        """How much of the budget the worst client has spent, 0 … 1; ``None`` if it is not known."""
-        if self.limit is None or not self.immediate:
-            return None
-        start = self._enforced.epsilon_at_zero(self.delta)
-        spent = (self._enforced.worst(self.delta) if self._took_part.any() else 0.0) - start
-        return min(1.0, max(0.0, spent / (self.limit - start))) if self.limit > start else 1.0
+        """How far the worst client is on the way to the budget, 0 … 1, linear in the rounds at constant
+        noise; ``None`` if it is not known."""
+        return None if self.limit is None else self._enforced.share_of(self.limit, self.delta)
 
     def reasons(self) -> dict[str, str]:
         """Why each number is what it is, in words."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.2
+_SECONDS_TO_JUDGE = 1.0  # of rounds, before their pace says anything
+_MARKS = 60  # of the pace, a second apart: what was before is forgotten
 
 
 def console() -> Console:
@@ -54,6 +56,30 @@ def teller(settings: Settings) -> Callable[[str], None]:
     return (lambda _: None) if settings.runtime.progress == "none" else console().print
 
 
+class Pace:
+    """How fast a run goes of late: the best guess of what is left, because rounds cost more budget as
+    the noise falls. It begins after the first round, which warms up."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, float]] = deque(maxlen=_MARKS)
+        self._latest = (0.0, 0.0)
+
+    def note(self, now: float, fraction: float) -> None:
+        """After a round: the run is so far at this time (in seconds)."""
+        self._latest = (now, fraction)
+        if not self._marks or now - self._marks[-1][0] >= _SECONDS_TO_JUDGE:
+            self._marks.append(self._latest)
+
+    def left(self) -> float | None:
+        """Seconds to the end; ``None`` before there is a second of rounds to judge from."""
+        if not self._marks:
+            return None
+        seconds, done = (b - a for a, b in zip(self._marks[0], self._latest, strict=True))
+        if seconds < _SECONDS_TO_JUDGE or done <= 0:
+            return None
+        return seconds * (1.0 - self._latest[1]) / done
+
+
 class Reporter:
     """Follows one run: implements the loop's ``Watcher``."""
 
@@ -67,10 +93,7 @@ class Reporter:
         self._began = time.perf_counter()
         self._last_shown = self._began if brief else 0.0
         self._last_fraction = loop.fraction() or 0.0
-        # (time, fraction) about every second: the pace of late is the best guess of what is left,
-        # because rounds cost more budget as the noise falls
-        self._pace: deque[tuple[float, float]] = deque(maxlen=60)
-        self._pace.append((self._began, self._last_fraction))
+        self._pace = Pace()
         self._evaluated: dict[str, object] = {}
         self._live: Live | None = None
         self._log = open(loop.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
@@ -131,8 +154,7 @@ class Reporter:
             self._evaluated = {k: row[k] for k in ("test_accuracy", "test_loss")}
         now = time.perf_counter()
         self._last_fraction = fraction or 0.0
-        if now - self._pace[-1][0] >= 1.0:
-            self._pace.append((now, self._last_fraction))
+        self._pace.note(now, self._last_fraction)
         pause = _SECONDS_BETWEEN_FRAMES if self._live else _SECONDS_BETWEEN_LINES
         if now - self._last_shown < pause:
             return
@@ -141,13 +163,6 @@ class Reporter:
             self._live.update(self._frame(row))
         else:
             self.line(self._words(row))
-
-    def _time_left(self) -> str:
-        then, fraction = self._pace[0]
-        done = self._last_fraction - fraction
-        if done <= 0:
-            return "?"
-        return duration((time.perf_counter() - then) * (1.0 - self._last_fraction) / done)
 
     def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:
         limit = self.loop.settings.epsilon
@@ -165,7 +180,8 @@ class Reporter:
             facts.append(("loss", f"{loss:.3f}"))
         if self._evaluated:
             facts.append(("accuracy", f"{100 * self._evaluated['test_accuracy']:.2f} %"))
-        facts.append(("left", self._time_left()))
+        left = self._pace.left()
+        facts.append(("left", "?" if left is None else duration(left)))
         return facts
 
     def _words(self, row: Mapping[str, object]) -> str:

@@ -35,9 +35,10 @@ class RunningTotal(ABC):
         """ε of the worst client."""
         return float(self.epsilon(delta).max())
 
-    def epsilon_at_zero(self, delta: float) -> float:
-        """Where ``epsilon`` starts (a filter of a fixed order does not start at 0)."""
-        return 0.0
+    def share_of(self, epsilon: float, delta: float) -> float | None:
+        """How far the worst client is on its way to ``epsilon``, 0 … 1: linear in the rounds at constant
+        noise, however ε grows. ``None`` where that takes long to say."""
+        return None
 
     @abstractmethod
     def would_exceed(

@@ -160,15 +160,22 @@ class GaussianTotal(RunningTotal):
         delta: float,
         clients: np.ndarray | None = None,
     ) -> np.ndarray:
-        if (epsilon, delta) not in self._largest:
-            self._largest[epsilon, delta] = self.accountant.largest_sum(epsilon, delta)
         spent = self._sums if clients is None else self._sums[clients]
         step = count * inverse_square(event) if count else 0.0
-        total, largest = spent + step, self._largest[epsilon, delta]
+        total, largest = spent + step, self._largest_sum(epsilon, delta)
         exceeds = ~(total <= largest)
         for i in np.flatnonzero(exceeds & (total <= largest * (1 + 1e-9))):  # a matter of rounding
             exceeds[i] = self.accountant.epsilon_of_sum(float(total[i]), delta) > epsilon
         return exceeds
+
+    def share_of(self, epsilon: float, delta: float) -> float:
+        """The z^-2 add up."""
+        return float(min(1.0, self._sums.max() / self._largest_sum(epsilon, delta)))
+
+    def _largest_sum(self, epsilon: float, delta: float) -> float:
+        if (epsilon, delta) not in self._largest:
+            self._largest[epsilon, delta] = self.accountant.largest_sum(epsilon, delta)
+        return self._largest[epsilon, delta]
 
     def filter_words(self) -> str:
         return "the sum of the z^-2, kept within what the budget allows, guards it"

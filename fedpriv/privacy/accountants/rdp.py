@@ -161,10 +161,13 @@ class RdpTotal(RunningTotal):
             epsilon = np.where(self._rdp.any(axis=1), epsilon, 0.0)
         return epsilon
 
-    def epsilon_at_zero(self, delta: float) -> float:
-        """Where the running value starts once something is spent."""
-        nothing = np.zeros((1, len(self.orders)))
-        return float(self._convert(nothing, delta)[0])
+    def share_of(self, epsilon: float, delta: float) -> float:
+        """RDP adds up; the run ends at the order whose room lasts longest."""
+        room = epsilon - conversion_offset(self._order_array, delta, self.conversion)
+        able = room > 0
+        if not able.any():
+            return 1.0
+        return float(min(1.0, (self._rdp[:, able] / room[able]).min(axis=1).max()))
 
     def best_order(self, delta: float) -> float:
         """The order that gives the worst client's ε."""

@@ -228,6 +228,21 @@ def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):
             running.add(event, np.array([1]), 20)
             assert running.would_exceed(event, 10, budget, DELTA).tolist() == [False, True, False]
 
+        def test_the_share_of_a_budget_is_that_of_the_steps_it_allows(self):
+            event, running = self.event(0.05, 1.2), self.running()
+            allowed, budget = 40, self.price({event: 40})
+            running.add(event, np.array([0]), 10)
+            running.add(event, np.array([1]), 30)
+            share = running.share_of(budget, DELTA)
+            if share is None:
+                pytest.skip("this accountant cannot say so at once")
+            assert share == pytest.approx(30 / allowed, rel=1e-6)
+
+        def test_no_share_of_a_budget_is_more_than_all_of_it(self):
+            running = self.running()
+            running.add(self.event(0.4, 0.7), ALL, 1000)
+            assert running.share_of(1e-3, DELTA) in (1.0, None)
+
         # ---- filters
 
         def test_a_filter_stops_within_its_budget(self):
