@@ -1,0 +1,166 @@
+"""CDP of Wei et al.: what is clipped, what is averaged, how it is noised."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from fedpriv.algorithms import wei_cdp
+from fedpriv.common.errors import ArgumentError
+from fedpriv.data.digits import Digits
+from fedpriv.data.federated import federate
+from fedpriv.data.partitions import FixedSize
+from fedpriv.models import Mlp
+from fedpriv.privacy.clippers import ConstantClipper, NoClipper
+from fedpriv.privacy.mechanism import GRADIENT
+
+RATE, RECORDS, CLIENTS = 0.3, 100, 12
+
+
+@pytest.fixture(scope="module")
+def even():
+    """Twelve clients with a hundred digits each."""
+    return federate(Digits(), FixedSize(CLIENTS, RECORDS, seed=0), validation=False, seed=0)
+
+
+def algorithm(sensitivity: str, **more):  # type: ignore[no-untyped-def]
+    keys = {"learning_rate": RATE, "clients": CLIENTS, "records": RECORDS, **more}
+    return wei_cdp("wei_cdp", sensitivity, **keys)
+
+
+def descended(work, client: int, steps: int) -> torch.Tensor:
+    """w_k by torch's own gradients."""
+    data, model = work.problem.data, work.problem.model
+    before = work.weights.clone()
+    own = data.train.subset(data.clients[client])
+    for _ in range(steps):
+        loss = functional.cross_entropy(model.module(own.inputs), own.targets)
+        gradients = torch.autograd.grad(loss, model.parameters())
+        with torch.no_grad():
+            model.flat.sub_(torch.cat([g.reshape(-1) for g in gradients]), alpha=RATE)
+    after = work.weights.clone()
+    model.set(before)
+    return after
+
+
+def clipped(vectors: list[torch.Tensor], bound: float) -> torch.Tensor:
+    return torch.stack([v * min(1.0, bound / float(v.norm())) for v in vectors])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("bound", [0.5, 100.0])
+@pytest.mark.parametrize("model", [None, Mlp(seed=0)])
+def test_the_mean_of_the_clipped_weights_takes_the_place_of_the_global_ones(
+    serve, even, steps, bound, model
+):
+    work = serve(
+        algorithm("weights", local_steps=steps), data=even, clipper=ConstantClipper(bound),
+        model=model,
+    )  # fmt: skip
+    expected = clipped([descended(work, k, steps) for k in range(CLIENTS)], bound).mean(0)
+    outcome = work.play()
+    assert torch.allclose(work.weights, expected, atol=1e-5)
+    assert outcome.sensitivities[0][GRADIENT].tolist() == [bound]
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("bound", [0.05, 100.0])
+def test_the_mean_of_the_clipped_changes_is_added(serve, even, steps, bound):
+    work = serve(algorithm("update", local_steps=steps), data=even, clipper=ConstantClipper(bound))
+    before = work.weights.clone()
+    changes = [descended(work, k, steps) - before for k in range(CLIENTS)]
+    work.play()
+    assert torch.allclose(work.weights, before + clipped(changes, bound).mean(0), atol=1e-5)
+
+
+def test_without_clipping_one_step_is_the_same_by_all_three(serve, work, even):
+    weights = serve(algorithm("weights"), data=even, clipper=NoClipper())
+    update = serve(algorithm("update"), data=even, clipper=NoClipper())
+    weights.play()
+    update.play()
+    assert torch.allclose(weights.weights, update.weights, atol=1e-6)
+
+
+def test_a_cohort_is_averaged_over_those_who_came(serve, even):
+    work = serve(algorithm("weights"), data=even, clipper=NoClipper())
+    expected = torch.stack([descended(work, k, 1) for k in (1, 4, 7)]).mean(0)
+    work.play(cohort=[1, 4, 7])
+    assert torch.allclose(work.weights, expected, atol=1e-5)
+    again = torch.stack([descended(work, k, 1) for k in (0, 2)]).mean(0)
+    work.play(round_index=1, cohort=[0, 2])
+    assert torch.allclose(work.weights, again, atol=1e-5)
+
+
+def test_the_average_has_the_noise_of_m_uploads(serve, even):
+    """Each of m uploads gets N(0, (z C)²): their mean has z C / √m."""
+    work = serve(
+        algorithm("weights"), data=even, clipper=ConstantClipper(2.0), model=Mlp(seed=0, hidden=64)
+    )
+    quiet, _ = work.released(sigma=0.0)
+    loud, _ = work.released(sigma=3.0)
+    noise = (loud - quiet) / CLIENTS
+    expected = 3.0 * 2.0 / math.sqrt(CLIENTS)
+    n = len(noise)
+    assert abs(float(noise.mean())) < 5 * expected / math.sqrt(n)
+    assert float(noise.std()) == pytest.approx(expected, rel=5 / math.sqrt(2 * n))
+
+
+def test_one_step_clips_records_and_protects_one():
+    found = algorithm("one_step")
+    assert (found.unit, found.trust, found.draws_per_round) == ("record", "local", 1)
+    event = found.draw(found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0), 0).event()
+    assert event.noise_multiplier == 4.0  # a record replaced moves the sum by 2C
+    assert found.claim.sensitivity == 2.0
+
+
+@pytest.mark.parametrize("sensitivity", ["weights", "update"])
+def test_whole_uploads_protect_a_client_though_a_record_is_claimed(sensitivity):
+    found = algorithm(sensitivity)
+    assert (found.unit, found.claim.unit) == ("client", "record")
+    draw = found.draw(found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0), 0)
+    assert draw.event().noise_multiplier == 4.0
+    assert found.claim.event(draw).noise_multiplier == pytest.approx(8.0 * RECORDS / 2.0)
+
+
+def test_the_claim_counts_on_the_rate_of_the_cohort():
+    found = algorithm("weights", clients_per_round=3)
+    draw = found.draw(found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0), 0)
+    assert found.claim.client_rate == 0.25
+    assert found.claim.event(draw).noise_multiplier == pytest.approx(8.0 * RECORDS / 2.0 / 0.5)
+    assert len(found.cohort(0, 0, np.ones(CLIENTS, dtype=bool))) == 3
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "changed", "key"),
+    [
+        ("model", {}, "sensitivity"),
+        ("one_step", {"local_steps": 2}, "local_steps"),
+        ("weights", {"local_steps": 0}, "local_steps"),
+        ("weights", {"records": None}, "records"),
+        ("update", {"records": 0}, "records"),
+        ("weights", {"clients_per_round": 3, "clients": None}, "clients"),
+        ("weights", {"clients_per_round": 0}, "clients_per_round"),
+        ("weights", {"learning_rate": 0}, "learning_rate"),
+        ("one_step", {"learning_rate": -1}, "learning_rate"),
+        ("weights", {"search": {"algorithm": "wei_cdp", "rounds": []}}, "search.rounds"),
+        ("weights", {"search": {"algorithm": "wei_cdp", "rounds": [0]}}, "search.rounds"),
+        (
+            "weights",
+            {"search": {"algorithm": "wei_cdp", "rounds": [2], "seeds": []}},
+            "search.seeds",
+        ),
+        (
+            "weights",
+            {"search": {"algorithm": "wei_cdp", "rounds": [2], "method": "all"}},
+            "search.method",
+        ),
+    ],
+)
+def test_bad_settings_name_the_key(sensitivity, changed, key):
+    with pytest.raises(ArgumentError) as error:
+        algorithm(sensitivity, **changed)
+    assert error.value.argument == key
