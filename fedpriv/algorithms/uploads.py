@@ -129,20 +129,19 @@ class LocalChanges:
     ) -> UploadBatch:
         """``order(client, epoch)``: the indices of a client's records as the epoch visits them."""
         start = self.problem.model.flat
-        batch = min(self.batch_size or max(sizes), max(sizes))
+        batch = self.batch_size or max(sizes)
         weights = start.repeat(len(sizes), 1)
-        loss_sum, seen = start.new_zeros(()), 0
+        loss_sum = start.new_zeros(())
         for epoch in range(self.epochs):
             visits = [order(client, epoch) for client in range(len(sizes))]
-            for first in range(0, max(sizes), batch):
-                indices, present = _padded([v[first : first + batch] for v in visits], start.device)
+            indices, present = _padded(visits, start.device)
+            for own, there in zip(indices.split(batch, 1), present.split(batch, 1), strict=True):
                 gradients, losses = self._stacked.gradients(
-                    weights, rows_at(inputs, indices), rows_at(targets, indices), present
+                    weights, rows_at(inputs, own), rows_at(targets, own), there
                 )
                 weights.sub_(gradients, alpha=self.learning_rate)
                 loss_sum = loss_sum + losses.sum()
-                seen += int(sum(min(batch, max(0, n - first)) for n in sizes))
-        return UploadBatch(weights.sub_(start), loss_sum, seen)
+        return UploadBatch(weights.sub_(start), loss_sum, self.epochs * sum(sizes))
 
 
 class FullBatchDescent:

@@ -166,6 +166,6 @@ def flat_gradient(
     model: FlatModel, gradients: Mapping[nn.Parameter, torch.Tensor | None]
 ) -> torch.Tensor:
     """The gradients of the parameters as one vector [d], zeros where there is none."""
-    found = [gradients.get(p) for p in model.parameters()]
-    pairs = zip(model.parameters(), found, strict=True)
+    parameters = model.parameters()
+    pairs = zip(parameters, map(gradients.get, parameters), strict=True)
     return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in pairs])

@@ -71,7 +71,7 @@ class FlatModel:
 
     def parameters(self) -> list[nn.Parameter]:
         """The parameters in their order in ``flat``."""
-        return list(self.module.parameters())
+        return list(self._parameters)
 
     def set(self, flat: torch.Tensor) -> None:
         """Copy the weights [d] into the model."""
@@ -121,7 +121,8 @@ class FlatModel:
 
     @torch.no_grad()
     def _flatten(self) -> None:
-        parameters = self.parameters()
+        # Walking through the modules takes as long as a small layer: once is enough.
+        parameters = self._parameters = list(self.module.parameters())
         if len({(p.dtype, p.device) for p in parameters}) != 1:
             raise ValueError("a model needs parameters, all of one dtype on one device")
         self.flat = torch.cat([p.detach().reshape(-1) for p in parameters])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.engine import chain
-from fedpriv.engine.base import flat_gradient, switch_off_inplace
+from fedpriv.engine.base import switch_off_inplace
 from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Engine, Factors
 from fedpriv.engine.lots import BLOCK_RECORDS
@@ -150,16 +150,23 @@ class StackedModel:
         self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor, share: Tensor
     ) -> tuple[Tensor, Tensor]:
         gradients, losses = torch.zeros_like(weights), torch.zeros_like(share)
-        trained = [p for p in self.model.parameters() if p.requires_grad]
+        parameters = self.model.parameters()
+        trained = [p for p in parameters if p.requires_grad]
+        rows = gradients.split([p.numel() for p in parameters], dim=1)
+        rows = [row for row, p in zip(rows, parameters, strict=True) if p.requires_grad]
+        counts = present.sum(1).tolist()
         with self._weights_kept(), torch.enable_grad():
-            for k, own in enumerate(present):
-                if not bool(own.any()):
+            for k, count in enumerate(counts):
+                if count == 0:
                     continue
+                own = slice(None) if count == present.shape[1] else present[k]
                 self.model.set(weights[k])
                 found = self.loss(self.model(inputs[k][own]), targets[k][own])
                 total = (found * share[k][own]).sum()
                 grads = torch.autograd.grad(total, trained, allow_unused=True)
-                gradients[k] = flat_gradient(self.model, dict(zip(trained, grads, strict=True)))
+                for row, g in zip(rows, grads, strict=True):
+                    if g is not None:
+                        row[k] = g.flatten()
                 losses[k, own] = found.detach()
         return gradients, losses
 

@@ -1,0 +1,88 @@
+"""What is timed and how: rows that take turns, ratios to a floor, bars they are held to."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """Something to time: one call of ``step`` is one measurement."""
+
+    name: str
+    step: Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """``row`` takes at most ``at_most`` times as long as ``reference``."""
+
+    row: str
+    reference: str
+    at_most: float
+
+    def __str__(self) -> str:
+        if self.at_most < 1:
+            return f"≥ {1 / self.at_most:g} × faster than {self.reference}"
+        return f"≤ {self.at_most:g} × {self.reference}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Rows that are timed in turn, ratios to ``floor``, and what they are held to."""
+
+    name: str
+    floor: str
+    rows: tuple[Row, ...]
+    bars: tuple[Bar, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """Median milliseconds of each row of a setting."""
+
+    setting: Setting
+    median_ms: dict[str, float]
+
+    def ratio(self, row: str, reference: str) -> float:
+        return self.median_ms[row] / self.median_ms[reference]
+
+    def as_dict(self) -> dict[str, object]:
+        floor = self.setting.floor
+        return {
+            "setting": self.setting.name,
+            "floor": floor,
+            "rows": [
+                {"row": name, "median_ms": ms, "ratio": self.ratio(name, floor)}
+                for name, ms in self.median_ms.items()
+            ],
+            "bar": [
+                {
+                    "row": bar.row,
+                    "reference": bar.reference,
+                    "at_most": bar.at_most,
+                    "ratio": self.ratio(bar.row, bar.reference),
+                    "met": self.ratio(bar.row, bar.reference) <= bar.at_most,
+                }
+                for bar in self.setting.bars
+            ],
+        }
+
+
+def measure(setting: Setting, repeats: int) -> Result:
+    """Time the rows in turn, so that whatever else the machine does falls on all of them.
+
+    Each is called once untimed before each timed call: a step of training follows another one like
+    it, not one that has just filled the caches with something else.
+    """
+    times: dict[str, list[float]] = {row.name: [] for row in setting.rows}
+    for _ in range(repeats):
+        for row in setting.rows:
+            row.step()
+            start = time.perf_counter()
+            row.step()
+            times[row.name].append(1e3 * (time.perf_counter() - start))
+    return Result(setting, {name: statistics.median(values) for name, values in times.items()})
