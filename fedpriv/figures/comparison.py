@@ -72,7 +72,7 @@ def compare(
 
 def _scale(figure: Figure) -> str:
     if figure.scale == "quick":
-        return f"**quick** ({' '.join(figure.altered)}): the numbers mean nothing"
+        return f"**quick**{figure.altered_words}: the numbers mean nothing"
     return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 

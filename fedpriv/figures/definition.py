@@ -157,6 +157,11 @@ class Figure:
         quick = self.quick if self.scale == "quick" else ()
         return (*(q for q in quick if q.partition("=")[0] not in own), *self.changed)
 
+    @property
+    def altered_words(self) -> str:
+        """`` (rounds=5)``; empty where only seeds and points are fewer."""
+        return f" ({' '.join(self.altered)})" if self.altered else ""
+
     def points_of(self, curve: Curve) -> tuple[float | None, ...]:
         """The points at which a curve is run; None stands for no point in particular."""
         return self.points.values if self.points is not None and curve.points else (None,)

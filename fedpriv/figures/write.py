@@ -176,7 +176,7 @@ def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
 def _stamp(figure: Figure, missing: Sequence[str]) -> str:
     words = []
     if figure.scale == "quick":
-        words.append(f"QUICK ({' '.join(figure.altered)})")
+        words.append(f"QUICK{figure.altered_words}")
     if missing:
         words.append(f"INCOMPLETE, missing runs: {len(missing)}")
     return "\n".join(words)

@@ -325,6 +325,8 @@ def test_fewer_values_use_the_runs_that_are_there(there, make):
 
 def test_the_quick_scale_is_stamped_and_goes_elsewhere(there, make):
     assert make("--quick").status == 0
+    text = made(there, "comparison.md", "tiny_quick").read_text()
+    assert "**quick** (evaluation_interval=1): the numbers mean nothing" in text
     table = pd.read_csv(made(there, "figure.csv", "tiny_quick"))
     assert set(table["x"]) == {0.5}
 
@@ -339,3 +341,7 @@ def test_the_cost_is_that_of_all_points(make, tiny):
     for curve in tiny["curves"].values():
         curve["minutes"] = {"digits": 2}
     assert "14 runs, 0 done; the rest takes about 28:00 on one core" in make("--dry-run").out
+
+
+def test_a_quick_scale_of_fewer_points_alone_needs_no_override(read, tiny):
+    assert read({**tiny, "quick": [], "scale": "quick"}).altered_words == ""

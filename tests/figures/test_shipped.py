@@ -110,10 +110,10 @@ def test_every_curve_of_every_figure_can_run(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_composes_at_the_quick_scale(name):
     figure = shipped(name)
-    assert figure.quick
+    assert figure.quick or figure.points
     group = figure.groups[0]
     config = composed(*group.overrides, *group.curves[0].overrides, *figure.quick)
-    assert build_parts(config).settings.rounds <= 100
+    assert build_parts(config).settings.rounds <= 100 or figure.points
 
 
 def test_a_curve_of_one_name_is_the_same_in_every_figure_of_a_work():
