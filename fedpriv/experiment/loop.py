@@ -131,6 +131,8 @@ class Loop:
                     self._evaluate(row, cohort, outcome)
                     if not math.isfinite(row["test_loss"]):
                         stop = DIVERGED
+                    if self.budget is not None and (stop is not None or self._seldom()):
+                        row.update(self.budget.worst(seldom=True))
                 self.metrics.append(row)
                 if self.participation is not None:
                     self.participation.enter(self.rounds_done, cohort)
@@ -233,12 +235,15 @@ class Loop:
         row["seconds"] = round(self.seconds, 3)
         return row
 
+    def _seldom(self) -> bool:
+        """Whether this evaluation is one at which a price that takes long is asked for: by its number
+        alone, so that a resumed run asks at the same ones."""
+        return at_most_two_digits(self.rounds_done // self.settings.evaluation_interval)
+
     def _evaluate(self, row: dict[str, Any], cohort: np.ndarray, outcome: RoundOutcome) -> None:
         data, model = self.problem.data, self.problem.model
         loss, accuracy = model.evaluate(data.test.inputs, data.test.targets)
         row.update(test_loss=loss, test_accuracy=accuracy)
-        if self.budget is not None:
-            row.update(self.budget.worst(seldom=True))
         self.results.include(loss, accuracy)
         if self.clients is None:
             return
@@ -319,6 +324,15 @@ class Loop:
         self.schedule.load_state_dict(state["schedule"])
         if self.budget is not None:
             self.budget.load_state_dict(state["budget"])
+
+
+def at_most_two_digits(number: int) -> bool:
+    """Whether it has at most two significant digits: 1 … 99 all, 100 … 990 every tenth, and so on."""
+    while number >= 100:
+        number, last = divmod(number, 10)
+        if last:
+            return False
+    return True
 
 
 def _known(value: float) -> float | None:

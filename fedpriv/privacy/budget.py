@@ -130,7 +130,8 @@ class Budget:
     def worst(self, seldom: bool) -> dict[str, float]:
         """The three ε of the worst client, by name of their column.
 
-        A price that takes long (PLD) is among them only if ``seldom``: at evaluated rounds.
+        A price that takes long (PLD) is among them only if ``seldom``: the caller asks for those at some
+        rounds only.
         """
         prices = {"epsilon_published": self._published.worst(self.delta)}
         for name, total in (("epsilon", self._enforced), ("epsilon_sound", self._sound)):

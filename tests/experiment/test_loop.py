@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fedpriv
+from fedpriv.experiment.loop import at_most_two_digits
 from fedpriv.experiment.parts import build_parts
 
 FREE = ("epsilon=null", "rounds=6")
@@ -234,6 +235,21 @@ def test_evaluating_more_often_changes_nothing(train):
         state = torch.load(result.folder / "checkpoint.pt", weights_only=False)
         states.append(state["training"]["weights"])
     assert torch.equal(*states)
+
+
+def test_prices_that_take_long_are_asked_for_at_numbers_of_two_digits():
+    asked = [n for n in range(1, 1301) if at_most_two_digits(n)]
+    assert asked == [*range(1, 100), *range(100, 1000, 10), *range(1000, 1301, 100)]
+
+
+def test_a_price_that_takes_long_is_asked_for_seldom_and_at_the_end(train):
+    """The sound price of Poisson lots is that of PLD; the enforced one, by RDP, is there every round."""
+    rows = metrics_of(
+        train("algorithm=dp_fl", *FREE[:1], "rounds=112", "evaluation_interval=1")
+    ).set_index("round")
+    assert rows["epsilon"].notna().all()
+    priced = rows.index[rows["epsilon_sound"].notna()].tolist()
+    assert priced == [*range(1, 101), 110, 112]
 
 
 def test_records_without_a_finite_gradient_are_counted_in_the_summary(tmp_path, train, monkeypatch):
