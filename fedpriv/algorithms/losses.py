@@ -14,7 +14,7 @@ from fedpriv.privacy.noise_schedules import LossQuestion
 
 
 class Losses:
-    """F̃ = (1/m) Σ_k ( (1/n_k) Σ_i min(ℓ_i, b) + N(0, (z D_k)²) ) over the clients of a round.
+    """F̃ = (1/m) Σ_k ( (1/n_k) Σ_i min(ℓ_i, b) + N(0, (z D_k)²) ) + λ/2 ‖θ‖², over the clients of a round.
 
     One record moves a client's mean by at most D_k = b/n_k (unit ``record``), all of them by D_k = b
     (unit ``client``). Only the mean is used, so one Gaussian is drawn for it.
@@ -37,7 +37,7 @@ class Losses:
                 records = data.train.subset(data.clients[client])
                 losses = model.loss(model(records.inputs), records.targets)
                 means.append(losses.clamp_max(self.question.bound).mean())
-        mean = float(torch.stack(means).mean())
+        mean = float(torch.stack(means).mean() + model.penalty(model.flat))
         std = self.question.query.noise_multiplier * math.sqrt(
             float(np.square(self.sensitivity(cohort)).sum())
         )

@@ -166,9 +166,10 @@ class FullBatchDescent:
         """(inputs [c, n, …], targets [c, n], which are there [c, n])."""
         if self._gathered is None or not np.array_equal(self._gathered[0], clients):
             data = self.problem.data
-            indices, present = _padded([data.clients[k] for k in clients], data.train.targets.device)
-            records = (data.train.inputs[indices], data.train.targets[indices], present)
-            self._gathered = (clients.copy(), records)
+            own = [data.clients[k] for k in clients]
+            indices, present = _padded(own, data.train.targets.device)
+            inputs, targets = (rows_at(x, indices) for x in (data.train.inputs, data.train.targets))
+            self._gathered = (clients.copy(), (inputs, targets, present))
         return self._gathered[1]
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
