@@ -17,6 +17,7 @@ from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_text
 from fedpriv.common.words import counted
+from fedpriv.figures.jobs import in_short
 from fedpriv.figures.series import band
 from fedpriv.results.columns import COLUMNS
 from fedpriv.results.display import console
@@ -26,6 +27,7 @@ from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
 SUFFIXES = (".png", ".pdf", ".svg")
 _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 _NOT_TOLD = ("resume", "dry_run")
+_NOT_FINISHED = "not finished, drawn as far as they are: "
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +50,13 @@ def run(options: argparse.Namespace) -> int:
     lines = _lines(runs, options.x, options.y, options.each)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
-    draw_panels([out], [[_panel(lines, options)]], "", _caption(lines))
+    unfinished = [one.folder.path.name for one in runs if not one.folder.finished]
+    draw_panels([out], [[_panel(lines, options)]], "", _caption(lines, unfinished))
     console().print(
         f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}: {out} and {out.with_suffix('.csv')}"
     )
+    if unfinished:
+        console().print(f"{_NOT_FINISHED}{', '.join(unfinished)}")
     return 0
 
 
@@ -176,7 +181,10 @@ def _panel(lines: Mapping[str, pd.DataFrame], options: argparse.Namespace) -> Pa
     return Panel("", _axis_label(options.x), _axis_label(options.y), drawn, y_from_zero=from_zero)
 
 
-def _caption(lines: Mapping[str, pd.DataFrame]) -> str:
-    if all(line["n"].max() == 1 for line in lines.values()):
-        return ""
-    return "Lines: mean over seeds; bands: lowest to highest seed."
+def _caption(lines: Mapping[str, pd.DataFrame], unfinished: Sequence[str]) -> str:
+    words = []
+    if any(line["n"].max() > 1 for line in lines.values()):
+        words.append("Lines: mean over seeds; bands: lowest to highest seed.")
+    if unfinished:
+        words.append(f"{_NOT_FINISHED.capitalize()}{in_short(unfinished)}.")
+    return " ".join(words)

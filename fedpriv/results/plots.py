@@ -25,7 +25,9 @@ from fedpriv.results.colours import COLOURS
 CYCLE = tuple(COLOURS.values())
 STYLE = {"font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7, "pdf.fonttype": 42}
 PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
-INCHES_PER_LETTER = 0.05  # of a legend
+INCHES_PER_LETTER, INCHES_PER_LINE = 0.05, 0.14  # of a legend
+HANDLE = 0.5  # inches of a legend's entry beside its label
+LEGEND_LINES = 4  # so many find room below the panels; for more the picture grows
 TITLE_SIZE, CAPTION_SIZE = 9.0, 6.5  # points
 CELL = (0.36, 0.26)  # inches, of a map
 DPI = 200
@@ -147,7 +149,8 @@ def draw_panels(
 
 
 def _legend_below(figure: Figure, axes: Iterable[Axes], caption: str, width: float) -> None:
-    """The caption and one legend for all panels, below them, each label once."""
+    """The caption and one legend for all panels, below them, each label once; labels too long for one
+    line are wrapped, and the picture grows with them."""
     handles: dict[str, Artist] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -155,10 +158,15 @@ def _legend_below(figure: Figure, axes: Iterable[Axes], caption: str, width: flo
     if not handles:
         figure.supxlabel(caption, fontsize=CAPTION_SIZE)
         return
-    entry = 0.5 + INCHES_PER_LETTER * max(map(len, handles))
+    entry = HANDLE + INCHES_PER_LETTER * max(map(len, handles))
     columns = max(1, min(len(handles), int(width / entry)))
+    letters = int((width - HANDLE) / INCHES_PER_LETTER)
+    labels = ["\n".join(textwrap.wrap(label, letters)) for label in handles]
+    lines = sum(1 + label.count("\n") for label in labels) / columns
+    more = INCHES_PER_LINE * max(0.0, lines - LEGEND_LINES)
+    figure.set_figheight(figure.get_figheight() + more)
     figure.legend(
-        list(handles.values()), list(handles), title=caption, loc="outside lower center",
+        list(handles.values()), labels, title=caption, loc="outside lower center",
         ncols=columns, frameon=False, fontsize=7, title_fontsize=CAPTION_SIZE,
     )  # fmt: skip
 

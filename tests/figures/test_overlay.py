@@ -145,6 +145,27 @@ def test_a_run_that_has_not_the_column_is_left_out_and_named(grid, command, tmp_
     assert "left out, no finite round or test_loss: noise8-seed1" in " ".join(said.out.split())
 
 
+def test_runs_that_are_not_finished_are_named_on_the_console_and_the_picture(
+    grid, command, tmp_path
+):
+    shutil.copytree(grid, tmp_path / "runs")
+    summary = tmp_path / "runs" / "noise8-seed1" / "summary.json"
+    summary.write_text(
+        json.dumps({**json.loads(summary.read_text()), "stop_reason": "interrupted"})
+    )
+    (tmp_path / "runs" / "noise16-seed0" / "summary.json").unlink()  # killed
+    said = command("plot", "runs", "--out", "plot.svg")
+    assert "not finished, drawn as far as they are: noise16-seed0, noise8-seed1" in " ".join(
+        said.out.split()
+    )
+    assert "Not finished" in (tmp_path / "plot.svg").read_text()
+
+
+def test_nothing_is_said_of_runs_that_are_finished(grid, command, tmp_path):
+    said = command("plot", str(grid), "--out", "plot.svg")
+    assert "not finished" not in said.out + (tmp_path / "plot.svg").read_text().lower()
+
+
 def test_a_folder_that_is_not_there_is_refused(command):
     assert "no folder nowhere" in refused(command("plot", "nowhere"))
 
