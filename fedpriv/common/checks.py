@@ -43,6 +43,14 @@ def number(
     return result
 
 
+def not_above(name: str, value: Any, other: str, limit: float, *, above: float) -> float:
+    """A number > ``above`` and no larger than another argument, which the error names."""
+    result = number(name, value, above=above)
+    if result > limit:
+        raise ArgumentError(name, value, f"<= {limit:g}, which is {other}")
+    return result
+
+
 def whole(name: str, value: Any, *, at_least: int = 0, at_most: int | None = None) -> int:
     """An int (1000 and 1e3 are both whole; 2.5 is not) inside the given bounds."""
     allowed = f"a whole number >= {at_least}" + (

@@ -21,7 +21,7 @@ RESPONSE = (
     "clipper=quantile", "clipper.bit_mechanism=randomized_response", "clipper.noised_by=client",
     "clipper.bit_epsilon=0.5", "accountant=pld", "accountant.discretization=1e-3",
 )  # fmt: skip
-HISTOGRAM = ("clipper=median_histogram", "clipper.updates=2", "clipper.update_interval=2")
+HISTOGRAM = ("clipper=median_histogram", "clipper.updates=1", "clipper.update_interval=2")
 CALIBRATED = ("noise_schedule=calibrated", "noise_schedule.epsilon_per_draw=null", "epsilon=4")
 RUNS = {
     "fedsgd, adam, lots": (

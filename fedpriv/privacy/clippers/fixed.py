@@ -59,7 +59,9 @@ class PolynomialClipper(Clipper):
                 "horizon", None, "a whole number >= 1 when rounds is null, which it defaults to"
             )
         self.horizon = checks.whole("horizon", horizon, at_least=1)
-        self.min_clip_norm = checks.number("min_clip_norm", min_clip_norm, above=0)
+        self.min_clip_norm = checks.not_above(
+            "min_clip_norm", min_clip_norm, "initial_clip_norm", self.initial, above=0
+        )
 
     def value(self, round_index: int) -> float:
         """C_t."""

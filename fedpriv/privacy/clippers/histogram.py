@@ -145,20 +145,32 @@ def _schedule(interval: int | None, updates: int | None, rounds: int | None) -> 
         interval = checks.whole("update_interval", interval, at_least=1)
     if updates is not None:
         updates = checks.whole("updates", updates, at_least=1)
+    if rounds is not None:
+        rounds = checks.whole("rounds", rounds, at_least=1)
+        _fit(interval, updates, rounds)
     if interval is not None and updates is not None:
-        return interval, updates if rounds is None else max(1, min(updates, rounds // interval))
+        return interval, updates
     if rounds is None:
         name = "updates" if updates is None else "update_interval"
         hint = "the noise is calibrated to all planned updates; with rounds=null give both"
         raise ArgumentError(name, None, "a whole number >= 1 when rounds is null", hint)
-    rounds = checks.whole("rounds", rounds, at_least=1)
     if interval is not None:
-        return interval, max(1, rounds // interval)
+        return interval, rounds // interval
     if updates is None:
         raise ArgumentError("update_interval", None, "a whole number >= 1, or updates given")
-    if updates > rounds:
-        raise ArgumentError("updates", updates, f"<= {rounds}, the number of rounds")
     return rounds // updates, updates
+
+
+def _fit(interval: int | None, updates: int | None, rounds: int) -> None:
+    """Refuse updates that the rounds have no room for: the noise would be calibrated to all of them."""
+    if interval is not None and interval > rounds:
+        raise ArgumentError("update_interval", interval, f"<= {rounds}, the number of rounds")
+    fit = rounds // (interval or 1)
+    if updates is not None and updates > fit:
+        why = "the number of rounds"
+        if interval is not None:
+            why = f"which fit into {counted(rounds, 'round')} with update_interval = {interval}"
+        raise ArgumentError("updates", updates, f"<= {fit}, {why}")
 
 
 def _edges(

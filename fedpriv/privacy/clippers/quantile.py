@@ -99,7 +99,9 @@ class QuantileClipper(StoredBounds):
         self.update = checks.one_of("update", update, UPDATES)
         self.bit_mechanism = checks.one_of("bit_mechanism", bit_mechanism, MECHANISMS)
         self.noised_by = checks.one_of("noised_by", noised_by, (AGGREGATOR, CLIENT))
-        self.min_clip_norm = checks.number("min_clip_norm", min_clip_norm, above=0)
+        self.min_clip_norm = checks.not_above(
+            "min_clip_norm", min_clip_norm, "initial_clip_norm", self.initial, above=0
+        )
         self.bit_noise = self.bit_epsilon = None
         if self.bit_mechanism == "gaussian":
             self.bit_noise = checks.number("bit_noise", bit_noise, at_least=0)

@@ -28,10 +28,10 @@ class ExponentialNoise(NoiseSchedule):
 
     def __init__(self, noise_multiplier: float, beta: float, min_noise_multiplier: float = 1e-3):
         self.initial, self.beta = initial_sigma(noise_multiplier), _beta(beta)
-        self.minimum = checks.number("min_noise_multiplier", min_noise_multiplier, above=0)
+        self.minimum = _minimum(min_noise_multiplier, self.initial)
 
     def noise_multiplier(self, round_index: int) -> float:
-        return max(self.initial * self.beta**round_index, min(self.minimum, self.initial))
+        return max(self.initial * self.beta**round_index, self.minimum)
 
 
 class StepNoise(NoiseSchedule):
@@ -46,12 +46,16 @@ class StepNoise(NoiseSchedule):
     ):
         self.initial, self.beta = initial_sigma(noise_multiplier), _beta(beta)
         self.interval = checks.whole("interval", interval, at_least=1)
-        self.minimum = checks.number("min_noise_multiplier", min_noise_multiplier, above=0)
+        self.minimum = _minimum(min_noise_multiplier, self.initial)
 
     def noise_multiplier(self, round_index: int) -> float:
         lowered = self.initial * self.beta ** (round_index // self.interval)
-        return max(lowered, min(self.minimum, self.initial))
+        return max(lowered, self.minimum)
 
 
 def _beta(value: float) -> float:
     return checks.number("beta", value, above=0, at_most=1)
+
+
+def _minimum(value: float, initial: float) -> float:
+    return checks.not_above("min_noise_multiplier", value, "noise_multiplier", initial, above=0)

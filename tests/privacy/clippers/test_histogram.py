@@ -107,11 +107,11 @@ def test_as_many_updates_as_asked_for_fit_in_the_rounds(rounds, data):
 
 
 @laws
-@given(interval=st.integers(1, 50), rounds=st.integers(1, 200))
-def test_an_interval_plans_for_all_the_rounds(interval, rounds):
+@given(rounds=st.integers(1, 200), data=st.data())
+def test_an_interval_plans_for_all_the_rounds(rounds, data):
+    interval = data.draw(st.integers(1, rounds))
     clipper = make(update_interval=interval, updates=None, rounds=rounds)
-    assert len(asked(clipper, rounds)) == rounds // interval
-    assert clipper.updates == max(1, rounds // interval)
+    assert len(asked(clipper, rounds)) == clipper.updates == rounds // interval
 
 
 def test_interval_and_updates_together_need_no_rounds():
@@ -200,6 +200,14 @@ EDGES = "edges must be "
         (
             {"update_interval": None, "updates": 11, "rounds": 10},
             "updates must be <= 10, the number of rounds, got 11",
+        ),
+        (
+            {"update_interval": 3, "updates": 4, "rounds": 11},
+            "updates must be <= 3, which fit into 11 rounds with update_interval = 3, got 4",
+        ),
+        (
+            {"update_interval": 11, "updates": None, "rounds": 10},
+            "update_interval must be <= 10, the number of rounds, got 11",
         ),
         ({"bins": 0}, "bins must be a whole number >= 1, got 0"),
         ({"bins": 1001}, "bins must be <= 1000, got 1001"),

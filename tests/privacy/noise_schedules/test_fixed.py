@@ -62,11 +62,6 @@ def test_step_noise_stops_at_its_minimum():
     assert path(falling, 4) == [8.0, 4.0, 3.0, 3.0]
 
 
-@pytest.mark.parametrize("make", [ExponentialNoise, lambda *a: StepNoise(*a[:2], 1, a[2])])
-def test_a_minimum_above_the_start_does_not_raise_the_noise(make):
-    assert path(make(2.0, 0.5, 5.0), 2) == [2.0, 2.0]
-
-
 @pytest.mark.parametrize(
     "schedule",
     [NoNoise(), ConstantNoise(1.0), ExponentialNoise(1.0, 0.9), StepNoise(1.0, 0.9, 2)],
@@ -94,6 +89,14 @@ def test_a_schedule_of_the_round_alone_needs_no_filter_and_no_validation(schedul
         (
             lambda: ExponentialNoise(3.0, 0.9, min_noise_multiplier=0),
             "min_noise_multiplier must be > 0, got 0",
+        ),
+        (
+            lambda: ExponentialNoise(3.0, 0.9, min_noise_multiplier=4),
+            "min_noise_multiplier must be <= 3, which is noise_multiplier, got 4",
+        ),
+        (
+            lambda: StepNoise(3.0, 0.9, 2, min_noise_multiplier=4),
+            "min_noise_multiplier must be <= 3, which is noise_multiplier, got 4",
         ),
         (lambda: StepNoise(3.0, 0.9, 0), "interval must be a whole number >= 1, got 0"),
         (lambda: StepNoise(3.0, 0.9, 2.5), "interval must be a whole number >= 1, got 2.5"),
