@@ -54,6 +54,8 @@ def compare(
     orderings = list(dict.fromkeys([*_stated_orderings(figure), *figure.orderings]))
     if orderings:
         lines += ["## Orderings", "", *(_ordering(figure, o, ends) for o in orderings), ""]
+    if not figure.as_defined and (figure.stated or orderings):
+        lines += [_not_compared(figure), ""]
     lines += ["## Ends of the curves", "", *_ends(figure, ends), ""]
     unguarded = list(_without_guarantee(figure, runs))
     if unguarded:
@@ -76,6 +78,14 @@ def _scale(figure: Figure) -> str:
     return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 
+def _not_compared(figure: Figure) -> str:
+    what = "quick runs" if figure.scale == "quick" else "changed runs"
+    return (
+        f"Without differences and verdicts: {what}{figure.altered_words} are another experiment than the one "
+        "that is stated."
+    )
+
+
 _HUGE = 1e6
 
 
@@ -95,15 +105,18 @@ def _rounded(value: float, decimals: int) -> str:
 
 
 def _stated(figure: Figure, ends: Ends) -> Iterator[str]:
-    yield "| | curve | quantity at the end | stated | ours | difference |"
-    yield "|---|---|---|---|---|---|"
+    compared = figure.as_defined
+    yield "| | curve | quantity at the end | stated | ours |" + " difference |" * compared
+    yield "|---|---|---|---|---|" + "---|" * compared
     for s in figure.stated:
         column, values = STATED_COLUMNS[s.column], ends.of(s.group, s.curve, s.column, s.point)
         difference = "" if not len(values) else f"{values.mean() - s.value:+.{column.decimals}f}"
         yield (
             f"| {_title(figure, s.group)} | {_label(figure, s.curve)}{_at(figure, s.point)} "
             f"| {column.label} "
-            f"| {s.value:.{column.decimals}f} | {mean_sd(values, column.decimals)} | {difference} |"
+            f"| {s.value:.{column.decimals}f} | {mean_sd(values, column.decimals)} |"
+            + f" {difference} |"
+            * compared
         )
 
 
@@ -131,6 +144,8 @@ def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
         f"- {_title(figure, ordering.group)}{_at(figure, ordering.point)}, {column.label}, stated from "
         f"best to worst: {said}."
     )
+    if not figure.as_defined:
+        return begin
     if not all(len(v) for v in values.values()):
         return f"{begin} Not all of them have a finished run."
     sign = 1 if higher_is_better else -1

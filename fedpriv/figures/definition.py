@@ -45,6 +45,7 @@ class Curve:
         label: In the legend.
         colour: One of the palette's names.
         overrides: As after ``fedpriv train``.
+        quick: Overrides of its own at the quick scale.
         minutes: Group → minutes of one run at the paper's scale on one core, where measured.
         points: False: not run at the figure's points but once a seed, for reference: a level line.
     """
@@ -53,6 +54,7 @@ class Curve:
     label: str
     colour: str
     overrides: tuple[str, ...]
+    quick: tuple[str, ...] = ()
     minutes: Mapping[str, float] = field(default_factory=dict)
     points: bool = True
 
@@ -156,6 +158,11 @@ class Figure:
         own = {o.partition("=")[0] for o in self.changed}
         quick = self.quick if self.scale == "quick" else ()
         return (*(q for q in quick if q.partition("=")[0] not in own), *self.changed)
+
+    @property
+    def as_defined(self) -> bool:
+        """Whether its runs are those of the definition, so that what a paper states is about them."""
+        return self.scale == "paper" and not self.changed
 
     @property
     def altered_words(self) -> str:

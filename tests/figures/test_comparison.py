@@ -172,6 +172,22 @@ def test_an_ordering_without_all_its_runs_is_open(compared, tiny):
     assert "Holds" not in text
 
 
+def test_quick_runs_are_not_compared_with_what_is_stated(compared, tiny):
+    tiny |= {"scale": "quick", "stated": [stated("quiet", 90), stated("loud", 95)]}
+    text = compared(accuracies(loud=[0.9], quiet=[0.8]))
+    assert row(text, "loud noise", "95.00").endswith("| 95.00 | 90.00 (n = 1) |")
+    assert "stated from best to worst: loud noise > quiet noise." in text
+    assert not any(word in text for word in ("Holds", "hold", "| difference |"))
+    assert "quick runs (rounds=2) are another experiment than the one that is stated." in text
+
+
+def test_changed_runs_are_not_compared_with_what_is_stated(make, tmp_path):
+    assert make("rounds=2", "--seeds", "0").status == 0
+    text = (tmp_path / "outputs/figures/own/tiny_changed/comparison.md").read_text()
+    assert "| difference |" not in text
+    assert "changed runs (rounds=2) are another experiment than the one that is stated." in text
+
+
 def test_missing_runs_are_named(compared):
     text = compared(accuracies(loud=[0.9, 0.9], quiet=[0.8]))
     assert "Not finished: digits/quiet/seed 1." in text
