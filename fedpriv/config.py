@@ -173,7 +173,7 @@ def identity(config: DictConfig) -> dict[str, object]:
 def run_name(config: DictConfig, identity: Mapping[str, object]) -> str:
     """The name of a run's folder in a store: algorithm, data set, seed, fingerprint."""
     dataset = str(config.dataset._target_).rpartition(".")[2].lower()
-    return f"{config.algorithm.name}-{dataset}-seed{config.seed}-{fingerprint(identity)}"
+    return f"{config.algorithm.name}-{dataset}-seed{identity['seed']}-{fingerprint(identity)}"
 
 
 def fingerprint(identity: Mapping[str, object]) -> str:

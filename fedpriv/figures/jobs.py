@@ -97,7 +97,8 @@ class JobMaker:
     def _job(
         self, figure: Figure, group: Group, curve: Curve, point: float | None, seed: int
     ) -> Job:
-        given = (*group.overrides, *curve.overrides, *figure.altered, *self._common)
+        quick = curve.quick if figure.scale == "quick" else ()
+        given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
         setting = None if point is None else f"{figure.points.key}={point}"
         if setting is not None:  # the quick scale has points of its own
             given = tuple(o for o in given if _key(o) != figure.points.key)
@@ -106,7 +107,7 @@ class JobMaker:
             self._seedless[overrides] = _Seedless(self._configured(given, figure, point))
         shared = self._seedless[overrides]
         identity = shared.identity(seed)
-        folder = self._folder(_run_name(shared.config, identity), identity)
+        folder = self._folder(configuration.run_name(shared.config, identity), identity)
         return Job(
             group, curve, seed, (*overrides, f"seed={seed}"), identity, folder, shared.config, point
         )
@@ -204,13 +205,6 @@ def _refuse_twins(jobs: Sequence[Job]) -> None:
             f"figure.curves: {other.curve.name} and {job.curve.name} are the same runs in group "
             f"{job.group.name}{point}"
         )
-
-
-def _run_name(config: DictConfig, identity: dict[str, object]) -> str:
-    """The name of a run's folder in a store: algorithm, data set, seed, fingerprint."""
-    dataset = str(config.dataset._target_).rpartition(".")[2].lower()
-    mark = configuration.fingerprint(identity)
-    return f"{config.algorithm.name}-{dataset}-seed{identity['seed']}-{mark}"
 
 
 def _refuse_stranger(folder: RunFolder, identity: dict[str, object]) -> None:

@@ -138,6 +138,7 @@ def _curve(name: str, value: Any) -> Curve:
         label=checks.text(f"{key}.label", value.get("label")),
         colour=checks.one_of(f"{key}.colour", value.get("colour"), COLOURS),
         overrides=_texts(f"{key}.overrides", value.get("overrides") or []),
+        quick=_texts(f"{key}.quick", value.get("quick") or []),
         minutes={
             group: checks.number(f"{key}.minutes.{group}", number, above=0)
             for group, number in _optional_mapping(f"{key}.minutes", value.get("minutes")).items()
