@@ -15,8 +15,8 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.mechanism import GRADIENT, Draw, Query, RandomizedBit
-from fedpriv.privacy.names import LOCAL
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.names import LOCAL, REPLACE_ONE
+from fedpriv.privacy.sampling import Sampling, WholeData
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.rounds_search import RoundsSearch
@@ -88,6 +88,20 @@ class Algorithm(ABC):
     def caveats(self) -> tuple[str, ...]:
         """Names of the caveats of the privacy statement that apply."""
         return ()
+
+
+class UnsampledReports:
+    """Mixed in where every report is about all of a client's data, against any data in their place."""
+
+    def sampling_of(self, records: int) -> Sampling:
+        """Every record, every time."""
+        return WholeData(REPLACE_ONE)
+
+    def draw(
+        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
+    ) -> Draw:
+        """One noised upload, and what the clipper asks beside it."""
+        return Draw(sampling, queries(clipper, noise_multiplier, round_index))
 
 
 def queries(

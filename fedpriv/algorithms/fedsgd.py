@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.algorithms.base import queries
+from fedpriv.algorithms.base import UnsampledReports
 from fedpriv.algorithms.server_step import GradientAlgorithm
 from fedpriv.privacy.claims import ldp_fedsgd
-from fedpriv.privacy.mechanism import Draw
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import Sampling, WholeData
 
@@ -41,7 +40,7 @@ class FedSgd(GradientAlgorithm):
         return None
 
 
-class LdpFedSgd(GradientAlgorithm):
+class LdpFedSgd(UnsampledReports, GradientAlgorithm):
     """Every report is clipped and noised by its client."""
 
     private = True
@@ -49,11 +48,3 @@ class LdpFedSgd(GradientAlgorithm):
     def __init__(self, *args: Any, **settings: Any):
         super().__init__(*args, **settings)
         self.claim = ldp_fedsgd()
-
-    def sampling_of(self, records: int) -> Sampling:
-        return WholeData(REPLACE_ONE)
-
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw:
-        return Draw(sampling, queries(clipper, noise_multiplier, round_index))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.algorithms.base import Algorithm, optional_cohort_size, queries
+from fedpriv.algorithms.base import Algorithm, UnsampledReports, optional_cohort_size
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.algorithms.rounds_search import RoundsSearch
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
@@ -27,14 +27,10 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted
 from fedpriv.privacy.claims import Claim, wei
-from fedpriv.privacy.mechanism import Draw
-from fedpriv.privacy.names import REPLACE_ONE
-from fedpriv.privacy.sampling import Sampling, WholeData
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.uploads import Uploads
     from fedpriv.algorithms.work import Problem
-    from fedpriv.privacy.clippers import Clipper
 
 SENSITIVITIES = ("one_step", "update", "weights")
 
@@ -95,7 +91,7 @@ def _without_search(
     return ModelCdp(name, wei(claimed, rate), sensitivity, local_steps, learning_rate, cohort)
 
 
-class ModelCdp(ServerStepAlgorithm):
+class ModelCdp(UnsampledReports, ServerStepAlgorithm):
     """Whole uploads are clipped and noised: the unit is the client."""
 
     private = True
@@ -114,14 +110,6 @@ class ModelCdp(ServerStepAlgorithm):
         self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
         self.local_learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.clients_per_round = clients_per_round
-
-    def sampling_of(self, records: int) -> Sampling:
-        return WholeData(REPLACE_ONE)
-
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw:
-        return Draw(sampling, queries(clipper, noise_multiplier, round_index))
 
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import FullBatchDescent
@@ -145,7 +133,7 @@ class ModelCdp(ServerStepAlgorithm):
         )
 
 
-class OneStepCdp(LocalStepsAlgorithm):
+class OneStepCdp(UnsampledReports, LocalStepsAlgorithm):
     """Every record's gradient is clipped, one full-batch step: the unit is the record."""
 
     private = True
@@ -162,14 +150,6 @@ class OneStepCdp(LocalStepsAlgorithm):
             clients_per_round=clients_per_round,
         )
         self.claim = claim
-
-    def sampling_of(self, records: int) -> Sampling:
-        return WholeData(REPLACE_ONE)
-
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw:
-        return Draw(sampling, queries(clipper, noise_multiplier, round_index))
 
     def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
         who = f"{self.clients_per_round or 'all'} clients"
