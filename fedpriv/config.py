@@ -102,10 +102,15 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
             "key=[a,b]"
         )
     if isinstance(error, OverrideParseException):
-        return ConfigError(
-            f"cannot read the override {show(error.override)}; write key=value, and quote values "
-            "with special characters: 'key=\"a, b\"'"
-        )
+        return _unreadable(error.override)
+    if "Config group override must be" in text:  # a number or a list: says not which
+        chosen = [o.lstrip("+").partition("=") for o in overrides]
+        for group, _, value in (c for c in chosen if c[0] in GROUPS):
+            known = [name for name, _ in options(group)]
+            if value not in known and not _config_dir(overrides):
+                return _unknown(f"{group} option", value, known)
+    if nameless := [o for o in overrides if o.lstrip("+~").startswith("=")]:
+        return _unreadable(nameless[0])
     return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
 
 
@@ -119,6 +124,13 @@ def _config_dir(arguments: Sequence[str]) -> Path | None:
     return None
 
 
+def _unreadable(override: str) -> ConfigError:
+    return ConfigError(
+        f"cannot read the override {show(override)}; write key=value, and quote values with special "
+        "characters: 'key=\"a, b\"'"
+    )
+
+
 def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
     near = nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
@@ -126,14 +138,27 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
 
 
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
-    """The nearest key, and what the group has when the group is known."""
+    """The nearest key of its group where the group is known, else the nearest of all."""
     known = _known_keys(overrides)
+    group, _, own = name.rpartition(".")
+    inside = [key.rpartition(".")[2] for key in known if group and key.startswith(f"{group}.")]
+    if inside:
+        elsewhere = [key for key in known if key.endswith(f".{own}")]
+        return unknown_key(group, own, inside, elsewhere)
     near = nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
-    group, _, _ = name.rpartition(".")
-    inside = [key.rpartition(".")[2] for key in known if group and key.startswith(f"{group}.")]
-    has = f" ({group} has: {', '.join(inside)})" if inside else ""
-    return ConfigError(f"unknown key {show(name)}{meant}{has}")
+    return ConfigError(f"unknown key {show(name)}{meant}")
+
+
+def unknown_key(
+    group: str, name: str, inside: Sequence[str], elsewhere: Sequence[str] = ()
+) -> ConfigError:
+    """A key ``group.name`` that is not among those ``inside`` the group; ``elsewhere``: keys of other
+    groups with that name."""
+    near = nearest(name, inside, cutoff=0.6)  # all of them are shown: only a likely one is meant
+    meant = [f"{group}.{near}"] if near else elsewhere[:1]
+    hint = f"; did you mean {meant[0]}?" if meant else ""
+    return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")
 
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ VALUES = {
     "accountant.orders=1..64": "accountant.orders must be wide, a range such as 2..64",
     "accountant.conversion=magic": "accountant.conversion must be one of classical, improved",
     "partition.clients=0": "partition.clients must be a whole number >= 1, got 0",
-    "partition.clients=7": "partition.shards must be a multiple of clients = 7, got 40",
+    "partition.clients=7": "partition.shards must be a multiple of partition.clients = 7, got 40",
     "dataset.validation_records=0": "dataset.validation_records must be a whole number >= 1",
     "dataset.validation_records=1436": "dataset.validation_records must be <= 1427",
     "dataset.normalize=maybe": "dataset.normalize must be true or false, got maybe",
@@ -115,6 +115,10 @@ def test_an_unknown_option_comes_with_the_nearest_name(override, near, command):
     assert override.partition("=")[2].rpartition("/")[2] in sentence
 
 
+def test_a_number_is_no_option(command):
+    assert refuse(command, "clipper=2").startswith("unknown clipper option 2 (known: adap, ")
+
+
 @pytest.mark.parametrize(
     ("override", "near"),
     [
@@ -137,12 +141,25 @@ def test_a_key_of_another_option_is_refused_with_those_of_this_one(command):
     assert "clipper has: clip_norm" in sentence
 
 
-def test_an_added_key_that_no_part_takes_is_refused(command):
-    assert "colour" in refuse(command, "+clipper.colour=red")
+@pytest.mark.parametrize("key", ["clipper.colour", "+clipper.colour"])
+def test_a_key_that_no_part_takes_is_refused_with_those_that_it_takes(key, command):
+    sentence = refuse(command, *CONSTANT, f"{key}=red")
+    assert sentence == "unknown key clipper.colour (clipper has: clip_norm)"
 
 
-def test_an_override_that_cannot_be_read_is_quoted(command):
-    assert "cannot read the override epsilon" in refuse(command, "epsilon")
+def test_an_added_key_comes_with_the_nearest_of_its_group(command):
+    sentence = refuse(command, *CONSTANT, "+clipper.clip_nrm=1")
+    assert sentence.startswith("unknown key clipper.clip_nrm; did you mean clipper.clip_norm?")
+
+
+def test_a_key_that_another_group_has_comes_with_that_group(command):
+    sentence = refuse(command, *CONSTANT, "clipper.learning_rate=1")
+    assert "did you mean algorithm.learning_rate?" in sentence
+
+
+@pytest.mark.parametrize("override", ["epsilon", "=3", "+=3"])
+def test_an_override_that_cannot_be_read_is_quoted(override, command):
+    assert f"cannot read the override {override};" in refuse(command, override)
 
 
 def test_missing_data_say_what_to_put_where(command, tmp_path):

@@ -65,10 +65,10 @@ def show(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     """The known name closest to ``name``, if one is close enough to be meant."""
     known = list(known)
-    match = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    match = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     if match:
         return match[0]
     prefixed = [k for k in known if k.startswith(name) or name.startswith(k)]

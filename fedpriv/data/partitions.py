@@ -88,7 +88,7 @@ class Shards:
             return per_client
         total = checks.whole("shards", shards, at_least=1)
         if total % self.clients:
-            raise ArgumentError("shards", total, f"a multiple of clients = {self.clients}")
+            raise ArgumentError("shards", total, f"a multiple of partition.clients = {self.clients}")
         return total // self.clients
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:

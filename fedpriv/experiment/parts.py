@@ -5,7 +5,8 @@ Nothing here needs torch or data: a dry run stops after this.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.config import unknown_key
 from fedpriv.experiment.prices import Prices
 from fedpriv.experiment.settings import Settings, read_settings
 from fedpriv.privacy.accountants import (
@@ -182,11 +184,15 @@ def _build(config: DictConfig, group: str) -> Any:
             "a group option, that is a YAML with _target_",
             f"see fedpriv list {group}",
         )
-    return within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"))
+    keys = [key for key in node if key != "_target_"]
+    return within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
 
 
-def within_group(group: str, make: Callable[[], Any]) -> Any:
-    """Call ``make``; errors about an argument come out as errors about the key group.argument."""
+def within_group(group: str, make: Callable[[], Any], keys: Sequence[str] = ()) -> Any:
+    """Call ``make``; errors about an argument come out as errors about the key group.argument.
+
+    ``keys``: those of the group, which ``make`` may refuse as unknown.
+    """
     try:
         return make()
     except ArgumentError as error:
@@ -197,7 +203,13 @@ def within_group(group: str, make: Callable[[], Any]) -> Any:
             raise cause.within(group) from None
         if isinstance(cause, FedprivError):
             raise cause from None
+        refused = _UNEXPECTED.search(str(cause))
+        if refused and refused[1] in keys:
+            raise unknown_key(group, refused[1], [k for k in keys if k != refused[1]]) from None
         raise ConfigError(f"{group}: {_explain(cause or error)}") from None
+
+
+_UNEXPECTED = re.compile(r"unexpected keyword argument '([^']+)'")
 
 
 def _explain(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Events as text, ``Poisson(q=0.013, Gaussian(z=3.0))``, and back, exactly."""
+"""Events as text, ``Poisson(q=0.013, Gaussian(z=3.0))``, and back, exactly; and in words."""
 
 from __future__ import annotations
 
@@ -16,6 +16,22 @@ _PATTERNS = {
         rf"TruncatedPoisson\(n={_NUMBER}, q={_NUMBER}, max={_NUMBER}, Gaussian\(z={_NUMBER}\)\)"
     ),
 }
+
+_WORDS = {
+    dp_event.NonPrivateDpEvent: "releases without noise",
+    dp_event.GaussianDpEvent: "Gaussians without sampling",
+    dp_event.PoissonSampledDpEvent: "Poisson lots",
+    dp_event.SampledWithoutReplacementDpEvent: "lots of fixed size without replacement",
+    dp_event.TruncatedSubsampledGaussianDpEvent: "Poisson lots cut to a size",
+    dp_event.RandomizedResponseDpEvent: "randomized responses",
+}
+
+
+def event_words(event: dp_event.DpEvent) -> str:
+    """What kind of release an event is, in the plural."""
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return " with ".join(dict.fromkeys(map(event_words, event.events)))
+    return _WORDS.get(type(event), type(event).__name__)
 
 
 def describe_event(event: dp_event.DpEvent) -> str:

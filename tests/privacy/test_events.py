@@ -7,7 +7,7 @@ from dp_accounting import dp_event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.privacy.events import describe_event, parse_event
+from fedpriv.privacy.events import describe_event, event_words, parse_event
 from fedpriv.privacy.mechanism import GRADIENT, Draw, Query, RandomizedBit
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import (
@@ -81,3 +81,21 @@ def test_a_composed_event_reads_as_a_sum():
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match=r"event|float"):
         parse_event(text)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (WholeData().event(1.0), "Gaussians without sampling"),
+        (PoissonSampling(0.1).event(1.0), "Poisson lots"),
+        (FixedSizeSampling(100, 5).event(1.0), "lots of fixed size without replacement"),
+        (TruncatedPoissonSampling(0.1, 100, 20).event(1.0), "Poisson lots cut to a size"),
+        (
+            Draw(WholeData(REPLACE_ONE), (Query(GRADIENT, 1.0), RandomizedBit("bit", 1.0))).event(),
+            "Gaussians without sampling with randomized responses",
+        ),
+        (dp_event.NonPrivateDpEvent(), "releases without noise"),
+    ],
+)
+def test_an_event_is_named_in_words(event, words):
+    assert event_words(event) == words

@@ -78,7 +78,7 @@ def test_the_reason_says_why_it_is_not_pld():
     fixed = FixedSizeSampling(100, 10).event(2.0)
     reason = Composed(fixed, 2, REPLACE_ONE, None, RdpAccountant(), False).reason()
     assert "RDP" in reason
-    assert "pld cannot price SampledWithoutReplacement" in reason
+    assert "pld cannot price lots of fixed size without replacement" in reason
 
 
 def test_a_guarded_run_costs_its_budget_and_an_overspent_one_everything():

@@ -21,6 +21,7 @@ from scipy import optimize, special
 
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
+from fedpriv.privacy.events import event_words
 from fedpriv.privacy.rdp import without_noise
 
 
@@ -34,7 +35,7 @@ class GaussianAccountant(Accountant):
             return None
         return (
             f"{self.name} is exact for Gaussians without sampling and not valid for "
-            f"{type(event).__name__}"
+            f"{event_words(event)}"
         )
 
     @abstractmethod

@@ -25,8 +25,9 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution,
 from fedpriv.common import checks
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.events import event_words
 from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
 from fedpriv.privacy.rdp import RELATION
 
 Items = tuple[tuple[dp_event.DpEvent, int], ...]
@@ -47,7 +48,7 @@ class PldAccountant(CompositionAccountant):
         known = library.PLDAccountant(RELATION[neighbours]).supports(event)
         if known and not (truncated and neighbours == REPLACE_ONE):
             return None
-        return f"pld cannot price {type(event).__name__} under {neighbours}"
+        return f"pld cannot price {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
     def _price(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str

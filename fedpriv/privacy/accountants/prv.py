@@ -13,7 +13,8 @@ from fedpriv.common import checks
 from fedpriv.privacy.accountants.base import CannotPrice
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
-from fedpriv.privacy.names import ADD_OR_REMOVE
+from fedpriv.privacy.events import event_words
+from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS
 
 _RDP = RdpAccountant()
 _MOST_POINTS = 4e6  # more take a minute and gigabytes
@@ -31,9 +32,10 @@ class PrvAccountant(CompositionAccountant):
         if isinstance(event, dp_event.NonPrivateDpEvent):
             return None
         if neighbours != ADD_OR_REMOVE:
-            return f"prv knows add_or_remove neighbours only, not {neighbours}"
+            words = RELATION_WORDS
+            return f"prv knows {words[ADD_OR_REMOVE]} only, not {words[neighbours]}"
         if _rate_and_multiplier(event) is None:
-            return f"prv cannot price {type(event).__name__}: Poisson-sampled Gaussians only"
+            return f"prv cannot price {event_words(event)}: Poisson-sampled Gaussians only"
         return None
 
     def _price(

@@ -13,7 +13,8 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.names import CONVERSIONS
+from fedpriv.privacy.events import event_words
+from fedpriv.privacy.names import CONVERSIONS, RELATION_WORDS
 from fedpriv.privacy.rdp import (
     WIDE_ORDERS,
     conversion_offset,
@@ -54,7 +55,7 @@ class RdpAccountant(Accountant):
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
         if supports(event, neighbours):
             return None
-        return f"rdp cannot price {type(event).__name__} under {neighbours}"
+        return f"rdp cannot price {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
     def epsilon_of(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str

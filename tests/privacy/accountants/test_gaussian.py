@@ -92,4 +92,6 @@ def test_a_client_that_took_no_part_spent_nothing():
 
 @pytest.mark.parametrize("accountant", [GDP, ZCDP])
 def test_sampled_gaussians_are_refused_by_name(accountant):
-    assert "PoissonSampled" in accountant.supports(PoissonSampling(0.1).event(1.0), ADD_OR_REMOVE)
+    assert "not valid for Poisson lots" in accountant.supports(
+        PoissonSampling(0.1).event(1.0), ADD_OR_REMOVE
+    )

@@ -32,11 +32,11 @@ class TestPld(suite(examples=6, least_noise=0.8, most_steps=1000)):
 
     def test_an_event_of_the_other_relation_is_refused_with_a_reason(self):
         fixed = FixedSizeSampling(1000, 10).event(2.0)
-        assert "replace_one" in self.accountant.supports(fixed, REPLACE_ONE)
+        assert "under replace-one neighbours" in self.accountant.supports(fixed, REPLACE_ONE)
 
     def test_an_event_of_the_other_relation_is_not_priced(self):
         capped = TruncatedPoissonSampling(0.1, 100, 20).event(1.0)
-        with pytest.raises(UnsupportedEventError, match="replace_one"):
+        with pytest.raises(UnsupportedEventError, match="replace-one"):
             self.accountant.epsilon_of({capped: 1}, 1e-5, REPLACE_ONE)
 
 
@@ -81,7 +81,9 @@ def test_binning_many_multipliers_never_understates_and_costs_little():
 
 def test_lots_without_replacement_are_refused_by_name():
     fixed = FixedSizeSampling(1000, 10).event(2.0)
-    assert "SampledWithoutReplacement" in PLD.supports(fixed, REPLACE_ONE)
+    assert PLD.supports(fixed, REPLACE_ONE) == (
+        "pld cannot price lots of fixed size without replacement under replace-one neighbours"
+    )
 
 
 def test_cells_must_be_small():
