@@ -14,6 +14,7 @@ from dp_accounting import dp_event
 from fedpriv.accounting import arguments, flags
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.words import counted
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.calibration import Release
@@ -133,7 +134,10 @@ def from_schedule(options: argparse.Namespace) -> Releases:
     total = sum(count for _, count in stages)
     distinct = len({event for event, _ in stages})
     lines = (
-        ("schedule", f"{path}: {total} steps, {distinct} distinct releases"),
+        (
+            "schedule",
+            f"{path}: {counted(total, 'step')}, {counted(distinct, 'distinct release')}",
+        ),
         ("sampling", release.sampling),
         ("neighbours", release.neighbours),
     )
@@ -225,7 +229,10 @@ def from_run(options: argparse.Namespace) -> Releases:
     lines = (
         ("run folder", str(folder.path)),
         ("view", f"{view}: {VIEW_WORDS[view]}"),
-        ("clients", f"the worst of {clients} that took part, {distinct} distinct histories"),
+        (
+            "clients",
+            f"the worst of {clients} that took part, {counted(distinct, 'distinct history')}",
+        ),
         ("neighbours", ledger.neighbours),
     )
     adapts = bool(facts.get("noise_adapts"))

@@ -4,5 +4,19 @@ from __future__ import annotations
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 round``, ``2 rounds``."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    """``1 round``, ``2 rounds``; ``2 histories``."""
+    return f"{number} {noun if number == 1 else _plural(noun)}"
+
+
+def counted_span(low: int, high: int, noun: str) -> str:
+    """``2 to 5 lots``; ``5 lots`` where both are 5."""
+    return counted(high, noun) if low == high else f"{low} to {high} {_plural(noun)}"
+
+
+def span(low: object, high: object) -> str:
+    """``2 to 5``; ``5`` where both read alike."""
+    return f"{low}" if f"{low}" == f"{high}" else f"{low} to {high}"
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun[-1:] == "y" and noun[-2:-1] not in "aeiou" else f"{noun}s"

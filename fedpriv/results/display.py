@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from fedpriv.common.words import counted
-from fedpriv.results.statement import headline, round_up
+from fedpriv.common.words import counted, span
+from fedpriv.results.statement import composition_word, headline, round_up
 
 if TYPE_CHECKING:
     from fedpriv.experiment.loop import Loop
@@ -110,13 +110,13 @@ class Reporter:
         yield (
             "records",
             (
-                f"{sizes.sum()} training records over {data.client_count} clients, {sizes.min()} to "
-                f"{sizes.max()} each; {len(data.test)} test"
+                f"{sizes.sum()} training records over {counted(data.client_count, 'client')}, "
+                f"{span(sizes.min(), sizes.max())} each; {len(data.test)} test"
                 + (f", {len(data.validation)} public validation" if data.validation else "")
             ),
         )
         labels = (data.labels_per_client > 0).sum(axis=1)
-        yield "labels", f"{labels.min()} to {labels.max()} of {data.classes} at each client"
+        yield "labels", f"{span(labels.min(), labels.max())} of {data.classes} at each client"
         yield (
             "model",
             (
@@ -127,7 +127,7 @@ class Reporter:
         )
         left_out = data.client_count - int(self.loop.eligible().sum())
         if left_out and not self.loop.rounds_done:
-            yield "left out", f"{left_out} clients that cannot afford a single round"
+            yield "left out", f"{counted(left_out, 'client')} that cannot afford a single round"
         yield "run folder", str(self.loop.folder.path)
 
     def line(self, text: str) -> None:
@@ -210,10 +210,11 @@ class Reporter:
         if self.mode == "none":
             return
         if self.brief:
-            words = "; ".join(f"{name} {value}" for name, value in summary_lines(summary)[3:])
+            rows = summary_lines(summary, self.loop.parts.adaptive)[3:]
+            words = "; ".join(f"{name} {value}" for name, value in rows)
             self.out.print(Text(f"{self.loop.folder.path.name}: {words}"))
             return
-        self.out.print(pairs("Result", summary_lines(summary)))
+        self.out.print(pairs("Result", summary_lines(summary, self.loop.parts.adaptive)))
         style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
         if not privacy["private"]:
             style = "yellow"
@@ -223,8 +224,6 @@ class Reporter:
         self.out.print(Text(f"run folder: {self.loop.folder.path}", style="bold"))
         if self.loop.settings.runtime.plots:
             self.out.print(Text(f"plots:      {self.loop.folder.plots}"))
-        if summary["stop_reason"] == "interrupted":
-            self.out.print(Text(f"continue:   fedpriv train resume={self.loop.folder.path}"))
 
 
 def statement_lines(privacy: Mapping[str, Any]) -> str:
@@ -232,7 +231,7 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
     text = headline(dict(privacy))
     if privacy["private"]:
         pairs = (
-            ("enforced", "epsilon"),
+            (composition_word(privacy), "epsilon"),
             ("published", "epsilon_published"),
             ("sound", "epsilon_sound"),
         )
@@ -241,8 +240,8 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
     return text
 
 
-def summary_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The rows of the summary table."""
+def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, str]]:
+    """The rows of the summary table; ``adapts``: whether the noise could decay."""
     rows = [
         ("algorithm", summary["algorithm"]),
         ("data set", summary["dataset"]),
@@ -255,11 +254,11 @@ def summary_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("test loss", f"{summary['test_loss']:.4f}"),
         ]
     if summary["epsilon"] is not None:
+        decays = f", {counted(summary['noise_decays'], 'decay')}" if adapts else ""
         rows += [
             ("epsilon", _epsilon_words(summary)),
-            ("noise multiplier", f"{summary['noise_multiplier']:.4g} in the last round, "
-                                 f"{counted(summary['noise_decays'], 'decay')}"),
-        ]  # fmt: skip
+            ("noise multiplier", f"{summary['noise_multiplier']:.4g} in the last round{decays}"),
+        ]
     if summary["records_not_finite"]:
         rows.append(("not finite", f"{summary['records_not_finite']} gradients left out"))
     rows.append(("time", duration(summary["seconds"])))

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from fedpriv.results.colours import COLOURS
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.plots import CYCLE, from_zero, legend_outside, plain
+from fedpriv.results.statement import composition_word
 
 BLUE, ORANGE, GREEN, SKY = (COLOURS[name] for name in ("blue", "orange", "green", "sky"))
 ROUND = "round"
@@ -30,13 +31,14 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
         _draw(folder, "loss_by_round", lambda a: _losses(a, metrics, "round", ROUND)),
     ]
     if metrics["epsilon"].notna().any():
-        epsilon = _epsilon_label(metrics)
+        word = composition_word(folder.read_json(folder.privacy_json))
+        epsilon = _epsilon_label(metrics, word)
         drawn += [
             _draw(
                 folder, "accuracy_by_epsilon", lambda a: _accuracy(a, metrics, "epsilon", epsilon)
             ),
             _draw(folder, "loss_by_epsilon", lambda a: _losses(a, metrics, "epsilon", epsilon)),
-            _draw(folder, "epsilon", lambda a: _epsilons(a, metrics)),
+            _draw(folder, "epsilon", lambda a: _epsilons(a, metrics, word)),
             _draw(folder, "noise_and_clip_norm", lambda a: _noise_and_clip(a, metrics), rows=2),
         ]
     if folder.clients.exists():
@@ -47,14 +49,14 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
     return drawn
 
 
-def _epsilon_label(metrics: pd.DataFrame) -> str:
+def _epsilon_label(metrics: pd.DataFrame, word: str) -> str:
     """What the running value of ε is worth, on the axis itself."""
     sound = metrics["epsilon_sound"].max()
     if np.isinf(sound):
         return "ε as published (not private: sound ε is infinite)"
     if metrics["epsilon_sound"].nunique() == 1 and metrics["epsilon"].nunique() > 1:
         return f"running value of the filter (guaranteed throughout: ε = {sound:g})"
-    return "ε enforced (worst client)"
+    return f"ε {word} (worst client)"
 
 
 def _draw(
@@ -93,11 +95,11 @@ def _losses(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
     axis.legend(frameon=False)
 
 
-def _epsilons(axis: Axes, metrics: pd.DataFrame) -> None:
+def _epsilons(axis: Axes, metrics: pd.DataFrame, word: str) -> None:
     curves = (
         ("epsilon_sound", "sound", BLUE, "-"),
         ("epsilon_published", "published", ORANGE, "--"),
-        ("epsilon", "enforced", "#000000", ":"),
+        ("epsilon", word, "#000000", ":"),
     )
     for column, name, colour, style in curves:
         rows = metrics[np.isfinite(metrics[column])]
@@ -136,7 +138,7 @@ def _gradient_norms(axis: Axes, clients: pd.DataFrame) -> None:
             rows["round"], rows["gradient_norm"], color=colour, linewidth=1, label=str(client),
             marker=".", markersize=3,
         )  # fmt: skip
-    axis.set(xlabel=ROUND, ylabel="L2 norm before clipping (gradient or upload)")
+    axis.set(xlabel=ROUND, ylabel="L2 norm before clipping")
     axis.set_ylim(bottom=0)
     from_zero(axis, clients["round"])
     legend_outside(axis, "client")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.common.words import counted_span
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, LOCAL, SOUND
 
@@ -165,7 +166,7 @@ def privacy_words(facts: dict[str, Any]) -> str:
         headline(facts),
         f"{_whom(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
         f"({_neighbours(sound)}), {_against(sound)}",
-        _number("epsilon", "Enforced", facts),
+        _number("epsilon", composition_word(facts).capitalize(), facts),
         _number("epsilon_published", "Published", facts)
         + f" The claim is about one {published['unit']}, {_neighbours(published)}.",
         _number("epsilon_sound", "Sound", facts),
@@ -197,6 +198,11 @@ def privacy_words(facts: dict[str, Any]) -> str:
             + "\n"
         )
     return text + "\n"
+
+
+def composition_word(facts: dict[str, Any]) -> str:
+    """What the configured accountant's ε is: without a budget nothing is enforced."""
+    return "composed" if facts["budget"] is None else "enforced"
 
 
 def _whom(facts: dict[str, Any]) -> str:
@@ -298,12 +304,11 @@ def _spread(facts: dict[str, Any]) -> str:
         return f"all {clients['total']} have the same, {clients['draws_most']} releases in all."
     key = "epsilon_sound" if facts["budget_view"] == SOUND else "epsilon"
     spread = facts["spread"][key]
-    what = "lots" if facts["views"]["sound"]["unit"] == "record" else "reports"
-    return (
-        f"{clients['took_part']} of {clients['total']} took part, with {clients['draws_fewest']} to "
-        f"{clients['draws_most']} {what} each; {key} from {spread['lowest']:.4g} to "
-        f"{spread['highest']:.4g}, median {spread['median']:.4g}."
-    )
+    what = "lot" if facts["views"]["sound"]["unit"] == "record" else "report"
+    draws = counted_span(clients["draws_fewest"], clients["draws_most"], what)
+    low, middle, high = (f"{spread[name]:.4g}" for name in ("lowest", "median", "highest"))
+    values = f"{high} for each" if low == high else f"from {low} to {high}, median {middle}"
+    return f"{clients['took_part']} of {clients['total']} took part, with {draws} each; {key} {values}."
 
 
 def _bullets(items: list[str]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 from rich.table import Table
 
+from fedpriv.common.words import span
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.statement import round_up
@@ -88,5 +89,4 @@ def _range(values: pd.Series, shown: Callable[[float], str]) -> str:
     numbers = pd.to_numeric(values, errors="coerce").dropna()
     if numbers.empty:
         return "-"
-    low, high = shown(numbers.min()), shown(numbers.max())
-    return low if low == high else f"{low} to {high}"
+    return span(shown(numbers.min()), shown(numbers.max()))

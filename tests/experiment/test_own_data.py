@@ -51,7 +51,7 @@ def test_a_run_uses_the_fixed_number_of_records(command):
     said = command("train", "algorithm=dp_fl", *FIXED, "rounds=1", "runtime.plots=false")
     words = " ".join(said.out.replace("│", " ").split())
     assert said.status == 0
-    assert "100 training records over 5 clients, 20 to 20 each; 360 test" in words
+    assert "100 training records over 5 clients, 20 each; 360 test" in words
 
 
 def test_more_records_than_there_are_end_before_the_first_round(train):

@@ -200,6 +200,7 @@ def test_a_signal_ends_a_run_with_a_checkpoint_and_the_way_to_go_on(
     assert "interrupted after round 3" in said.sentence
     assert "fedpriv train resume=run" in said.sentence
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=False)["round"] == 3
+    assert "resume=" not in said.out  # once is enough
     assert '"stop_reason": "interrupted"' in (tmp_path / "run" / "summary.json").read_text()
 
 

@@ -31,3 +31,30 @@ def test_a_long_run_is_judged_by_its_last_minute():
     slow = [(float(second), 0.001 * second) for second in range(100)]
     fast = [(100.0 + second, 0.1 + 0.01 * second) for second in range(61)]
     assert pace(*slow, *fast) == pytest.approx(100 * (1 - fast[-1][1]))
+
+
+@pytest.fixture
+def shown(command):
+    """(overrides) → what a short run prints, on one line."""
+
+    def run(*overrides: str) -> str:
+        said = command("train", *overrides, "runtime.plots=false", "runtime.progress=lines")
+        assert (said.status, said.err) == (0, "")
+        return " ".join(said.out.split())
+
+    return run
+
+
+def test_equal_numbers_are_said_once_and_nothing_is_called_enforced(shown):
+    words = shown("algorithm=dp_fl", "epsilon=null", "rounds=2", "partition.clients=1")
+    assert "over 1 client, 1437 each; 360 test" in words
+    assert "10 of 10 at each client" in words
+    assert "Epsilon of the worst client: composed " in words
+    assert "in the last round" in words
+    assert "decay" not in words
+
+
+def test_a_schedule_that_can_decay_says_how_often_it_did(shown):
+    words = shown("algorithm=adap_dpfl", "rounds=2")
+    assert "0 decays" in words
+    assert "Epsilon of the worst client: enforced " in words

@@ -64,6 +64,13 @@ def test_every_number_has_its_reason(statement):
     assert all(facts["reasons"].values())
 
 
+def test_without_a_budget_nothing_is_called_enforced(statement):
+    said = statement("algorithm=dp_fl", "epsilon=null", "rounds=2")
+    assert "Composed: epsilon = " in said.words
+    assert "Enforced" not in said.words
+    assert "10 of 10 took part, with 2 lots each; epsilon_sound 0." in said.words
+
+
 def test_the_sound_number_of_a_filtered_run_is_its_budget(statement):
     said = statement("epsilon=1.5")
     assert said.facts["epsilon_sound"] == 1.5
