@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,11 +138,8 @@ def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None
     out.print(table)
     if releases.noise_adapts:
         out.print(Text(NO_GUARANTEE, style="yellow"))
-        if releases.guaranteed is not None:
-            out.print(
-                f"guaranteed, by the run's privacy.txt: epsilon = {_shown(releases.guaranteed)} at "
-                f"delta = {releases.run_delta:g}"
-            )
+        for words in _guarantee(releases):
+            out.print(words)
     else:
         for i, delta in enumerate(deltas):
             best = tightest(priced, i)
@@ -157,6 +155,15 @@ NO_GUARANTEE = (
     "The noise of this run adapted to released values: these are prices as if it had been fixed in "
     "advance, not guarantees."
 )
+
+
+def _guarantee(releases: Releases) -> Iterator[str]:
+    """What does hold of a run whose noise adapted, if anything is known to."""
+    if releases.guaranteed is not None:
+        yield (
+            f"Guaranteed, by the run's privacy.txt: epsilon = {_shown(releases.guaranteed)} at "
+            f"delta = {releases.run_delta:g}."
+        )
 
 
 def _words(priced: Priced, releases: Releases, deltas: list[float]) -> str:
@@ -225,13 +232,15 @@ def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> di
 
 
 def draw(path: Path, releases: Releases, deltas: list[float], priced: list[Priced]) -> None:
-    """ε against steps at the first δ; with several δ also ε against δ."""
+    """ε against steps at one δ, that of the run if it is asked for; with several δ also ε against δ."""
     from fedpriv.results.plots import plot_epsilon_by_steps
 
+    delta = releases.run_delta if releases.run_delta in deltas else deltas[0]
     steps = points(releases.steps)
-    curves = {p.name: [releases.epsilon(p.accountant, deltas[0], n) for n in steps] for p in priced}
+    curves = {p.name: [releases.epsilon(p.accountant, delta, n) for n in steps] for p in priced}
     profiles = {p.name: p.epsilons for p in priced} if len(deltas) > 1 else {}
-    plot_epsilon_by_steps(path, steps, curves, deltas, profiles)
+    note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
+    plot_epsilon_by_steps(path, steps, curves, deltas, profiles, delta, note)
 
 
 def points(steps: int) -> list[int]:

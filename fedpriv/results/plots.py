@@ -280,9 +280,17 @@ def plot_epsilon_by_steps(
     curves: Mapping[str, Sequence[float]],
     deltas: Sequence[float],
     profiles: Mapping[str, Sequence[float]],
+    delta: float,
+    note: str = "",
 ) -> None:
-    """ε against steps at the first δ, a line for each accountant; with ``profiles`` ε against δ."""
+    """ε against steps at ``delta``, a line for each accountant; with ``profiles`` ε against δ.
+
+    ``note``: what a reader must know, above the panels.
+    """
     figure = Figure(figsize=(9.6 if profiles else 5.2, 3.4), layout="constrained")
+    if note:
+        wrapped = _wrapped(note, figure.get_figwidth(), TITLE_SIZE)
+        figure.suptitle(wrapped, fontsize=TITLE_SIZE, color=COLOURS["red"])
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 2 if profiles else 1, squeeze=False)[0]
     styles = list(zip(CYCLE, ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))), strict=False))
@@ -290,7 +298,7 @@ def plot_epsilon_by_steps(
         label = name if np.isfinite(epsilons).any() else f"{name}: infinite"
         values = np.where(np.isfinite(epsilons), epsilons, np.nan)
         axes[0].plot([0, *steps], [0.0, *values], color=colour, linestyle=style, label=label)
-    axes[0].set(xlabel="steps", ylabel=f"ε at δ = {deltas[0]:g}", xlim=(0, None), ylim=(0, None))
+    axes[0].set(xlabel="steps", ylabel=f"ε at δ = {delta:g}", xlim=(0, None), ylim=(0, None))
     for (colour, style), (name, epsilons) in zip(styles, profiles.items(), strict=False):
         ordered = zip(*sorted(zip(deltas, epsilons, strict=True)), strict=True)
         axes[1].plot(*ordered, color=colour, linestyle=style, marker="o", label=name)

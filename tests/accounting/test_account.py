@@ -186,8 +186,29 @@ def test_a_run_whose_noise_adapted_comes_with_a_note(command, train):
     said = command("account", "--run", str(folder), "--accountant", "rdp")
     words = " ".join(said.out.split())
     assert "not guarantees" in words
-    assert "guaranteed, by the run's privacy.txt: epsilon = 2.000" in words
+    assert "Guaranteed, by the run's privacy.txt: epsilon = 2.000" in words
     assert "tightest" not in said.out
+
+
+def test_the_picture_of_a_run_says_what_the_terminal_says_at_the_runs_delta(
+    command, train, tmp_path
+):
+    folder = train("rounds=5").folder
+    said = command("account", "--run", str(folder), "--accountant", "rdp", "--delta", "1e-7,1e-5",
+                   "--plot", "curve.svg")  # fmt: skip
+    assert said.status == 0
+    drawn = (tmp_path / "curve.svg").read_text()  # texts are in comments beside their outlines
+    assert "adapted to released values" in drawn
+    assert "ε at δ = 1e-05" in drawn
+    assert "ε at δ = 1e-07" not in drawn
+
+
+def test_the_picture_of_fixed_noise_has_no_note_and_the_first_delta(command, tmp_path):
+    command("account", *BASELINE, "--delta", "1e-7,1e-5", "--accountant", "rdp",
+            "--plot", "curve.svg")  # fmt: skip
+    drawn = (tmp_path / "curve.svg").read_text()
+    assert "adapted" not in drawn
+    assert "ε at δ = 1e-07" in drawn
 
 
 def test_programs_learn_that_the_noise_adapted(answer, train):
