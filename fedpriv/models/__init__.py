@@ -4,8 +4,9 @@ Importing this room does not import torch, so a plan can be checked on a machine
 """
 
 from fedpriv.models.cnn import Cnn
+from fedpriv.models.cnn_emnist import CnnEmnist
 from fedpriv.models.logistic import Logistic
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.svm import Svm
 
-__all__ = ["Cnn", "Logistic", "Mlp", "Svm"]
+__all__ = ["Cnn", "CnnEmnist", "Logistic", "Mlp", "Svm"]

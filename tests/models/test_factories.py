@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.models import Cnn, Logistic, Mlp
+from fedpriv.models import Cnn, CnnEmnist, Logistic, Mlp
 
-FACTORIES = [Cnn, Mlp, Logistic]
+FACTORIES = [Cnn, CnnEmnist, Mlp, Logistic]
 
 
 def parameters(module: nn.Module) -> int:
@@ -24,6 +24,10 @@ def flat(module: nn.Module) -> torch.Tensor:
 @pytest.mark.parametrize("padding", [2, 3])
 def test_the_cnn_has_26010_parameters(padding):
     assert parameters(Cnn(0, padding=padding).build((1, 28, 28), 10)) == 26_010
+
+
+def test_the_cnn_for_emnist_has_1199882_parameters():
+    assert parameters(CnnEmnist(0).build((1, 28, 28), 10)) == 1_199_882
 
 
 def test_the_mlp_has_25450_and_the_logistic_regression_7850_parameters():
@@ -62,6 +66,12 @@ def test_records_need_not_be_images(factory):
 def test_the_cnn_refuses_what_it_cannot_read(shape):
     with pytest.raises(ConfigError, match=r"model must be .* got cnn"):
         Cnn(0).build(shape, 10)
+
+
+@pytest.mark.parametrize("shape", [(36,), (28, 28), (1, 5, 28), (1, 28, 5)])
+def test_the_cnn_for_emnist_refuses_what_it_cannot_read(shape):
+    with pytest.raises(ConfigError, match=r"model must be .* got cnn_emnist; it reads images"):
+        CnnEmnist(0).build(shape, 10)
 
 
 @pytest.mark.parametrize("factory", FACTORIES)
