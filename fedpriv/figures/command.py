@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -89,9 +90,15 @@ def _settings(options: argparse.Namespace) -> list[str]:
     return settings
 
 
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
+
+
 def as_flag(override: str) -> str:
     """The flag that stands for an override of :func:`_settings`, else the override, quoted."""
     flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
+    if override.startswith("figure.reuse=['"):
+        folders = (folder.replace("\\'", "'") for folder in _QUOTED.findall(override))
+        return " ".join(f"--reuse {shlex.quote(folder)}" for folder in folders)
     if override.startswith("figure.seeds=["):
         return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
     return flags.get(override, shlex.quote(override))

@@ -15,7 +15,7 @@ from fedpriv.figures.definition import Curve, Figure, Group, Ordering, Stated
 from fedpriv.figures.jobs import in_short
 from fedpriv.figures.series import Run
 from fedpriv.results.columns import STATED_COLUMNS
-from fedpriv.results.folder import commit
+from fedpriv.results.folder import commit_words, own_commit_words
 
 
 class Ends:
@@ -262,21 +262,29 @@ def _without_guarantee(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
         yield f"- {'; '.join(labels)}: {reason}"
 
 
-def drawn_by(command: str) -> Iterator[str]:
-    """What made a figure, and when."""
+def drawn_by(command: str, runs_by: str | None = None) -> Iterator[str]:
+    """What made a figure and, where it has runs, what made those; and when."""
+    here = own_commit_words()
+    too = ", which made the runs too" if runs_by == here else ""
     yield f"- command: `{command}`"
-    yield f"- drawn {datetime.now(UTC):%Y-%m-%d} by commit {commit() or 'unknown'}"
+    yield f"- drawn {datetime.now(UTC):%Y-%m-%d} by {here}{too}"
+    if runs_by is not None and not too:
+        yield f"- runs made by {runs_by}"
 
 
 def _provenance(figure: Figure, runs: Sequence[Run], command: str) -> Iterator[str]:
-    yield from drawn_by(command)
     if not runs:
+        yield from drawn_by(command)
         return
     made = [run.job.folder.read_json(run.job.folder.environment) for run in runs]
+    yield from drawn_by(
+        command,
+        _distinct(commit_words(f.get("commit"), f["versions"].get("fedpriv")) for f in made),
+    )
     hours = math.fsum(run.summary["seconds"] for run in runs) / 3600
     time = f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
     yield f"- {counted(len(runs), 'run')}, {time} in rounds, one process each"
-    for name in ("commit", "device", "threads", "python"):
+    for name in ("device", "threads", "python"):
         yield f"- {name}: {_distinct(facts.get(name) for facts in made)}"
     packages = sorted({name for facts in made for name in facts["versions"]})
     found = {n: [facts["versions"].get(n) for facts in made] for n in packages}

@@ -93,9 +93,7 @@ def _command(name: str, config: DictConfig, arguments: Sequence[str]) -> str:
     sources = config.hydra.runtime.config_sources
     given = [source.path for source in sources if source.provider == "command-line"]
     place = [word for path in given for word in ("--config-dir", os.path.relpath(path))]
-    own = [
-        as_flag(a) for a in arguments if not a.startswith(("+figure=", "runtime.", "figure.reuse"))
-    ]
+    own = [as_flag(a) for a in arguments if not a.startswith(("+figure=", "runtime."))]
     return " ".join([shlex.join(["fedpriv", "figure", name, *place]), *own])
 
 

@@ -138,6 +138,18 @@ def _version(package: str) -> str | None:
         return None
 
 
+def commit_words(commit: str | None, release: str | None) -> str:
+    """The code that did something: its commit, or the version of an installed package."""
+    if commit is not None:
+        return f"commit {commit}"
+    return f"installed package, fedpriv {release or 'of unknown version'}, commit unknown"
+
+
+def own_commit_words() -> str:
+    """The code that runs now."""
+    return commit_words(commit(), _version("fedpriv"))
+
+
 def commit() -> str | None:
     """The git commit of the checkout fedpriv runs from, if it is one."""
     here = Path(__file__).resolve().parents[2]

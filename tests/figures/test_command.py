@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shlex
 from pathlib import Path
 
 import pytest
 
 from fedpriv import cli
+from fedpriv.figures.command import as_flag
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -104,3 +106,8 @@ def test_the_list_says_what_is_there_and_what_the_rest_takes(listed):
 
 def test_the_list_has_the_figures_of_the_users_own(listed):
     assert "own/tiny" in listed
+
+
+def test_folders_to_reuse_become_flags_again():
+    said = as_flag(r"figure.reuse=['kept','my runs','it\'s']")
+    assert shlex.split(said) == ["--reuse", "kept", "--reuse", "my runs", "--reuse", "it's"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedpriv.figures.comparison import compare, ends_table, mean_sd
 from fedpriv.figures.series import Run
 from fedpriv.figures.write import caption_of
+from fedpriv.results.folder import commit_words
 
 
 @pytest.fixture
@@ -214,6 +215,22 @@ def test_the_command_and_every_run_are_named(compared):
     text = compared(accuracies(loud=[0.9]), "fedpriv figure own/tiny rounds=3")
     assert "- command: `fedpriv figure own/tiny rounds=3`" in text
     assert "  - digits/loud/seed 0: `dp_fl-digits-seed0-" in text
+
+
+def test_runs_of_other_code_than_that_which_draws_are_told_apart(compared):
+    assert "- runs made by commit abc" in compared(accuracies(loud=[0.9]))
+
+
+def test_runs_of_the_code_that_draws_are_not_named_twice(compared, monkeypatch):
+    monkeypatch.setattr("fedpriv.results.folder.commit", lambda: "abc")
+    text = compared(accuracies(loud=[0.9]))
+    assert "by commit abc, which made the runs too" in text
+    assert text.count("abc") == 1
+
+
+def test_an_installed_package_is_named_by_its_version():
+    words = commit_words(None, "1.2")
+    assert words == "installed package, fedpriv 1.2, commit unknown"
 
 
 def test_a_quantity_that_applies_to_no_curve_has_no_column(compared):

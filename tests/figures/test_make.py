@@ -377,6 +377,7 @@ def test_runs_that_are_kept_elsewhere_are_reused(slim, make, made, tmp_path):
     assert (said.status, said.err) == (0, "")
     assert runs(tmp_path / "outputs") == []
     assert snapshot(tmp_path / "kept") == before
+    assert "--reuse kept`" in comparison(tmp_path)
     whole = (made / "figures" / "own" / "tiny" / "figure.csv").read_text()
     assert (tiny_folder(tmp_path) / "figure.csv").read_text() == whole
 
