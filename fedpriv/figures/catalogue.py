@@ -48,8 +48,9 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None) -> Non
         runs = list(distinct(jobs))
         done = sum(job.state == DONE for job in runs)
         table.add_row(
-            name, words, figure.work, _state(runs), f"{done}/{len(runs)}", time_left(runs)
-        )
+            name, words, figure.work, _state(runs), f"{done}/{len(runs)}",
+            time_left(runs, figure.as_defined),
+        )  # fmt: skip
     console().print(table)
     console().print(
         "fedpriv figure <name> runs what is missing and draws; --dry-run shows its runs"
@@ -64,10 +65,10 @@ def _state(jobs: Sequence[Job]) -> str:
     return "not run" if states == {MISSING} else "partly"
 
 
-def time_left(jobs: Sequence[Job]) -> str:
-    """About how long the unfinished runs take at the paper's scale, as far as it was measured."""
+def time_left(jobs: Sequence[Job], as_defined: bool) -> str:
+    """About how long the unfinished runs take, as far as it was measured: of those defined."""
     left = [job for job in jobs if job.state != DONE]
-    known = [job.minutes for job in left if job.minutes is not None]
+    known = [job.minutes for job in left if as_defined and job.minutes is not None]
     if not left:
         return "–"
     if not known:

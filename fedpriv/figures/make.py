@@ -248,11 +248,12 @@ def _one_line(error: BaseException) -> str:
 def _announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job]) -> str:
     total = len(list(distinct(jobs)))
     partly = sum(job.state == PARTLY for job in unfinished)
-    words = f"{figure.name} ({figure.scale} scale): {counted(total, 'run')}, {total - len(unfinished)} done"
+    scale = f"{figure.scale} scale{', changed' if figure.changed else ''}"
+    words = f"{figure.name} ({scale}): {counted(total, 'run')}, {total - len(unfinished)} done"
     if partly:
         words += f", {partly} to be resumed"
     minutes = [job.minutes for job in unfinished]
-    if unfinished and figure.scale == "paper" and None not in minutes:
+    if unfinished and figure.as_defined and None not in minutes:
         words += f"; the rest takes about {duration(60 * sum(minutes))} on one core"
     return words
 

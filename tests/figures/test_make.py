@@ -346,6 +346,16 @@ def test_the_figure_can_be_made_again_with_the_command_it_names(make, there, tmp
     assert command(*arguments).status == 0
 
 
+def test_the_time_that_was_measured_is_not_that_of_changed_runs(make, tiny):
+    for curve in tiny["curves"].values():
+        curve["minutes"] = {"digits": 2}
+    assert "(paper scale): 4 runs, 0 done; the rest takes about 8:00" in make("--dry-run").out
+    for changed in (["epsilon=1"], ["--quick"]):
+        said = make(*changed, "--dry-run")
+        assert said.status == 0
+        assert "takes about" not in said.out
+
+
 def test_train_with_a_figure_is_the_same(command, write, made, tmp_path):
     write()
     said = command(
