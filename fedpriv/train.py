@@ -14,6 +14,7 @@ import hydra
 import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
@@ -50,9 +51,10 @@ def task(config: DictConfig) -> dict[str, Any] | None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     folder = Path(hydra_config.runtime.output_dir) if sweeping else None
     overrides = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)
+    label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
         refuse_if_stopped(config)
-        result = run(config, overrides=overrides, default_folder=folder)
+        result = run(config, overrides=overrides, default_folder=folder, label=label)
         refuse_bad_end(result, ends_sweep=sweeping and not in_worker)
     except FedprivError as error:
         traceback.clear_frames(error.__traceback__)  # else the run's data live as long as the error
@@ -65,6 +67,17 @@ def task(config: DictConfig) -> dict[str, Any] | None:
             print(f"fedpriv: {' '.join(overrides)}: {error}", file=sys.stderr, flush=True)
         return None
     return result.summary
+
+
+def job_label(overrides: Sequence[str], sweep_dir: Path) -> str:
+    """What sets a job of a sweep apart: its overrides without those that all jobs have."""
+    try:
+        saved = yaml.safe_load((sweep_dir / "multirun.yaml").read_text(encoding="utf-8"))
+        given = OverridesParser.create().parse_overrides(saved["hydra"]["overrides"]["task"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError):  # not every sweeper writes it
+        given = []
+    common = {o.input_line.partition("=")[0] for o in given if not o.is_sweep_override()}
+    return " ".join(o for o in overrides if o.partition("=")[0] not in common)
 
 
 def refuse_if_stopped(config: DictConfig) -> None:

@@ -84,6 +84,12 @@ def test_a_sweep_runs_every_combination_and_tabulates_it(command, tmp_path):
     assert "Sweep" in said.out
 
 
+def test_the_line_of_a_job_begins_with_what_sets_it_apart(command):
+    said = command(*SWEEP, "noise_schedule.noise_multiplier=8,12", "runtime.progress=lines")
+    begins = [line.partition(": ")[0] for line in said.out.splitlines() if "stopped by" in line]
+    assert begins == [f"noise_schedule.noise_multiplier={z}" for z in (8, 12)]
+
+
 def test_a_sweep_leaves_a_whole_run_folder_for_each_job(command, tmp_path):
     command(*SWEEP, "seed=0,1")
     for job in ("0", "1"):

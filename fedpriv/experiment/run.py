@@ -44,11 +44,13 @@ def run(
     *,
     overrides: Sequence[str] | None = None,
     default_folder: Path | None = None,
+    label: str | None = None,
 ) -> RunResult:
     """Run an experiment to its end and write its folder.
 
     ``overrides`` are noted in the folder so that ``resume=<folder>`` needs nothing else;
-    ``default_folder`` is used when ``runtime.run_dir`` is null (sweeps). Raises ConfigError or
+    ``default_folder`` is used when ``runtime.run_dir`` is null (sweeps); ``label``: what sets a job of a
+    sweep apart, which gets a line at its end instead of tables. Raises ConfigError or
     DataError before the first round. With ``dry_run`` only the plan is made.
     """
     from fedpriv.results import display
@@ -80,7 +82,7 @@ def run(
                 loop.prepay(found.runs)
         if folder is None and not _reusing(parts):
             _hold(held, loop.folder)
-        reporter = display.Reporter(loop, plan, resumed, brief=default_folder is not None)
+        reporter = display.Reporter(loop, plan, resumed, label)
         stop_reason = reporter.watch(lambda: loop.run(reporter))
         summary, privacy = write_report(loop, stop_reason)
         if not parts.settings.runtime.diagnostics and stop_reason != "interrupted":

@@ -83,9 +83,9 @@ class Pace:
 class Reporter:
     """Follows one run: implements the loop's ``Watcher``."""
 
-    def __init__(self, loop: Loop, plan: Plan, resumed: bool, brief: bool = False):
-        """``brief``: a job of a sweep, which gets a line at its end instead of tables."""
-        self.brief = brief
+    def __init__(self, loop: Loop, plan: Plan, resumed: bool, label: str | None = None):
+        """``label``: what sets a job of a sweep apart, which gets a line at its end instead of tables."""
+        self.label, brief = label, label is not None
         self.loop, self.plan, self.out = loop, plan, console()
         self._epsilon: float | None = None  # the last one known: some accountants price seldom
         wish = loop.settings.runtime.progress
@@ -209,10 +209,11 @@ class Reporter:
         self._log.close()
         if self.mode == "none":
             return
-        if self.brief:
+        if self.label is not None:
             rows = summary_lines(summary, self.loop.parts.adaptive)[3:]
             words = "; ".join(f"{name} {value}" for name, value in rows)
-            self.out.print(Text(f"{self.loop.folder.path.name}: {words}"))
+            job = self.label or self.loop.folder.path.name
+            self.out.print(Text(f"{job}: {words}"))
             return
         self.out.print(pairs("Result", summary_lines(summary, self.loop.parts.adaptive)))
         style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
