@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -23,6 +24,7 @@ from torch import nn
 from fedpriv.engine.base import BlockEngine, Unsupported, flat_gradient
 from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.rules import RULES, Columns, LayerGradients, why_no_rule
+from fedpriv.models.recurrent import Lstm
 
 
 @dataclass
@@ -66,7 +68,7 @@ class FastEngine(BlockEngine):
         self, inputs: torch.Tensor, targets: torch.Tensor, prove: bool
     ) -> tuple[Sequence[LayerGradients], torch.Tensor, torch.Tensor | None]:
         with torch.enable_grad():
-            with self._noting() as calls:
+            with self._noting(prove) as calls:
                 losses = self._losses(inputs, targets)
             self._check(calls, len(inputs))
             total = losses.sum()
@@ -85,30 +87,41 @@ class FastEngine(BlockEngine):
         return layers, losses.detach(), plain
 
     @contextmanager
-    def _noting(self) -> Iterator[dict[int, _Call]]:
-        """Note what the layers read and give until the end of the block."""
+    def _noting(self, prove: bool) -> Iterator[dict[int, _Call]]:
+        """Note what the layers read and give until the end of the block.
+
+        A layer whose weights meet something other than its arguments and outputs has a ``tap`` for it;
+        autograd need not give what is computed from it, except to ``prove``.
+        """
         calls: dict[int, _Call] = {}
 
-        def note(index: int):
-            def hook(module: nn.Module, args: tuple, output: torch.Tensor) -> None:
-                if index in calls:
-                    raise self._layers[index].refuse("called more than once in a forward pass")
+        def note(index: int, read: torch.Tensor, gave: torch.Tensor) -> None:
+            if index in calls:
+                raise self._layers[index].refuse("called more than once in a forward pass")
+            calls[index] = _Call(read, gave, (read._version, gave._version))
+
+        def hook(index: int):
+            def after(module: nn.Module, args: tuple, output: torch.Tensor) -> None:
                 if len(args) != 1:
                     raise self._layers[index].refuse("called with keyword arguments")
-                read = args[0].detach()
-                calls[index] = _Call(read, output, (read._version, output._version))
+                note(index, args[0].detach(), output)
 
-            return hook
+            return after
 
-        handles = [
-            layer.module.register_forward_hook(note(index))
-            for index, layer in enumerate(self._layers)
-        ]
+        handles, tapped = [], []
+        for index, layer in enumerate(self._layers):
+            if isinstance(layer.module, Lstm):
+                layer.module.tap, layer.module.recurrent_gradient = partial(note, index), prove
+                tapped.append(layer.module)
+            else:
+                handles.append(layer.module.register_forward_hook(hook(index)))
         try:
             yield calls
         finally:
             for handle in handles:
                 handle.remove()
+            for module in tapped:
+                module.tap, module.recurrent_gradient = None, True
 
     def _check(self, calls: dict[int, _Call], n: int) -> None:
         for index, call in calls.items():

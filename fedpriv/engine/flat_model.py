@@ -2,7 +2,8 @@
 
 What is minimised is F(θ) = mean of ℓ(f(x; θ), y) + λ/2 ‖θ‖². A module may bring ℓ (``record_loss``;
 default cross entropy) and λ (``weight_decay``; default 0). The second term reads no record: its
-gradient λθ is added outside clipping and noise.
+gradient λθ is added outside clipping and noise. It may also bring what accuracy counts
+(``record_correct``; default one answer a record).
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(outputs, targets, reduction="none")
 
 
+Correct = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""(outputs [n, …], targets [n, …]) → (right answers of each record [n], answers that count [n])."""
+
+
+def one_answer(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Whether the largest output is the target, or, where the one output is a score, whether it is > 0
+    for target 1 and ≤ 0 for target 0: outputs [n, classes] or [n, 1], targets [n] → (right [n], ones)."""
+    right = _predicted(outputs) == targets
+    return right, torch.ones_like(right)
+
+
 def channels_last(inputs: torch.Tensor) -> torch.Tensor:
     """Images [n, c, h, w] laid out with the channels innermost; other inputs as they are.
 
@@ -38,12 +50,14 @@ class FlatModel:
         module: The model. Its parameters are moved into the vector, in the order of
             ``module.parameters()``; they stay ordinary parameters of the module. A module belongs to
             one FlatModel: wrapping it again takes its parameters out of the first one's vector.
-            It may have ``record_loss(outputs, targets)`` → [n] and ``weight_decay``.
+            It may have ``record_loss(outputs, targets)`` → [n], ``weight_decay`` and
+            ``record_correct(outputs, targets)`` → (right answers [n], answers that count [n]).
 
     Attributes:
         module: The wrapped module.
         flat: The parameters [d]. Writing into it (``flat.add_(…)``) changes the model.
         loss: (outputs, targets) → loss ℓ of each record [n].
+        correct: (outputs, targets) → (right answers [n], answers that count [n]) of each record.
         weight_decay: λ ≥ 0, over all parameters.
 
     Raises:
@@ -54,6 +68,7 @@ class FlatModel:
     def __init__(self, module: nn.Module):
         self.module = module
         self.loss: Loss = getattr(module, "record_loss", cross_entropy)
+        self.correct: Correct = getattr(module, "record_correct", one_answer)
         self.weight_decay = float(getattr(module, "weight_decay", 0.0))
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
@@ -95,15 +110,15 @@ class FlatModel:
     def evaluate(
         self, inputs: torch.Tensor, targets: torch.Tensor, batch: int = 250
     ) -> tuple[float, float]:
-        """F(θ) on the records and accuracy: the share whose largest output is the target, or, where
-        the one output is a score, whose score is > 0 for target 1 and ≤ 0 for target 0.
+        """F(θ) on the records and accuracy: right answers of all records over those that count
+        (:func:`one_answer` a record, unless the module brings something else; nan if none counts).
 
         Runs in evaluation mode without gradients and restores the mode; (nan, nan) for no records.
         """
         n = len(targets)
         if n == 0:
             return float("nan"), float("nan")
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
+        totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         training = self.module.training
         self.module.eval()
         try:
@@ -111,10 +126,13 @@ class FlatModel:
                 for x, y in zip(inputs.split(batch), targets.split(batch), strict=True):
                     outputs = self(x)
                     totals[0] += self.loss(outputs, y).sum()
-                    totals[1] += (_predicted(outputs) == y).sum()
+                    correct, counted = self.correct(outputs, y)
+                    totals[1] += correct.sum()
+                    totals[2] += counted.sum()
         finally:
             self.module.train(training)
-        mean_loss, accuracy = (totals / n).tolist()
+        loss, right, answers = totals.tolist()
+        mean_loss, accuracy = loss / n, right / answers if answers else float("nan")
         if self.weight_decay:
             mean_loss += float(self.penalty(self.flat))
         return mean_loss, accuracy

@@ -4,7 +4,8 @@ A layer's rule takes what it read (``a``) and the gradient of the summed loss wi
 it gave (``g``). For a linear layer the gradient of record i is Σ_t g_it a_itᵀ over its positions t
 (one for plain inputs). With one position its squared norm is ‖g_i‖² (‖a_i‖² + 1); with several it is
 either measured on the gradient itself or by the "ghost norm" Σ_ts (g_it·g_is)(a_it·a_is), which never
-forms the gradient. A convolution is a linear layer on its unfolded input.
+forms the gradient. A convolution is a linear layer on its unfolded input; so is an LSTM on its inputs
+and last states, where ``g`` is the gradient with respect to what goes into its gates.
 
 Sources: Goodfellow, "Efficient per-example gradient computations", 2015; Li et al., "Large language
 models can be strong differentially private learners", ICLR 2022 (ghost norm); Bu et al.,
@@ -25,6 +26,7 @@ from torch.nn import functional
 
 from fedpriv.engine.convolution import unfold
 from fedpriv.engine.lots import Lots
+from fedpriv.models.recurrent import Lstm
 
 # Below this many parameters forming the gradients is faster than ghost norms even where these need
 # less memory: the gradients of a few hundred records then still fit into the processor's cache.
@@ -208,6 +210,10 @@ def _embedding(
     return TableRows(tokens, g, columns)
 
 
+def _lstm(layer: Lstm, a: torch.Tensor, g: torch.Tensor, columns: Columns) -> LayerGradients:
+    return _outer(a, g, columns)
+
+
 def _group_norm(
     layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, columns: Columns
 ) -> LayerGradients:
@@ -240,6 +246,7 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.Embedding: _embedding,
     nn.GroupNorm: _group_norm,
     nn.LayerNorm: _layer_norm,
+    Lstm: _lstm,
 }
 """Rules by exact layer type: a subclass may compute something else."""
 

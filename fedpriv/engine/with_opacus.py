@@ -11,10 +11,12 @@ from contextlib import contextmanager
 
 import torch
 from opacus import GradSampleModule
+from opacus.grad_sample import register_grad_sampler
 from torch import nn
 
 from fedpriv.engine.base import BlockEngine, Unsupported, flat_gradient
 from fedpriv.engine.rules import Columns, LayerGradients, Rows
+from fedpriv.models.recurrent import Lstm
 
 
 class OpacusEngine(BlockEngine):
@@ -60,6 +62,25 @@ class OpacusEngine(BlockEngine):
         if not rows:
             raise Unsupported("the loss depends on no trainable layer")
         return [Rows(rows, columns)]
+
+
+@register_grad_sampler(Lstm)
+def _lstm_sampler(
+    layer: Lstm, activations: list[torch.Tensor], backprops: torch.Tensor
+) -> dict[nn.Parameter, torch.Tensor]:
+    """Per-record gradients of our LSTM for Opacus, which does not know it: the forward pass again, as a
+    hook sees what the layer gave and not what went into its gates."""
+    calls = []
+    layer.tap = lambda read, gave: calls.append((read, gave))
+    try:
+        with torch.enable_grad():
+            states = layer.forward(*activations)
+            read, gave = calls[0]
+            (g,) = torch.autograd.grad(states, gave, backprops)
+    finally:
+        layer.tap = None
+    found = {layer.weight: torch.bmm(g.transpose(1, 2), read), layer.bias: g.sum(1)}
+    return {p: gradient for p, gradient in found.items() if p.requires_grad}
 
 
 @contextmanager

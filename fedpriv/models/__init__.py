@@ -6,7 +6,8 @@ Importing this room does not import torch, so a plan can be checked on a machine
 from fedpriv.models.cnn import Cnn
 from fedpriv.models.cnn_emnist import CnnEmnist
 from fedpriv.models.logistic import Logistic
+from fedpriv.models.lstm import LstmClassifier, LstmLm
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.svm import Svm
 
-__all__ = ["Cnn", "CnnEmnist", "Logistic", "Mlp", "Svm"]
+__all__ = ["Cnn", "CnnEmnist", "Logistic", "LstmClassifier", "LstmLm", "Mlp", "Svm"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
@@ -20,9 +20,16 @@ class ModelFactory(ABC):
     Args:
         seed: Seed of the initial weights (config key ``model.seed``).
 
+    Attributes:
+        name: That of the YAML, for messages.
+        task: Of a model of text, what it does with it (see :mod:`fedpriv.models.fit`); else None.
+
     Raises:
         ArgumentError: ``seed`` is not a whole number from 0 to 2^63 - 1.
     """
+
+    name: ClassVar[str]
+    task: ClassVar[str | None] = None
 
     def __init__(self, seed: int):
         self.seed = checks.seed("seed", seed)

@@ -54,6 +54,8 @@ class Cnn(ModelFactory):
         ArgumentError: ``seed`` or ``padding`` is not allowed.
     """
 
+    name = "cnn"
+
     def __init__(self, seed: int, padding: int = 2):
         super().__init__(seed)
         self.padding = checks.whole("padding", padding)

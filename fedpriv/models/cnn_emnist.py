@@ -36,6 +36,8 @@ class CnnEmnist(ModelFactory):
         ArgumentError: ``seed`` is not allowed.
     """
 
+    name = "cnn_emnist"
+
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < _SMALLEST:
             why = f"it reads images with sides of at least {_SMALLEST}"

@@ -20,6 +20,8 @@ class Logistic(ModelFactory):
         ArgumentError: ``seed`` is not allowed.
     """
 
+    name = "logistic"
+
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         from torch import nn
 

@@ -22,6 +22,8 @@ class Mlp(ModelFactory):
         ArgumentError: ``seed`` or ``hidden`` is not allowed.
     """
 
+    name = "mlp"
+
     def __init__(self, seed: int, hidden: int = 32):
         super().__init__(seed)
         self.hidden = checks.whole("hidden", hidden, at_least=1)

@@ -31,6 +31,8 @@ class Svm(ModelFactory):
         ArgumentError: ``seed``, ``weight_decay`` or ``bias`` is not allowed.
     """
 
+    name = "svm"
+
     def __init__(self, seed: int, weight_decay: float = 0.01, bias: bool = True):
         super().__init__(seed)
         self.weight_decay = checks.number("weight_decay", weight_decay, at_least=0)

@@ -1,0 +1,49 @@
+"""Whether a model reads what a data set holds, and building it for that data set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_MODELS = {"classification": "lstm_classifier", "language_model": "lstm_lm"}
+"""The model of ours for each task on text."""
+
+
+def refuse_misfit(model: Any, dataset: Any) -> None:
+    """Raise unless the model reads what the data set holds: numbers, or text for its task.
+
+    A data set of text has ``vocabulary_size`` and ``task`` (``classification`` or ``language_model``);
+    a model of text has ``task``.
+
+    Raises:
+        ConfigError: Names the model and the data set.
+    """
+    name = getattr(model, "name", type(model).__name__)
+    reads, vocabulary = getattr(model, "task", None), getattr(dataset, "vocabulary_size", None)
+    if vocabulary is None:
+        if reads is not None:
+            why = f"dataset={dataset.name} holds numbers and no text"
+            raise ConfigError("model", name, "one that reads numbers (cnn, mlp, logistic)", why)
+        return
+    task = getattr(dataset, "task", "classification")
+    if reads != task:
+        why = f"dataset={dataset.name} holds text for the task {task}"
+        raise ConfigError("model", name, f"{_MODELS.get(task, task)} or another for its task", why)
+
+
+def build_for(model: Any, dataset: Any) -> nn.Module:
+    """The module for this data set; one of text also hears the size of the vocabulary.
+
+    Raises:
+        ConfigError: The model does not read what the data set holds.
+    """
+    refuse_misfit(model, dataset)
+    shape, classes = dataset.input_shape, dataset.classes
+    vocabulary = getattr(dataset, "vocabulary_size", None)
+    if vocabulary is None:
+        return model.build(shape, classes)
+    return model.build(shape, classes, vocabulary)

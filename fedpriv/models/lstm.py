@@ -1,0 +1,105 @@
+"""Recurrent models of text: an embedding, layers of LSTM, a linear layer.
+
+Two layers of 200 read Reddit comments in Bagdasaryan et al., "How To Backdoor Federated Learning",
+AISTATS 2020, and Sentiment140 in Wang et al., "Attack of the Tails", NeurIPS 2020. Ours: the embedding is
+as wide as the layers, no dropout (see :mod:`fedpriv.models.cnn_emnist`), one bias a layer where torch has
+two, and the output layer of the language model has weights of its own (Bagdasaryan et al. tie them to the
+embedding).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ConfigError
+from fedpriv.models.base import ModelFactory
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class TextModel(ModelFactory):
+    """What the models of text share.
+
+    Args:
+        seed: Seed of the initial weights.
+        layers: Layers of LSTM.
+        hidden: Width of each.
+        embedding: Length of a token's vector.
+
+    Raises:
+        ArgumentError: One of them is not allowed.
+    """
+
+    task: ClassVar[str]
+
+    def __init__(self, seed: int, layers: int = 2, hidden: int = 200, embedding: int = 200):
+        super().__init__(seed)
+        self.layers = checks.whole("layers", layers, at_least=1)
+        self.hidden = checks.whole("hidden", hidden, at_least=1)
+        self.embedding = checks.whole("embedding", embedding, at_least=1)
+
+    def build(
+        self, input_shape: tuple[int, ...], classes: int, vocabulary_size: int | None = None
+    ) -> nn.Module:
+        """A float32 module on the CPU reading token ids ``[n, L]`` for the input shape ``(L,)``; see
+        :meth:`ModelFactory.build`.
+
+        Args:
+            input_shape: ``(L,)``.
+            classes: Number of classes; of a language model, the size of the vocabulary.
+            vocabulary_size: Number of token ids, padding (0) and unknown (1) included.
+
+        Raises:
+            ConfigError: The records are no token ids.
+        """
+        if len(input_shape) != 1 or input_shape[0] < 1 or not vocabulary_size:
+            why = f"it reads token ids of a vocabulary, a record has shape {tuple(input_shape)}"
+            raise ConfigError("model", self.name, "one that fits the data", why)
+        sizes = (self.embedding, self.hidden, self.layers)
+        return self._seeded(
+            lambda: self._network()(input_shape[0], vocabulary_size, *sizes, classes)
+        )
+
+    @abstractmethod
+    def _network(self) -> type[nn.Module]:
+        """The class of the module; importing it imports torch."""
+
+
+class LstmClassifier(TextModel):
+    """Classifies a text by the state at its last token.
+
+    Takes the arguments of :class:`TextModel`.
+    """
+
+    name = "lstm_classifier"
+    task = "classification"
+
+    def _network(self) -> type[nn.Module]:
+        from fedpriv.models.text_networks import TextClassifier
+
+        return TextClassifier
+
+
+class LstmLm(TextModel):
+    """Predicts the next token at every position of a text.
+
+    Takes the arguments of :class:`TextModel`.
+    """
+
+    name = "lstm_lm"
+    task = "language_model"
+
+    def build(
+        self, input_shape: tuple[int, ...], classes: int, vocabulary_size: int | None = None
+    ) -> nn.Module:
+        """See :meth:`TextModel.build`; here the outputs are ``[n, L, vocabulary_size]``, and the module
+        brings ``record_loss`` and ``record_correct``, which count the positions that have a next token."""
+        return super().build(input_shape, vocabulary_size or classes, vocabulary_size or classes)
+
+    def _network(self) -> type[nn.Module]:
+        from fedpriv.models.text_networks import LanguageModel
+
+        return LanguageModel
