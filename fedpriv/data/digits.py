@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedpriv.common import checks
-from fedpriv.data.records import DataStatus, LoadedDataset, Records
+from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
 
 
 class Digits:
@@ -33,6 +33,7 @@ class Digits:
     test_records: ClassVar[int] = 360
     input_shape: ClassVar[tuple[int, ...]] = (1, 8, 8)
     classes: ClassVar[int] = 10
+    task: ClassVar[str] = CLASSIFICATION
 
     def __init__(self, normalize: bool = True, validation_records: int = 200):
         self.normalize = checks.boolean("normalize", normalize)

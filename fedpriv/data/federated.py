@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
-from fedpriv.data.records import DataStatus, LoadedDataset, Records
+from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
+
+if TYPE_CHECKING:
+    from fedpriv.data.text.vocabulary import Vocabulary
 
 
 class Dataset(Protocol):
-    """What a data set offers; the facts are known without loading it."""
+    """What a data set offers; the facts are known without loading it.
+
+    ``classes`` is the number of labels, for a language model that of the ids in its vocabulary. A
+    data set may also have ``task`` (classification where it has none), ``caveats`` (sentences for the
+    privacy statement) and ``notes`` (for the plan alone).
+    """
 
     name: str
     train_records: int
@@ -47,6 +55,7 @@ class FederatedData:
     """``clients[k]`` holds the sorted indices (int64) of client k's records in ``train``.
 
     ``validation`` is a public split held out of the training records, None if nothing reads it.
+    ``task``: classification or language_model; ``vocabulary``: of text, what its token ids mean.
     """
 
     train: Records
@@ -55,6 +64,8 @@ class FederatedData:
     test: Records
     classes: int
     input_shape: tuple[int, ...]
+    task: str = CLASSIFICATION
+    vocabulary: Vocabulary | None = None
 
     @property
     def client_count(self) -> int:
@@ -67,8 +78,11 @@ class FederatedData:
         return np.array([len(indices) for indices in self.clients], dtype=np.int64)
 
     @cached_property
-    def labels_per_client(self) -> np.ndarray:
-        """How many records of each label each client has, int64 [K, classes]."""
+    def labels_per_client(self) -> np.ndarray | None:
+        """How many records of each label each client has, int64 [K, classes]; None where a record has
+        a sequence of targets."""
+        if self.train.targets.ndim != 1:
+            return None
         targets = self.train.targets.cpu().numpy()
         counts = [np.bincount(targets[own], minlength=self.classes) for own in self.clients]
         return np.stack(counts)
@@ -97,6 +111,8 @@ def federate(
         test=loaded.test.to(device),
         classes=dataset.classes,
         input_shape=dataset.input_shape,
+        task=getattr(dataset, "task", CLASSIFICATION),
+        vocabulary=loaded.vocabulary,
     )
 
 

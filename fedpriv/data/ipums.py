@@ -23,7 +23,7 @@ import numpy as np
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, DataError, show
 from fedpriv.common.words import counted
-from fedpriv.data.records import DataStatus, LoadedDataset, Records
+from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
 
 FORMAT = "numbers separated by blanks, one record a line, the last number its label 0 or 1"
 OWN_FILE = f"a file of your own: name it with dataset.path=FILE ({FORMAT})"
@@ -44,6 +44,7 @@ class Ipums:
 
     name: ClassVar[str] = "ipums"
     classes: ClassVar[int] = 2
+    task: ClassVar[str] = CLASSIFICATION
 
     def __init__(
         self,

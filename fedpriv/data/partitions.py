@@ -88,11 +88,14 @@ class Shards:
             return per_client
         total = checks.whole("shards", shards, at_least=1)
         if total % self.clients:
-            raise ArgumentError("shards", total, f"a multiple of partition.clients = {self.clients}")
+            raise ArgumentError(
+                "shards", total, f"a multiple of partition.clients = {self.clients}"
+            )
         return total // self.clients
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Indices per client from the labels [n]."""
+        _refuse_sequences("shards", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
         if self.shards > len(labels):
             allowed = f"<= {len(labels)} (the number of training records)"
@@ -126,6 +129,7 @@ class Dirichlet:
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Indices per client from the labels [n]."""
+        _refuse_sequences("dirichlet", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
         if self.min_records > most:
@@ -195,3 +199,11 @@ def _refuse_more_clients_than_records(clients: int, records: int) -> None:
     if clients > records:
         allowed = f"<= {records} (the number of training records)"
         raise ConfigError("partition.clients", clients, allowed)
+
+
+def _refuse_sequences(partition: str, labels: np.ndarray) -> None:
+    if labels.ndim != 1:
+        raise ConfigError(
+            f"partition={partition} needs one label for each record, and the records of a language "
+            "model have a sequence of targets; choose partition=natural, iid or fixed_size"
+        )

@@ -10,10 +10,21 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
+    from fedpriv.data.text.vocabulary import Vocabulary
+
+CLASSIFICATION, LANGUAGE_MODEL = (
+    "classification",
+    "language_model",
+)  # what a data set asks of a model
+
 
 @dataclass(frozen=True)
 class Records:
-    """Labelled records: ``inputs`` float32 [n, ...], ``targets`` int64 [n]."""
+    """Labelled records: ``inputs`` float32 [n, ...], ``targets`` int64 [n].
+
+    Of text, ``inputs`` are token ids, int64 [n, L], 0 where there is no token. For a language model
+    ``targets`` are the next tokens, int64 [n, L]; 0 means no target: never in a loss or a metric.
+    """
 
     inputs: torch.Tensor
     targets: torch.Tensor
@@ -39,11 +50,13 @@ class Records:
 
 @dataclass(frozen=True)
 class LoadedDataset:
-    """A data set in memory; ``client_ids`` (int64 [train records]) names who made each record."""
+    """A data set in memory; ``client_ids`` (int64 [train records]) names who made each record,
+    ``vocabulary`` what the token ids of a text mean."""
 
     train: Records
     test: Records
     client_ids: np.ndarray | None = None
+    vocabulary: Vocabulary | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fedpriv.common import checks
 from fedpriv.common.errors import DataError
 from fedpriv.data import downloads
-from fedpriv.data.records import DataStatus, LoadedDataset, Records
+from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
 from fedpriv.data.storage import (
     CACHE,
     PATH_KEY,
@@ -38,6 +38,7 @@ class StoredFiles(ABC):
     test_records: ClassVar[int]
     input_shape: ClassVar[tuple[int, ...]]
     classes: ClassVar[int]
+    task: ClassVar[str] = CLASSIFICATION
     files: ClassVar[tuple[StoredFile, ...]]
     contents: ClassVar[str]  # what to put into a data folder, in words
 

@@ -115,8 +115,9 @@ class Reporter:
                 + (f", {len(data.validation)} public validation" if data.validation else "")
             ),
         )
-        labels = (data.labels_per_client > 0).sum(axis=1)
-        yield "labels", f"{span(labels.min(), labels.max())} of {data.classes} at each client"
+        if data.labels_per_client is not None:
+            labels = (data.labels_per_client > 0).sum(axis=1)
+            yield "labels", f"{span(labels.min(), labels.max())} of {data.classes} at each client"
         yield (
             "model",
             (

@@ -267,3 +267,23 @@ def test_data_that_cannot_be_split_as_asked_are_refused(partition, makers, messa
     with pytest.raises(ConfigError) as caught:
         partition.assign(TEN, makers)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("partition", "name"),
+    [
+        (Shards(clients=2, shards=4), "shards"),
+        (Dirichlet(clients=2, min_records=1), "dirichlet"),
+    ],
+)
+def test_a_partition_by_label_refuses_sequences_of_targets(partition, name):
+    with pytest.raises(ConfigError) as caught:
+        partition.assign(np.ones((10, 5), dtype=np.int64))
+    assert str(caught.value).startswith(f"partition={name} needs one label for each record")
+
+
+def test_sequences_of_targets_can_be_dealt_out_without_labels():
+    targets = np.ones((10, 5), dtype=np.int64)
+    assert sizes(Iid(clients=2).assign(targets)) == [5, 5]
+    assert sizes(FixedSize(clients=2, records=3).assign(targets)) == [3, 3]
+    assert sizes(Natural().assign(targets, MAKERS)) == [1, 3, 4, 2]
