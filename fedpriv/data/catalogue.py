@@ -12,8 +12,11 @@ from fedpriv.data.ipums import OWN_FILE, Ipums
 from fedpriv.data.mnist import FashionMnist, Mnist
 from fedpriv.data.records import DataStatus
 from fedpriv.data.storage import data_folder
+from fedpriv.data.text.comments import Reddit, UbuntuIrc
+from fedpriv.data.text.sentiment140 import Sentiment140
+from fedpriv.data.text.shakespeare import Shakespeare
 
-STORED = (Mnist, FashionMnist, Cifar10, Adult)
+STORED = (Mnist, FashionMnist, Cifar10, Adult, Sentiment140, UbuntuIrc, Reddit, Shakespeare)
 DATASETS = {dataset.name: dataset for dataset in (Digits, *STORED, Ipums)}
 
 

@@ -282,7 +282,8 @@ class Loop:
         }
         clipper = self.parts.clipper
         trusted = algorithm.unit == "client" and algorithm.trust == LOCAL
-        own = [clipper.caveat, clipper.aggregator_caveat if trusted else None]
+        of_data = getattr(self.parts.dataset, "caveats", ())
+        own = [*of_data, clipper.caveat, clipper.aggregator_caveat if trusted else None]
         return [caveat for caveat in own if caveat] + [
             CAVEATS[name] for name, holds in applies.items() if holds
         ]

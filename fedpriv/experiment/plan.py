@@ -68,6 +68,7 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
     return (
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
         ("clients", f"{clients or 'one per maker'} ({_partition_words(parts)})"),
+        *(("data", note) for note in getattr(parts.dataset, "notes", ())),
         *algorithm.describe(clients, parts.even_share),
         *([] if algorithm.search is None else [("search", algorithm.search.describe())]),
         ("rounds asked for", "until the budget is spent"

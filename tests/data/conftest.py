@@ -77,3 +77,15 @@ def tiny_mnist(tmp_path) -> type[Mnist]:
 def data(tmp_path, tiny_mnist) -> Path:
     """The folder that holds the files of ``tiny_mnist``."""
     return tmp_path / "data"
+
+
+@pytest.fixture
+def real_file():
+    """real_file("adult/adult.data"): the folder with that file of the real data."""
+
+    def folder_with(name: str) -> str:
+        if not REAL_DATA or not (Path(REAL_DATA) / name).is_file():
+            pytest.skip(f"needs the real {name}: set FEDPRIV_DATA to the folder that holds it")
+        return REAL_DATA
+
+    return folder_with

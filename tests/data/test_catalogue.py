@@ -8,10 +8,15 @@ import pytest
 from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.data.catalogue import DATASETS, dataset_status, download
 
+NAMES = [
+    "digits", "mnist", "fashion_mnist", "cifar10", "adult", "sentiment140", "ubuntu_irc", "reddit",
+    "shakespeare", "ipums",
+]  # fmt: skip
+
 
 def test_every_data_set_has_a_row(cache):
     rows = {row.name: row for row in dataset_status()}
-    assert list(rows) == ["digits", "mnist", "fashion_mnist", "cifar10", "adult", "ipums"]
+    assert list(rows) == NAMES
     assert rows["digits"].usable
     assert rows["mnist"].where == str(cache)
     assert rows["mnist"].note == f"the cache {cache} does not exist"
@@ -64,8 +69,7 @@ def test_an_unknown_name_is_refused_with_the_nearest():
     with pytest.raises(ConfigError) as caught:
         download("mnits")
     assert str(caught.value) == (
-        "the data set must be one of digits, mnist, fashion_mnist, cifar10, adult, ipums, got mnits; "
-        "did you mean mnist?"
+        f"the data set must be one of {', '.join(NAMES)}, got mnits; did you mean mnist?"
     )
 
 

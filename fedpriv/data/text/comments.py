@@ -1,0 +1,257 @@
+"""Comments and chat messages by author, for a language model that predicts the next word.
+
+A file has one comment a row: JSON lines (``.jsonl``, ``.json``) or CSV with a header (``.csv``), each
+also gzipped (``.gz``), in UTF-8. HTML entities are unescaped and addresses become ``<url>``.
+
+Authors are dealt out whole, by a hash of their name (``fedpriv.data.text.corpus``), unless a column
+names the split of each row. Then an author with a row of the public split is public in all of it: no
+training record is taken from an author whose text is public, so whether somebody's text is public
+does not depend on what a client wrote.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, DataError, show
+from fedpriv.data.records import LANGUAGE_MODEL
+from fedpriv.data.text.corpus import PUBLIC, TEST, TRAIN, Corpus, deal
+from fedpriv.data.text.dataset import TextDataset, share, shares
+from fedpriv.data.text.tokens import replace_urls, unescape
+
+FORMATS = (".jsonl", ".json", ".csv")
+LEFT_OUT = -1  # the role of a text that is not used
+
+
+class Reddit(TextDataset):
+    """Comments as token ids with the next tokens as targets; a client is an author.
+
+    ``author_key``, ``text_key``: the fields, or columns, with author and text; the defaults are those
+    of Pushshift's dumps. ``split_key``: null, or the one that says to which split a row belongs:
+    ``train_split``, ``test_split`` or ``public_split`` (null: the file has none, and
+    ``public_share`` of the authors are public). ``excluded_authors``: robots, whose texts are not used
+    at all. ``public_share``, ``test_share``: shares of the authors, where no column says it. The other
+    keys: ``TextDataset``.
+    """
+
+    name = "reddit"
+    task = LANGUAGE_MODEL
+    usual_files: ClassVar = ("reddit/comments.jsonl", "reddit/comments.jsonl.gz")
+    contents = "comments of your own (JSON lines or CSV, also .gz) as reddit/comments.jsonl"
+    assumed_records: ClassVar = (100_000, 10_000)
+
+    def __init__(
+        self,
+        path: str | None = None,
+        file: str | None = None,
+        author_key: str = "author",
+        text_key: str = "body",
+        split_key: str | None = None,
+        train_split: str = "train",
+        test_split: str = "test",
+        public_split: str | None = None,
+        excluded_authors: Sequence[str] = ("AutoModerator", "[deleted]"),
+        level: str = "word",
+        length: int = 30,
+        long_texts: str = "windows",
+        vocabulary: str = "public",
+        vocabulary_size: int = 5000,
+        vocabulary_file: str | None = None,
+        vocabulary_words: Sequence[str] = (),
+        public_share: float = 0.1,
+        test_share: float = 0.1,
+        min_records_per_client: int = 1,
+        validation_records: int = 2000,
+    ):
+        self.author_key = checks.text("author_key", author_key)
+        self.text_key = checks.text("text_key", text_key)
+        self.split_key = None if split_key is None else checks.text("split_key", split_key)
+        self.train_split = checks.text("train_split", train_split)
+        self.test_split = checks.text("test_split", test_split)
+        self.public_split = _public_split(public_split, self.split_key)
+        self.excluded_authors = _authors(excluded_authors)
+        if self.split_key is None:
+            self.public_share, self.test_share = shares(public_share, test_share)
+        else:
+            self.public_share, self.test_share = share("public_share", public_share), 0.0
+        super().__init__(
+            path=path,
+            file=file,
+            level=level,
+            length=length,
+            long_texts=long_texts,
+            vocabulary=vocabulary,
+            vocabulary_size=vocabulary_size,
+            vocabulary_file=vocabulary_file,
+            vocabulary_words=vocabulary_words,
+            min_records_per_client=min_records_per_client,
+            validation_records=validation_records,
+            has_public_texts=self.public_split is not None or self.public_share > 0,
+        )
+        if self.file is not None and _format(self.file) not in FORMATS:
+            allowed = f"a file ending in {', '.join(FORMATS)}, or one of them and .gz"
+            raise ArgumentError("file", file, allowed)
+
+    def _read(self, content: bytes, path: Path) -> Corpus:
+        keys = [self.author_key, self.text_key, *([self.split_key] if self.split_key else [])]
+        excluded = set(self.excluded_authors)
+        rows = [row for row in read_rows(content, path, keys) if row[1][0] not in excluded]
+        authors = [fields[0] for _, fields in rows]
+        texts = [replace_urls(unescape(fields[1])) for _, fields in rows]
+        if self.split_key is None:
+            return Corpus(texts, authors, deal(authors, self.public_share, self.test_share))
+        return Corpus(texts, authors, self._named_roles(rows, authors, path))
+
+    def _named_roles(
+        self, rows: list[tuple[int, list[str]]], authors: list[str], path: Path
+    ) -> np.ndarray:
+        """Roles int8 [n] from the column of splits."""
+        known = {self.train_split: TRAIN, self.test_split: TEST}
+        if self.public_split is not None:
+            known[self.public_split] = PUBLIC
+        for line, fields in rows:
+            if fields[2] not in known:
+                words = ", ".join(known)
+                raise DataError(
+                    f"{path}, line {line}: {self.split_key} must be one of {words} "
+                    f"(dataset.train_split, test_split, public_split), got {show(fields[2])}"
+                )
+        roles = np.array([known[fields[2]] for _, fields in rows], dtype=np.int8)
+        if self.public_split is None:
+            chosen = deal(authors, self.public_share, 0.0) == PUBLIC
+            roles[chosen & (roles == TRAIN)] = PUBLIC
+            return roles
+        public = {author for author, role in zip(authors, roles, strict=True) if role == PUBLIC}
+        known_to_all = np.array([author in public for author in authors], dtype=bool)
+        roles[known_to_all & (roles == TRAIN)] = LEFT_OUT
+        return roles
+
+
+class UbuntuIrc(Reddit):
+    """Messages of the Ubuntu support channel, 2004 to 2018; a client is an author.
+
+    The file names the split of each message: ``dev`` is the public text, and whoever wrote in it is
+    no client. ``excluded_authors``: the channel's robots, which answer with texts from a database:
+    ``author06784`` (ubottu, most messages of all) and ``author00516`` (ubotu, its predecessor).
+
+    Source: J. Kummerfeld et al., A Large-Scale Corpus for Conversation Disentanglement (ACL 2019),
+    CC BY 4.0, as a CSV with the columns split, log, line, time, author, text.
+    """
+
+    name = "ubuntu_irc"
+    usual_files: ClassVar = ("ubuntu_irc/messages.csv.gz",)
+    contents = usual_files[0]
+    assumed_records: ClassVar = (150_000, 13_000)
+
+    def __init__(
+        self,
+        path: str | None = None,
+        file: str | None = None,
+        excluded_authors: Sequence[str] = ("author06784", "author00516"),
+        level: str = "word",
+        length: int = 30,
+        long_texts: str = "windows",
+        vocabulary: str = "public",
+        vocabulary_size: int = 5000,
+        vocabulary_file: str | None = None,
+        vocabulary_words: Sequence[str] = (),
+        min_records_per_client: int = 10,
+        validation_records: int = 2000,
+    ):
+        super().__init__(
+            path=path,
+            file=file,
+            author_key="author",
+            text_key="text",
+            split_key="split",
+            public_split="dev",
+            excluded_authors=excluded_authors,
+            level=level,
+            length=length,
+            long_texts=long_texts,
+            vocabulary=vocabulary,
+            vocabulary_size=vocabulary_size,
+            vocabulary_file=vocabulary_file,
+            vocabulary_words=vocabulary_words,
+            min_records_per_client=min_records_per_client,
+            validation_records=validation_records,
+        )
+
+
+def read_rows(content: bytes, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """(line, the texts of ``keys``) for each row of JSON lines or CSV, by the ending of ``path``.
+
+    Raises DataError, naming ``path`` and the line, for a row without one of them.
+    """
+    if path.name.endswith(".gz"):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path} is not a sound gzip file ({error})") from None
+    text = content.decode("utf-8", errors="replace")
+    return (_csv_rows if _format(path.name) == ".csv" else _json_rows)(text, path, keys)
+
+
+def _csv_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = next(rows, [])
+        for key in keys:
+            if key not in header:
+                found = ", ".join(header) or "none"
+                raise ValueError(f"no column {key}; the columns are {show(found)}")
+        places = [header.index(key) for key in keys]
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise ValueError(f"{len(header)} columns are expected, got {len(row)}")
+            yield rows.line_num, [row[place] for place in places]
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path}, line {max(1, rows.line_num)}: {error}") from None
+
+
+def _json_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}, line {number}: no JSON object ({error})") from None
+        fields = [row.get(key) if isinstance(row, dict) else None for key in keys]
+        for key, field in zip(keys, fields, strict=True):
+            if not isinstance(field, str):
+                raise DataError(f"{path}, line {number}: no text {key}, got {show(field)}")
+        yield number, fields
+
+
+def _format(name: str) -> str:
+    """The ending of a file's name, without ``.gz``."""
+    return Path(name.removesuffix(".gz")).suffix
+
+
+def _public_split(name: Any, split_key: str | None) -> str | None:
+    if name is None:
+        return None
+    if split_key is None:
+        raise ArgumentError("public_split", name, "null where split_key is null")
+    return checks.text("public_split", name)
+
+
+def _authors(names: Any) -> tuple[str, ...]:
+    allowed = "a list of authors"
+    given = checks.sequence("excluded_authors", names, allowed)
+    if not all(isinstance(name, str) for name in given):
+        raise ArgumentError("excluded_authors", names, allowed)
+    return tuple(given)

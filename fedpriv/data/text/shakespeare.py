@@ -1,0 +1,120 @@
+"""Plays by speaking role, for a language model that predicts the next character.
+
+The file has speeches separated by empty lines; the first line of each is the role followed by a
+colon. A role of one name in several plays is one client. The speeches of a role are joined, in order,
+and the last ``test_share`` of the text (by characters, from the next blank on) is its test text, the
+rest its training text; so the test set has texts of clients, but no window of both.
+
+LEAF (Caldas et al. 2018) predicts one character from the 80 before it, for each position; here a
+record has 80 characters and all 80 next ones as targets, and windows do not overlap.
+
+Source: A. Karpathy, char-rnn, data/tinyshakespeare/input.txt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from fedpriv.common.errors import DataError
+from fedpriv.data.records import LANGUAGE_MODEL
+from fedpriv.data.storage import StoredFile
+from fedpriv.data.text.corpus import PUBLIC, TEST, TRAIN, Corpus, fraction_of
+from fedpriv.data.text.dataset import TextDataset, shares
+
+FILE = "tinyshakespeare/input.txt"
+
+
+class Shakespeare(TextDataset):
+    """Speeches as character ids with the next characters as targets; a client is a role.
+
+    ``test_share``: the last part of each role's text. ``public_share``: the share of roles, chosen by
+    a hash of their name, whose text is public and no client's. The other keys: ``TextDataset``.
+    """
+
+    name = "shakespeare"
+    task = LANGUAGE_MODEL
+    usual_files: ClassVar = (FILE,)
+    contents = FILE
+    published = StoredFile(FILE, "6fb458f1232090904fb40fe944165e91")
+    site = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"
+    assumed_records: ClassVar = (10_600, 2_700)
+
+    def __init__(
+        self,
+        path: str | None = None,
+        file: str | None = None,
+        level: str = "character",
+        length: int = 80,
+        long_texts: str = "windows",
+        vocabulary: str = "fixed",
+        vocabulary_size: int = 5000,
+        vocabulary_file: str | None = None,
+        vocabulary_words: Sequence[str] = (),
+        public_share: float = 0.0,
+        test_share: float = 0.2,
+        min_records_per_client: int = 2,
+        validation_records: int = 1000,
+    ):
+        self.public_share, self.test_share = shares(public_share, test_share)
+        super().__init__(
+            path=path,
+            file=file,
+            level=level,
+            length=length,
+            long_texts=long_texts,
+            vocabulary=vocabulary,
+            vocabulary_size=vocabulary_size,
+            vocabulary_file=vocabulary_file,
+            vocabulary_words=vocabulary_words,
+            min_records_per_client=min_records_per_client,
+            validation_records=validation_records,
+            has_public_texts=self.public_share > 0,
+        )
+
+    def _windows_caveat(self) -> str:
+        return (
+            f"A record is a window of {self.length} tokens of what a role says: a guarantee for one "
+            "record holds for such a window, not for a speech."
+        )
+
+    def _read(self, content: bytes, path: Path) -> Corpus:
+        texts, roles, kinds = [], [], []
+        for role, speeches in parse_speeches(content, path).items():
+            text = "\n".join(speeches)
+            if fraction_of(role) < self.public_share:
+                parts = {PUBLIC: text}
+            else:
+                cut = _next_blank(text, round(len(text) * (1 - self.test_share)))
+                parts = {TRAIN: text[:cut], TEST: text[cut:].lstrip()}
+            texts += parts.values()
+            kinds += parts
+            roles += [role] * len(parts)
+        return Corpus(texts, roles, np.array(kinds, dtype=np.int8))
+
+
+def parse_speeches(content: bytes, path: Path) -> dict[str, list[str]]:
+    """Role → its speeches, in the order of the file; a block without a role line is passed over.
+
+    Raises DataError, naming ``path``, for a file in which no block has one.
+    """
+    text = content.decode("utf-8", errors="replace").replace("\r\n", "\n")
+    speeches: dict[str, list[str]] = {}
+    for block in text.strip().split("\n\n"):
+        head, _, speech = block.strip("\n").partition("\n")
+        if head.endswith(":") and speech.strip():
+            speeches.setdefault(head[:-1], []).append(speech)
+    if not speeches:
+        raise DataError(
+            f"{path}, line 1: no speeches; blocks separated by empty lines are expected, each with a "
+            "role and a colon in its first line"
+        )
+    return speeches
+
+
+def _next_blank(text: str, position: int) -> int:
+    """The first blank at or after ``position``, or the end."""
+    return next((i for i in range(position, len(text)) if text[i].isspace()), len(text))
