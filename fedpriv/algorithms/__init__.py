@@ -4,6 +4,16 @@ from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.fedsgd import FedSgd, LdpFedSgd
+from fedpriv.algorithms.naseri import NaseriCdp, NaseriLdp
 from fedpriv.algorithms.wei import wei_cdp
 
-__all__ = ["CdpFedAvg", "DpFl", "FedAvg", "FedSgd", "LdpFedSgd", "wei_cdp"]
+__all__ = [
+    "CdpFedAvg",
+    "DpFl",
+    "FedAvg",
+    "FedSgd",
+    "LdpFedSgd",
+    "NaseriCdp",
+    "NaseriLdp",
+    "wei_cdp",
+]

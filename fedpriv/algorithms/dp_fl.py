@@ -18,7 +18,7 @@ from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.claims import ADAP_DPFL_READINGS, adap_dpfl
-from fedpriv.privacy.mechanism import Draw, Query
+from fedpriv.privacy.mechanism import Draw, Query, RandomizedBit
 from fedpriv.privacy.names import CLIENT
 from fedpriv.privacy.sampling import Sampling
 
@@ -40,13 +40,20 @@ class DpFl(LocalStepsAlgorithm):
     def draw(
         self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
     ) -> Draw:
-        """Every answer is noised by the client itself, whose records they are about."""
-        if clipper.one_query_a_round and self.local_steps > 1:
-            raise ConfigError("algorithm.local_steps", self.local_steps, "1 with this clipper")
-        return Draw(
-            sampling,
-            tuple(_by_client(query) for query in queries(clipper, noise_multiplier, round_index)),
-        )
+        found = queries(clipper, noise_multiplier, round_index)
+        return answered_by_clients(sampling, found, clipper, self.local_steps)
+
+
+def answered_by_clients(
+    sampling: Sampling,
+    queries: tuple[Query | RandomizedBit, ...],
+    clipper: Clipper,
+    local_steps: int,
+) -> Draw:
+    """A draw in which every answer is noised by the client itself, whose records it is about."""
+    if clipper.one_query_a_round and local_steps > 1:
+        raise ConfigError("algorithm.local_steps", local_steps, "1 with this clipper")
+    return Draw(sampling, tuple(_by_client(query) for query in queries))
 
 
 def _by_client(query: object) -> Query:

@@ -11,6 +11,8 @@ from fedpriv.common.words import counted
 from fedpriv.privacy.sampling import SAMPLING_NAMES, Sampling, make_sampling
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedpriv.algorithms.local_training import LocalTraining
     from fedpriv.algorithms.work import Problem
 
@@ -72,6 +74,10 @@ class LocalStepsAlgorithm(Algorithm):
     def sampling_of(self, records: int) -> Sampling:
         """How a client with ``records`` records draws its lots."""
         return make_sampling(self.sampling, self.sample_rate, records, self.max_lot_size)
+
+    def noise_std(self, multiplier: float, bounds: Tensor, lot_sizes: Tensor) -> Tensor:
+        """Noise std on the sum of each participant [m], given its clip norm and public lot size [m]."""
+        return multiplier * bounds
 
     def start(self, problem: Problem) -> LocalTraining:
         """The work itself, on data and a model."""

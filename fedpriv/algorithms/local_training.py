@@ -69,17 +69,12 @@ class LocalTraining(Training):
         )
 
     def _initial_norm(self, records: int = 256) -> float:
-        """Mean gradient norm of the initial model on uniform noise with random labels.
+        """Mean gradient norm of the initial model on random records.
 
         No data is read, so it is free (the paper: "training on random noise for one round").
         """
-        data = self.problem.data
-        stream = torch_stream(self.problem.seed, "initial_clip_norm")
-        inputs = torch.rand(records, *data.input_shape, generator=stream)
-        targets = torch.randint(data.classes, (records,), generator=stream)
         result = self.problem.engine.clipped_sums(
-            inputs.to(self.device),
-            targets.to(self.device),
+            *self.problem.random_records(records),
             torch.zeros(records, dtype=torch.int64),
             1,
             lambda norms, clients: torch.ones_like(norms),
@@ -135,9 +130,10 @@ class LocalTraining(Training):
                 std = sensitivity * query.noise_multiplier
                 released = self._noised_statistic(turn, statistic, std)
         sums, multiplier = result.sums, clipper.gradient_multiplier(turn.noise_multiplier)
-        if multiplier > 0:
-            sums.add_(self._noise(turn, sums, multiplier * bounds))
         lot_sizes = self._lot_sizes[turn.members]
+        if multiplier > 0:
+            std = self.algorithm.noise_std(multiplier, bounds, lot_sizes)
+            sums.add_(self._noise(turn, sums, std))
         gradients = sums.div_(lot_sizes[:, None])
         clipper.observe(turn.members, released, gradients, lot_sizes)
         losses = result.losses

@@ -8,11 +8,13 @@ the client: norms, clipping and noise are those of whole uploads, and one clip n
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
 from fedpriv.common import checks
+from fedpriv.privacy.names import LOCAL
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.server_training import ServerTraining
@@ -39,6 +41,11 @@ class ServerStepAlgorithm(Algorithm):
     @abstractmethod
     def denominator(self, cohort: int, clients: int) -> float:
         """By what the sum of the uploads of ``cohort`` of K clients is divided: a public number."""
+
+    def noise_scale(self, cohort: int) -> float:
+        """Noise std on the sum of the uploads of ``cohort``, in noise multipliers × clip norms: √m where
+        each client of a cohort of m noises its own (the sum of m Gaussians is one), else 1."""
+        return math.sqrt(cohort) if self.trust == LOCAL else 1.0
 
     def start(self, problem: Problem) -> ServerTraining:
         from fedpriv.algorithms.server_training import ServerTraining

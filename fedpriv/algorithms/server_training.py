@@ -75,12 +75,8 @@ class ServerTraining(Training):
         return Adam(rate, 1, self.problem.model.size, self.device, reset=False)
 
     def _initial_norm(self, records: int = 256) -> float:
-        """Norm of the upload of a client whose records are uniform noise with random labels: free."""
-        data = self.problem.data
-        stream = torch_stream(self.problem.seed, "initial_clip_norm")
-        inputs = torch.rand(records, *data.input_shape, generator=stream)
-        targets = torch.randint(data.classes, (records,), generator=stream)
-        upload = self._uploads.of_records(inputs.to(self.device), targets.to(self.device))
+        """Norm of the upload of a client whose records are random: no data is read, so it is free."""
+        upload = self._uploads.of_records(*self.problem.random_records(records))
         return float(upload.norm())
 
     def round(self, round_index: int, cohort: np.ndarray, noise_multiplier: float) -> RoundOutcome:
@@ -99,7 +95,7 @@ class ServerTraining(Training):
             released = self._noised_statistic(round_index, query, statistic, sensitivity, cohort)
         total, multiplier = clipped.total, clipper.gradient_multiplier(noise_multiplier)
         if multiplier > 0:
-            std = multiplier * float(bound) * self._summed(cohort, CLIENT)
+            std = multiplier * float(bound) * self.algorithm.noise_scale(len(cohort))
             stream = self._stream(GRADIENT, round_index, self.device)
             total.add_(torch.empty_like(total).normal_(generator=stream), alpha=std)
         lot = bound.new_tensor([self.algorithm.denominator(len(cohort), self._clients)])
@@ -159,13 +155,11 @@ class ServerTraining(Training):
             return statistic.new_tensor([estimate - half])
         if query.noise_multiplier == 0:
             return statistic
-        std = query.noise_multiplier * float(sensitivity) * self._summed(cohort, query.by)
+        by_clients = self.algorithm.trust == LOCAL and query.by == CLIENT
+        summed = math.sqrt(len(cohort)) if by_clients else 1.0
+        std = query.noise_multiplier * float(sensitivity) * summed
         stream = self._stream(CLIP_STATISTIC, round_index, "cpu")
         return statistic + std * torch.randn(statistic.shape, generator=stream).to(self.device)
-
-    def _summed(self, cohort: np.ndarray, by: str) -> float:
-        """√m where each client of a cohort of m noises its own report: the sum of m Gaussians is one."""
-        return math.sqrt(len(cohort)) if self.algorithm.trust == LOCAL and by == CLIENT else 1.0
 
     def _stream(self, query: str, round_index: int, device: str | torch.device) -> torch.Generator:
         return torch_stream(self.problem.noise_seed, f"{query}_of_all", round_index, device=device)

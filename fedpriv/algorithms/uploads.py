@@ -140,8 +140,34 @@ class LocalChanges:
                     weights, rows_at(inputs, own), rows_at(targets, own), there
                 )
                 weights.sub_(gradients, alpha=self.learning_rate)
+                self._project(weights, start)
                 loss_sum = loss_sum + losses.sum()
         return UploadBatch(weights.sub_(start), loss_sum, self.epochs * sum(sizes))
+
+    def _project(self, weights: Tensor, start: Tensor) -> None:
+        """Called after every batch with the clients' weights [c, d] and those they began with [d]."""
+
+
+class ProjectedChanges(LocalChanges):
+    """The same, pulled back onto the ball of radius S (the clip norm) around θ after every batch:
+    Δ ← Δ min(1, S/‖Δ‖)."""
+
+    _radius: float | None = None
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        server = torch.zeros(1, dtype=torch.int64, device=self.problem.model.device)
+        self._radius = float(self.problem.clipper.bound(round_index, server))
+        return super().of(round_index, clients)
+
+    def _project(self, weights: Tensor, start: Tensor) -> None:
+        if self._radius is None:  # before the clipper has a bound
+            return
+        changes = weights - start
+        norms = torch.linalg.vector_norm(changes, dim=1, keepdim=True)
+        outside = norms > self._radius
+        if bool(outside.any()):
+            pulled_back = changes.mul_(self._radius / norms).add_(start)
+            torch.where(outside, pulled_back, weights, out=weights)
 
 
 class FullBatchDescent:
@@ -173,7 +199,7 @@ class FullBatchDescent:
         return self._gathered[1]
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        there = torch.ones_like(targets, dtype=torch.bool)
+        there = torch.ones(len(targets), dtype=torch.bool, device=targets.device)
         return self._train(inputs[None], targets[None], there[None]).uploads[0]
 
     def _train(self, inputs: Tensor, targets: Tensor, present: Tensor) -> UploadBatch:

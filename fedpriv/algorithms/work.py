@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.optimizers import ClientOptimizer
+from fedpriv.common.random_streams import torch_stream
 from fedpriv.engine import Engine, FlatModel
 from fedpriv.privacy.clippers.base import Clipper, sum_per_client
 
@@ -38,6 +39,18 @@ class Problem:
     seed: int
     noise_seed: int
     upload_transform: UploadTransform = honest
+
+    def random_records(self, records: int) -> tuple[Tensor, Tensor]:
+        """(inputs [records, …], targets) that read no data: uniform noise with uniform labels, unless
+        the model brings ``random_records``, as one of text does."""
+        stream, data = torch_stream(self.seed, "initial_clip_norm"), self.data
+        draw = getattr(self.model.module, "random_records", None)
+        if draw is not None:
+            inputs, targets = draw(records, stream)
+        else:
+            inputs = torch.rand(records, *data.input_shape, generator=stream)
+            targets = torch.randint(data.classes, (records,), generator=stream)
+        return inputs.to(self.model.device), targets.to(self.model.device)
 
 
 @dataclass

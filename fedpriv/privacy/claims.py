@@ -280,6 +280,19 @@ def naseri_cdp(noise: str = "fixed_denominator") -> Claim:
     )
 
 
+def naseri_ldp() -> Claim:
+    """LDP: DP-SGD at each client, record level, the Poisson-sampled Gaussian over R_k E/p steps."""
+    return Claim(
+        source="Naseri, Hayes, De Cristofaro, LDP",
+        statement="DP-SGD of each client on its own records, composed over all rounds it took part in",
+        unit="record",
+        trust="local",
+        neighbours=ADD_OR_REMOVE,
+        accountant=RdpAccountant,
+        charge=_sampled,
+    )
+
+
 def naseri_printed_multipliers(
     noise_multiplier: float, sample_rate: float, clients: int
 ) -> dict[str, float]:

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from fedpriv.algorithms import DpFl
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.algorithms.local_training import LocalTraining
 from fedpriv.algorithms.server_training import ServerTraining
 from fedpriv.algorithms.work import Problem, RoundOutcome, UploadTransform, honest
@@ -99,7 +100,7 @@ def digits() -> FederatedData:
 
 @pytest.fixture
 def work(digits):
-    """(data, clipper, model, engine, seed, noise_seed, and settings of the algorithm) → Work."""
+    """(data, clipper, model, engine, seeds, and an algorithm or the settings of DP-FL) → Work."""
 
     def build(
         *,
@@ -109,6 +110,7 @@ def work(digits):
         engine: str = "auto",
         seed: int = 0,
         noise_seed: int = 0,
+        algorithm: LocalStepsAlgorithm | None = None,
         **settings,
     ) -> Work:
         data = digits if data is None else data
@@ -129,7 +131,7 @@ def work(digits):
             noise_seed=noise_seed,
             upload_transform=catch,
         )
-        return Work(problem, uploads, DpFl("dp_fl", **keys).start(problem))
+        return Work(problem, uploads, (algorithm or DpFl("dp_fl", **keys)).start(problem))
 
     return build
 
