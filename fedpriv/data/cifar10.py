@@ -1,26 +1,52 @@
-"""CIFAR-10, read from ``cifar-10-batches-py`` (A. Krizhevsky, 2009).
+"""CIFAR-10, read from ``cifar-10-batches-py`` or from archives of JPEG images (A. Krizhevsky, 2009).
 
 The layout and the MD5 sums are those of ``torchvision.datasets.CIFAR10``. The batches are pickles:
 only bytes whose MD5 was just verified are unpickled.
+
+An archive is an ``.npz`` with ``jpeg`` (uint8, all JPEG files end to end), ``offset`` (int [n+1]: image i
+is ``jpeg[offset[i]:offset[i+1]]``), ``label`` (int [n]) and ``classes`` (ten names in the usual order).
+Its images may be sorted by class, so they are shuffled, by a rule that depends on no seed of a run.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
+import sys
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from fedpriv.data.records import LoadedDataset
-from fedpriv.data.storage import StoredFile
+from fedpriv.common import checks
+from fedpriv.common.errors import DataError
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data import encoded
+from fedpriv.data.records import DataStatus, LoadedDataset
+from fedpriv.data.storage import DataFolder, StoredFile, absence, md5
 from fedpriv.data.stored import StoredImages
 
 FOLDER = "cifar-10-batches-py"
+TORCHVISION, JPEG = "torchvision", "jpeg"
+JPEG_FILES = (StoredFile("cifar10_jpeg/train.npz", None), StoredFile("cifar10_jpeg/test.npz", None))
+CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+LOSSY = (
+    "The images are lossy JPEG copies of CIFAR-10 (dataset.source=jpeg): an accuracy on them is no "
+    "CIFAR-10 accuracy."
+)
 
 
 class Cifar10(StoredImages):
-    """CIFAR-10: 50,000 + 10,000 colour photographs in ten classes, 3x32x32."""
+    """CIFAR-10: 50,000 + 10,000 colour photographs in ten classes, 3x32x32.
+
+    ``source``: ``torchvision`` reads its batches, ``jpeg`` the archives ``cifar10_jpeg/train.npz`` and
+    ``test.npz``, which are lossy: an accuracy on them is no CIFAR-10 accuracy. Decoded images are kept
+    in the cache. The other keys: ``StoredImages``.
+    """
 
     name = "cifar10"
     train_records = 50_000
@@ -39,7 +65,48 @@ class Cifar10(StoredImages):
         StoredFile(f"{FOLDER}/test_batch", "40351d587109b95175f43aff81a1287e"),
     )
 
+    def __init__(
+        self,
+        path: str | None = None,
+        source: str = TORCHVISION,
+        normalize: bool = False,
+        validation_records: int = 2000,
+        download: bool = True,
+    ):
+        self.source = checks.one_of("source", source, (TORCHVISION, JPEG))
+        self.caveats = self.notes = ()
+        super().__init__(path, normalize, validation_records, download)
+        if self.source == JPEG:
+            self.files, self.contents = JPEG_FILES, " and ".join(file.path for file in JPEG_FILES)
+            self.caveats = self.notes = (LOSSY,)
+            self.download_if_absent = False
+
+    def present(self) -> DataStatus:
+        """As for any stored data set; the note says what is lossy."""
+        status = super().present()
+        if self.source == JPEG and status.usable:
+            return replace(status, note=LOSSY)
+        if self.source == TORCHVISION and not status.present and self._archives_are_there():
+            return replace(status, note=f"{status.note}; with dataset.source=jpeg: {LOSSY}")
+        return status
+
+    def _archives_are_there(self) -> bool:
+        try:
+            return absence(self.folder, JPEG_FILES) is None
+        except DataError:
+            return False
+
+    def _not_here(self, folder: DataFolder, reason: str) -> str:
+        if self.source == TORCHVISION:
+            return super()._not_here(folder, reason)
+        return (
+            f"{self.name} as JPEG not found: {reason}; put {self.contents} there, or name another "
+            "folder with dataset.path or FEDPRIV_DATA"
+        )
+
     def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
+        if self.source == JPEG:
+            return self._parse_archives(contents, folder)
         batches = [pickle.loads(content, encoding="latin1") for content in contents]
         pixels = [batch["data"] for batch in batches]
         labels = [np.asarray(batch["labels"]) for batch in batches]
@@ -47,3 +114,68 @@ class Cifar10(StoredImages):
             train=self._records(np.concatenate(pixels[:-1]), np.concatenate(labels[:-1])),
             test=self._records(pixels[-1], labels[-1]),
         )
+
+    def _parse_archives(self, contents: list[bytes], folder: Path) -> LoadedDataset:
+        paths = [folder / file.path for file in self.files]
+        made_from = tuple(map(md5, contents))
+
+        def decode() -> dict[str, np.ndarray]:
+            sys.stderr.write(f"decoding {paths[0].parent} (once: the images are kept)\n")
+            arrays = {}
+            for part, content, path in zip(("train", "test"), contents, paths, strict=True):
+                arrays[f"{part}_pixels"], arrays[f"{part}_labels"] = decode_archive(content, path)
+            return arrays
+
+        arrays, records = encoded.kept("cifar10_jpeg", made_from, decode), {}
+        wanted = {"train": self.train_records, "test": self.test_records}
+        for (part, count), path in zip(wanted.items(), paths, strict=True):
+            labels = arrays[f"{part}_labels"]
+            if len(labels) != count:
+                raise DataError(f"{path} must hold {count:,} images, got {len(labels):,}")
+            order = numpy_stream(0, f"cifar10_jpeg_{part}").permutation(count)
+            records[part] = self._records(arrays[f"{part}_pixels"][order], labels[order])
+        return LoadedDataset(**records)
+
+
+def decode_archive(content: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels uint8 [n, 3, 32, 32] and labels int64 [n] of an archive, in its order.
+
+    Raises DataError, naming ``path``, and the image where one is at fault.
+    """
+    from PIL import Image
+
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            jpeg, offset, labels, classes = (
+                archive[key] for key in ("jpeg", "offset", "label", "classes")
+            )
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is no archive of JPEG images ({error})") from None
+    if fault := _archive_fault(jpeg, offset, labels, classes):
+        raise DataError(f"{path} is no archive of JPEG images of CIFAR-10: {fault}")
+    pixels = np.empty((len(labels), 32, 32, 3), dtype=np.uint8)
+    for i in range(len(labels)):
+        try:
+            with Image.open(io.BytesIO(jpeg[offset[i] : offset[i + 1]].tobytes())) as image:
+                pixels[i] = image.convert("RGB")
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}, image {i}: no JPEG of 32x32 pixels ({error})") from None
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels.astype(np.int64)
+
+
+def _archive_fault(
+    jpeg: np.ndarray, offset: np.ndarray, labels: np.ndarray, classes: np.ndarray
+) -> str:
+    """What is wrong with the arrays of an archive; empty if nothing is."""
+    if jpeg.dtype != np.uint8 or jpeg.ndim != 1:
+        return "jpeg must be a row of bytes"
+    if tuple(classes.tolist()) != CLASSES:
+        return "classes must be " + ", ".join(CLASSES)
+    whole = np.issubdtype(labels.dtype, np.integer) and np.issubdtype(offset.dtype, np.integer)
+    if not whole or labels.ndim != 1 or offset.shape != (len(labels) + 1,):
+        return "label must hold n whole numbers and offset n + 1"
+    if len(labels) and not (labels.min() >= 0 and labels.max() < len(CLASSES)):
+        return "labels must be 0 to 9"
+    if offset[0] != 0 or offset[-1] > len(jpeg) or (np.diff(offset) <= 0).any():
+        return "offset must rise from 0 to the length of jpeg"
+    return ""

@@ -81,7 +81,8 @@ class StoredFiles(ABC):
                 checksums = "damaged"  # until every file has been read
                 for file in self.files:
                     read_verified(folder.path, file, self.name)
-                checksums = "ok"
+                known = all(file.md5 is not None for file in self.files)
+                checksums = "ok" if known else "own file"
         except DataError as error:
             note = str(error)
         return DataStatus(
