@@ -65,6 +65,7 @@ def _problem(parts: Parts, device: torch.device) -> Problem:
     from fedpriv.data.federated import federate
     from fedpriv.engine import FlatModel, make_engine
     from fedpriv.models.checks import refuse_record_mixing
+    from fedpriv.models.fit import build_for
 
     settings, algorithm = parts.settings, parts.algorithm
     data = federate(
@@ -75,7 +76,7 @@ def _problem(parts: Parts, device: torch.device) -> Problem:
         device=str(device),
     )
     algorithm.check_clients(data.client_count)
-    module = parts.model.build(data.input_shape, data.classes)
+    module = build_for(parts.model, parts.dataset)
     if parts.private and algorithm.unit == "record":
         refuse_record_mixing(module)
     model = FlatModel(module.to(device))

@@ -21,6 +21,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.config import unknown_key
 from fedpriv.experiment.prices import Prices
 from fedpriv.experiment.settings import Settings, read_settings
+from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import (
     Accountant,
     PldAccountant,
@@ -227,6 +228,7 @@ _PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
 
 def _refuse_bad_combinations(parts: Parts) -> None:
     settings, algorithm = parts.settings, parts.algorithm
+    refuse_misfit(parts.model, parts.dataset)
     clips, noises = (
         not isinstance(parts.clipper, NoClipper),
         not isinstance(parts.noise_schedule, NoNoise),
