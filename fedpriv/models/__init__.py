@@ -8,6 +8,7 @@ from fedpriv.models.cnn_emnist import CnnEmnist
 from fedpriv.models.logistic import Logistic
 from fedpriv.models.lstm import LstmClassifier, LstmLm
 from fedpriv.models.mlp import Mlp
+from fedpriv.models.resnet18_gn import ResNet18Gn
 from fedpriv.models.svm import Svm
 
-__all__ = ["Cnn", "CnnEmnist", "Logistic", "LstmClassifier", "LstmLm", "Mlp", "Svm"]
+__all__ = ["Cnn", "CnnEmnist", "Logistic", "LstmClassifier", "LstmLm", "Mlp", "ResNet18Gn", "Svm"]

@@ -5,19 +5,23 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.engine import FlatModel, make_engine
-from fedpriv.models import CnnEmnist
+from fedpriv.models import CnnEmnist, ResNet18Gn
 from fedpriv.models.checks import refuse_record_mixing
 
-MODELS = {"cnn_emnist": (CnnEmnist(0), (1, 12, 12), 10)}
+MODELS = {
+    "cnn_emnist": (CnnEmnist(0), (1, 12, 12), 10),
+    "resnet18_gn": (ResNet18Gn(0, groups=8), (3, 8, 8), 4),
+}
 
 
 def built(name: str) -> tuple[FlatModel, torch.Tensor, torch.Tensor]:
-    """The model in double precision, inputs [5, …] and targets [5]."""
+    """The model in double precision, inputs [4, …] and targets [4]."""
     factory, shape, classes = MODELS[name]
     stream = torch.Generator().manual_seed(0)
-    inputs = torch.randn(5, *shape, generator=stream, dtype=torch.float64)
-    targets = torch.randint(classes, (5,), generator=stream)
+    inputs = torch.randn(4, *shape, generator=stream, dtype=torch.float64)
+    targets = torch.randint(classes, (4,), generator=stream)
     return FlatModel(factory.build(shape, classes).double()), inputs, targets
 
 
@@ -43,10 +47,10 @@ def test_clipped_sums_equal_one_backward_pass_per_record(name, engine):
     model, inputs, targets = built(name)
     rows, norms = naive(model, inputs, targets, 0.5)
     result = make_engine(model, engine=engine).clipped_sums(
-        inputs, targets, torch.tensor([0, 0, 2, 2, 2]), 3, lambda n, k: (0.5 / n).clamp(max=1)
+        inputs, targets, torch.tensor([0, 2, 2, 2]), 3, lambda n, k: (0.5 / n).clamp(max=1)
     )
     torch.testing.assert_close(result.norms, norms)
-    expected = torch.stack([rows[:2].sum(0), torch.zeros_like(rows[0]), rows[2:].sum(0)])
+    expected = torch.stack([rows[0], torch.zeros_like(rows[0]), rows[1:].sum(0)])
     torch.testing.assert_close(result.sums, expected)
 
 
@@ -56,10 +60,36 @@ def test_a_record_alone_decides_its_gradient(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_steps_against_the_gradient_lower_the_loss(name):
+def test_steps_against_the_clipped_gradient_lower_the_loss(name):
     model, inputs, targets = built(name)
     engine, before = make_engine(model), model.evaluate(inputs, targets)[0]
+    lot = (inputs, targets, torch.zeros(4).long(), 1)
     for _ in range(3):
-        sums = engine.clipped_sums(inputs, targets, torch.zeros(5).long(), 1, None).sums
-        model.flat.sub_(sums[0], alpha=0.01)
+        sums = engine.clipped_sums(*lot, lambda n, k: (0.5 / n).clamp(max=1)).sums
+        model.flat.sub_(sums[0], alpha=0.02)
     assert model.evaluate(inputs, targets)[0] < before
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_private_round_runs(name, train):
+    result = train(
+        "algorithm=dp_fl", "dataset=digits", f"model={name}", "partition.clients=2", "rounds=1",
+        "algorithm.sample_rate=0.01", "evaluation_interval=1",
+    )  # fmt: skip
+    assert result.summary["rounds"] == 1
+
+
+def test_the_residual_network_has_11173962_parameters():
+    assert FlatModel(ResNet18Gn(0).build((3, 32, 32), 10)).size == 11_173_962
+
+
+@pytest.mark.parametrize("shape", [(64,), (1, 7, 8), (0, 32, 32)])
+def test_the_residual_network_refuses_what_it_cannot_read(shape):
+    with pytest.raises(ConfigError, match=r"model must be .* got resnet18_gn; it reads images"):
+        ResNet18Gn(0).build(shape, 10)
+
+
+@pytest.mark.parametrize("groups", [0, 3, 128, True, "many", None])
+def test_the_groups_divide_the_channels(groups):
+    with pytest.raises(ArgumentError, match="groups must be one of 1, 2, 4"):
+        ResNet18Gn(0, groups=groups)
