@@ -8,6 +8,8 @@ from fedpriv.common.errors import ConfigError, DataError, nearest
 from fedpriv.data.adult import Adult
 from fedpriv.data.cifar10 import Cifar10
 from fedpriv.data.digits import Digits
+from fedpriv.data.emnist import Emnist
+from fedpriv.data.femnist import Femnist
 from fedpriv.data.ipums import OWN_FILE, Ipums
 from fedpriv.data.mnist import FashionMnist, Mnist
 from fedpriv.data.records import DataStatus
@@ -16,7 +18,9 @@ from fedpriv.data.text.comments import Reddit, UbuntuIrc
 from fedpriv.data.text.sentiment140 import Sentiment140
 from fedpriv.data.text.shakespeare import Shakespeare
 
-STORED = (Mnist, FashionMnist, Cifar10, Adult, Sentiment140, UbuntuIrc, Reddit, Shakespeare)
+IMAGES = (Mnist, FashionMnist, Emnist, Femnist, Cifar10)
+TEXTS = (Sentiment140, UbuntuIrc, Reddit, Shakespeare)
+STORED = (*IMAGES, Adult, *TEXTS)
 DATASETS = {dataset.name: dataset for dataset in (Digits, *STORED, Ipums)}
 
 

@@ -31,15 +31,18 @@ STALL_SECONDS = 30.0  # for the next bytes of a download under way
 REASONS = (OSError, RuntimeError, http.client.HTTPException)  # what a failed download raises
 
 
-def fetch(torchvision_class: str, destination: Path, files: Sequence[StoredFile]) -> None:
+def fetch(
+    torchvision_class: str, destination: Path, files: Sequence[StoredFile], **keys: Any
+) -> None:
     """Download by ``torchvision.datasets.<torchvision_class>``, verify, put into ``destination``.
 
-    Raises one of ``REASONS``: no network, a full or closed disk, a file that is not the right one.
+    ``keys``: further arguments of that class. Raises one of ``REASONS``: no network, a full or closed
+    disk, a file that is not the right one.
     """
     source = getattr(import_torchvision().datasets, torchvision_class)
     wait_for_answer(addresses(source))
     with _verified_into(destination, files) as folder, _socket_timeout(STALL_SECONDS):
-        source(folder, download=True)
+        source(folder, download=True, **keys)
 
 
 def fetch_files(site: str, destination: Path, files: Sequence[StoredFile]) -> None:
@@ -66,7 +69,8 @@ def _verified_into(destination: Path, files: Sequence[StoredFile]) -> Iterator[P
     with tempfile.TemporaryDirectory(dir=destination, prefix=".download-") as folder:
         yield Path(folder)
         for file in files:
-            if md5((Path(folder) / file.path).read_bytes()) != file.md5:
+            content = (Path(folder) / file.path).read_bytes()
+            if file.md5 is not None and md5(content) != file.md5:
                 raise RuntimeError(f"the {file.path} that came has a wrong MD5")
         for file in files:
             target = destination / file.path
@@ -76,9 +80,9 @@ def _verified_into(destination: Path, files: Sequence[StoredFile]) -> Iterator[P
 
 def addresses(source: Any) -> list[str]:
     """One address per server that a torchvision data set class would try."""
-    if hasattr(source, "mirrors"):
-        return [mirror + source.resources[0][0] for mirror in source.mirrors]
-    return [source.url]
+    if hasattr(source, "url"):  # first: EMNIST inherits the mirrors of MNIST and does not use them
+        return [source.url]
+    return [mirror + source.resources[0][0] for mirror in source.mirrors]
 
 
 def wait_for_answer(urls: Sequence[str], seconds: float = ANSWER_SECONDS) -> None:

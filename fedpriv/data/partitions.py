@@ -176,7 +176,8 @@ class Natural:
             raise ConfigError(
                 "partition=natural needs to know who made each record, and this data set does not",
                 hint="with dataset=mnist put MNIST/train-writers.npy (60000 whole numbers, the "
-                "writer of each training image) into the data folder, or choose another partition",
+                "writer of each training image) into the data folder, take dataset=femnist instead "
+                "of emnist, or choose another partition",
             )
         makers = self._chosen(*np.unique(client_ids, return_counts=True))
         return [np.flatnonzero(client_ids == maker) for maker in makers]

@@ -37,7 +37,7 @@ def keys_of(file: Path) -> dict:
 def composed(folder: Path, *overrides: str):
     """A main config as the real one orders it, with stand-ins for the models."""
     (folder / "model").mkdir()
-    for model in ("cnn", "logistic", "lstm_classifier", "lstm_lm"):
+    for model in ("cnn", "cnn_emnist", "logistic", "lstm_classifier", "lstm_lm"):
         (folder / "model" / f"{model}.yaml").write_text(f"kind: {model}\n")
     (folder / "main.yaml").write_text(MAIN)
     with initialize_config_dir(str(folder), version_base="1.3"):
@@ -89,6 +89,8 @@ def test_every_data_set_has_a_config():
         ("mnist", {"shards": 400}, "cnn"),
         ("fashion_mnist", {"shards": 400}, "cnn"),
         ("cifar10", {"alpha": 0.5}, "cnn"),
+        ("emnist", {"clients": 10}, "cnn_emnist"),
+        ("femnist", {"min_records": 1}, "cnn_emnist"),
         ("adult", {"clients": 10}, "logistic"),
         ("sentiment140", {"min_records": 1}, "lstm_classifier"),
         ("ubuntu_irc", {"min_records": 1}, "lstm_lm"),

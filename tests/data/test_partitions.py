@@ -249,7 +249,8 @@ TEN = np.arange(10)
             None,
             "partition=natural needs to know who made each record, and this data set does not; "
             "with dataset=mnist put MNIST/train-writers.npy (60000 whole numbers, the writer of "
-            "each training image) into the data folder, or choose another partition",
+            "each training image) into the data folder, take dataset=femnist instead of emnist, or "
+            "choose another partition",
         ),
         (
             Natural(clients=4, min_records=2),

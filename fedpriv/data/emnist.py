@@ -1,0 +1,109 @@
+"""EMNIST, handwritten digits and letters, read from the unzipped idx files.
+
+The folder layout is that of ``torchvision.datasets.EMNIST``: ``root/EMNIST/raw`` with
+``emnist-<split>-train-images-idx3-ubyte`` and so on. The files hold the images transposed; here they
+are upright. Labels count from 0 in every split (those of ``letters`` from 1 in its files). The images
+do not say who wrote them: ``dataset=femnist`` has writers.
+
+Source: G. Cohen, S. Afshar, J. Tapson, A. van Schaik, EMNIST: an extension of MNIST to handwritten
+letters (2017).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from fedpriv.common import checks
+from fedpriv.common.errors import DataError
+from fedpriv.data import downloads
+from fedpriv.data.mnist import parse_idx
+from fedpriv.data.records import LoadedDataset, Records
+from fedpriv.data.storage import StoredFile
+from fedpriv.data.stored import StoredImages
+
+SPLITS = {  # training records, test records, classes
+    "digits": (240_000, 40_000, 10),
+    "letters": (124_800, 20_800, 26),
+    "balanced": (112_800, 18_800, 47),
+    "byclass": (697_932, 116_323, 62),
+    "bymerge": (697_932, 116_323, 47),
+    "mnist": (60_000, 10_000, 10),
+}
+_HEADERS = {1: 8, 3: 16}  # bytes before the values of an idx file, by its dimensions
+
+
+def files_of(split: str) -> tuple[StoredFile, ...]:
+    """Training images and labels, test images and labels."""
+    return tuple(
+        StoredFile(f"EMNIST/raw/emnist-{split}-{part}-{kind}-ubyte", None)
+        for part in ("train", "test")
+        for kind in ("images-idx3", "labels-idx1")
+    )
+
+
+class Emnist(StoredImages):
+    """EMNIST: 1x28x28 grey images of digits, letters or both.
+
+    ``split``: digits, letters (26 classes, upper and lower case alike), balanced or bymerge (47:
+    letters whose cases look alike are one), byclass (62: digits, upper case, lower case), or mnist.
+    ``normalize`` uses the mean and standard deviation of byclass. One download has every split. The
+    other keys: ``StoredImages``.
+    """
+
+    name = "emnist"
+    input_shape = (1, 28, 28)
+    mean = (0.1736,)
+    std = (0.3317,)
+    torchvision_class = "EMNIST"
+    files: ClassVar = files_of("digits")
+
+    def __init__(
+        self,
+        path: str | None = None,
+        split: str = "digits",
+        normalize: bool = False,
+        validation_records: int = 2000,
+        download: bool = True,
+    ):
+        self.split = checks.one_of("split", split, SPLITS)
+        self.train_records, self.test_records, self.classes = SPLITS[self.split]
+        self.files = files_of(self.split)
+        self.contents = f"EMNIST/raw with its four unzipped idx files emnist-{self.split}-*-ubyte"
+        super().__init__(path, normalize, validation_records, download)
+
+    def _fetch(self, destination: Path) -> None:
+        files = [file for split in SPLITS for file in files_of(split)]
+        downloads.fetch(self.torchvision_class, destination, files, split=self.split)
+
+    def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
+        paths = [folder / file.path for file in self.files]
+        train, test = (
+            self._part(contents[i : i + 2], paths[i : i + 2], count)
+            for i, count in ((0, self.train_records), (2, self.test_records))
+        )
+        return LoadedDataset(train=train, test=test)
+
+    def _part(self, contents: list[bytes], paths: list[Path], count: int) -> Records:
+        images = idx_of_shape(contents[0], paths[0], (count, 28, 28))
+        labels = idx_of_shape(contents[1], paths[1], (count,)).astype(np.int64)
+        labels -= self.split == "letters"
+        if labels.min() < 0 or labels.max() >= self.classes:
+            first = int(self.split == "letters")
+            raise DataError(f"{paths[1]}: labels must be {first} to {self.classes - 1 + first}")
+        return self._records(np.ascontiguousarray(images.transpose(0, 2, 1)), labels)
+
+
+def idx_of_shape(content: bytes, path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """The values of an idx file of unsigned bytes; DataError, naming ``path``, for another shape."""
+    header = _HEADERS[len(shape)]
+    if content[:4] != bytes([0, 0, 8, len(shape)]) or len(content) < header:
+        raise DataError(f"{path} is no idx file of unsigned bytes in {len(shape)} dimensions")
+    found = tuple(np.frombuffer(content[4:header], dtype=">i4").tolist())
+    if found != shape or len(content) != header + int(np.prod(shape, dtype=np.int64)):
+        raise DataError(
+            f"{path} must hold {shape} values, got {found} in {len(content):,} bytes; replace it"
+        )
+    return parse_idx(content)

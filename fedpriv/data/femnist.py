@@ -1,0 +1,218 @@
+"""FEMNIST, EMNIST by writer, read from the JSON files that LEAF makes.
+
+``femnist/data/train/*.json`` and ``femnist/data/test/*.json`` each hold ``users`` and
+``user_data[user]`` with ``x``, rows of 784 numbers in [0, 1], and ``y``, labels 0 to 61: digits, upper
+case, lower case. Paper is 1 and ink 0 there, and so it is here. The split is the one made by LEAF's
+preprocessing; the order is that of the file names, then of the users in each file.
+
+The images are kept in the cache as bytes, known by the names, sizes and times of the files.
+
+Source: S. Caldas et al., LEAF: A Benchmark for Federated Settings (2018).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpriv.common import checks
+from fedpriv.common.errors import DataError, show
+from fedpriv.data import encoded
+from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
+from fedpriv.data.storage import DataFolder, data_folder, unreadable
+
+PARTS = ("train", "test")
+FOLDER = "femnist/data"
+CONTENTS = f"the JSON files of LEAF as {FOLDER}/train/*.json and {FOLDER}/test/*.json"
+PIXELS = 28 * 28
+
+
+class Femnist:
+    """Digits and letters, 1x28x28, with the writer of each training image as client id.
+
+    ``path``: the folder that holds ``femnist/data``; null means the environment variable FEDPRIV_DATA
+    and, without it, the cache. ``only_digits``: leave out letters; ten classes remain.
+    ``validation_records``: size of the public validation split.
+    """
+
+    name: ClassVar[str] = "femnist"
+    task: ClassVar[str] = CLASSIFICATION
+    input_shape: ClassVar[tuple[int, ...]] = (1, 28, 28)
+    assumed_records: ClassVar[tuple[int, int]] = (700_000, 80_000)  # for a plan made without files
+
+    def __init__(
+        self,
+        path: str | None = None,
+        only_digits: bool = False,
+        validation_records: int = 2000,
+    ):
+        self.path = None if path is None else checks.text("path", path)
+        self.only_digits = checks.boolean("only_digits", only_digits)
+        self.classes = 10 if self.only_digits else 62
+        self.validation_records = checks.whole("validation_records", validation_records, at_least=1)
+
+    @property
+    def folder(self) -> DataFolder:
+        """The folder this data set is looked for in."""
+        return data_folder(self.path)
+
+    @property
+    def train_records(self) -> int:
+        """As LEAF split them; ``assumed_records`` where the files are not here."""
+        return self._counts[0]
+
+    @property
+    def test_records(self) -> int:
+        """As ``train_records``."""
+        return self._counts[1]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a plan says about the data."""
+        reason = self._absence()
+        assumed = f"{self.assumed_records[0]:,} training records assumed"
+        return () if reason is None else (f"{reason}: {assumed}",)
+
+    def prepare(self) -> None:
+        """Make sure the files are there; DataError if they are not."""
+        if reason := self._absence():
+            raise DataError(
+                f"{self.name} not found: {reason}; put {CONTENTS} there, or name another folder with "
+                "dataset.path or FEDPRIV_DATA"
+            )
+
+    def load(self) -> LoadedDataset:
+        """Read the files, or their images from the cache; DataError in one sentence."""
+        self.prepare()
+        arrays = self._read()
+        return LoadedDataset(
+            train=_records(arrays, "train"),
+            test=_records(arrays, "test"),
+            client_ids=arrays["train_writers"].astype(np.int64),
+        )
+
+    def present(self) -> DataStatus:
+        """Look for the files and read them; nothing is raised."""
+        note, found, checksums, counts = "", False, "not checked", (None, None)
+        try:
+            note = self._absence() or ""
+            found = not note
+            if found:
+                checksums = "damaged"
+                counts, checksums = self._counts, "own file"
+        except DataError as error:
+            note = str(error)
+        return DataStatus(self.name, *counts, str(self.folder.path), found, checksums, note)
+
+    def download(self, destination: str | Path) -> None:
+        """LEAF makes the files from NIST's; there is nothing to fetch. Raises DataError."""
+        raise DataError(
+            f"{self.name} cannot be downloaded by fedpriv; put {CONTENTS} into a folder and name it "
+            "with dataset.path or FEDPRIV_DATA"
+        )
+
+    def _files(self, part: str) -> list[Path]:
+        folder = self.folder.path / FOLDER / part
+        try:
+            return sorted(folder.glob("*.json"))
+        except OSError as error:
+            raise unreadable(folder, error) from error
+
+    def _absence(self) -> str | None:
+        """Why the files are not there (a clause); None if they are."""
+        folder = self.folder
+        if not folder.path.is_dir():
+            return f"{folder} " + ("is not a folder" if folder.path.exists() else "does not exist")
+        missing = [part for part in PARTS if not self._files(part)]
+        return f"{folder} has no {FOLDER}/{missing[0]}/*.json" if missing else None
+
+    @cached_property
+    def _counts(self) -> tuple[int, int]:
+        if self._absence() is not None:
+            return self.assumed_records
+        arrays = self._read()
+        return len(arrays["train_labels"]), len(arrays["test_labels"])
+
+    def _read(self) -> dict[str, np.ndarray]:
+        """Pixels uint8 [n, 784] and labels of both parts, and who wrote each training image."""
+        files = {part: self._files(part) for part in PARTS}
+        stats = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for p in PARTS for f in files[p]]
+
+        def read_all() -> dict[str, np.ndarray]:
+            sys.stderr.write(f"reading {self.folder.path / FOLDER} (once: the images are kept)\n")
+            arrays: dict[str, np.ndarray] = {}
+            for part in PARTS:
+                arrays |= self._part(part, files[part])
+            return arrays
+
+        return encoded.kept(self.name, (stats, self.only_digits), read_all)
+
+    def _part(self, part: str, files: list[Path]) -> dict[str, np.ndarray]:
+        pixels, labels, writers = [], [], []
+        for file in files:
+            for user, images, own in read_users(file):
+                kept = own < self.classes
+                pixels.append(images[kept])
+                labels.append(own[kept])
+                writers += [user] * int(kept.sum())
+        if not writers:
+            raise DataError(f"{self.folder.path / FOLDER / part} has no images")
+        codes = np.unique(np.array(writers, dtype=np.str_), return_inverse=True)[1]
+        return {
+            f"{part}_pixels": np.concatenate(pixels),
+            f"{part}_labels": np.concatenate(labels).astype(np.uint8),
+            f"{part}_writers": codes.astype(np.int32),
+        }
+
+
+def read_users(path: Path) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """(user, pixels uint8 [n, 784], labels int64 [n]) of each user of a file.
+
+    Raises DataError, naming ``path`` and the user, for what is none of FEMNIST.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    try:
+        named = [(user, content["user_data"][user]) for user in content["users"]]
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{path} must hold users and user_data as LEAF writes them") from error
+    return [(str(user), *_images(path, user, data)) for user, data in named]
+
+
+def _images(path: Path, user: Any, data: Any) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        values = np.array(data["x"], dtype=np.float64).reshape(-1, PIXELS)
+        labels = np.array(data["y"])
+        if not len(labels):
+            return np.empty((0, PIXELS), np.uint8), np.empty(0, np.int64)
+        sound = (
+            labels.shape == (len(values),)
+            and np.issubdtype(labels.dtype, np.integer)
+            and labels.min() >= 0
+            and labels.max() < 62
+            and values.min() >= 0
+            and values.max() <= 1
+        )
+    except (KeyError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise DataError(
+            f"{path}, user {show(user)}: x must be rows of {PIXELS} numbers in [0, 1] and y as many "
+            "whole numbers, 0 to 61"
+        )
+    return np.rint(values * 255).astype(np.uint8), labels.astype(np.int64)
+
+
+def _records(arrays: dict[str, np.ndarray], part: str) -> Records:
+    import torch
+
+    inputs = torch.tensor(arrays[f"{part}_pixels"], dtype=torch.float32).div_(255)
+    labels = torch.from_numpy(arrays[f"{part}_labels"].astype(np.int64))
+    return Records(inputs.reshape(-1, 1, 28, 28), labels)
