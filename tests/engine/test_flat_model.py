@@ -105,6 +105,15 @@ def test_a_single_output_is_a_score_positive_for_class_one():
     assert model.evaluate(inputs, torch.tensor([0, 1, 0, 0, 1]))[1] == 0.6
 
 
+def test_a_model_may_say_what_accuracy_counts():
+    module = nn.Linear(3, 2)
+    module.record_correct = lambda outputs, targets: (targets, torch.full_like(targets, 2))
+    targets = torch.tensor([1, 0, 2, 1])
+    module.record_loss = lambda outputs, targets: outputs.sum(1)
+    for batch in (1, 3, 100):
+        assert FlatModel(module).evaluate(torch.randn(4, 3), targets, batch)[1] == 0.5
+
+
 @pytest.mark.parametrize("weight_decay", [-0.1, float("inf"), float("nan")])
 def test_a_weight_decay_that_is_none_is_refused(weight_decay):
     with pytest.raises(ValueError, match="weight_decay"):
