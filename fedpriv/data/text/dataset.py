@@ -298,12 +298,9 @@ class TextDataset(ABC):
 
     def _encode(self) -> dict[str, np.ndarray]:
         corpus = self._read(self._content, self._found)
-        tokens = [tokenise(text, self.level) for text in corpus.texts]
-        vocabulary = self._make_vocabulary(corpus, tokens)
-        ids, unknown = vocabulary.ids, vocabularies.UNKNOWN
-        numbers = [[ids.get(token, unknown) for token in text] for text in tokens]
-        train = self._records(corpus, numbers, corpus.of(TRAIN))
-        test = self._records(corpus, numbers, corpus.of(TEST))
+        vocabulary = self._make_vocabulary(corpus)
+        train = self._records(corpus, vocabulary, corpus.of(TRAIN))
+        test = self._records(corpus, vocabulary, corpus.of(TEST))
         names, authors = np.unique(
             np.array(corpus.authors, dtype=np.str_)[train[2]], return_inverse=True
         )
@@ -322,10 +319,10 @@ class TextDataset(ABC):
         }
 
     def _records(
-        self, corpus: Corpus, numbers: list[list[int]], chosen: np.ndarray
+        self, corpus: Corpus, vocabulary: Vocabulary, chosen: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Inputs, targets and the text each record is from, of the ``chosen`` texts."""
-        texts = TokenIds.of([numbers[i] for i in chosen])
+        texts = TokenIds.of(vocabulary.encode(corpus.texts[i]) for i in chosen)
         if self.task == LANGUAGE_MODEL:
             inputs, targets, source = next_tokens(texts, self.length, self.long_texts)
             return inputs, targets, chosen[source]
@@ -343,7 +340,7 @@ class TextDataset(ABC):
             )
         return counts >= self.min_records_per_client
 
-    def _make_vocabulary(self, corpus: Corpus, tokens: list[list[str]]) -> Vocabulary:
+    def _make_vocabulary(self, corpus: Corpus) -> Vocabulary:
         level, size, first = self.level, self.vocabulary_size, self.vocabulary_words
         if self.vocabulary_from == FIXED:
             return vocabularies.of_list((*CHARACTERS, *first), level, size)
@@ -356,7 +353,8 @@ class TextDataset(ABC):
                 f"{self._found} has no {'public' if role == PUBLIC else 'training'} texts to build "
                 "the vocabulary from; name a list with dataset.vocabulary=file"
             )
-        return vocabularies.of_texts((tokens[i] for i in chosen), level, size, first)
+        texts = (tokenise(corpus.texts[i], level) for i in chosen)
+        return vocabularies.of_texts(texts, level, size, first)
 
 
 def share(name: str, value: Any) -> float:

@@ -39,7 +39,8 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """The ids of the tokens of ``text``; ``UNKNOWN`` for those without one."""
-        return [self.ids.get(token, UNKNOWN) for token in tokenise(text, self.level)]
+        ids = self.ids
+        return [ids.get(token, UNKNOWN) for token in tokenise(text, self.level)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, padding left out."""
@@ -58,7 +59,9 @@ def of_texts(
     texts: Iterable[Sequence[str]], level: str, size: int, first: Iterable[str] = ()
 ) -> Vocabulary:
     """``first``, then the most frequent tokens of tokenised texts; ties in alphabetical order."""
-    counts = Counter(token for text in texts for token in text)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
     frequent = sorted(counts, key=lambda token: (-counts[token], token))
     return of_list((*first, *frequent), level, size)
 

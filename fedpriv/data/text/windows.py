@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +22,13 @@ class TokenIds:
     starts: np.ndarray
 
     @classmethod
-    def of(cls, texts: list[list[int]]) -> TokenIds:
-        """From one list of ids a text."""
-        lengths = np.array([len(text) for text in texts], dtype=np.int64)
-        ids = np.fromiter((i for text in texts for i in text), np.int32, count=lengths.sum())
-        return cls(ids, np.concatenate([[0], np.cumsum(lengths)]))
+    def of(cls, texts: Iterable[Sequence[int]]) -> TokenIds:
+        """From the ids of each text, taken one text after another."""
+        ids, starts = array("i"), [0]
+        for text in texts:
+            ids.extend(text)
+            starts.append(len(ids))
+        return cls(np.array(ids, dtype=np.int32), np.array(starts, dtype=np.int64))
 
 
 def next_tokens(
