@@ -148,7 +148,7 @@ def _add_data(commands) -> None:  # type: ignore[no-untyped-def]
     parser.set_defaults(run=_data)
     actions = parser.add_subparsers(metavar="action")
     fetch = actions.add_parser("download", help="fetch a data set and verify its checksums")
-    fetch.add_argument("name", help="mnist, fashion_mnist, cifar10 or adult")
+    fetch.add_argument("name", help="mnist, fashion_mnist, emnist, cifar10, adult or shakespeare")
     fetch.add_argument("--to", help="the folder; default: FEDPRIV_DATA, else the cache")
     fetch.set_defaults(run=_download)
 
