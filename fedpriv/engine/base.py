@@ -73,7 +73,7 @@ class BlockEngine(ABC):
         if not self.model.module.training:
             self.model.module.train()
         parts = []
-        for block in blocks(counts):
+        for block in blocks(counts, getattr(self.model.module, "values_per_record", None)):
             if block.start < block.stop:
                 records = slice(block.start, block.stop)
                 shared = (inputs[records], targets[records], client_of_record[records])

@@ -51,7 +51,8 @@ class FlatModel:
             ``module.parameters()``; they stay ordinary parameters of the module. A module belongs to
             one FlatModel: wrapping it again takes its parameters out of the first one's vector.
             It may have ``record_loss(outputs, targets)`` → [n], ``weight_decay`` and
-            ``record_correct(outputs, targets)`` → (right answers [n], answers that count [n]).
+            ``record_correct(outputs, targets)`` → (right answers [n], answers that count [n]), and
+            ``values_per_record``: about how many numbers a pass over a record holds, to bound memory.
 
     Attributes:
         module: The wrapped module.

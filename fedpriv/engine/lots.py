@@ -13,6 +13,9 @@ _LOOP_CLIENTS = 32  # up to here one matrix product per client beats padding
 _LOOP_ELEMENTS = 2**18  # from here reading the rows once beats one product for all clients
 BLOCK_CLIENTS = 256  # bounds the padded copies and per-client temporaries
 BLOCK_RECORDS = 4096  # bounds activations and per-record gradients
+BLOCK_VALUES = (
+    2**28
+)  # numbers held for the records of a block, of models that say how many they hold
 
 
 @dataclass(frozen=True)
@@ -35,18 +38,24 @@ class Block:
         return counts[self.first : self.last]
 
 
-def blocks(counts: list[int]) -> Iterator[Block]:
-    """Cut clients with these numbers of records into blocks of bounded memory, in order."""
+def blocks(counts: list[int], values_per_record: int | None = None) -> Iterator[Block]:
+    """Cut clients with these numbers of records into blocks of bounded memory, in order.
+
+    ``values_per_record``: how many numbers a pass over one record holds, if the model says so.
+    """
+    most = BLOCK_RECORDS
+    if values_per_record is not None:
+        most = max(1, min(most, BLOCK_VALUES // values_per_record))
     first = start = stop = 0
     for client, count in enumerate(counts):
-        full = client - first >= BLOCK_CLIENTS or stop - start + count > BLOCK_RECORDS
+        full = client - first >= BLOCK_CLIENTS or stop - start + count > most
         if full and client > first:
             yield Block(start, stop, first, client, False)
             first, start = client, stop
         stop += count
-        if count > BLOCK_RECORDS:
-            for piece in range(start, stop, BLOCK_RECORDS):
-                end = min(piece + BLOCK_RECORDS, stop)
+        if count > most:
+            for piece in range(start, stop, most):
+                end = min(piece + most, stop)
                 yield Block(piece, end, client, client + 1, piece > start)
             first, start = client + 1, stop
     if first < len(counts):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CHANNELS = (32, 64)
 HIDDEN = 128
+_VALUES_PER_PIXEL = 500  # measured: activations, and what the kernels see
 _SMALLEST = 6  # pixels a side: two convolutions take four, the pool halves the rest
 
 
@@ -45,7 +46,9 @@ class CnnEmnist(ModelFactory):
             raise ConfigError("model", "cnn_emnist", "one that fits the data", hint)
         channels, height, width = input_shape
         features = CHANNELS[1] * ((height - 4) // 2) * ((width - 4) // 2)
-        return self._seeded(lambda: _network(channels, features, classes))
+        module = self._seeded(lambda: _network(channels, features, classes))
+        module.values_per_record = _VALUES_PER_PIXEL * height * width
+        return module
 
 
 def _network(channels: int, features: int, classes: int) -> nn.Module:

@@ -24,6 +24,9 @@ BLOCKS = (2, 2, 2, 2)
 CHANNELS = 64  # of the first stage; each later one has twice as many
 GROUPS = (1, 2, 4, 8, 16, 32, 64)
 _SMALLEST = 8  # pixels a side: three stages halve it
+_VALUES_PER_PIXEL = (
+    4000  # activations, and what the kernels see where its per-record gradient is not formed
+)
 
 
 class ResNet18Gn(ModelFactory):
@@ -51,7 +54,9 @@ class ResNet18Gn(ModelFactory):
             why = f"it reads images with sides of at least {_SMALLEST}"
             hint = f"{why}, a record has shape {tuple(input_shape)}"
             raise ConfigError("model", self.name, "one that fits the data", hint)
-        return self._seeded(lambda: _network(input_shape[0], self.groups, classes))
+        module = self._seeded(lambda: _network(input_shape[0], self.groups, classes))
+        module.values_per_record = _VALUES_PER_PIXEL * input_shape[1] * input_shape[2]
+        return module
 
 
 def _network(channels: int, groups: int, classes: int) -> nn.Module:

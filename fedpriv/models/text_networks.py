@@ -75,6 +75,11 @@ class LanguageModel(_Reader):
     Targets [n, L] are the next token, 0 where there is none.
     """
 
+    @property
+    def values_per_record(self) -> int:
+        """Logits, their logarithms, their gradients and these times a factor, at every position."""
+        return 4 * self.length * self.vocabulary_size
+
     def forward(self, tokens: Tensor) -> Tensor:
         return self.output(self.states(tokens, tokens != PADDING))
 

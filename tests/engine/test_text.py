@@ -11,7 +11,7 @@ from opacus.layers import DPLSTM
 from torch import nn
 from torch.nn import functional
 
-from fedpriv.engine import FlatModel, StackedModel, make_engine
+from fedpriv.engine import FlatModel, StackedModel, lots, make_engine
 from fedpriv.models import LstmClassifier, LstmLm
 
 LENGTH, VOCABULARY, CLASSES = 6, 9, 3
@@ -57,13 +57,13 @@ def case(name, records_of, counts, sizes="one layer", dtype=torch.float64, seed=
 
 
 @pytest.mark.parametrize("engine", ["fast", "opacus"])
-@pytest.mark.parametrize("lots", LOTS)
+@pytest.mark.parametrize("sizes_of_lots", LOTS)
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("name", FACTORIES)
 def test_clipped_sums_equal_one_backward_pass_per_record(
-    name, sizes, lots, engine, records_of, naive, difference, clip_at
+    name, sizes, sizes_of_lots, engine, records_of, naive, difference, clip_at
 ):
-    model, records = case(name, records_of, LOTS[lots], sizes)
+    model, records = case(name, records_of, LOTS[sizes_of_lots], sizes)
     result = records.clipped_sums(make_engine(model, engine=engine), clip_at(0.3))
     sums, norms = naive(model, model.loss, records, clip_at(0.3))
     assert difference(result.sums, sums) < 1e-10
@@ -238,6 +238,19 @@ def test_no_record_at_all_gives_zeros(name, engine, records_of, clip_at):
     result = records.clipped_sums(make_engine(model, engine=engine), clip_at(0.3))
     assert result.sums.shape == (2, model.size)
     assert not result.sums.any()
+
+
+def test_blocks_are_small_enough_for_the_logits(
+    records_of, naive, difference, clip_at, monkeypatch
+):
+    model, records = case("lstm_lm", records_of, [3, 0, 8, 1])
+    monkeypatch.setattr(lots, "BLOCK_VALUES", 2 * 4 * LENGTH * VOCABULARY)
+    sizes = []
+    model.module.register_forward_hook(lambda module, args, output: sizes.append(len(output)))
+    result = records.clipped_sums(make_engine(model), clip_at(0.3))
+    assert max(sizes) == 2
+    sums, _ = naive(model, model.loss, records, clip_at(0.3))
+    assert difference(result.sums, sums) < 1e-10
 
 
 @pytest.mark.parametrize("name", FACTORIES)
