@@ -21,7 +21,8 @@ class Dataset(Protocol):
 
     ``classes`` is the number of labels, for a language model that of the ids in its vocabulary. A
     data set may also have ``task`` (classification where it has none), ``caveats`` (sentences for the
-    privacy statement) and ``notes`` (for the plan alone).
+    privacy statement) and ``notes`` (for the plan alone); one of text has ``vocabulary_size``, the
+    number of ids, and ``vocabulary``, which reads the file.
     """
 
     name: str

@@ -126,8 +126,13 @@ class Femnist:
     def _absence(self) -> str | None:
         """Why the files are not there (a clause); None if they are."""
         folder = self.folder
-        if not folder.path.is_dir():
-            return f"{folder} " + ("is not a folder" if folder.path.exists() else "does not exist")
+        try:
+            if not folder.path.is_dir():
+                return f"{folder} " + (
+                    "is not a folder" if folder.path.exists() else "does not exist"
+                )
+        except OSError as error:
+            raise unreadable(folder.path, error) from error
         missing = [part for part in PARTS if not self._files(part)]
         return f"{folder} has no {FOLDER}/{missing[0]}/*.json" if missing else None
 

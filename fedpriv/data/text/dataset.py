@@ -158,9 +158,10 @@ class TextDataset(ABC):
         return Vocabulary(tuple(self._arrays["tokens"].tolist()), self.level)
 
     def prepare(self) -> None:
-        """Make sure the file is there; DataError if it is not."""
+        """Make sure the file is there and its token ids are kept; DataError if that is not possible."""
         if reason := self._absence():
             raise DataError(self._not_here(reason))
+        _ = self._arrays
 
     def load(self) -> LoadedDataset:
         """Read the file, or its token ids from the cache; DataError or ConfigError in one sentence."""
