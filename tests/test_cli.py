@@ -107,7 +107,7 @@ def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder
     )
     words = " ".join(said.out.replace("│", " ").split())
     assert said.status == 0
-    assert "58000 training records over 10 clients, 5800 to 5800 each" in words
+    assert "58000 training records over 10 clients, 5800 each" in words
     assert "2000 public validation" in words
     assert "26,010 parameters" in words
     assert "noise multiplier 6 at first" in words
