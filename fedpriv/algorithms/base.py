@@ -6,6 +6,8 @@ Settings and privacy are importable without torch: a dry run needs no more.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +41,8 @@ class Algorithm(ABC):
     clients_per_round: int | None = None
     secret_cohort: bool = False
     """Whether the observer does not see who takes part, so that sampling clients amplifies."""
+    assumed: Mapping[str, int] = MappingProxyType({})
+    """What the published claim takes for known of the partition: ``clients`` K, ``records`` n."""
     search: RoundsSearch | None = None
     """What finds the number of rounds before the run; its runs read the same data."""
     price_depends_on_records: bool = False

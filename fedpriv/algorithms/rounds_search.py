@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 
+WITHOUT = "wei_cdp"
+"""The algorithm whose runs a search makes, and finds again."""
 METHODS = ("grid", "golden")
 CRITERIA = ("test_loss", "test_accuracy")
 
@@ -16,12 +18,10 @@ CRITERIA = ("test_loss", "test_accuracy")
 class RoundsSearch:
     """The T with the best mean of ``criterion`` over runs with ``seeds``.
 
-    ``algorithm``: the name of the same algorithm without search, whose runs are made and found again.
     ``grid``: every T of ``rounds``. ``golden``: golden-section search of whole numbers from the smallest
     to the largest of ``rounds``, for a mean that falls and then rises; some 10 of 300 are tried.
     """
 
-    algorithm: str
     method: str
     rounds: tuple[int, ...]
     seeds: tuple[int, ...]
@@ -30,7 +30,6 @@ class RoundsSearch:
     @classmethod
     def of(
         cls,
-        algorithm: str,
         method: str = "grid",
         rounds: Iterable[int] = (),
         seeds: Iterable[int] = (0,),
@@ -46,7 +45,6 @@ class RoundsSearch:
         if not numbers or len(set(numbers)) != len(numbers):
             raise ArgumentError("search.seeds", seeds, "one seed or several different ones")
         return cls(
-            algorithm=checks.text("search.algorithm", algorithm),
             method=checks.one_of("search.method", method, METHODS),
             rounds=tuple(tried),
             seeds=tuple(checks.seed("search.seeds", s) for s in numbers),

@@ -58,6 +58,8 @@ def wei_cdp(
     algorithm = _without_search(
         name, sensitivity, local_steps, learning_rate, clients_per_round, clients, records
     )
+    stated = {"clients": clients, "records": None if sensitivity == "one_step" else records}
+    algorithm.assumed = {key: value for key, value in stated.items() if value is not None}
     if search is not None:
         algorithm.search = RoundsSearch.of(**search)
     return algorithm

@@ -11,6 +11,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv import config as configuration
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.machine import choose_threads, resolve_device
@@ -76,6 +77,7 @@ def _problem(parts: Parts, device: torch.device) -> Problem:
         device=str(device),
     )
     algorithm.check_clients(data.client_count)
+    _refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset)
     if parts.private and algorithm.unit == "record":
         refuse_record_mixing(module)
@@ -88,6 +90,15 @@ def _problem(parts: Parts, device: torch.device) -> Problem:
         seed=settings.seed,
         noise_seed=settings.noise_seed,
     )
+
+
+def _refuse_smaller_clients(parts: Parts, smallest: int) -> None:
+    """A claim about clients of n records is not about smaller ones."""
+    assumed = parts.algorithm.assumed.get("records", 0)
+    if assumed > smallest:
+        raise ConfigError(
+            "algorithm.records", assumed, f"<= {smallest}, the records of the smallest client"
+        )
 
 
 def _work_per_round(parts: Parts, problem: Problem) -> float:

@@ -24,10 +24,12 @@ from fedpriv.experiment.settings import Settings, read_settings
 from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import (
     Accountant,
+    GdpAccountant,
     PldAccountant,
     PublishedAccountant,
     RdpAccountant,
 )
+from fedpriv.privacy.claims import MomentsBound
 from fedpriv.privacy.clippers import Clipper, NoClipper
 from fedpriv.privacy.mechanism import Draw
 from fedpriv.privacy.names import PUBLISHED, SOUND
@@ -119,15 +121,8 @@ def _settle_noise(parts: Parts) -> None:
 
 def _spreading(parts: Parts, schedule: UniformBudget) -> Spreading:
     """Sensitivity and q of the enforced view, for a budget that is spread as a sum of z^-2."""
-    algorithm, printed = parts.algorithm, parts.settings.budget_view == PUBLISHED
-    by_theorem = type(parts.accountant) is type(algorithm.claim.accountant())
-    if printed and schedule.form is None and not by_theorem:
-        raise ConfigError(
-            "accountant",
-            parts.accountant.name,
-            "published with budget_view=published and this noise_schedule",
-            "its noise keeps to the budget as the work counts it; another count ends the run early",
-        )
+    algorithm, published = parts.algorithm, parts.settings.budget_view == PUBLISHED
+    printed = published and isinstance(algorithm.claim.accountant(), MomentsBound)
     if algorithm.draws_per_round > 1:
         raise ConfigError(
             "algorithm.local_steps", algorithm.draws_per_round, "1 with this schedule"
@@ -140,15 +135,21 @@ def _spreading(parts: Parts, schedule: UniformBudget) -> Spreading:
         sensitivity, rate = 1.0, getattr(sampling, "sample_rate", 1.0)
     else:
         raise ConfigError(
-            "noise_schedule",
-            type(schedule).__name__,
-            "calibrated for sampled lots or secret cohorts",
-            "the sum of z^-2 prices Gaussians without sampling only",
+            "noise_schedule=uniform_budget and recalculated are for Gaussians without sampling, whose "
+            "price is a sum; noise_schedule=calibrated is for sampled lots or secret cohorts"
+        )
+    counts_alike = isinstance(parts.accountant, MomentsBound if printed else GdpAccountant)
+    if schedule.form is None and not counts_alike:
+        raise ConfigError(
+            "accountant",
+            parts.accountant.name,
+            f"{'published' if printed else 'gdp'} with this noise_schedule and budget_view",
+            "its noise keeps to the budget as that counts; another count would end the run early",
         )
     clients = parts.partition.clients
     if clients and algorithm.clients_per_round:
         rate *= min(1.0, algorithm.clients_per_round / clients)
-    if printed:
+    if published:
         sensitivity = algorithm.claim.sensitivity
     return Spreading(sensitivity, rate, printed)
 
@@ -254,6 +255,10 @@ def _refuse_bad_combinations(parts: Parts) -> None:
         raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
     if clients := getattr(parts.partition, "clients", None):
         within_group("algorithm", lambda: algorithm.check_clients(clients))
+    for key, assumed in algorithm.assumed.items():
+        true = getattr(parts.partition, key, None)
+        if true is not None and true != assumed:
+            raise ConfigError(f"algorithm.{key}", assumed, f"{true}, which partition.{key} is")
 
 
 def _refuse_unsearchable(parts: Parts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.prices import Prices
 from fedpriv.privacy.mechanism import Draw, Query, RandomizedBit
 from fedpriv.privacy.names import LOCAL, SOUND
-from fedpriv.privacy.noise_schedules import CalibratedNoise
+from fedpriv.privacy.noise_schedules import CalibratedNoise, UniformBudget
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,14 @@ def _privacy_lines(
 def _calibrated_words(parts: Parts) -> str:
     """For how many draws σ was solved, where some clients may make more than that."""
     schedule, algorithm = parts.noise_schedule, parts.algorithm
+    if isinstance(schedule, UniformBudget):
+        cohort, clients = algorithm.clients_per_round, parts.partition.clients
+        if cohort is None or cohort >= (clients or math.inf) or parts.settings.budget_view != SOUND:
+            return ""
+        return (
+            ", for the average number of rounds of a client: one whose budget is spent takes no further "
+            "part, so the last cohorts are smaller"
+        )
     if not isinstance(schedule, CalibratedNoise) or schedule.epsilon_per_draw is not None:
         return ""
     if schedule.draws is None and algorithm.clients_per_round is None:

@@ -11,7 +11,7 @@ import pandas as pd
 from omegaconf import DictConfig, open_dict
 
 from fedpriv import config as configuration
-from fedpriv.algorithms.rounds_search import RoundsSearch
+from fedpriv.algorithms.rounds_search import WITHOUT, RoundsSearch
 from fedpriv.common.errors import FedprivError, Interrupted
 from fedpriv.common.words import counted
 
@@ -42,7 +42,10 @@ def find_rounds(
     def cost(rounds: int) -> float:
         found = []
         for seed in search.seeds:
-            value = _value(run(_candidate(config, rounds, seed)), search.criterion, rounds)
+            try:
+                value = _value(run(_candidate(config, rounds, seed)), search.criterion, rounds)
+            except KeyboardInterrupt:
+                raise Interrupted(_INTERRUPTED) from None
             rows.append({"rounds": rounds, "seed": seed, search.criterion: value})
             found.append(value)
         mean = sum(found) / len(found)
@@ -52,15 +55,25 @@ def find_rounds(
         return sign * mean
 
     best = search.best(cost)
-    say(f"search: best T = {best}")
+    say(f"search: best T = {best}{_at_an_end(best, search)}")
     return Found(best, pd.DataFrame(rows))
+
+
+_INTERRUPTED = "interrupted while searching T; the same command goes on with the runs not yet made"
+
+
+def _at_an_end(best: int, search: RoundsSearch) -> str:
+    """A word of warning if the best may lie beyond what was tried."""
+    if len(search.rounds) == 1:
+        return ""
+    if best == search.rounds[0]:
+        return ", the smallest tried: the best may be smaller"
+    return ", the largest tried: the best may be larger" if best == search.rounds[-1] else ""
 
 
 def _value(result: Any, criterion: str, rounds: int) -> float:
     if result.stop_reason == "interrupted":
-        raise Interrupted(
-            f"interrupted while searching, in {result.folder}; the same command goes on from there"
-        )
+        raise Interrupted(_INTERRUPTED)
     value = result.summary[criterion]
     if value is None:
         raise FedprivError(
@@ -82,7 +95,7 @@ def _candidate(config: DictConfig, rounds: int, seed: int) -> DictConfig:
     candidate = with_rounds(config, rounds)
     with open_dict(candidate):
         candidate.seed = seed
-        candidate.algorithm.name = candidate.algorithm.search.algorithm
+        candidate.algorithm.name = WITHOUT
         del candidate.algorithm["search"]
         candidate.resume = None
         candidate.runtime.reuse = True

@@ -100,7 +100,9 @@ def mean_sd(values: np.ndarray, decimals: int) -> str:
 
 
 def _rounded(value: float, decimals: int) -> str:
-    """With so many decimals; a loss that ran away in powers of ten."""
+    """With so many decimals, or three digits if that leaves none; a loss that ran away in powers of ten."""
+    if decimals and 0 < abs(value) < 10**-decimals:
+        return f"{value:.3g}"
     return f"{value:.{decimals}f}" if abs(value) < _HUGE else f"{value:.1e}"
 
 

@@ -100,9 +100,10 @@ class Budget:
         ``worst_draw`` is the same draw at the smallest σ the schedule could have reached by this
         round, whatever the data: what an adaptive run without a filter is charged.
         """
-        self.ledger.record(draw, clients, sensitivities)
         # a theorem that counts on sampling clients charges all of them, present or not
-        claimed = clients if self.claim.client_rate is None else np.arange(self.ledger.clients)
+        of_all = self.claim.client_rate is not None
+        claimed = np.arange(self.ledger.clients) if of_all else clients
+        self.ledger.record(draw, clients, sensitivities, claimed=1 if of_all else None)
         self._enforced.add(self._enforced_event(draw), clients if self.view == SOUND else claimed)
         self._published.add(self.claim.event(draw), claimed)
         self._sound.add(worst_draw.event() if self.adaptive else draw.event(), clients)
@@ -112,7 +113,7 @@ class Budget:
         """Enter ``count`` draws by every client in runs made before this one, on the same data: into the
         ledger and the sound price. What is enforced and what is published are about this run."""
         everyone = np.arange(self.ledger.clients)
-        self.ledger.record(draw, everyone, sensitivities, count)
+        self.ledger.record(draw, everyone, sensitivities, count, claimed=0)
         self._sound.add(draw.event(), everyone, count)
 
     def epsilon(self) -> np.ndarray:

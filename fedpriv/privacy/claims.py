@@ -136,8 +136,8 @@ def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
     return Claim(
         source="Wei et al., CDP with communication rounds discounting, eqs. (14), (15), (19)",
         statement=(
-            f"one record is said to move an upload by {sensitivity:.4g} clip norms; moments bound without "
-            "the condition it needs"
+            f"one record is said to move an upload by {sensitivity:.4g} clip norms, and the moments bound "
+            "to hold without the condition it needs"
             + ("" if client_rate in (None, 1) else f", with amplification by q = {client_rate:g}")
         ),
         unit="record",

@@ -32,6 +32,8 @@ COLUMNS: dict[str, Column] = {
     "gradient_norm": Column("gradient L2 norm (mean of the lots)"),
     "train_loss": Column("loss on private lots (exact)"),
     "validation_loss": Column("public validation loss"),
+    "reported_loss": Column("loss reported by the clients"),
+    "planned_rounds": Column("T, planned rounds", decimals=0),
     "test_loss": Column("test loss"),
     "test_accuracy": Column("test accuracy (%)", scale=100.0, decimals=2, from_zero=False),
     "seconds": Column("seconds", decimals=0),

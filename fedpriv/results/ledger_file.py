@@ -13,6 +13,7 @@ from fedpriv.common.files import write_atomically
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.ledger import Entry, Ledger
+from fedpriv.privacy.names import PUBLISHED
 from fedpriv.results.tables import parse_ranges, ranges
 
 COLUMNS = (
@@ -25,6 +26,7 @@ COLUMNS = (
     "sensitivity",
     "draws_per_client",
     "clients",
+    "claimed_of_everyone",
 )
 
 
@@ -48,6 +50,7 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim) -> None:
                         _extents(entry, "sensitivity"),
                         int(count),
                         ranges(np.flatnonzero(counts == count)),
+                        "" if entry.claimed is None else entry.claimed,
                     )
                 )
 
@@ -75,21 +78,29 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
     except (OSError, UnicodeDecodeError, csv.Error):
         raise LedgerError(f"{path} is not there or not readable; a private run writes it") from None
     counts: dict[int, dict[dp_event.DpEvent, int]] = {}
+    claimed: dict[tuple[str, str], tuple[dp_event.DpEvent, int]] = {}  # of every client, by draw
     relations = set()
     for number, row in enumerate(rows, start=2):
         try:
             event, count = parse_event(row[f"event_{view}"]), int(row["draws_per_client"])
             clients = parse_ranges(row["clients"])
             relations.add(row.get(f"neighbours_{view}") or row["neighbours"])
+            if view == PUBLISHED and row.get("claimed_of_everyone"):
+                claimed[row["event_sound"], row["queries"]] = event, int(row["claimed_of_everyone"])
+                count = 0
         except (KeyError, TypeError, ValueError):
             raise LedgerError(f"{path}, line {number}: not an entry of a ledger") from None
         for client in clients:
             own = counts.setdefault(client, {})
-            own[event] = own.get(event, 0) + count
+            if count:
+                own[event] = own.get(event, 0) + count
     if not counts:
         raise LedgerError(f"{path} has no entries: nothing was released")
     if len(relations) > 1:
         raise LedgerError(f"{path} mixes the relations {', '.join(sorted(relations))}")
+    for own in counts.values():
+        for event, count in claimed.values():
+            own[event] = own.get(event, 0) + count
     histories = tuple(dict.fromkeys(tuple(own.items()) for own in counts.values()))
     return StoredLedger(relations.pop(), len(counts), histories)
 

@@ -21,7 +21,7 @@ def test_the_baseline_of_adap_dpfl_by_its_own_orders_and_by_pld(answer):
 
 def test_an_accountant_that_cannot_says_why(answer):
     found = answer("account", *BASELINE, *DELTA, "--accountant", "gdp,rdp")
-    assert "PoissonSampled" in found["accountants"]["gdp"]["reason"]
+    assert "Poisson lots" in found["accountants"]["gdp"]["reason"]
 
 
 def test_several_deltas_give_the_privacy_profile(answer):
@@ -55,7 +55,7 @@ def test_capped_lots_are_priced_by_pld_only(answer):
     found = answer("account", *BASELINE, *DELTA, "--records", "6000", "--max-lot-size", "90")
     assert set(found["tightest"].values()) == {"pld"}
     assert found["accountants"]["pld"]["epsilon"]["1e-05"] == pytest.approx(2.435, abs=1e-2)
-    assert "Truncated" in found["accountants"]["rdp"]["reason"]
+    assert "cut to a size" in found["accountants"]["rdp"]["reason"]
 
 
 def test_the_table_shows_every_accountant_and_rounds_up(command):

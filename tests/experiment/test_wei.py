@@ -185,15 +185,22 @@ def test_a_run_of_the_search_is_the_run_one_starts_by_hand(train, tmp_path):
         ((*CDP, "budget_view=published"), "accountant must be published"),
         ((*CDP, "epsilon=null"), "noise_schedule.epsilon"),
         ((*CDP, "rounds=null"), "noise_schedule.rounds"),
+        ((*CDP, "accountant=rdp"), "accountant must be gdp"),
+        (("algorithm=wei_cdp", *FEW, "algorithm.clients=1000"), "algorithm.clients must be 10"),
+        ((*CDP, *PUBLISHED, "algorithm.records=5"), "algorithm.records must be 100"),
+        (
+            (*CDP, *PUBLISHED, "partition.min_records=5", "partition=dirichlet"),
+            "unknown key partition.records",
+        ),
         ((*OPTIMAL, "budget_view=sound", "accountant=gdp"), "budget_view must be published"),
         ((*OPTIMAL, "noise_schedule=constant"), "noise_schedule=uniform_budget"),
         (
             ("algorithm=dp_fl", "noise_schedule=uniform_budget", "rounds=5"),
-            "calibrated for sampled lots",
+            "noise_schedule=calibrated is for sampled lots",
         ),
         (
             ("algorithm=cdp_fedavg", "noise_schedule=uniform_budget", "rounds=5"),
-            "calibrated for sampled lots",
+            "noise_schedule=calibrated is for sampled lots",
         ),
         ((*CDP, "algorithm.local_steps=2"), "algorithm.local_steps must be 1"),
         (
@@ -220,3 +227,32 @@ def test_the_schedules_serve_other_algorithms(train):
         "epsilon=4", "accountant=gdp", name="records",
     )  # fmt: skip
     assert result.privacy["epsilon"] <= 4.0
+
+
+def test_a_claim_about_clients_of_n_records_is_not_about_smaller_ones(train):
+    uneven = ("partition=dirichlet", "partition.clients=5", "partition.min_records=5")
+    claimed = ("budget_view=published", "accountant=published", "algorithm.sensitivity=weights")
+    with pytest.raises(ConfigError, match=r"algorithm\.records must be <= .* smallest client"):
+        train("algorithm=wei_cdp", *uneven, *claimed, "algorithm.records=1000", "rounds=2")
+    train("algorithm=wei_cdp", *uneven, *claimed, "algorithm.records=5", "rounds=2", name="small")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (*CDP, *PUBLISHED, "algorithm.clients_per_round=6"),
+        (*CRD, *PUBLISHED, "algorithm.clients_per_round=6"),
+        OPTIMAL,
+    ],
+    ids=["cdp, sampled", "crd, sampled", "optimal"],
+)
+def test_the_ledger_priced_again_says_what_the_statement_says(settings, train, command, tmp_path):
+    result = train(*settings, f"runtime.output_dir={tmp_path}")
+    told = command("account", "--run", str(result.folder), "--view", "published", "--json")
+    priced = json.loads(told.out)["accountants"]["published"]["epsilon"]["0.01"]
+    assert priced == pytest.approx(result.privacy["epsilon_published"], rel=1e-9)
+
+
+def test_a_sampled_cohort_thins_out_in_the_sound_view_and_the_plan_says_so(train, capsys):
+    train(*CDP, "algorithm.clients_per_round=6", "dry_run=true")
+    assert "the last cohorts are smaller" in " ".join(capsys.readouterr().out.split())

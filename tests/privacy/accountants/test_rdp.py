@@ -167,11 +167,6 @@ def test_a_running_total_knows_the_order_of_its_worst_client():
     assert total.best_order(DELTA) == 13.0
 
 
-def test_a_total_without_a_filter_tells_where_epsilon_starts_once_something_is_spent():
-    total = RdpAccountant("2..64", "classical").running(1, ADD_OR_REMOVE)
-    assert total.epsilon_at_zero(DELTA) == pytest.approx(math.log(1 / DELTA) / 63)
-
-
 # ---- settings
 
 
