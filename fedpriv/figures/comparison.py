@@ -90,19 +90,24 @@ _HUGE = 1e6
 
 
 def mean_sd(values: np.ndarray, decimals: int) -> str:
-    """``92.10 ± 0.35 (n = 3)``; the sd is that of a sample."""
+    """``92.10 ± 0.35 (n = 3)``; the sd is that of a sample. A mean below 1 has three digits at least."""
     if not len(values):
         return "no finished run"
     if not np.isfinite(values).all():
         return f"infinite (n = {len(values)})"
-    spread = f" ± {_rounded(values.std(ddof=1), decimals)}" if len(values) > 1 else ""
-    return f"{_rounded(values.mean(), decimals)}{spread} (n = {len(values)})"
+    mean = values.mean()
+    if decimals and 0 < abs(mean) < 1:
+        decimals = max(decimals, 2 - math.floor(math.log10(abs(mean))))
+    spread = ""
+    if len(values) > 1:
+        deviation = values.std(ddof=1)
+        alike = deviation <= 1e-9 * abs(mean)  # the rounding of a sum
+        spread = f" ± {_rounded(0.0 if alike else deviation, decimals)}"
+    return f"{_rounded(mean, decimals)}{spread} (n = {len(values)})"
 
 
 def _rounded(value: float, decimals: int) -> str:
-    """With so many decimals, or three digits if that leaves none; a loss that ran away in powers of ten."""
-    if decimals and 0 < abs(value) < 10**-decimals:
-        return f"{value:.3g}"
+    """With so many decimals; a number that ran away in powers of ten."""
     return f"{value:.{decimals}f}" if abs(value) < _HUGE else f"{value:.1e}"
 
 

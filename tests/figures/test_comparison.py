@@ -236,3 +236,9 @@ def test_an_installed_package_is_named_by_its_version():
 def test_a_quantity_that_applies_to_no_curve_has_no_column(compared):
     text = compared({("loud", 0): {"test_accuracy": 0.5, "noise_multiplier": None}})
     assert "σ (noise multiplier)" not in text.partition("## Ends")[2]
+
+
+def test_small_means_keep_three_digits_and_rounding_is_no_spread():
+    assert mean_sd(np.array([0.0067061, 0.0067061]), 2) == "0.00671 ± 0.00000 (n = 2)"
+    assert mean_sd(np.array([0.02, 0.04]), 2) == "0.0300 ± 0.0141 (n = 2)"
+    assert mean_sd(np.array([92.1, 92.1 + 1e-13]), 2) == "92.10 ± 0.00 (n = 2)"
