@@ -49,9 +49,10 @@ def median_bin(counts: Sequence[float]) -> int | None:
     running count reaches half of the whole, so a tie between two bins goes to the smaller norm.
     """
     kept = [max(0.0, float(count)) for count in counts]
-    half = math.fsum(kept) / 2.0
-    if not half > 0:
+    whole = math.fsum(kept)
+    if not whole > 0:
         return None
+    half = whole / 2.0
     running = 0.0
     for index, count in enumerate(kept):
         running += count

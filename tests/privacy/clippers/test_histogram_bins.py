@@ -136,6 +136,7 @@ def test_negative_counts_are_taken_as_zero(counts):
 
 @laws
 @given(counts=noised_counts)
+@example(counts=[5e-324])
 def test_the_median_bin_holds_a_positive_count(counts):
     index = median_bin(counts)
     assert (index is None and max(counts) <= 0) or counts[index] > 0
