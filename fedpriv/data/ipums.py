@@ -131,7 +131,7 @@ class Ipums:
         number, first = lines[0]
         columns = len(first.split())
         if columns < 2:
-            raise DataError(f"{self.file}, line {number}: one column, {FORMAT} are expected")
+            raise DataError(f"{self.file}, line {number} has one column; expected are {FORMAT}")
         return columns
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
@@ -150,6 +150,8 @@ class Ipums:
             raise DataError(
                 f"{self.file}, line {number}: the label (last column) must be 0 or 1, got {found}"
             )
+        if (labels == labels[0]).all():
+            raise DataError(f"{self.file}: every label is {labels[0]:g}; there is nothing to learn")
         with np.errstate(over="ignore"):
             inputs = ((values[:, :-1] - self._centre) / self._width).astype(np.float32)
         for row, column in np.argwhere(~np.isfinite(inputs))[:1]:

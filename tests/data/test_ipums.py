@@ -58,7 +58,7 @@ def test_blanks_empty_lines_and_line_ends_do_not_matter(content, file):
 def test_test_records_are_spread_evenly_over_the_file(tmp_path_factory, records, data):
     count = data.draw(st.integers(1, records - 2))
     path = tmp_path_factory.mktemp("own") / "extract.txt"
-    path.write_text("".join(f"{i} 0\n" for i in range(records)))
+    path.write_text("".join(f"{i} {i % 2}\n" for i in range(records)))
     dataset = Ipums(path=str(path), test_records=count)
     loaded = dataset.load()
     test = loaded.test.inputs[:, 0].numpy()
@@ -141,7 +141,7 @@ def test_a_file_of_one_column_is_refused(file):
     path = file("\n1\n0\n1\n")
     with pytest.raises(DataError) as caught:
         Ipums(path=path)
-    assert str(caught.value) == f"{path}, line 2: one column, {FORMAT} are expected"
+    assert str(caught.value) == f"{path}, line 2 has one column; expected are {FORMAT}"
 
 
 @pytest.mark.parametrize(
@@ -188,3 +188,8 @@ def test_a_file_that_went_away_is_told_in_one_sentence(file, tmp_path):
     (tmp_path / "extract.txt").unlink()
     with pytest.raises(DataError, match=f"^cannot read {path}: No such file"):
         dataset.load()
+
+
+def test_a_file_with_one_label_only_is_refused(file):
+    with pytest.raises(DataError, match="every label is 1"):
+        Ipums(path=file("1 2 1\n" * 10)).load()
