@@ -147,8 +147,8 @@ class RecalculatedNoise(UniformBudget):
         whole = super()._budget(over, printed)
         if printed or self.trigger != "noised":
             return whole
-        # replaced, a loss moves by b where an upload moves by twice its bound
-        left = whole - self.rounds / (2.0 * self.loss_noise_multiplier) ** 2
+        # a loss moves by b at most where an upload moves by D/C bounds
+        left = whole - self.rounds / (over.sensitivity * self.loss_noise_multiplier) ** 2
         if left <= 0:
             raise ArgumentError(
                 "loss_noise_multiplier",

@@ -159,6 +159,13 @@ def test_noised_losses_are_paid_before_the_rest_is_spread():
     assert published.noise_multiplier(0) == recalculated(PRINTED).noise_multiplier(0)
 
 
+def test_noised_losses_are_paid_where_a_record_more_moves_an_upload_by_its_bound():
+    added = Spreading(1.0, 1.0, printed=False)
+    free, paid = recalculated(added), recalculated(added, trigger="noised")
+    joint = 200 * (paid.noise_multiplier(0) ** -2 + 10.0**-2)
+    assert joint == pytest.approx(cap(free), rel=1e-6)
+
+
 def test_losses_that_cost_more_than_the_budget_are_refused():
     with pytest.raises(ArgumentError, match="loss_noise_multiplier must be larger"):
         recalculated(SOUND, trigger="noised", loss_noise_multiplier=0.1)
