@@ -44,7 +44,7 @@ def assemble(
     tune_allocator()
     device = resolve_device(settings.runtime.device)
     state = None if folder is None else _saved_state(folder, identity, device)
-    problem = _problem(parts, device)
+    problem = make_problem(parts, device)
     threads = choose_threads(settings.runtime.threads, _work_per_round(parts, problem))
     budget = _budget(parts, problem.data) if parts.private else None
     if folder is None:
@@ -60,7 +60,7 @@ def assemble(
     return loop, state is not None
 
 
-def _problem(parts: Parts, device: torch.device) -> Problem:
+def make_problem(parts: Parts, device: torch.device) -> Problem:
     """Data, model and engine."""
     from fedpriv.algorithms.work import Problem
     from fedpriv.data.federated import federate

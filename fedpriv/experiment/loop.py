@@ -21,6 +21,7 @@ from fedpriv.algorithms.work import Problem, RoundOutcome, Training
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.snapshots import Snapshots
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanism import GRADIENT, TRAINING_LOSS, Draw
 from fedpriv.privacy.names import LOCAL
@@ -76,6 +77,7 @@ class Loop:
         self.results = Best()
         self.last_sigma: float | None = None
         self._groups = self._sampling_groups()
+        self._snapshots = Snapshots(folder, parts.settings.runtime.snapshot_interval)
         self._seconds_before = 0.0
         self._started = time.perf_counter()
 
@@ -110,6 +112,8 @@ class Loop:
         self._started = time.perf_counter()
         if self.rounds_done == 0:
             self.schedule.begin(self._validation_loss)
+        self._snapshots.begin(self.rounds_done)
+        self._snapshots.offer(self.rounds_done, self.problem)
         self._save()
         with Interrupts(self.settings.runtime.stop_file) as interrupts:
             eligible = self.eligible()
@@ -137,6 +141,7 @@ class Loop:
                 if self.participation is not None:
                     self.participation.enter(self.rounds_done, cohort)
                 watcher.show(row, self.fraction())
+                self._snapshots.offer(self.rounds_done, self.problem)
                 if stop is None and interrupts.requested:
                     stop = INTERRUPTED
                 if self.rounds_done % self.settings.runtime.checkpoint_interval == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, nearest
@@ -30,6 +30,7 @@ class Runtime:
     plots: bool
     checkpoint_interval: int
     stop_file: str | None
+    snapshot_interval: int | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Settings:
     dry_run: bool
     resume: str | None
     runtime: Runtime
+    audit: tuple[str, ...] = ()
 
 
 def read_settings(config: DictConfig) -> Settings:
@@ -74,6 +76,7 @@ def read_settings(config: DictConfig) -> Settings:
             dry_run=checks.boolean("dry_run", config.dry_run),
             resume=_optional(checks.text, "resume", config.resume),
             runtime=_read_runtime(config.runtime),
+            audit=_read_audits(config.get("audit")),
         )
     except ArgumentError as error:
         raise error.within("") from None
@@ -102,7 +105,20 @@ def _read_runtime(node: object) -> Runtime:
             "runtime.checkpoint_interval", node.checkpoint_interval, at_least=1
         ),
         stop_file=_optional(checks.text, "runtime.stop_file", node.stop_file),
+        snapshot_interval=_optional(
+            checks.whole, "runtime.snapshot_interval", node.get("snapshot_interval"), at_least=1
+        ),
     )
+
+
+def _read_audits(value: object) -> tuple[str, ...]:
+    """What is to be audited once the run has ended; ``fedpriv.audit.request`` reads each text."""
+    if value is None:
+        return ()
+    several = value if isinstance(value, ListConfig) else [value]
+    if not len(several) or not all(isinstance(one, str) and one.strip() for one in several):
+        raise ArgumentError("audit", value, "null, membership, property:CHOICE, or a list of both")
+    return tuple(several)
 
 
 def _optional(check, name, value, **bounds):  # type: ignore[no-untyped-def]

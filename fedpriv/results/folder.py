@@ -41,6 +41,8 @@ class RunFolder:
         self.search = self.path / "search.csv"
         self.log = self.path / "run.log"
         self.plots = self.path / "plots"
+        self.snapshots = self.path / "snapshots"
+        self.audit = self.path / "audit"
 
     @property
     def finished(self) -> bool:

@@ -1,0 +1,89 @@
+"""Copies of the released state between rounds, for audits: ``<run>/snapshots/round<NNNNNN>.pt``.
+
+A snapshot holds what an observer of the run knows after a round: the global weights, and the bounds of the
+clipper, which follow from released values. It is written whole or not at all and changes no result.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common.errors import FedprivError
+from fedpriv.common.files import write_atomically
+from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedpriv.algorithms.work import Problem
+
+_NAME = re.compile(r"round(\d{6,})\.pt")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """``rounds``: how many had been run; ``weights`` [d]; ``clipper``: its state."""
+
+    rounds: int
+    weights: Tensor
+    clipper: dict[str, Any]
+
+
+class Snapshots:
+    """Writes those of one run. ``interval``: rounds between two; None: none are written."""
+
+    def __init__(self, folder: RunFolder, interval: int | None):
+        self._folder, self._interval = folder.snapshots, interval
+
+    def begin(self, rounds_done: int) -> None:
+        """Remove what a killed process left of rounds after ``rounds_done``: they are run again."""
+        if not self._folder.is_dir():
+            return
+        for leftover in self._folder.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
+        for rounds, path in _files(self._folder):
+            if rounds > rounds_done:
+                path.unlink()
+
+    def offer(self, rounds_done: int, problem: Problem) -> None:
+        """Write one if it is due after so many rounds."""
+        if self._interval is None or rounds_done % self._interval:
+            return
+        import torch
+
+        self._folder.mkdir(exist_ok=True)
+        state = {
+            "schema_version": SCHEMA_VERSION,
+            "round": rounds_done,
+            "weights": problem.model.flat.detach().cpu().clone(),
+            "clipper": problem.clipper.state_dict(),
+        }
+        path = self._folder / f"round{rounds_done:06d}.pt"
+        write_atomically(path, lambda file: torch.save(state, file), mode="wb")
+
+
+def rounds_of(folder: RunFolder) -> list[int]:
+    """After how many rounds there are snapshots, in order."""
+    return [rounds for rounds, _ in _files(folder.snapshots)]
+
+
+def load(folder: RunFolder, rounds: int) -> Snapshot:
+    """One snapshot, on the CPU. Raises FedprivError if it is damaged."""
+    import torch
+
+    path = dict(_files(folder.snapshots))[rounds]
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        return Snapshot(state["round"], state["weights"], state["clipper"])
+    except Exception as error:  # reading a damaged file can raise anything
+        raise FedprivError(f"{path} cannot be read ({type(error).__name__})") from None
+
+
+def _files(folder: Path) -> list[tuple[int, Path]]:
+    if not folder.is_dir():
+        return []
+    found = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
+    return sorted((int(match[1]), path) for match, path in found if match)
