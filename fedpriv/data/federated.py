@@ -21,8 +21,9 @@ class Dataset(Protocol):
 
     ``classes`` is the number of labels, for a language model that of the ids in its vocabulary. A
     data set may also have ``task`` (classification where it has none), ``caveats`` (sentences for the
-    privacy statement) and ``notes`` (for the plan alone); one of text has ``vocabulary_size``, the
-    number of ids, and ``vocabulary``, which reads the file.
+    privacy statement), ``notes`` (for the plan alone) and ``unprotected`` (its keys, with their values,
+    by which something of every client's data is known without noise before the first round); one of
+    text has ``vocabulary_size``, the number of ids, and ``vocabulary``, which reads the file.
     """
 
     name: str

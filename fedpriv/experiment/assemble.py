@@ -121,7 +121,7 @@ def _budget(parts: Parts, data: FederatedData) -> Budget:
         if plan.rounds_allowed != 0:
             break
     plan.refuse_if_impossible(settings.epsilon)
-    return Budget(
+    budget = Budget(
         clients=data.client_count,
         epsilon=settings.epsilon,
         delta=settings.delta,
@@ -132,6 +132,9 @@ def _budget(parts: Parts, data: FederatedData) -> Budget:
         adaptive=parts.adaptive,
         cap=Prices(parts).cap(),
     )
+    if parts.unprotected:  # a checkpoint's ledger, which has it already, takes this one's place
+        budget.expose(parts.unprotected)
+    return budget
 
 
 def _saved_state(

@@ -6,7 +6,7 @@ Nothing here needs torch or data: a dry run stops after this.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,12 @@ class Parts:
     def adaptive(self) -> bool:
         """Whether σ depends on what was released."""
         return self.noise_schedule.adaptive
+
+    @property
+    def unprotected(self) -> Mapping[str, Any]:
+        """Keys of the data set, with their values, by which something of every client's data is known
+        without noise before the first round."""
+        return getattr(self.dataset, "unprotected", {})
 
     @property
     def even_share(self) -> int:
@@ -249,6 +255,15 @@ def _refuse_bad_combinations(parts: Parts) -> None:
             "clipper=none leaves the sensitivity unbounded, so no noise makes it private; choose "
             "another clipper, or noise_schedule=none with epsilon=null for a run without privacy"
         )
+    if algorithm.private and settings.epsilon is not None and settings.budget_view == SOUND:
+        for key, value in parts.unprotected.items():
+            raise ConfigError(
+                f"dataset.{key}",
+                value,
+                "another with budget_view=sound and an epsilon",
+                "it is a release without noise, which no budget allows: take epsilon=null or "
+                "budget_view=published",
+            )
     if algorithm.search is not None:
         _refuse_unsearchable(parts)
     if settings.epsilon is None and settings.rounds is None:

@@ -59,6 +59,8 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     unlimited = settings.epsilon is None and not parts.adaptive
     epsilon = prices.epsilon_of_schedule(rounds) if unlimited else prices.epsilon(sigma, rounds)
     needed = prices.epsilon(sigma, 1)
+    if parts.unprotected and settings.budget_view == SOUND:
+        epsilon = needed = math.inf
     lines = (*_common_lines(parts), *_privacy_lines(parts, draw, allowed, rounds, epsilon, needed))
     return Plan(draw, allowed, rounds, epsilon, needed, lines)
 
@@ -107,6 +109,7 @@ def _privacy_lines(
             + _calibrated_words(parts),
         ),
         (f"released per {_occasion(parts)}", ", ".join(_query_words(q) for q in draw.queries)),
+        *_exposed_lines(parts),
         ("accountant", parts.accountant.describe()),
     ]
     if settings.epsilon is None:
@@ -132,6 +135,14 @@ def _privacy_lines(
                           "filter guards a noise multiplier that adapts")
         )  # fmt: skip
     return tuple(lines)
+
+
+def _exposed_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
+    """What is known of every client before the first round."""
+    if not parts.unprotected:
+        return ()
+    names = ", ".join(f"{name} (no noise)" for name in parts.unprotected)
+    return (("already released", f"{names}, of every client: the sound epsilon is infinite"),)
 
 
 def _calibrated_words(parts: Parts) -> str:

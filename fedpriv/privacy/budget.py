@@ -12,7 +12,7 @@ end is the budget, not the ε at the stopping time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from dp_accounting.dp_event import DpEvent
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.mechanism import Draw
-from fedpriv.privacy.names import SOUND
+from fedpriv.privacy.mechanism import Draw, Query
+from fedpriv.privacy.names import NOBODY, SOUND
+from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundPrice, Unguarded, tightest
 
 
@@ -110,11 +111,20 @@ class Budget:
         self._took_part[clients] = True
 
     def prepay(self, draw: Draw, count: int, sensitivities: Mapping[str, np.ndarray]) -> None:
-        """Enter ``count`` draws by every client in runs made before this one, on the same data: into the
-        ledger and the sound price. What is enforced and what is published are about this run."""
+        """Enter ``count`` draws by every client made before this run, on the same data: into the ledger
+        and all that is sound. What is published, and enforced in that view, is about this run."""
         everyone = np.arange(self.ledger.clients)
         self.ledger.record(draw, everyone, sensitivities, count, claimed=0)
-        self._sound.add(draw.event(), everyone, count)
+        if self.view == SOUND:
+            self._enforced.add(draw.event(), everyone, count)
+        self._sound.prepay(draw.event(), everyone, count)
+        self._took_part[:] = True
+
+    def expose(self, names: Iterable[str]) -> None:
+        """Enter what of every client's data is known without noise before the first round."""
+        queries = tuple(Query(name, 0.0, by=NOBODY) for name in names)
+        draw = Draw(WholeData(self.neighbours), queries)
+        self.prepay(draw, 1, {query.name: np.array([np.inf]) for query in queries})
 
     def epsilon(self) -> np.ndarray:
         """ε enforced, of every client [K]; 0 for one that never took part."""

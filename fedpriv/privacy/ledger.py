@@ -129,11 +129,12 @@ class Ledger:
             {draw: int(n) for draw, n in zip(self._entries, row, strict=True) if n} for row in rows
         ]
 
-    def draws_of(self) -> np.ndarray:
-        """How many draws each client made [K]."""
+    def draws_of(self, query: str | None = None) -> np.ndarray:
+        """How many draws each client made [K]; only those that answer ``query``, if one is named."""
         total = np.zeros(self.clients, dtype=np.int64)
-        for entry in self._entries.values():
-            total += entry.counts(self.clients)
+        for draw, entry in self._entries.items():
+            if query is None or any(q.name == query for q in draw.queries):
+                total += entry.counts(self.clients)
         return total
 
     def state_dict(self) -> dict[str, Any]:

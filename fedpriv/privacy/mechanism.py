@@ -32,7 +32,8 @@ class Query:
     """One answer with Gaussian noise: ``noise_multiplier`` is noise std ÷ add/remove sensitivity.
 
     0 means un-noised. ``replaced``: by how many times as much replacing a unit moves the answer as
-    adding one; ``by``: who adds the noise, ``client`` or ``aggregator`` (trusted, simulated).
+    adding one; ``by``: who adds the noise, ``client``, ``aggregator`` (trusted, simulated) or
+    ``nobody`` (what was public before the first round).
     """
 
     name: str

@@ -8,7 +8,7 @@ RELATION_WORDS = {
     REPLACE_ONE: "replace-one neighbours",
 }
 
-CLIENT, AGGREGATOR = "client", "aggregator"
+CLIENT, AGGREGATOR, NOBODY = "client", "aggregator", "nobody"
 
 LOCAL, CENTRAL = "local", "central"
 

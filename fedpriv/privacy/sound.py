@@ -44,6 +44,10 @@ class SoundPrice(ABC):
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         """Charge ``count`` draws; a price that does not depend on the draws ignores it."""
 
+    def prepay(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
+        """Charge ``count`` draws made before the run."""
+        self.add(event, clients, count)
+
     @abstractmethod
     def epsilon(self, delta: float) -> np.ndarray | float:
         """ε of every client [K], or one number that holds for all."""
@@ -139,6 +143,10 @@ class Capped(SoundPrice):
         self._composition, self._neighbours = dict(composition), neighbours
         self._accountant = GdpAccountant()
 
+    def prepay(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
+        """Not among what the schedule may spend."""
+        self._composition[event] = self._composition.get(event, 0) + count
+
     def epsilon(self, delta: float) -> float:
         return self._accountant.epsilon_of(self._composition, delta, self._neighbours)
 
@@ -150,6 +158,12 @@ class Capped(SoundPrice):
             f"{self._accountant.describe()}, of all that the schedule may spend on a client in every round: "
             "what holds when sigma depends on released values"
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"composition": dict(self._composition)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._composition = dict(state.get("composition", self._composition))
 
 
 class Unguarded(SoundPrice):

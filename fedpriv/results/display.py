@@ -271,7 +271,7 @@ def _epsilon_words(summary: Mapping[str, Any]) -> str:
     """The enforced value, and what it is worth where the sound one differs."""
     enforced, sound = summary["epsilon"], summary["epsilon_sound"]
     words = f"{round_up(enforced)} at delta {summary['delta']:g}"
-    if math.isinf(sound):
+    if math.isinf(sound) and math.isfinite(enforced):
         return words + " by the published analysis; sound: infinite"
     if sound > enforced and math.isclose(enforced, summary["epsilon_published"]):
         return words + f" by the published analysis; sound: {round_up(sound)}"

@@ -100,7 +100,8 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
         raise LedgerError(f"{path} mixes the relations {', '.join(sorted(relations))}")
     for own in counts.values():
         for event, count in claimed.values():
-            own[event] = own.get(event, 0) + count
+            if count:
+                own[event] = own.get(event, 0) + count
     histories = tuple(dict.fromkeys(tuple(own.items()) for own in counts.values()))
     return StoredLedger(relations.pop(), len(counts), histories)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedpriv.common.words import counted_span
 from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.mechanism import GRADIENT
 from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, LOCAL, SOUND
 
 NOMINAL = 100.0
@@ -100,7 +101,7 @@ def privacy_facts(
         "epsilon_published": budget.epsilon_published(),
         "epsilon_sound": budget.epsilon_sound(),
     }
-    draws = budget.ledger.draws_of()
+    draws = budget.ledger.draws_of(GRADIENT)
     claim = budget.claim
     return {
         "schema_version": 1,
@@ -294,7 +295,7 @@ def _pair(facts: dict[str, Any]) -> list[str]:
         f"Whom one must trust: the reports alone, noised by the clients, cost epsilon = {client} and "
         "need nobody's honesty. What the trusted aggregator releases of the clip norm costs epsilon = "
         f"{aggregator} outside the aggregator; inside it the answers are exact, so there is no finite "
-        "epsilon against the aggregator. The server sees both releases, which is the sound number."
+        "epsilon against the aggregator. The sound number is of all that the server sees."
     ]
 
 

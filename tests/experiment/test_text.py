@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -39,14 +40,99 @@ def test_a_run_without_the_file_ends_before_the_first_round(command, tmp_path):
     assert f"sentiment140 not found: dataset.path={tmp_path} has no " in said.err
 
 
-def test_the_statement_says_that_a_vocabulary_was_private(train, play):
+# ---- a vocabulary of private text is a release without noise
+
+
+@pytest.fixture
+def exposing(play) -> tuple[str, ...]:
+    """A private run of one round that builds its vocabulary from the clients' texts."""
     keys = ("dataset=shakespeare", f"dataset.path={play}", "dataset.level=word", "dataset.length=5")
-    result = train(*PRIVATE, *SMALL, *keys, "dataset.vocabulary=private")
-    caveats = json.loads((result.folder / "privacy.json").read_text())["caveats"]
-    assert caveats[0].startswith(
-        "The vocabulary was built from the clients' private training texts"
+    return (*PRIVATE, *SMALL, *keys, "dataset.vocabulary=private")
+
+
+VIEWS = {"published": ("budget_view=published",), "no budget": ("epsilon=null",)}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_statement_says_that_a_private_vocabulary_leaves_no_sound_epsilon(
+    view, train, exposing
+):
+    result = train(*exposing, *VIEWS[view])
+    facts = json.loads((result.folder / "privacy.json").read_text())
+    assert facts["epsilon_sound"] == facts["spread"]["epsilon_sound"]["lowest"] == math.inf
+    assert facts["reasons"]["epsilon_sound"] == "released without noise: vocabulary"
+    assert math.isfinite(facts["epsilon_published"])
+    assert math.isfinite(facts["epsilon"]) == (view == "published")
+    assert facts["clients"] == {"total": 6, "took_part": 6, "draws_fewest": 1, "draws_most": 1}
+    assert facts["caveats"][0].startswith("The vocabulary was built from the clients' private")
+    assert "not for a speech" in facts["caveats"][1]
+    assert "NOT differentially private" in (result.folder / "privacy.txt").read_text()
+
+
+def test_the_ledger_has_the_private_vocabulary_once_for_every_client(train, exposing, ledger):
+    first, second = ledger(train(*exposing, *VIEWS["published"]).folder)
+    assert (first["queries"], first["event_sound"]) == ("vocabulary=0", "NonPrivate")
+    assert (first["clients"], first["draws_per_client"]) == ("0-5", "1")
+    assert first["claimed_of_everyone"] == "0"
+    assert second["queries"] == "gradient_sum=2"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_ledger_of_a_private_vocabulary_gives_the_numbers_of_the_run(
+    view, train, exposing, command
+):
+    result = train(*exposing, *VIEWS[view])
+    delta = f"{result.privacy['delta']:g}"
+
+    def price(accountant: str, view: str):  # type: ignore[no-untyped-def]
+        said = command("account", "--run", str(result.folder), "--view", view, "--json")
+        return json.loads(said.out)["accountants"][accountant]["epsilon"][delta]
+
+    assert price("pld", "sound") == price("rdp", "sound") == "inf"
+    published = price("published", "published")
+    assert published == pytest.approx(result.privacy["epsilon_published"])
+
+
+def test_a_resumed_run_enters_its_private_vocabulary_once(
+    train, exposing, tmp_path, assert_same_run
+):
+    settings = (*exposing, *VIEWS["no budget"], "rounds=3", "evaluation_interval=2")
+    whole, stop = train(*settings, name="whole"), tmp_path / "stop"
+    stop.touch()
+    stopped = train(*settings, f"runtime.stop_file={stop}", name="stopped")
+    assert stopped.stop_reason == "interrupted"
+    resumed = train(*settings, f"resume={stopped.folder}", name="stopped")
+    assert_same_run(resumed.folder, whole.folder)
+
+
+@pytest.mark.parametrize("dry", ["true", "false"])
+def test_a_private_vocabulary_is_refused_where_a_sound_budget_is_kept(
+    dry, command, exposing, tmp_path
+):
+    said = command("train", *exposing, f"dry_run={dry}", f"runtime.run_dir={tmp_path / 'run'}")
+    assert (said.status, said.sentence) == (
+        2,
+        "fedpriv: dataset.vocabulary must be another with budget_view=sound and an epsilon, got "
+        "private; it is a release without noise, which no budget allows: take epsilon=null or "
+        "budget_view=published",
     )
-    assert "not for a speech" in caveats[1]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("view", "finite"), [("published", True), ("no budget", False)])
+def test_a_plan_says_that_a_private_vocabulary_is_released(view, finite, exposing):
+    plan = make_plan(build_parts(fedpriv.compose([*exposing, *VIEWS[view]])))
+    said = dict(plan.lines)["already released"]
+    assert said == "vocabulary (no noise), of every client: the sound epsilon is infinite"
+    assert math.isfinite(plan.epsilon) == finite
+
+
+def test_a_run_without_privacy_may_take_any_vocabulary(train, exposing):
+    vocabulary = [key for key in exposing if key not in PRIVATE]
+    result = train(*vocabulary, "algorithm=fedavg", "clipper=none", "noise_schedule=none",
+                   "epsilon=null")  # fmt: skip
+    assert not result.privacy["private"]
+    assert "already released" not in dict(result.plan.lines)
 
 
 def test_a_plan_says_that_images_are_lossy():

@@ -13,7 +13,7 @@ from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.noise_schedules import ValidationDecay
 from fedpriv.privacy.rdp import rdp_of_event
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
+from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 ADAP_DPFL = adap_dpfl()
 DELTA = 1e-5
@@ -29,7 +29,9 @@ def draw(sigma: float = 3.0, statistic: float | None = None, sampling=None) -> D
     return Draw(sampling or PoissonSampling(0.013), tuple(queries))
 
 
-def make(first: Draw | None = None, *, epsilon=2.0, view="sound", adaptive=False) -> Budget:  # type: ignore[no-untyped-def]
+def make(
+    first: Draw | None = None, *, epsilon=2.0, view="sound", adaptive=False, cap=None
+) -> Budget:  # type: ignore[no-untyped-def]
     return Budget(
         clients=3,
         epsilon=epsilon,
@@ -39,6 +41,7 @@ def make(first: Draw | None = None, *, epsilon=2.0, view="sound", adaptive=False
         claim=ADAP_DPFL,
         first_draw=first or draw(),
         adaptive=adaptive,
+        cap=cap,
     )
 
 
@@ -298,6 +301,50 @@ def test_a_statistic_without_noise_is_infinite_without_a_limit_too():
     budget = make(unclipped, epsilon=None, adaptive=True)
     charge(budget, unclipped)
     assert budget.epsilon_sound().tolist() == [np.inf] * 3
+
+
+# ---- what was released before the first round
+
+
+BEFORE = {
+    "published": {"view": "published"},
+    "published, adaptive": {"view": "published", "adaptive": True},
+    "no limit": {"epsilon": None},
+    "no limit, adaptive": {"epsilon": None, "adaptive": True},
+    "capped": {"epsilon": None, "adaptive": True, "cap": {WholeData().event(3.0): 9}},
+}
+
+
+@pytest.mark.parametrize("kind", BEFORE)
+def test_what_was_known_without_noise_leaves_no_client_a_sound_price(kind):
+    budget = make(**BEFORE[kind])
+    budget.expose(["vocabulary"])
+    charge(budget, draw(), FIRST_TWO)
+    assert budget.epsilon_sound().tolist() == [np.inf] * 3
+    assert budget.worst(seldom=True)["epsilon_sound"] == np.inf
+    assert budget.reasons()["epsilon_sound"] == "released without noise: vocabulary"
+    assert np.isfinite(budget.epsilon_published()).all()
+    assert np.isfinite(budget.epsilon()).all() == (budget.view == "published")
+
+
+@pytest.mark.parametrize("kind", BEFORE)
+def test_a_state_takes_the_place_of_what_was_known_before(kind):
+    budget, restored = make(**BEFORE[kind]), make(**BEFORE[kind])
+    for one in (budget, restored):
+        one.expose(["vocabulary"])
+    charge(budget, draw(), FIRST_TWO)
+    restored.load_state_dict(budget.state_dict())
+    assert numbers(restored) == numbers(budget)
+    assert restored.ledger.draws_of("vocabulary").tolist() == [1, 1, 1]
+
+
+def test_runs_made_before_are_paid_by_everyone_in_the_sound_view_alone():
+    budget = make(view="published")
+    budget.prepay(draw(), 30, {GRADIENT: np.ones(1)})
+    charge(budget, draw(), FIRST_TWO, rounds=20)
+    expected = [sound_price({draw(): count}) for count in (50, 50, 30)]
+    assert budget.epsilon_sound() == pytest.approx(expected)
+    assert budget.epsilon()[2] == budget.epsilon_published()[2] == 0.0
 
 
 # ---- words, fractions, one round

@@ -120,6 +120,14 @@ def test_a_part_without_noise_is_worth_nothing():
     assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(1))
 
 
+def test_what_was_known_before_the_run_is_nobodys_part():
+    spent = budget()
+    spent.expose(["vocabulary"])
+    charge(spent, round_of(1))
+    assert spent.epsilon_of_part(AGGREGATOR) < spent.epsilon_sound()[0] == float("inf")
+    assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(1))
+
+
 def test_flipped_bits_are_in_the_clients_part():
     spent, one = budget(), draw(REPORT, RandomizedBit(CLIP_STATISTIC, 0.5))
     both = PldAccountant().epsilon_of({one.event(): 4}, DELTA, REPLACE_ONE)

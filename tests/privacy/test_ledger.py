@@ -55,6 +55,8 @@ def test_draws_are_counted_per_client():
     ledger.record(gradient_draw(), ALL, ones(ALL), count=2)
     ledger.record(gradient_draw(), some, ones(some), count=5)
     assert ledger.draws_of().tolist() == [2, 7, 2, 7]
+    assert ledger.draws_of(GRADIENT).tolist() == [2, 7, 2, 7]
+    assert ledger.draws_of("other").tolist() == [0, 0, 0, 0]
 
 
 def test_a_client_that_took_no_part_has_an_empty_composition():

@@ -32,7 +32,7 @@ FROM_PUBLIC, FROM_FILE, FIXED, FROM_PRIVATE = "public", "file", "fixed", "privat
 SOURCES = (FROM_PUBLIC, FROM_FILE, FIXED, FROM_PRIVATE)
 PRIVATE_VOCABULARY = (
     "The vocabulary was built from the clients' private training texts (dataset.vocabulary=private): "
-    "which words it holds is released without noise, and no epsilon here counts that."
+    "which words it holds is released without noise, so no finite epsilon is sound."
 )
 WINDOWED = (
     "A text longer than {length} tokens is several records (dataset.long_texts=windows): a guarantee "
@@ -51,7 +51,7 @@ class TextDataset(ABC):
 
     ``vocabulary`` says where it comes from: ``public`` text that no client wrote, a ``file`` with one
     token a line (``vocabulary_file``), ``fixed`` (printable ASCII, for characters), or ``private``,
-    the clients' training texts, which is a release without noise and so a caveat. It has
+    the clients' training texts: a release without noise, which no finite epsilon covers. It has
     ``vocabulary_size`` ids at most, id 0 to pad and id 1 for unknown tokens among them; an id without
     a token is never used. ``vocabulary_words`` are tokens it holds in any case (for an attack's
     sentence, say).
@@ -140,12 +140,16 @@ class TextDataset(ABC):
         return WINDOWED.format(length=self.length)
 
     @property
+    def unprotected(self) -> dict[str, str]:
+        """Keys, with their values, by which something of every client is known without noise."""
+        return {"vocabulary": FROM_PRIVATE} if self.vocabulary_from == FROM_PRIVATE else {}
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a plan says about the data."""
-        said = [PRIVATE_VOCABULARY] if self.vocabulary_from == FROM_PRIVATE else []
-        if reason := self._absence():
-            said.append(f"{reason}: {self.assumed_records[0]:,} training records assumed")
-        return tuple(said)
+        reason = self._absence()
+        assumed = f"{self.assumed_records[0]:,} training records assumed"
+        return () if reason is None else (f"{reason}: {assumed}",)
 
     @property
     def folder(self) -> DataFolder:

@@ -2,7 +2,7 @@
 
 Id 0 pads, id 1 stands for every token that is not in the vocabulary. Which words are in a vocabulary
 tells of the text it was built from, so it is built from public text, taken from a list, or fixed;
-from private text only where that was asked for.
+from private text only where that was asked for, and then the ledger has a release without noise.
 """
 
 from __future__ import annotations

@@ -91,13 +91,14 @@ def test_the_vocabulary_has_words_of_public_users_alone(tweets):
     ]
 
 
-def test_the_vocabulary_of_private_text_is_asked_for_and_a_caveat(tweets):
+def test_the_vocabulary_of_private_text_is_asked_for_and_known_without_noise(tweets):
     dataset = Sentiment140(path=str(tweets), vocabulary="private", min_records_per_client=1)
     assert {"trainword0", "common"} <= set(dataset.vocabulary.tokens)
     assert not any("public" in t or "test" in t for t in dataset.vocabulary.tokens)
     assert "private training texts" in " ".join(dataset.caveats)
-    assert dataset.caveats[0] in dataset.notes
-    assert Sentiment140(path=str(tweets)).caveats == ()
+    assert dataset.unprotected == {"vocabulary": "private"}
+    public = Sentiment140(path=str(tweets))
+    assert (public.caveats, public.unprotected) == ((), {})
 
 
 def test_the_vocabulary_of_a_file(tweets, tmp_path):
