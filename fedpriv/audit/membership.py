@@ -1,0 +1,142 @@
+"""Membership inference on one run: who was among the training records?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedpriv.audit import attacks
+from fedpriv.audit.attacks import ATTACKS, BLIND, CALIBRATED, LOSS, WHITE_BOX
+from fedpriv.audit.records import Candidates, choose
+from fedpriv.audit.request import MembershipOptions
+from fedpriv.audit.statistics import INTERVALS, Estimate, auc, roc, tpr_at
+from fedpriv.audit.subject import Subject
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.words import counted
+
+RATES = {"tpr_at_1_percent": 0.01, "tpr_at_0.1_percent": 0.001}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one attack (or the blind classifier) found: ``rates`` as in ``RATES``, None where there are
+    too few non-members; ``curve``: (FPR, TPR)."""
+
+    attack: str
+    auc: Estimate
+    rates: dict[str, Estimate | None]
+    curve: tuple[np.ndarray, np.ndarray] = field(repr=False)
+
+    def row(self) -> dict[str, Any]:
+        """As one row of a table."""
+        row = {"attack": self.attack, **_columns("auc", self.auc)}
+        for name, rate in self.rates.items():
+            row.update(_columns(name, rate))
+        return row
+
+
+@dataclass(frozen=True)
+class MembershipAudit:
+    """The outcomes of the attacks on one run."""
+
+    subject: dict[str, Any]
+    options: MembershipOptions
+    each: int
+    weights_seen: list[int]
+    outcomes: list[Outcome]
+    blind: Outcome
+    warnings: list[str]
+
+    @property
+    def strongest(self) -> Outcome:
+        """The attack with the largest AUC."""
+        return max(self.outcomes, key=lambda outcome: outcome.auc.value)
+
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` gets."""
+        best = self.strongest
+        rates = {name: rate and rate.value for name, rate in best.rates.items()}
+        return {"membership_auc": best.auc.value, "membership_attack": best.attack} | {
+            f"membership_{name}": value for name, value in rates.items()
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            **self.subject,
+            "options": asdict(self.options),
+            "members": self.each,
+            "nonmembers": self.each,
+            "weights_after_rounds": self.weights_seen,
+            "intervals": INTERVALS,
+            "warnings": self.warnings,
+            "attacks": {outcome.attack: _without_name(outcome) for outcome in self.outcomes},
+            "blind": _without_name(self.blind),
+        }
+
+
+def audit_membership(subject: Subject, options: MembershipOptions) -> MembershipAudit:
+    """Run every attack. Raises ConfigError where there are too few records."""
+    candidates = choose(subject, options.nonmembers, options.records, options.seed)
+    trajectory = subject.trajectory(options.snapshots)
+    problem, seed = subject.problem, options.seed
+    scores = {
+        LOSS: attacks.loss_scores(problem, subject.final, candidates),
+        CALIBRATED: attacks.calibrated_scores(problem, subject.initial, subject.final, candidates),
+        WHITE_BOX: attacks.white_box_scores(
+            problem, [weights for _, weights in trajectory], candidates, seed
+        ),
+        BLIND: attacks.blind_scores(candidates, problem.data.classes, seed),
+    }
+    found = {name: judge(name, scores[name], candidates, seed) for name in scores}
+    return MembershipAudit(
+        subject=subject.facts(),
+        options=options,
+        each=candidates.each,
+        weights_seen=[rounds for rounds, _ in trajectory],
+        outcomes=[found[name] for name in ATTACKS],
+        blind=found[BLIND],
+        warnings=[*candidates.warnings, *_warnings(found[BLIND], candidates, len(trajectory))],
+    )
+
+
+def judge(name: str, scores: np.ndarray, candidates: Candidates, seed: int) -> Outcome:
+    """AUC, TPR at each of the ``RATES``, and the ROC curve of one attack's scores [n]."""
+    members, others = candidates.split(scores)
+    rates = {
+        rate: tpr_at(members, others, fpr, numpy_stream(seed, f"audit_{rate}"))
+        for rate, fpr in RATES.items()
+    }
+    return Outcome(name, auc(members, others), rates, roc(members, others))
+
+
+def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]:
+    found = []
+    if not blind.auc.low <= 0.5 <= blind.auc.high:
+        found.append(
+            "Members and non-members are not drawn from one distribution: a classifier of the records "
+            f"alone, without the model, has an AUC of {blind.auc.value:.3f}, where chance has .5."
+        )
+    for name, fpr in RATES.items():
+        if blind.rates[name] is None:
+            found.append(
+                f"{counted(candidates.each, 'non-member')} cannot show a false positive rate of {fpr:.1%}, "
+                f"for which at least {round(1 / fpr)} are needed: the TPR there is left out."
+            )
+    if weights == 2:
+        found.append(
+            "white_box sees the initial and the last weights only: the run has no snapshots between them "
+            "(runtime.snapshot_interval)."
+        )
+    return found
+
+
+def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    values = (None,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def _without_name(outcome: Outcome) -> dict[str, Any]:
+    return {key: value for key, value in outcome.row().items() if key != "attack"}

@@ -1,0 +1,147 @@
+"""Property inference on one run: does what a client sends say something of its data that the task does not
+ask?
+
+Melis, Song, De Cristofaro, Shmatikov, "Exploiting unintended feature leakage in collaborative learning"
+(S&P 2019). Of half of the clients, the auxiliary ones, the property is known; at every snapshot a random
+forest learns it from their contributions. The score of a target, one of the other half, is the mean over
+snapshots of what the forests say of its contributions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedpriv.audit.classifier import forest
+from fedpriv.audit.contributions import Observer
+from fedpriv.audit.properties import FEWEST, ClientProperty, read_property
+from fedpriv.audit.request import PropertyOptions
+from fedpriv.audit.statistics import Estimate, auc
+from fedpriv.audit.subject import Subject
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.experiment import snapshots
+from fedpriv.privacy.names import LOCAL
+
+INTERVAL = "95 % interval of AUC by DeLong's variance on the logit scale, over the target clients"
+
+
+@dataclass(frozen=True)
+class PropertyAudit:
+    """``clients``: a row for each audited client: its value, whether it has the property, its role
+    (``auxiliary``, ``target``) and its score (targets alone)."""
+
+    subject: dict[str, Any]
+    options: PropertyOptions
+    meaning: str
+    sees: str
+    snapshots: list[int]
+    auc: Estimate
+    clients: pd.DataFrame
+
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` gets."""
+        return {"property_auc": self.auc.value, "property": self.options.choice}
+
+    def as_json(self) -> dict[str, Any]:
+        counts = self.clients.groupby(["role", "has_property"]).size()
+        return {
+            "schema_version": 1,
+            **self.subject,
+            "options": asdict(self.options),
+            "meaning": self.meaning,
+            "observer_sees": self.sees,
+            "snapshots": self.snapshots,
+            "clients": {
+                f"{role}, {'with' if has else 'without'}": int(n)
+                for (role, has), n in counts.items()
+            },
+            "auc": self.auc.value,
+            "auc_low": self.auc.low,
+            "auc_high": self.auc.high,
+            "intervals": INTERVAL,
+        }
+
+
+def audit_property(subject: Subject, options: PropertyOptions) -> PropertyAudit:
+    """Attack the property. Raises ConfigError without snapshots, or with too few clients."""
+    rounds = subject.snapshot_rounds(options.snapshots)
+    if not rounds:
+        raise ConfigError(
+            f"{subject.folder.path} has no snapshots; run it with runtime.snapshot_interval=N"
+        )
+    found = read_property(subject, options.choice)
+    clients = _audited(found, options)
+    auxiliary = _halves(found.has[clients], options.seed)
+    scores = infer(subject, clients, found.has[clients], auxiliary, rounds, options.seed)
+    target, has = ~auxiliary, found.has[clients] == 1
+    return PropertyAudit(
+        subject=subject.facts(),
+        options=options,
+        meaning=found.meaning,
+        sees=_sees(subject),
+        snapshots=rounds,
+        auc=auc(scores[target & has], scores[target & ~has]),
+        clients=pd.DataFrame(
+            {
+                "client": clients,
+                "value": found.value[clients],
+                "has_property": has,
+                "role": np.where(auxiliary, "auxiliary", "target"),
+                "score": np.where(target, scores, np.nan),
+            }
+        ),
+    )
+
+
+def infer(
+    subject: Subject,
+    clients: np.ndarray,
+    has: np.ndarray,
+    auxiliary: np.ndarray,
+    rounds: list[int],
+    seed: int,
+) -> np.ndarray:
+    """Mean score over the snapshots of each of ``clients`` [c]; 0 for the ``auxiliary`` ones (bool [c]),
+    of which alone ``has`` [c] is read."""
+    observer, target = Observer(subject, seed), ~auxiliary
+    scores = np.zeros(len(clients))
+    for number in rounds:
+        rows = observer.rows(snapshots.load(subject.folder, number), clients)
+        classifier = forest(seed, smallest_leaf=1)
+        classifier.fit(rows[auxiliary], has[auxiliary])
+        scores[target] += classifier.predict_proba(rows[target])[:, 1] / len(rounds)
+    return scores
+
+
+def _audited(found: ClientProperty, options: PropertyOptions) -> np.ndarray:
+    """At most so many of the clients, with the share that has the property kept, and enough of each."""
+    clients = found.clients
+    if len(clients) <= options.clients:
+        return clients
+    stream = numpy_stream(options.seed, "audit_clients")
+    chosen = []
+    for has in (0, 1):
+        own = clients[found.has[clients] == has]
+        wanted = min(len(own), max(FEWEST, round(options.clients * len(own) / len(clients))))
+        chosen.append(stream.choice(own, wanted, replace=False))
+    return np.sort(np.concatenate(chosen))
+
+
+def _halves(has: np.ndarray, seed: int) -> np.ndarray:
+    """Which clients are auxiliary: half of those with the property and half of those without."""
+    stream = numpy_stream(seed, "audit_auxiliary")
+    auxiliary = np.zeros(len(has), dtype=bool)
+    for kind in (0, 1):
+        own = stream.permutation(np.flatnonzero(has == kind))
+        auxiliary[own[: len(own) // 2]] = True
+    return auxiliary
+
+
+def _sees(subject: Subject) -> str:
+    if subject.parts.algorithm.trust == LOCAL:
+        return "each client's upload, with its noise"
+    return "the noised aggregate of a cohort that has the client in it"

@@ -1,0 +1,92 @@
+"""What may be audited, by name; imports nothing heavy, so a run is refused before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedpriv.experiment.settings import Settings
+
+MEMBERSHIP, PROPERTY = "membership", "property"
+KINDS = (MEMBERSHIP, PROPERTY)
+NONMEMBERS = ("test", "held_out")
+PROPERTIES = ("intensity", "length", "writer", "label:K", "file:PATH")
+_ALLOWED = "one of " + ", ".join(PROPERTIES)
+
+
+@dataclass(frozen=True)
+class MembershipOptions:
+    """``records``: so many members and as many non-members, or as there are; ``snapshots``: at most so
+    many, spread evenly."""
+
+    nonmembers: str = "test"
+    records: int = 2000
+    snapshots: int = 10
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class PropertyOptions:
+    """``choice``: one of ``PROPERTIES``; ``clients``: at most so many are audited."""
+
+    choice: str
+    clients: int = 200
+    snapshots: int = 10
+    seed: int = 0
+
+
+def parse_property(text: str, key: str = "--property") -> tuple[str, str]:
+    """``label:3`` → (``label``, ``3``). Raises ConfigError naming ``key``."""
+    name, _, argument = text.partition(":")
+    takes_argument = {known.partition(":")[0]: ":" in known for known in PROPERTIES}
+    if name not in takes_argument or takes_argument[name] != bool(argument):
+        raise ConfigError(key, text, _ALLOWED)
+    if name == "label" and not argument.isdigit():
+        raise ConfigError(key, text, "label:K with a whole number K")
+    return name, argument
+
+
+def wanted_after(settings: Settings) -> list[MembershipOptions | PropertyOptions]:
+    """The audits that the key ``audit`` asks for; refuses those that could not be made."""
+    found: dict[str, MembershipOptions | PropertyOptions] = {}
+    for text in settings.audit:
+        kind, _, choice = text.partition(":")
+        if kind == MEMBERSHIP and not choice:
+            options: Any = MembershipOptions()
+        elif kind == PROPERTY and choice:
+            parse_property(choice, "audit=property:CHOICE, CHOICE")
+            options = PropertyOptions(choice)
+        else:
+            raise ConfigError("audit", text, "membership or property:CHOICE", f"CHOICE: {_ALLOWED}")
+        if kind in found:
+            raise ConfigError(f"audit names two audits of the kind {kind}; one run records one")
+        found[kind] = options
+    if not found:
+        return []
+    runtime = settings.runtime
+    if not runtime.diagnostics:
+        raise ConfigError(
+            "runtime.diagnostics",
+            False,
+            "true with audit: what an audit finds is about private data",
+        )
+    if PROPERTY in found and runtime.snapshot_interval is None:
+        raise ConfigError(
+            "runtime.snapshot_interval", None, "a whole number >= 1 with audit=property:CHOICE"
+        )
+    return list(found.values())
+
+
+def missing(
+    asked: Sequence[MembershipOptions | PropertyOptions], summary: dict[str, Any]
+) -> list[MembershipOptions | PropertyOptions]:
+    """Those whose result the summary of a run has not."""
+    return [options for options in asked if summary.get(f"{kind_of(options)}_auc") is None]
+
+
+def kind_of(options: MembershipOptions | PropertyOptions) -> str:
+    return MEMBERSHIP if isinstance(options, MembershipOptions) else PROPERTY

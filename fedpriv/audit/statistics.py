@@ -1,0 +1,103 @@
+"""How well scores tell two groups apart, with 95 % intervals.
+
+    AUC   P(score of a member > that of a non-member) + P(equal)/2
+    TPR   share of members above the lowest threshold that at most a share α of non-members exceed
+
+Sources: E. DeLong et al. (Biometrics 1988) and X. Sun, W. Xu (IEEE SPL 2014) for the variance of AUC; on its
+logit, M. Pepe (2003). C. Clopper, E. Pearson (Biometrika 1934). TPR at a low FPR: Carlini et al., "Membership
+inference attacks from first principles" (S&P 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import beta, norm, rankdata
+
+LEVEL = 0.95
+RESAMPLES = 1000
+INTERVALS = (
+    "95 % intervals: of AUC by DeLong's variance on the logit scale; of TPR by a stratified bootstrap of "
+    f"{RESAMPLES} resamples, widened to the Clopper-Pearson interval at the threshold."
+)
+_TAIL = (1.0 - LEVEL) / 2.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def auc(members: np.ndarray, others: np.ndarray) -> Estimate:
+    """AUC of the scores of members [m] and of others [n], each of at least two.
+
+    Where all pairs are in order (or none), the interval is that of min(m, n) disjoint pairs.
+    """
+    m, n = len(members), len(others)
+    among_all = rankdata(np.concatenate([members, others]))
+    above_members = (among_all[:m] - rankdata(members)) / n  # share of others below each member
+    above_others = 1.0 - (among_all[m:] - rankdata(others)) / m
+    value = float(above_members.mean())
+    if value in (0.0, 1.0):
+        edge = _TAIL ** (1.0 / min(m, n))
+        return Estimate(value, edge, 1.0) if value else Estimate(value, 0.0, 1.0 - edge)
+    sd = math.sqrt(above_members.var(ddof=1) / m + above_others.var(ddof=1) / n)
+    logit, reach = math.log(value / (1 - value)), -norm.ppf(_TAIL) * sd / (value * (1 - value))
+    return Estimate(value, *(1 / (1 + math.exp(-x)) for x in (logit - reach, logit + reach)))
+
+
+def tpr_at(
+    members: np.ndarray, others: np.ndarray, fpr: float, stream: np.random.Generator
+) -> Estimate | None:
+    """TPR at a false positive rate of at most ``fpr``; None with fewer than 1/fpr others, for then it
+    would say only how many members exceed all of these."""
+    if len(others) * fpr < 1 - 1e-9:
+        return None
+    value = float(_tpr(members[None], others[None], fpr)[0])
+    above, m = round(value * len(members)), len(members)
+    exact = (
+        float(beta.ppf(_TAIL, above, m - above + 1)) if above else 0.0,
+        float(beta.ppf(1 - _TAIL, above + 1, m - above)) if above < m else 1.0,
+    )
+    resampled = [
+        _tpr(*(_resample(x, count, stream) for x in (members, others)), fpr)
+        for count in _in_pieces(RESAMPLES, len(members) + len(others))
+    ]
+    low, high = np.quantile(np.concatenate(resampled), [_TAIL, 1 - _TAIL])
+    return Estimate(value, min(exact[0], float(low)), max(exact[1], float(high)))
+
+
+def roc(members: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(FPR, TPR) at every threshold, from (0, 0) to (1, 1)."""
+    scores = np.concatenate([members, others])
+    is_member = np.arange(len(scores)) < len(members)
+    order = np.argsort(-scores, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
+    true, false = (np.cumsum(x[order])[ends] for x in (is_member, ~is_member))
+    return np.append(0, false) / len(others), np.append(0, true) / len(members)
+
+
+def _tpr(members: np.ndarray, others: np.ndarray, fpr: float) -> np.ndarray:
+    """Of each resample: members [r, m], others [r, n] → [r]."""
+    allowed = math.floor(others.shape[1] * fpr + 1e-9)
+    if allowed >= others.shape[1]:
+        return np.ones(len(members))
+    place = others.shape[1] - 1 - allowed
+    threshold = np.partition(others, place, axis=1)[:, place]
+    return (members > threshold[:, None]).mean(1)
+
+
+def _resample(scores: np.ndarray, count: int, stream: np.random.Generator) -> np.ndarray:
+    return scores[stream.integers(len(scores), size=(count, len(scores)))]
+
+
+def _in_pieces(count: int, width: int) -> list[int]:
+    """``count`` in pieces that hold at most some millions of numbers."""
+    piece = max(1, min(count, 4_000_000 // max(1, width)))
+    return [piece] * (count // piece) + ([count % piece] if count % piece else [])

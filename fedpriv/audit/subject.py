@@ -1,0 +1,160 @@
+"""The run that is audited: its data and model rebuilt from its own configuration, and its weights."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from omegaconf import DictConfig, OmegaConf, open_dict
+from torch import Tensor
+
+from fedpriv import config as configuration
+from fedpriv.algorithms.work import Problem
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.experiment import snapshots
+from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.parts import Parts, build_parts
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.tables import parse_ranges
+
+_RECORDS_AT_ONCE = 256  # about what a pass of an audit reads
+
+
+@dataclass
+class Subject:
+    """``initial``, ``final`` [d]: the weights before the first and after the last of ``rounds`` rounds."""
+
+    folder: RunFolder
+    parts: Parts
+    problem: Problem
+    initial: Tensor
+    final: Tensor
+    rounds: int
+    summary: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    def facts(self) -> dict[str, Any]:
+        """What stands beside its results."""
+        return {
+            "run": str(self.folder.path),
+            "algorithm": self.parts.algorithm.name,
+            "dataset": self.parts.dataset.name,
+            "seed": self.parts.settings.seed,
+            "rounds": self.rounds,
+            "finished": self.folder.finished,
+            "epsilon_sound": self.summary.get("epsilon_sound"),
+            "test_accuracy": self.summary.get("test_accuracy"),
+        }
+
+    def snapshot_rounds(self, most: int) -> list[int]:
+        """At most ``most`` of the rounds with snapshots, spread evenly."""
+        there = [r for r in snapshots.rounds_of(self.folder) if r <= self.rounds]
+        chosen = np.unique(
+            np.linspace(0, len(there) - 1, min(most, len(there))).round().astype(int)
+        )
+        return [there[i] for i in chosen]
+
+    def trajectory(self, most: int) -> list[tuple[int, Tensor]]:
+        """(rounds, weights [d]), from the initial ones over ``most`` snapshots to the last."""
+        between = [r for r in self.snapshot_rounds(most) if 0 < r < self.rounds]
+        device = self.final.device
+        passed = [(r, snapshots.load(self.folder, r).weights.to(device)) for r in between]
+        return [(0, self.initial), *passed, (self.rounds, self.final)]
+
+    def took_part(self) -> np.ndarray | None:
+        """Which clients did in any round, ascending; None where the run did not write it down."""
+        try:
+            rows = pd.read_csv(self.folder.participation, dtype=str)["clients"].dropna()
+        except (OSError, ValueError, KeyError):
+            return None
+        clients = sorted({client for text in rows.unique() for client in parse_ranges(text)})
+        return np.array(clients, dtype=np.int64) if clients else None
+
+    def noise_multipliers(self) -> dict[int, float]:
+        """That of every round so far, from 1; empty for a run without noise."""
+        metrics = pd.read_csv(self.folder.metrics)
+        if "noise_multiplier" not in metrics:
+            return {}
+        found = metrics.set_index("round")["noise_multiplier"].dropna()
+        return {int(number): float(sigma) for number, sigma in found.items()}
+
+
+def open_run(path: str | Path, device: str = "auto") -> Subject:
+    """Read a run folder. Raises FedprivError (in one sentence) where it cannot be audited."""
+    import torch
+
+    folder = RunFolder(path)
+    config = _configuration(folder)
+    config.runtime.device = device
+    parts = build_parts(config)
+    place = resolve_device(device)
+    weights, rounds = _weights(folder, place)
+    problem = make_problem(parts, place)
+    choose_threads(None, problem.model.size * _RECORDS_AT_ONCE)
+    problem.model.module.eval()
+    initial = problem.model.flat.clone()
+    try:
+        if isinstance(weights, torch.Tensor):
+            problem.model.set(weights)
+        else:
+            problem.model.module.load_state_dict(weights)
+    except RuntimeError as error:
+        raise FedprivError(
+            f"the weights in {folder.path} do not fit the model of its config.yaml: "
+            f"{str(error).splitlines()[0]}"
+        ) from None
+    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
+    return Subject(folder, parts, problem, initial, problem.model.flat.clone(), rounds, summary)
+
+
+def _configuration(folder: RunFolder) -> DictConfig:
+    """That of the run; keys it was written without have their defaults, and where it ran is left out."""
+    if not folder.config.exists():
+        inside = sorted(p.parent.name for p in folder.path.glob("*/config.yaml"))
+        hint = f"such as {folder.path / inside[-1]}" if inside else ""
+        raise ConfigError(f"{folder.path} is no run folder (one with config.yaml)", hint=hint)
+    try:
+        config = OmegaConf.load(folder.config)
+        known = configuration.compose()
+        with open_dict(config):
+            for key in known:
+                if key not in config:
+                    config[key] = known[key]
+            config.runtime, config.resume = known.runtime, None
+    except FedprivError:
+        raise
+    except Exception as error:  # YAML of any kind
+        raise ConfigError(f"{folder.config} cannot be read ({type(error).__name__})") from None
+    if config.seed is None:
+        raise ConfigError(
+            f"{folder.path} was written with runtime.diagnostics=false: without its seeds its data cannot "
+            "be rebuilt"
+        )
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # a _target_ may name a module of the user's own
+    return config
+
+
+def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
+    """(the last weights, flat or by name; after how many rounds)."""
+    import torch
+
+    file = folder.model if folder.finished or not folder.checkpoint.exists() else folder.checkpoint
+    if not file.exists():
+        raise ConfigError(f"{folder.path} holds no model yet (model.pt or checkpoint.pt)")
+    try:
+        if file == folder.model:
+            rounds = folder.read_json(folder.summary)["rounds"]
+            return torch.load(file, map_location=device, weights_only=True), int(rounds)
+        state = torch.load(file, map_location=device, weights_only=False)
+        return state["training"]["weights"], int(state["round"])
+    except Exception as error:  # reading a damaged pickle can raise anything
+        raise FedprivError(f"{file} cannot be read ({type(error).__name__})") from None
