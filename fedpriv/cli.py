@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedpriv.accounting import flags
+from fedpriv.audit.flags import add_audit
 from fedpriv.common.errors import ConfigError, FedprivError, nearest
 from fedpriv.figures.command import add_figure, add_plot
 
@@ -24,6 +25,7 @@ COMMANDS = {
     "calibrate": "the noise, sample rate or steps that meet an epsilon",
     "list": "groups, their options and ready-made experiments, one line each",
     "data": "which data sets are present and where; fedpriv data download mnist",
+    "audit": "what attacks find out from a run: fedpriv audit membership --help",
     "bench": "speed of the gradient engines (or --accounting) on this machine",
     "completion": 'shell completion: eval "$(fedpriv completion bash)"',
 }
@@ -128,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     flags.add_calibrate(commands, COMMANDS["calibrate"]).set_defaults(run=_calibrate)
     _add_list(commands)
     _add_data(commands)
+    add_audit(commands, COMMANDS["audit"]).set_defaults(run=_audit)
     _add_bench(commands)
     completion = commands.add_parser("completion", help=COMMANDS["completion"])
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
@@ -174,8 +177,13 @@ def _positive(text: str) -> int:
 def _flags(command: str) -> list[str]:
     """The flags of a command, for completion."""
     found = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
-    actions = found.choices[command]._actions if command in found.choices else []
-    return [name for a in actions for name in a.option_strings if name.startswith("--")]
+    if command not in found.choices:
+        return []
+    own = found.choices[command]
+    kinds = [a for a in own._actions if isinstance(a, argparse._SubParsersAction)]
+    parsers = [own, *(parser for kind in kinds for parser in kind.choices.values())]
+    names = (name for p in parsers for a in p._actions for name in a.option_strings)
+    return list(dict.fromkeys(name for name in names if name.startswith("--")))
 
 
 def _figure(options: argparse.Namespace) -> int:
@@ -198,6 +206,12 @@ def _account(options: argparse.Namespace) -> int:
 
 def _calibrate(options: argparse.Namespace) -> int:
     from fedpriv.accounting.calibrate import run
+
+    return run(options)
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from fedpriv.audit.command import run
 
     return run(options)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from fedpriv.accounting.flags import VALUES
+from fedpriv.accounting import flags as accounting
+from fedpriv.audit import flags as audit
+from fedpriv.audit.request import KINDS
 from fedpriv.config import conf_dir, options
 
 _BASH = """\
@@ -64,11 +66,13 @@ def candidates(
         "data": (
             ("download",) if len(words) == 2 else ("mnist", "fashion_mnist", "cifar10", "adult")
         ),
+        "audit": KINDS if len(words) == 2 else (),
         "completion": ("bash", "zsh", "fish"),
         "figure": tuple(name for name, _ in options("figure")),
     }.get(command, ())
-    if len(words) > 2 and words[-2] in VALUES:
-        choices = VALUES[words[-2]]
+    values = accounting.VALUES | audit.VALUES
+    if len(words) > 2 and words[-2] in values:
+        choices = values[words[-2]]
     elif last.startswith("-") or (not choices and command in ("account", "calibrate", "bench")):
         choices = tuple(flags(command))
     return [choice for choice in choices if choice.startswith(last)]

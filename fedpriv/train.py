@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -54,8 +54,11 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
         refuse_if_stopped(config)
+        audits = wanted_audits(config)
         result = run(config, overrides=overrides, default_folder=folder, label=label)
         refuse_bad_end(result, ends_sweep=sweeping and not in_worker)
+        if audits is not None and result.summary is not None:
+            result.summary.update(audits(result.folder))
     except FedprivError as error:
         traceback.clear_frames(error.__traceback__)  # else the run's data live as long as the error
         if isinstance(error, Interrupted) and sweeping and not in_worker:
@@ -67,6 +70,27 @@ def task(config: DictConfig) -> dict[str, Any] | None:
             print(f"fedpriv: {' '.join(overrides)}: {error}", file=sys.stderr, flush=True)
         return None
     return result.summary
+
+
+def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None:
+    """What makes the audits that the key ``audit`` asks for, in the folder of the run, and returns their
+    results; refuses before the run what cannot be audited after it. None where nothing is asked for."""
+    if config.get("audit") is None:
+        return None
+    from fedpriv.audit.request import wanted
+    from fedpriv.experiment.settings import read_settings
+
+    resolved = config.copy()
+    OmegaConf.resolve(resolved)
+    settings = read_settings(resolved)
+    asked = wanted(settings)
+
+    def make(folder: Path) -> dict[str, Any]:
+        from fedpriv.audit.command import audit_finished_run
+
+        return audit_finished_run(asked, folder, settings)
+
+    return make
 
 
 def job_label(overrides: Sequence[str], sweep_dir: Path) -> str:

@@ -11,9 +11,9 @@ white_box   a classifier of what θ_0, the snapshots and θ_T say of the record:
             gradient, and the gradient's inner product and cosine with where the weights went next. After
             Nasr, Shokri, Houmansadr (S&P 2019), with these features in place of a network
 blind       no attack: a classifier of the records themselves, without the model. Where its AUC is
-                not .5, members and non-members are different kinds of records (or were split by a rule that
-                shows in them), and the attacks may find no more than that (Das, Zhang, Tramèr, "Blind
-                baselines beat membership inference attacks", 2024)
+            not .5, members and non-members are different kinds of records (or were split by a rule that shows
+            in them), and the attacks may find no more than that (Das, Zhang, Tramèr, "Blind baselines beat
+            membership inference attacks", 2024)
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from fedpriv.common.random_streams import stream_key
 
-FOLDS, TREES = 5, 200
+FOLDS, TREES = 5, 100
 
 
 class Classifier(Protocol):

@@ -31,8 +31,9 @@ INTERVAL = "95 % interval of AUC by DeLong's variance on the logit scale, over t
 
 @dataclass(frozen=True)
 class PropertyAudit:
-    """``clients``: a row for each audited client: its value, whether it has the property, its role
-    (``auxiliary``, ``target``) and its score (targets alone)."""
+    """``baseline``: the AUC of the number of a client's records alone, which is public where a mean is
+    weighted by it and shows in its noise. ``clients``: a row for each audited client: its value, whether it
+    has the property, its role (``auxiliary``, ``target``) and its score (targets alone)."""
 
     subject: dict[str, Any]
     options: PropertyOptions
@@ -40,6 +41,7 @@ class PropertyAudit:
     sees: str
     snapshots: list[int]
     auc: Estimate
+    baseline: Estimate
     clients: pd.DataFrame
 
     def summary(self) -> dict[str, Any]:
@@ -62,8 +64,21 @@ class PropertyAudit:
             "auc": self.auc.value,
             "auc_low": self.auc.low,
             "auc_high": self.auc.high,
+            "auc_of_record_counts": self.baseline.value,
+            "auc_of_record_counts_low": self.baseline.low,
+            "auc_of_record_counts_high": self.baseline.high,
             "intervals": INTERVAL,
+            "warnings": self.warnings(),
         }
+
+    def warnings(self) -> list[str]:
+        """What a reader of the AUC must know."""
+        if self.baseline.low <= 0.5:
+            return []
+        return [
+            "The property goes with how many records a client has: this number alone has an AUC of "
+            f"{self.baseline.value:.3f}. It is no secret where it sets a client's noise or weight."
+        ]
 
 
 def audit_property(subject: Subject, options: PropertyOptions) -> PropertyAudit:
@@ -78,6 +93,7 @@ def audit_property(subject: Subject, options: PropertyOptions) -> PropertyAudit:
     auxiliary = _halves(found.has[clients], options.seed)
     scores = infer(subject, clients, found.has[clients], auxiliary, rounds, options.seed)
     target, has = ~auxiliary, found.has[clients] == 1
+    sizes = _turned(subject.problem.data.records_per_client[clients], has, auxiliary)
     return PropertyAudit(
         subject=subject.facts(),
         options=options,
@@ -85,6 +101,7 @@ def audit_property(subject: Subject, options: PropertyOptions) -> PropertyAudit:
         sees=_sees(subject),
         snapshots=rounds,
         auc=auc(scores[target & has], scores[target & ~has]),
+        baseline=auc(sizes[target & has], sizes[target & ~has]),
         clients=pd.DataFrame(
             {
                 "client": clients,
@@ -139,6 +156,12 @@ def _halves(has: np.ndarray, seed: int) -> np.ndarray:
         own = stream.permutation(np.flatnonzero(has == kind))
         auxiliary[own[: len(own) // 2]] = True
     return auxiliary
+
+
+def _turned(values: np.ndarray, has: np.ndarray, auxiliary: np.ndarray) -> np.ndarray:
+    """The values, their sign changed where auxiliary clients with the property have the smaller ones."""
+    with_it, without = values[auxiliary & has], values[auxiliary & ~has]
+    return values if auc(with_it, without).value >= 0.5 else -values
 
 
 def _sees(subject: Subject) -> str:

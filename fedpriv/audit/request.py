@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +50,8 @@ def parse_property(text: str, key: str = "--property") -> tuple[str, str]:
     return name, argument
 
 
-def wanted_after(settings: Settings) -> list[MembershipOptions | PropertyOptions]:
-    """The audits that the key ``audit`` asks for; refuses those that could not be made."""
+def wanted(settings: Settings) -> dict[str, MembershipOptions | PropertyOptions]:
+    """The audits that the key ``audit`` asks for, by kind; refuses those that could not be made."""
     found: dict[str, MembershipOptions | PropertyOptions] = {}
     for text in settings.audit:
         kind, _, choice = text.partition(":")
@@ -65,9 +65,9 @@ def wanted_after(settings: Settings) -> list[MembershipOptions | PropertyOptions
         if kind in found:
             raise ConfigError(f"audit names two audits of the kind {kind}; one run records one")
         found[kind] = options
-    if not found:
-        return []
     runtime = settings.runtime
+    if not found:
+        return found
     if not runtime.diagnostics:
         raise ConfigError(
             "runtime.diagnostics",
@@ -78,15 +78,11 @@ def wanted_after(settings: Settings) -> list[MembershipOptions | PropertyOptions
         raise ConfigError(
             "runtime.snapshot_interval", None, "a whole number >= 1 with audit=property:CHOICE"
         )
-    return list(found.values())
+    return found
 
 
-def missing(
-    asked: Sequence[MembershipOptions | PropertyOptions], summary: dict[str, Any]
-) -> list[MembershipOptions | PropertyOptions]:
-    """Those whose result the summary of a run has not."""
-    return [options for options in asked if summary.get(f"{kind_of(options)}_auc") is None]
-
-
-def kind_of(options: MembershipOptions | PropertyOptions) -> str:
-    return MEMBERSHIP if isinstance(options, MembershipOptions) else PROPERTY
+def missing(audit: str | Sequence[str] | None, summary: Mapping[str, Any]) -> list[str]:
+    """The kinds of audit that the value of the key ``audit`` names and a run's summary has no result of."""
+    texts = [audit] if isinstance(audit, str) else audit or ()
+    kinds = [text.partition(":")[0] for text in texts]
+    return [kind for kind in kinds if summary.get(f"{kind}_auc") is None]

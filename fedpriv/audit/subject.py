@@ -87,7 +87,7 @@ class Subject:
         return {int(number): float(sigma) for number, sigma in found.items()}
 
 
-def open_run(path: str | Path, device: str = "auto") -> Subject:
+def open_run(path: str | Path, device: str = "auto", threads: int | None = None) -> Subject:
     """Read a run folder. Raises FedprivError (in one sentence) where it cannot be audited."""
     import torch
 
@@ -98,7 +98,7 @@ def open_run(path: str | Path, device: str = "auto") -> Subject:
     place = resolve_device(device)
     weights, rounds = _weights(folder, place)
     problem = make_problem(parts, place)
-    choose_threads(None, problem.model.size * _RECORDS_AT_ONCE)
+    choose_threads(threads, problem.model.size * _RECORDS_AT_ONCE)
     problem.model.module.eval()
     initial = problem.model.flat.clone()
     try:

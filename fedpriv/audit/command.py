@@ -1,0 +1,111 @@
+"""``fedpriv audit``, and the audits that the key ``audit`` asks for once a run has ended."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from fedpriv.audit import report
+from fedpriv.audit.membership import audit_membership
+from fedpriv.audit.property_inference import audit_property
+from fedpriv.audit.request import (
+    MEMBERSHIP,
+    NONMEMBERS,
+    MembershipOptions,
+    PropertyOptions,
+    missing,
+    parse_property,
+)
+from fedpriv.audit.subject import Subject, open_run
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.files import write_text
+from fedpriv.experiment.settings import Settings
+from fedpriv.results.display import console
+from fedpriv.results.folder import RunFolder
+
+Options = MembershipOptions | PropertyOptions
+
+
+def run(given: argparse.Namespace) -> int:
+    """Audit the runs named, print and write what was found; returns the exit status."""
+    options, table = _read(given), _csv_file(given.csv)
+    audits, files = [], []
+    for path in dict.fromkeys(given.runs):
+        subject = open_run(path, given.device)
+        audits.append(audit(subject, options))
+        files = report.write(subject.folder, audits[-1])
+    report.show(audits)
+    out = console()
+    if len(audits) == 1:
+        out.print("written: " + ", ".join(map(str, files)))
+    if table is not None:
+        write_text(table, pd.DataFrame(report.row(one) for one in audits).to_csv(index=False))
+        out.print(f"written: {table}")
+    return 0
+
+
+def audit(subject: Subject, options: Options) -> report.Audit:
+    """Make the audit that ``options`` are of."""
+    if isinstance(options, MembershipOptions):
+        return audit_membership(subject, options)
+    return audit_property(subject, options)
+
+
+def audit_finished_run(
+    asked: Mapping[str, Options], folder: Path, settings: Settings
+) -> dict[str, object]:
+    """Make those of the audits that the run in ``folder`` lacks and add their results to its
+    ``summary.json``; returns what was added."""
+    place = RunFolder(folder)
+    summary = place.read_json(place.summary)
+    found: dict[str, object] = {}
+    for kind in missing(settings.audit, summary):
+        subject = open_run(folder, settings.runtime.device, settings.runtime.threads)
+        made = audit(subject, asked[kind])
+        report.write(place, made)
+        found |= made.summary()
+        if settings.runtime.progress != "none":
+            report.show([made])
+    if found:
+        place.write_json(place.summary, summary | found)
+    return found
+
+
+def _read(given: argparse.Namespace) -> Options:
+    try:
+        snapshots = _whole("--snapshots", given.snapshots, at_least=1)
+        seed = checks.seed("--seed", _number(given.seed))
+        if given.kind == MEMBERSHIP:
+            nonmembers = checks.one_of("--nonmembers", given.nonmembers, NONMEMBERS)
+            records = _whole("--records", given.records, at_least=1)
+            return MembershipOptions(nonmembers, records, snapshots, seed)
+        parse_property(given.choice)
+        clients = _whole("--clients", given.clients, at_least=1)
+        return PropertyOptions(given.choice, clients, snapshots, seed)
+    except ArgumentError as error:
+        raise error.within("") from None
+
+
+def _whole(flag: str, value: object, at_least: int) -> int:
+    return checks.whole(flag, _number(value), at_least=at_least)
+
+
+def _number(value: object) -> object:
+    """The whole number that a text stands for, or the text."""
+    try:
+        return int(value)
+    except ValueError:
+        return value
+
+
+def _csv_file(text: str | None) -> Path | None:
+    if text is None:
+        return None
+    path = Path(text)
+    if path.suffix != ".csv" or not path.parent.is_dir():
+        raise ConfigError("--csv", text, "a file name that ends in .csv, in a folder that exists")
+    return path
