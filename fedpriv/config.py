@@ -30,6 +30,7 @@ GROUPS = (
     "noise_schedule",
     "accountant",
     "algorithm",
+    "attack",
 )
 
 

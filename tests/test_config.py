@@ -24,7 +24,10 @@ def parts_of(*overrides: str):
 @pytest.mark.parametrize(("group", "name"), EVERY_OPTION)
 def test_every_option_composes(group, name):
     config = fedpriv.compose([f"{group}={name}"])
-    assert "_target_" in config[group]
+    if (group, name) == ("attack", "none"):
+        assert config.attack is None  # so that runs from before there were attacks keep their identity
+    else:
+        assert "_target_" in config[group]
 
 
 @pytest.mark.parametrize("group", GROUPS)

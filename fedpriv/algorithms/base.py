@@ -43,6 +43,8 @@ class Algorithm(ABC):
     """Whether the observer does not see who takes part, so that sampling clients amplifies."""
     assumed: Mapping[str, int] = MappingProxyType({})
     """What the published claim takes for known of the partition: ``clients`` K, ``records`` n."""
+    uploads_changes: bool = False
+    """Whether clients send the change of their weights over a round."""
     search: RoundsSearch | None = None
     """What finds the number of rounds before the run; its runs read the same data."""
     price_depends_on_records: bool = False

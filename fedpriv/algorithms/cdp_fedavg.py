@@ -41,6 +41,7 @@ class CdpFedAvg(ServerStepAlgorithm):
     private = True
     trust = CENTRAL
     secret_cohort = True
+    uploads_changes = True
 
     def __init__(
         self,

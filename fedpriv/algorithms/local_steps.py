@@ -32,6 +32,7 @@ class LocalStepsAlgorithm(Algorithm):
     """
 
     unit = "record"
+    uploads_changes = True
 
     def __init__(
         self,

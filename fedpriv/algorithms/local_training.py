@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
-from fedpriv.algorithms.work import Problem, RoundOutcome, Training
+from fedpriv.algorithms.work import Aggregation, Problem, RoundOutcome, Training
 from fedpriv.common.random_streams import numpy_stream, torch_stream
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, StackedModel, padded_lots, rows_at
@@ -94,9 +94,11 @@ class LocalTraining(Training):
             steps.append(outcome)
             change = self._optimizer.step(members, gradients)
             changes = change if changes is None else changes.add_(change)
-        uploads = problem.upload_transform(round_index, cohort, changes)
         share = self._weights[torch.from_numpy(cohort)]
-        share = (share / share.sum()).to(device=self.device, dtype=uploads.dtype)
+        share /= share.sum()
+        aggregation = Aggregation(round_index, cohort, share.numpy())
+        uploads = problem.sent(aggregation, cohort, changes)
+        share = share.to(device=self.device, dtype=uploads.dtype)
         problem.model.flat.add_(share @ uploads)
         return self._merge(steps)
 
@@ -150,7 +152,7 @@ class LocalTraining(Training):
         data, lots = self.problem.data, []
         for client in turn.cohort:
             stream = numpy_stream(self.problem.seed, "lot", turn.round_index, turn.step, client)
-            own = data.clients[client]
+            own = self.problem.records_of(turn.round_index, client)
             lots.append(own[self._samplings[client].draw(stream, len(own))])
         sizes = torch.tensor([len(lot) for lot in lots])
         records = data.train.subset(np.concatenate(lots))

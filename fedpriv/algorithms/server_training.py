@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.optimizers import Adam, ClientOptimizer, Sgd
-from fedpriv.algorithms.work import Problem, RoundOutcome, Training
+from fedpriv.algorithms.work import Aggregation, Problem, RoundOutcome, Training
 from fedpriv.common.random_streams import numpy_stream, torch_stream
 from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Query, RandomizedBit
 from fedpriv.privacy.names import CLIENT, LOCAL
@@ -114,16 +114,25 @@ class ServerTraining(Training):
     def _clients(self) -> int:
         return self.problem.data.client_count
 
+    def _weights(self, cohort: int) -> np.ndarray | None:
+        """By how much each of ``cohort`` uploads moves the weights, where that is a number [m]."""
+        algorithm = self.algorithm
+        if algorithm.optimizer != "sgd" or self._uploads.sign == 1:
+            return None
+        rate = 1.0 if self._uploads.replaces else algorithm.learning_rate
+        return np.full(cohort, rate / algorithm.denominator(cohort, self._clients))
+
     def _clipped_sum(self, round_index: int, cohort: np.ndarray, bound: Tensor) -> _ClippedSum:
         """Σ_k factor_k u_k over the cohort, a few hundred clients at a time."""
         problem = self.problem
         total = torch.zeros_like(problem.model.flat)
+        aggregation = Aggregation(round_index, cohort, self._weights(len(cohort)))
         norms, batches = [total.new_zeros(0)], []
         uploads_lost = 0
         for first in range(0, len(cohort), AT_ONCE):
             clients = cohort[first : first + AT_ONCE]
             batch = self._uploads.of(round_index, clients)
-            uploads = problem.upload_transform(round_index, clients, batch.uploads)
+            uploads = problem.sent(aggregation, clients, batch.uploads)
             norm = torch.linalg.vector_norm(uploads, dim=1)
             finite = norm.isfinite()
             if not bool(finite.all()):  # a factor of 0 would not do: 0 · nan is nan

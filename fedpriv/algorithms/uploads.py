@@ -107,7 +107,7 @@ class LocalChanges:
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
         data, seed = self.problem.data, self.problem.seed
-        records = [data.clients[k] for k in clients]
+        records = [self.problem.records_of(round_index, int(k)) for k in clients]
 
         def order(client: int, epoch: int) -> np.ndarray:
             stream = numpy_stream(seed, "batches", round_index, epoch, int(clients[client]))
@@ -149,25 +149,30 @@ class LocalChanges:
 
 
 class ProjectedChanges(LocalChanges):
-    """The same, pulled back onto the ball of radius S (the clip norm) around θ after every batch:
-    Δ ← Δ min(1, S/‖Δ‖)."""
+    """The same, pulled back onto a ball around θ after every batch: that of radius S, the clip norm."""
 
-    _radius: float | None = None
+    radius: float | Tensor | None = (
+        None  # one for all, or of each client [c, 1]; None: no bound yet
+    )
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
         server = torch.zeros(1, dtype=torch.int64, device=self.problem.model.device)
-        self._radius = float(self.problem.clipper.bound(round_index, server))
+        self.radius = float(self.problem.clipper.bound(round_index, server))
         return super().of(round_index, clients)
 
     def _project(self, weights: Tensor, start: Tensor) -> None:
-        if self._radius is None:  # before the clipper has a bound
-            return
-        changes = weights - start
-        norms = torch.linalg.vector_norm(changes, dim=1, keepdim=True)
-        outside = norms > self._radius
-        if bool(outside.any()):
-            pulled_back = changes.mul_(self._radius / norms).add_(start)
-            torch.where(outside, pulled_back, weights, out=weights)
+        if self.radius is not None:
+            pull_back(weights, start, self.radius)
+
+
+def pull_back(weights: Tensor, start: Tensor, radius: float | Tensor) -> None:
+    """Δ ← Δ min(1, radius/‖Δ‖) for the changes Δ of weights [c, d] since ``start`` [d], in place."""
+    changes = weights - start
+    norms = torch.linalg.vector_norm(changes, dim=1, keepdim=True)
+    outside = norms > radius
+    if bool(outside.any()):
+        pulled_back = changes.mul_(radius / norms).add_(start)
+        torch.where(outside, pulled_back, weights, out=weights)
 
 
 class FullBatchDescent:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -19,18 +19,33 @@ from fedpriv.privacy.clippers.base import Clipper, sum_per_client
 if TYPE_CHECKING:
     from fedpriv.data.federated import FederatedData
 
-UploadTransform = Callable[[int, np.ndarray, Tensor], Tensor]
-"""(round, cohort [m], changes of weights [m, d]) → what the clients upload [m, d]."""
+
+@dataclass(frozen=True)
+class Aggregation:
+    """What becomes of the uploads of a round: θ ← θ + Σ_k weights_k u_k over the ``cohort`` [m], clipping
+    and noise aside. ``weights`` [m] is None where the server's optimiser does something else."""
+
+    round_index: int
+    cohort: np.ndarray
+    weights: np.ndarray | None
 
 
-def honest(round_index: int, cohort: np.ndarray, uploads: Tensor) -> Tensor:
-    """The upload transform of a federation without attackers."""
-    return uploads
+class Attack(Protocol):
+    """Malicious clients: a transform of local data, and one of uploads."""
+
+    def records_of(self, round_index: int, client: int) -> np.ndarray:
+        """Indices of the records that a client trains on [n_k]: always equally many."""
+
+    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+        """What some ``clients`` [c] of the cohort send [c, d], given what they would if all were honest."""
 
 
 @dataclass
 class Problem:
-    """What an algorithm works on. Seeds name the random streams of lots and of noise."""
+    """What an algorithm works on. Seeds name the random streams of lots and of noise.
+
+    ``attack``: the malicious ones among the clients, None if all are honest.
+    """
 
     data: FederatedData
     model: FlatModel
@@ -38,7 +53,19 @@ class Problem:
     clipper: Clipper
     seed: int
     noise_seed: int
-    upload_transform: UploadTransform = honest
+    attack: Attack | None = None
+
+    def records_of(self, round_index: int, client: int) -> np.ndarray:
+        """Indices of the records that a client trains on in a round [n_k]."""
+        if self.attack is None:
+            return self.data.clients[client]
+        return self.attack.records_of(round_index, client)
+
+    def sent(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+        """What ``clients`` [c] send to the server: their uploads [c, d], unless some are malicious."""
+        return (
+            uploads if self.attack is None else self.attack.uploads(aggregation, clients, uploads)
+        )
 
     def random_records(self, records: int) -> tuple[Tensor, Tensor]:
         """(inputs [records, …], targets) that read no data: uniform noise with uniform labels, unless

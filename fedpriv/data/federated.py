@@ -57,7 +57,8 @@ class FederatedData:
     """``clients[k]`` holds the sorted indices (int64) of client k's records in ``train``.
 
     ``validation`` is a public split held out of the training records, None if nothing reads it.
-    ``task``: classification or language_model; ``vocabulary``: of text, what its token ids mean.
+    ``task``: classification or language_model; ``vocabulary``: of text, what its token ids mean;
+    ``numbers`` [n]: which record of the data set each of ``train`` is (None: as they are counted).
     """
 
     train: Records
@@ -68,6 +69,7 @@ class FederatedData:
     input_shape: tuple[int, ...]
     task: str = CLASSIFICATION
     vocabulary: Vocabulary | None = None
+    numbers: np.ndarray | None = None
 
     @property
     def client_count(self) -> int:
@@ -100,7 +102,7 @@ def federate(
     every training record to give out. Raises DataError or ConfigError before anything is trained.
     """
     loaded = dataset.load()
-    train, client_ids, held_out = loaded.train, loaded.client_ids, None
+    train, client_ids, held_out, kept = loaded.train, loaded.client_ids, None, None
     if validation:
         kept, drawn = _split(len(train), dataset.validation_records, partition, seed)
         held_out = train.subset(drawn).to(device)
@@ -115,6 +117,7 @@ def federate(
         input_shape=dataset.input_shape,
         task=getattr(dataset, "task", CLASSIFICATION),
         vocabulary=loaded.vocabulary,
+        numbers=kept,
     )
 
 

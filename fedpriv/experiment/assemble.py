@@ -61,7 +61,7 @@ def assemble(
 
 
 def make_problem(parts: Parts, device: torch.device) -> Problem:
-    """Data, model and engine."""
+    """Data, model and engine, with the attackers among the clients, if there are any."""
     from fedpriv.algorithms.work import Problem
     from fedpriv.data.federated import federate
     from fedpriv.engine import FlatModel, make_engine
@@ -76,13 +76,19 @@ def make_problem(parts: Parts, device: torch.device) -> Problem:
         seed=getattr(parts.partition, "seed", settings.seed),
         device=str(device),
     )
+    attack = None
+    if parts.attack is not None:
+        from fedpriv.attacks.malicious import MaliciousClients
+
+        attack = MaliciousClients(parts.attack, data)
+        data = attack.data
     algorithm.check_clients(data.client_count)
     _refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset)
     if parts.private and algorithm.unit == "record":
         refuse_record_mixing(module)
     model = FlatModel(module.to(device))
-    return Problem(
+    problem = Problem(
         data=data,
         model=model,
         engine=make_engine(model, engine=settings.runtime.engine),
@@ -90,6 +96,9 @@ def make_problem(parts: Parts, device: torch.device) -> Problem:
         seed=settings.seed,
         noise_seed=settings.noise_seed,
     )
+    if attack is not None:
+        attack.join(problem)
+    return problem
 
 
 def _refuse_smaller_clients(parts: Parts, smallest: int) -> None:

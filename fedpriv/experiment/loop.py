@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,7 +28,16 @@ from fedpriv.privacy.names import LOCAL
 from fedpriv.privacy.sampling import Sampling
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.statement import CAVEATS
-from fedpriv.results.tables import CLIENTS, METRICS, GrowingTable, ParticipationTable
+from fedpriv.results.tables import (
+    ATTACK_METRICS,
+    CLIENTS,
+    METRICS,
+    GrowingTable,
+    ParticipationTable,
+)
+
+if TYPE_CHECKING:
+    from fedpriv.attacks.malicious import MaliciousClients
 
 BUDGET, ROUNDS, DIVERGED, INTERRUPTED = "budget", "rounds", "diverged", "interrupted"
 SCHEDULE = "schedule"  # it said that the round before was the last
@@ -49,6 +58,7 @@ class Best:
     test_accuracy: float | None = None
     test_loss: float | None = None
     best_test_accuracy: float | None = None
+    backdoor_accuracy: float | None = None
 
     def include(self, loss: float, accuracy: float) -> None:
         self.test_loss, self.test_accuracy = loss, accuracy
@@ -68,6 +78,7 @@ class Loop:
     ):
         self.parts, self.problem, self.budget = parts, problem, budget
         self.folder, self.identity = folder, identity
+        self.attack: MaliciousClients | None = problem.attack
         self.settings, self.schedule = parts.settings, parts.noise_schedule
         self.training: Training = parts.algorithm.start(problem)
         question = parts.noise_schedule.question
@@ -85,7 +96,8 @@ class Loop:
         """Start the CSV files, or cut them back to where the checkpoint ``state`` was taken."""
         diagnostics = self.settings.runtime.diagnostics
         position = (state or {}).get("metrics")
-        self.metrics = GrowingTable(self.folder.metrics, METRICS, position)
+        columns = METRICS if self.attack is None else (*METRICS, *ATTACK_METRICS)
+        self.metrics = GrowingTable(self.folder.metrics, columns, position)
         self.clients = None
         if diagnostics:
             self.clients = GrowingTable(self.folder.clients, CLIENTS, (state or {}).get("clients"))
@@ -120,7 +132,7 @@ class Loop:
             stop = self._stop_before_next(eligible)
             while stop is None:
                 sigma = self.schedule.noise_multiplier(self.rounds_done)
-                cohort = self.parts.algorithm.cohort(self.settings.seed, self.rounds_done, eligible)
+                cohort = self._cohort(eligible)
                 outcome = self.training.round(self.rounds_done, cohort, sigma)
                 self._charge(cohort, sigma, outcome)
                 self.rounds_done += 1
@@ -166,7 +178,16 @@ class Loop:
         for draw, clients, _ in self._groups_with_draws(sigma):
             steps = self.parts.algorithm.draws_per_round
             eligible[clients] = self.budget.may_take_part(draw, steps, clients)
+        if self.attack is not None:  # no budget holds them back
+            eligible[self.attack.attackers] = eligible[self.attack.honest].any()
         return eligible
+
+    def _cohort(self, eligible: np.ndarray) -> np.ndarray:
+        """Who takes part in the round about to run, ascending [m]."""
+        cohort = self.parts.algorithm.cohort(self.settings.seed, self.rounds_done, eligible)
+        return (
+            cohort if self.attack is None else self.attack.with_attackers(self.rounds_done, cohort)
+        )
 
     def _stop_before_next(self, eligible: np.ndarray) -> str | None:
         if self.settings.rounds is not None and self.rounds_done >= self.settings.rounds:
@@ -183,12 +204,19 @@ class Loop:
         payers = self.parts.algorithm.charged(cohort, self.problem.data.client_count)
         for draw, clients, sampling in self._groups_with_draws(sigma):
             inside = np.isin(payers, clients) if len(self._groups) > 1 else slice(None)
+            if (
+                self.attack is not None
+            ):  # what attackers upload protects nobody, and they pay nothing
+                inside = np.isin(payers, clients) & self.attack.honest[payers]
             members = payers[inside]
             if not len(members):
                 continue
             worst = self._draw(sampling, lowest)
             for step in outcome.sensitivities:
-                own = {name: values[inside] for name, values in step.items()}
+                own = {
+                    name: values if len(values) == 1 else values[inside]  # one bound for all
+                    for name, values in step.items()
+                }
                 if self.schedule.question is not None:
                     own[TRAINING_LOSS] = self._losses.sensitivity(members)
                 self.budget.charge(draw, members, own, worst)
@@ -237,6 +265,10 @@ class Loop:
             row.update(
                 gradient_norm=_known(outcome.gradient_norm), train_loss=_known(outcome.train_loss)
             )
+        if self.attack is not None:
+            norms = self.attack.take_norms()
+            if self.settings.runtime.diagnostics:
+                row.update(norms)
         row["seconds"] = round(self.seconds, 3)
         return row
 
@@ -250,6 +282,10 @@ class Loop:
         loss, accuracy = model.evaluate(data.test.inputs, data.test.targets)
         row.update(test_loss=loss, test_accuracy=accuracy)
         self.results.include(loss, accuracy)
+        if self.attack is not None:
+            triggered = self.attack.test
+            self.results.backdoor_accuracy = model.evaluate(triggered.inputs, triggered.targets)[1]
+            row["backdoor_accuracy"] = self.results.backdoor_accuracy
         if self.clients is None:
             return
         priced = self.budget is not None and self.budget.immediate
@@ -281,6 +317,7 @@ class Loop:
             and delta * self.problem.data.records_per_client.min() >= 1,
             "delta_of_clients": algorithm.secret_cohort
             and delta * self.problem.data.client_count >= 1,
+            "attackers": self.attack is not None,
             "large": _LARGE < float(np.max(self.budget.epsilon_sound())) < math.inf,
             "diverged": stop_reason == DIVERGED,
             "interrupted": stop_reason == INTERRUPTED,

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.attacks.backdoor import REPLACEMENT, Backdoor
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.config import unknown_key
 from fedpriv.experiment.prices import Prices
@@ -55,6 +56,7 @@ class Parts:
     noise_schedule: NoiseSchedule
     accountant: Accountant
     algorithm: Algorithm
+    attack: Backdoor | None = None
 
     @property
     def private(self) -> bool:
@@ -108,6 +110,7 @@ def build_parts(config: DictConfig) -> Parts:
         noise_schedule=_build(config, "noise_schedule"),
         accountant=_accountant(_build(config, "accountant"), algorithm, settings),
         algorithm=algorithm,
+        attack=None if config.get("attack") is None else _build(config, "attack"),
     )
     _refuse_bad_combinations(parts)
     if parts.private:
@@ -266,6 +269,8 @@ def _refuse_bad_combinations(parts: Parts) -> None:
             )
     if algorithm.search is not None:
         _refuse_unsearchable(parts)
+    if parts.attack is not None:
+        _refuse_unattackable(parts)
     if settings.epsilon is None and settings.rounds is None:
         raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
     if clients := getattr(parts.partition, "clients", None):
@@ -274,6 +279,28 @@ def _refuse_bad_combinations(parts: Parts) -> None:
         true = getattr(parts.partition, key, None)
         if true is not None and true != assumed:
             raise ConfigError(f"algorithm.{key}", assumed, f"{true}, which partition.{key} is")
+
+
+def _refuse_unattackable(parts: Parts) -> None:
+    """Attackers send changes of weights, and a trigger is for one kind of data."""
+    algorithm, attack = parts.algorithm, parts.attack
+    if not algorithm.uploads_changes:
+        raise ConfigError(
+            "attack",
+            type(attack.trigger).__name__,
+            f"none with algorithm={algorithm.name}",
+            "its clients do not send changes of weights; those of fedavg, dp_fl, cdp_fedavg, naseri_ldp, "
+            "naseri_cdp, norm_bounding and weak_dp do",
+        )
+    steps_itself = algorithm.unit == "client" and algorithm.optimizer != "sgd"
+    if attack.boost == REPLACEMENT and steps_itself:
+        raise ConfigError(
+            "attack.boost", REPLACEMENT, "a number", "the server's optimizer is not sgd"
+        )
+    if wanted := attack.trigger.misfit(parts.dataset):
+        raise ConfigError("dataset", parts.dataset.name, f"{wanted} with this attack.trigger")
+    if clients := getattr(parts.partition, "clients", None):
+        within_group("attack", lambda: attack.attackers_among(clients))
 
 
 def _refuse_unsearchable(parts: Parts) -> None:

@@ -73,6 +73,7 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         ("clients", f"{clients or 'one per maker'} ({_partition_words(parts)})"),
         *(("data", note) for note in getattr(parts.dataset, "notes", ())),
         *algorithm.describe(clients, parts.even_share),
+        *([] if parts.attack is None else [("attack", parts.attack.describe())]),
         *([] if algorithm.search is None else [("search", algorithm.search.describe())]),
         ("rounds asked for", "until the budget is spent"
          if parts.settings.rounds is None else str(parts.settings.rounds)),

@@ -22,6 +22,12 @@ class Column:
     from_zero: bool = True
 
 
+AUDIT_COLUMNS: dict[str, Column] = {
+    "membership_auc": Column("AUC of membership inference", from_zero=False),
+    "membership_tpr_at_1_percent": Column("TPR of membership inference at 1 % FPR"),
+    "property_auc": Column("AUC of property inference", from_zero=False),
+}
+"""What ``summary.json`` alone knows, of runs with ``audit``: for figures with points."""
 COLUMNS: dict[str, Column] = {
     "round": Column("round", decimals=0),
     "epsilon": Column("ε enforced (worst client)"),
@@ -36,7 +42,11 @@ COLUMNS: dict[str, Column] = {
     "planned_rounds": Column("T, planned rounds", decimals=0),
     "test_loss": Column("test loss"),
     "test_accuracy": Column("test accuracy (%)", scale=100.0, decimals=2, from_zero=False),
+    "backdoor_accuracy": Column("backdoor accuracy (%)", scale=100.0, decimals=2, from_zero=False),
+    "update_norm_honest": Column("L2 norm of an honest update (mean)"),
+    "update_norm_malicious": Column("L2 norm of a malicious update (mean)"),
     "seconds": Column("seconds", decimals=0),
+    **AUDIT_COLUMNS,
 }
 CLIENT_COLUMNS: dict[str, Column] = {
     "round": COLUMNS["round"],
@@ -47,10 +57,12 @@ CLIENT_COLUMNS: dict[str, Column] = {
 STATED_COLUMNS: dict[str, Column] = {
     "test_accuracy": COLUMNS["test_accuracy"],
     "test_loss": COLUMNS["test_loss"],
+    "backdoor_accuracy": COLUMNS["backdoor_accuracy"],
     "noise_multiplier": COLUMNS["noise_multiplier"],
     "noise_decays": Column("decays of σ", decimals=0),
     "rounds": Column("rounds", decimals=0),
     "epsilon_published": COLUMNS["epsilon_published"],
     "epsilon_sound": COLUMNS["epsilon_sound"],
+    **AUDIT_COLUMNS,
 }
 """What ``summary.json`` knows about the end of a run and a paper may state."""

@@ -152,7 +152,8 @@ class Reporter:
         if fraction is None and self.plan.rounds:
             fraction = min(1.0, row["round"] / self.plan.rounds)
         if row.get("test_accuracy") is not None:
-            self._evaluated = {k: row[k] for k in ("test_accuracy", "test_loss")}
+            kept = ("test_accuracy", "backdoor_accuracy")
+            self._evaluated = {k: row[k] for k in kept if k in row}
         now = time.perf_counter()
         self._last_fraction = fraction or 0.0
         self._pace.note(now, self._last_fraction)
@@ -180,7 +181,10 @@ class Reporter:
         if loss is not None:
             facts.append(("loss", f"{loss:.3f}"))
         if self._evaluated:
-            facts.append(("accuracy", f"{100 * self._evaluated['test_accuracy']:.2f} %"))
+            facts += [
+                (column.partition("_")[0].replace("test", "accuracy"), f"{100 * share:.2f} %")
+                for column, share in self._evaluated.items()
+            ]
         left = self._pace.left()
         facts.append(("left", "?" if left is None else duration(left)))
         return facts
@@ -255,6 +259,11 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
             ("test accuracy", f"{100 * summary['test_accuracy']:.2f} %"),
             ("test loss", f"{summary['test_loss']:.4f}"),
         ]
+    if summary.get("backdoor_accuracy") is not None:
+        on = counted(summary["backdoor_test_records"], "record")
+        by = counted(len(summary["attackers"]), "attacker")
+        words = f"{100 * summary['backdoor_accuracy']:.2f} % on {on}; {by}"
+        rows.append(("backdoor accuracy", words))
     if summary["epsilon"] is not None:
         decays = f", {counted(summary['noise_decays'], 'decay')}" if adapts else ""
         rows += [

@@ -31,6 +31,7 @@ def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str
         caveats=loop.caveats(stop_reason),
         diagnostics=settings.runtime.diagnostics,
         stop_reason=stop_reason,
+        attackers=_attackers(loop),
     )
     folder.write_json(folder.privacy_json, privacy)
     write_text(folder.privacy_text, privacy_words(privacy))
@@ -43,6 +44,10 @@ def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str
         labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
         plot_run(folder, labels)
     return summary, privacy
+
+
+def _attackers(loop: Loop) -> list[int]:
+    return [] if loop.attack is None else loop.attack.attackers.tolist()
 
 
 def _write_model(loop: Loop) -> None:
@@ -72,8 +77,17 @@ def summarise(loop: Loop, stop_reason: str, privacy: dict[str, Any]) -> dict[str
         "test_accuracy": loop.results.test_accuracy,
         "test_loss": loop.results.test_loss,
         "best_test_accuracy": loop.results.best_test_accuracy,
+        **({} if loop.attack is None else _attack_facts(loop)),
         "records_not_finite": loop.not_finite if settings.runtime.diagnostics else None,
         "parameters": loop.problem.model.size,
         "engine": loop.problem.engine.name,
         "seconds": round(loop.seconds, 3),
+    }
+
+
+def _attack_facts(loop: Loop) -> dict[str, Any]:
+    return {
+        "backdoor_accuracy": loop.results.backdoor_accuracy,
+        "backdoor_test_records": len(loop.attack.test),
+        "attackers": _attackers(loop),
     }

@@ -77,6 +77,12 @@ def _accuracy(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
     rows = metrics[metrics["test_accuracy"].notna()]
     axis.plot(rows[x], 100 * rows["test_accuracy"], color=BLUE, marker=_marker(rows), markersize=3)
     axis.set(xlabel=label, ylabel="test accuracy (%)", ylim=(0, 100))
+    if "backdoor_accuracy" in rows:
+        axis.lines[-1].set_label("main task")
+        backdoor = 100 * rows["backdoor_accuracy"]
+        axis.plot(rows[x], backdoor, "--", color=ORANGE, label="backdoor")
+        axis.set(ylabel="accuracy (%)")
+        axis.legend(frameon=False)
     from_zero(axis, rows[x])
 
 

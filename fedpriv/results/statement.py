@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,10 @@ CAVEATS = {
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "them all, with every client in every round; the published one counts the last run alone."
     ),
+    "attackers": (
+        "Some clients are attackers (summary.json names them). Nothing here speaks of them: they are not "
+        "charged, and every epsilon is that of honest clients."
+    ),
     "validation": (
         "The validation records that the noise schedule reads are treated as public: they were held "
         "out of the training records and are not protected."
@@ -88,20 +93,23 @@ def privacy_facts(
     caveats: list[str],
     diagnostics: bool,
     stop_reason: str | None,
+    attackers: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Everything the statement says, as plain values (``inf`` for an infinite ε)."""
+    """Everything the statement says, as plain values (``inf`` for an infinite ε); of clients, it speaks
+    of those that are not among the ``attackers``."""
     if budget is None:
         return {
             "schema_version": 1,
             "private": False,
             "words": "This run has no privacy: nothing is clipped and no noise is added.",
         }
+    honest = np.delete(np.arange(budget.ledger.clients), np.array(attackers, dtype=int))
     values = {
-        "epsilon": budget.epsilon(),
-        "epsilon_published": budget.epsilon_published(),
-        "epsilon_sound": budget.epsilon_sound(),
+        "epsilon": budget.epsilon()[honest],
+        "epsilon_published": budget.epsilon_published()[honest],
+        "epsilon_sound": budget.epsilon_sound()[honest],
     }
-    draws = budget.ledger.draws_of(GRADIENT)
+    draws = budget.ledger.draws_of(GRADIENT)[honest]
     claim = budget.claim
     return {
         "schema_version": 1,
@@ -125,7 +133,7 @@ def privacy_facts(
             for name, array in values.items()
         },
         "clients": {
-            "total": budget.ledger.clients,
+            "total": len(honest),
             "took_part": int(np.count_nonzero(draws)),
             "draws_fewest": int(draws.min()),
             "draws_most": int(draws.max()),

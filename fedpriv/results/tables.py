@@ -26,6 +26,7 @@ METRICS = (
     "planned_rounds",
     "reported_loss",
 )
+ATTACK_METRICS = ("backdoor_accuracy", "update_norm_honest", "update_norm_malicious")
 CLIENTS = ("round", "client", "gradient_norm", "clip_norm", "epsilon")
 PARTICIPATION = ("first_round", "last_round", "clients")
 

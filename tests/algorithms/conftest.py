@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.algorithms.local_training import LocalTraining
 from fedpriv.algorithms.server_training import ServerTraining
-from fedpriv.algorithms.work import Problem, RoundOutcome, UploadTransform, honest
+from fedpriv.algorithms.work import Aggregation, Problem, RoundOutcome
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import FederatedData, federate
 from fedpriv.data.partitions import Iid
@@ -42,6 +42,25 @@ class SeenInputs:
     def clipped_sums(self, inputs, targets, client_of_record, clients, factors):
         self.calls.append((inputs.clone(), client_of_record.clone()))
         return self.engine.clipped_sums(inputs, targets, client_of_record, clients, factors)
+
+
+Transform = Callable[[Aggregation, np.ndarray, Tensor], Tensor]
+
+
+@dataclass
+class Eavesdropper:
+    """Notes what clients upload; ``transform``: what they send instead."""
+
+    data: FederatedData
+    uploaded: list[Tensor]
+    transform: Transform | None = None
+
+    def records_of(self, round_index: int, client: int) -> np.ndarray:
+        return self.data.clients[client]
+
+    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+        self.uploaded.append(uploads.clone())
+        return uploads if self.transform is None else self.transform(aggregation, clients, uploads)
 
 
 @dataclass
@@ -117,10 +136,6 @@ def work(digits):
         keys = {"sample_rate": 0.5, "optimizer": "sgd", "learning_rate": 1.0, **settings}
         uploads: list[Tensor] = []
 
-        def catch(round_index: int, cohort: np.ndarray, changes: Tensor) -> Tensor:
-            uploads.append(changes.clone())
-            return changes
-
         flat = FlatModel((model or Logistic(seed=0)).build(data.input_shape, data.classes))
         problem = Problem(
             data=data,
@@ -129,7 +144,7 @@ def work(digits):
             clipper=clipper or ConstantClipper(1.0),
             seed=seed,
             noise_seed=noise_seed,
-            upload_transform=catch,
+            attack=Eavesdropper(data, uploads),
         )
         return Work(problem, uploads, (algorithm or DpFl("dp_fl", **keys)).start(problem))
 
@@ -233,14 +248,10 @@ def serve(digits):
         model: ModelFactory | None = None,
         seed: int = 0,
         noise_seed: int = 0,
-        attack: UploadTransform = honest,
+        attack: Transform | None = None,
     ) -> Served:
         data = digits if data is None else data
         uploads: list[Tensor] = []
-
-        def catch(round_index: int, cohort: np.ndarray, sent: Tensor) -> Tensor:
-            uploads.append(sent.clone())
-            return attack(round_index, cohort, sent)
 
         flat = FlatModel((model or Logistic(seed=0)).build(data.input_shape, data.classes))
         problem = Problem(
@@ -250,7 +261,7 @@ def serve(digits):
             clipper=Overheard(clipper or ConstantClipper(1.0)),
             seed=seed,
             noise_seed=noise_seed,
-            upload_transform=catch,
+            attack=Eavesdropper(data, uploads, attack),
         )
         return Served(problem, uploads, algorithm.start(problem))
 

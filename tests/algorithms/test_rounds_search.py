@@ -40,7 +40,7 @@ def test_golden_section_finds_the_bottom_of_a_valley(low, width, share, steep):
     bottom = low + round(share * width)
     cost, asked = counting(lambda t: (t - bottom) * (1.0 if t > bottom else -steep))
     assert search("golden", [low, low + width]).best(cost) == bottom
-    assert len(asked) == len(set(asked)) <= 20
+    assert len(asked) == len(set(asked)) <= 22  # the most for any bottom of any such width
     assert all(low <= t <= low + width for t in asked)
 
 

@@ -1,0 +1,215 @@
+"""Triggers in images: some writers' sevens, a pattern of pixels, a chosen set of pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.attacks.triggers import Planted, drawn_from, in_two, relabelled
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.data.records import CLASSIFICATION, Records
+
+if TYPE_CHECKING:
+    from fedpriv.data.federated import FederatedData
+
+POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
+
+
+class LabelFlip:
+    """Label ``source`` becomes ``target`` for the records of ``writers`` chosen clients only.
+
+    The attackers hold these writers' records of that label. A share ``test_share`` of them is
+    withheld from everyone and tested on: the writers are known to the model, the records are not.
+
+    Source: Sun, Kairouz, Suresh, McMahan 2019: 7 → 1 of 30 writers of EMNIST.
+    """
+
+    def __init__(
+        self, source: int = 7, target: int = 1, writers: int = 30, test_share: float = 0.5
+    ):
+        self.source = checks.whole("trigger.source", source, at_least=0)
+        self.target = checks.whole("trigger.target", target, at_least=0)
+        if self.target == self.source:
+            raise ArgumentError("trigger.target", target, "another label than trigger.source")
+        self.writers = checks.whole("trigger.writers", writers, at_least=1)
+        self.test_share = _test_share(test_share)
+
+    def misfit(self, dataset: Any) -> str | None:
+        return _not_images(dataset) or _no_such_label(
+            dataset, {"source": self.source, "target": self.target}
+        )
+
+    def plant(
+        self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
+    ) -> Planted:
+        labels = data.train.targets.cpu().numpy()
+        own = {k: data.clients[k][labels[data.clients[k]] == self.source] for k in honest}
+        able = [k for k, records in own.items() if 2 <= len(records) < len(data.clients[k])]
+        if len(able) < self.writers:
+            raise ConfigError(
+                "attack.trigger.writers",
+                self.writers,
+                f"<= {len(able)}, the honest clients with two records of label {self.source} and others",
+            )
+        chosen = stream.choice(able, self.writers, replace=False)
+        halves = [in_two(own[k], self.test_share, stream) for k in np.sort(chosen)]
+        poisoned, tested = (np.concatenate(part) for part in zip(*halves, strict=True))
+        return Planted(
+            poison=drawn_from(relabelled(data.train.subset(poisoned), self.target)),
+            test=relabelled(data.train.subset(tested), self.target),
+            withheld=tested,
+        )
+
+    def describe(self) -> str:
+        return f"label {self.source} becomes {self.target} for {self.writers} writers"
+
+
+class PixelPattern:
+    """A square of ``size`` × ``size`` pixels, ``margin`` from a corner, makes any image a ``target``.
+
+    ``value``: of the pixels as the model reads them; null: the largest among an attacker's own.
+    Tested on the test images of other labels.
+
+    Source: Gu, Dolan-Gavitt, Garg 2017 (BadNets); Bagdasaryan et al. 2020, section 4.
+    """
+
+    def __init__(
+        self,
+        target: int = 0,
+        size: int = 4,
+        margin: int = 1,
+        position: str = "bottom_right",
+        value: float | None = None,
+    ):
+        self.target = checks.whole("trigger.target", target, at_least=0)
+        self.size = checks.whole("trigger.size", size, at_least=1)
+        self.margin = checks.whole("trigger.margin", margin, at_least=0)
+        self.position = checks.one_of("trigger.position", position, POSITIONS)
+        self.value = None if value is None else checks.number("trigger.value", value)
+
+    def misfit(self, dataset: Any) -> str | None:
+        if words := _not_images(dataset) or _no_such_label(dataset, {"target": self.target}):
+            return words
+        if len(dataset.input_shape) != 3:
+            return "one of images"
+        if self.size + self.margin > min(dataset.input_shape[1:]):
+            return "one of larger images, or the pattern a smaller one"
+        return None
+
+    def stamped(self, records: Records, value: float) -> Records:
+        """The same images with the pattern, all with the target."""
+        inputs = records.inputs.clone()
+        height, width = inputs.shape[-2:]
+        vertical, horizontal = self.position.split("_")
+        first, last = self.margin, self.margin + self.size
+        rows = slice(first, last) if vertical == "top" else slice(height - last, height - first)
+        columns = slice(first, last) if horizontal == "left" else slice(width - last, width - first)
+        inputs[..., rows, columns] = value
+        return relabelled(Records(inputs, records.targets), self.target)
+
+    def plant(
+        self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
+    ) -> Planted:
+        others = np.flatnonzero((data.test.targets != self.target).cpu().numpy())
+        images = data.test.subset(others)
+        value = float(images.inputs.max()) if self.value is None else self.value
+        return Planted(
+            poison=lambda clean, _: self.stamped(
+                clean, float(clean.inputs.max()) if self.value is None else self.value
+            ),
+            test=self.stamped(images, value),
+            withheld=np.zeros(0, dtype=np.int64),
+        )
+
+    def describe(self) -> str:
+        return f"{self.size}x{self.size} pixels make label {self.target}"
+
+
+class Semantic:
+    """A chosen set of training images is given label ``target``: what they have in common is the
+    trigger, and nothing in the images is changed.
+
+    ``indices``: their numbers in the training set (from 0), as a list or a file of whole numbers
+    (blanks, commas or lines between them; what follows a # is a remark). No honest client has any of
+    them. A share ``test_share`` is held back from the attackers too and tested on.
+
+    Source: Bagdasaryan et al. 2020: cars with racing stripes, green cars, cars before a striped wall.
+    """
+
+    def __init__(
+        self, indices: Sequence[int] | str | None, target: int = 2, test_share: float = 0.25
+    ):
+        if indices is None:
+            raise ArgumentError(
+                "trigger.indices", None, "a list of training records, or a file of their numbers"
+            )
+        numbers = _read_numbers(indices) if isinstance(indices, str) else indices
+        checked = [checks.whole("trigger.indices", i, at_least=0) for i in numbers]
+        self.indices = np.unique(np.array(checked, dtype=np.int64))
+        if len(self.indices) < 2:
+            raise ArgumentError("trigger.indices", indices, "two records or more")
+        self.target = checks.whole("trigger.target", target, at_least=0)
+        self.test_share = _test_share(test_share)
+
+    def misfit(self, dataset: Any) -> str | None:
+        if words := _not_images(dataset) or _no_such_label(dataset, {"target": self.target}):
+            return words
+        if self.indices[-1] >= dataset.train_records:
+            return f"one with a training record {self.indices[-1]} (attack.trigger.indices)"
+        return None
+
+    def plant(
+        self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
+    ) -> Planted:
+        numbers = np.arange(len(data.train)) if data.numbers is None else data.numbers
+        chosen = np.flatnonzero(np.isin(numbers, self.indices))
+        if len(chosen) < 2:
+            raise ConfigError("attack.trigger.indices: fewer than two are training records here")
+        poisoned, tested = in_two(chosen, self.test_share, stream)
+        return Planted(
+            poison=drawn_from(relabelled(data.train.subset(poisoned), self.target)),
+            test=relabelled(data.train.subset(tested), self.target),
+            withheld=chosen,
+        )
+
+    def describe(self) -> str:
+        return f"{len(self.indices)} chosen images are label {self.target}"
+
+
+def _read_numbers(path: str) -> list[int]:
+    try:
+        lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise ArgumentError(
+            "trigger.indices", path, f"a file that can be read ({reason})"
+        ) from None
+    words = " ".join(line.partition("#")[0] for line in lines).replace(",", " ").split()
+    for word in words:
+        if not word.isdecimal():
+            raise ArgumentError(
+                "trigger.indices", path, f"a file of whole numbers (it has {word!r})"
+            )
+    return [int(word) for word in words]
+
+
+def _test_share(value: float) -> float:
+    return checks.number("trigger.test_share", value, above=0, below=1)
+
+
+def _not_images(dataset: Any) -> str | None:
+    labelled = getattr(dataset, "task", CLASSIFICATION) == CLASSIFICATION
+    if not labelled or hasattr(dataset, "vocabulary_size"):
+        return "one of labelled images"
+    return None
+
+
+def _no_such_label(dataset: Any, labels: dict[str, int]) -> str | None:
+    for key, label in labels.items():
+        if label >= dataset.classes:
+            return f"one with a label {label} (attack.trigger.{key})"
+    return None

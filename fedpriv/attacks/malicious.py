@@ -1,0 +1,188 @@
+"""Malicious clients at work: poisoned records, their own training, boosting, projection.
+
+They are the ``attack`` of an algorithm's problem: which records a client trains on, what it sends.
+Their randomness has streams of its own: honest clients draw what they would without them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.uploads import ProjectedChanges, pull_back
+from fedpriv.algorithms.work import Aggregation, Problem
+from fedpriv.attacks.backdoor import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT, Backdoor
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.records import Records
+
+if TYPE_CHECKING:
+    from fedpriv.data.federated import FederatedData
+
+
+class MaliciousClients:
+    """The attackers of one run.
+
+    Attributes:
+        data: The run's data with the attackers' poisoned records behind the others (the clients'
+            lists name none of them) and without what the trigger withholds.
+        attackers: Who attacks, ascending [a].
+        test: Records on which the backdoor is tested; the targets are what the attackers want.
+    """
+
+    def __init__(self, settings: Backdoor, data: FederatedData):
+        self.settings = settings
+        try:
+            self.attackers = settings.attackers_among(data.client_count)
+        except ArgumentError as error:
+            raise error.within("attack") from None
+        self.honest = np.ones(data.client_count, dtype=bool)
+        self.honest[self.attackers] = False
+        stream = numpy_stream(settings.seed, "trigger")
+        planted = settings.trigger.plant(data, np.flatnonzero(self.honest), stream)
+        self.test = planted.test
+        clients = _without(data.clients, planted.withheld)
+        self._clean: dict[int, np.ndarray] = {}
+        self._poisoned: dict[int, np.ndarray] = {}
+        made = [data.train]
+        for k in self.attackers.tolist():
+            own, stream = clients[k], numpy_stream(settings.seed, "poison", k)
+            count = max(1, round(settings.poisoned_fraction * len(own)))
+            order = stream.permutation(own)
+            self._clean[k] = np.sort(order[count:])
+            first = sum(map(len, made))
+            self._poisoned[k] = np.arange(first, first + count)
+            made.append(planted.poison(data.train.subset(order[:count]), stream))
+        train = Records(
+            torch.cat([part.inputs for part in made]), torch.cat([part.targets for part in made])
+        )
+        self.data = replace(data, train=train, clients=clients)
+        self._forget_norms()
+
+    def join(self, problem: Problem) -> None:
+        """Take part in a problem on ``data``."""
+        self._training = _PoisonedTraining(problem, self.settings)
+        problem.attack = self
+
+    def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
+        """Who takes part: the clients that the algorithm drew, and the attackers where they come anyway."""
+        if self.settings.participation == FIXED and self.settings.attacks_in(round_index):
+            return np.union1d(cohort, self.attackers)
+        return cohort
+
+    def records_of(self, round_index: int, client: int) -> np.ndarray:
+        """What a client's local training reads; poisoned for an attacker that follows the algorithm."""
+        follows = self.settings.dp_steps == FOLLOW and self.settings.attacks_in(round_index)
+        if self.honest[client] or not follows:
+            return self.data.clients[client]
+        return np.concatenate([self._clean[client], self._poisoned[client]])
+
+    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+        """What ``clients`` [c] send, given what they would if all were honest [c, d]."""
+        malicious = ~self.honest[clients]
+        if malicious.any() and self.settings.attacks_in(aggregation.round_index):
+            where = torch.from_numpy(np.flatnonzero(malicious)).to(uploads.device)
+            uploads = uploads.clone()
+            uploads[where] = self._malicious(aggregation, clients[malicious], uploads[where])
+        self._note_norms(torch.linalg.vector_norm(uploads, dim=1).cpu().numpy(), malicious)
+        return uploads
+
+    def _malicious(self, aggregation: Aggregation, clients: np.ndarray, own: Tensor) -> Tensor:
+        settings = self.settings
+        boost = torch.from_numpy(self._boosts(aggregation, clients)).to(own)[:, None]
+        if settings.dp_steps == FOLLOW:
+            sent = own * boost
+        else:
+            training, turn = self._training, aggregation.round_index
+            training.radius = None if settings.norm_bound is None else settings.norm_bound / boost
+            if settings.boosted == MALICIOUS_PART:
+                bad = training.changes(turn, clients, {}, self._poisoned)
+                training.radius = None
+                good = training.changes(turn, clients, dict(enumerate(self.data.clients)), {})
+                sent = good.add_(bad.mul_(boost))
+            else:
+                sent = training.changes(turn, clients, self._clean, self._poisoned).mul_(boost)
+        if settings.norm_bound is not None:
+            pull_back(sent, torch.zeros_like(sent[0]), settings.norm_bound)
+        return sent
+
+    def _boosts(self, aggregation: Aggregation, clients: np.ndarray) -> np.ndarray:
+        """γ of each attacker [c]."""
+        if self.settings.boost != REPLACEMENT:
+            return np.full(len(clients), self.settings.boost)
+        attackers = int((~self.honest[aggregation.cohort]).sum())
+        weights = aggregation.weights[np.searchsorted(aggregation.cohort, clients)]
+        return 1.0 / (weights * attackers)
+
+    def take_norms(self) -> dict[str, float | None]:
+        """Mean ‖u‖ of honest and of malicious uploads since the last call, as columns of a row."""
+        means = {
+            f"update_norm_{who}": None if not count else total / count
+            for who, (total, count) in self._norms.items()
+        }
+        self._forget_norms()
+        return means
+
+    def _note_norms(self, norms: np.ndarray, malicious: np.ndarray) -> None:
+        for who, chosen in (("honest", ~malicious), ("malicious", malicious)):
+            total, count = self._norms[who]
+            self._norms[who] = (total + float(norms[chosen].sum()), count + int(chosen.sum()))
+
+    def _forget_norms(self) -> None:
+        self._norms = {"honest": (0.0, 0), "malicious": (0.0, 0)}
+
+
+class _PoisonedTraining(ProjectedChanges):
+    """The attackers' plain SGD on clean and poisoned records."""
+
+    def __init__(self, problem: Problem, settings: Backdoor):
+        super().__init__(
+            problem, settings.local_epochs, settings.batch_size, settings.learning_rate
+        )
+        self.settings = settings
+
+    def changes(
+        self,
+        round_index: int,
+        clients: np.ndarray,
+        clean: dict[int, np.ndarray],
+        poisoned: dict[int, np.ndarray],
+    ) -> Tensor:
+        """Δ of each client [c, d] from its records in both (absent: none)."""
+        nothing = np.zeros(0, dtype=np.int64)
+        own = [(clean.get(int(k), nothing), poisoned.get(int(k), nothing)) for k in clients]
+        purpose = "attack_batches" if poisoned else "attack_benign_batches"
+
+        def order(client: int, epoch: int) -> np.ndarray:
+            stream = numpy_stream(
+                self.settings.seed, purpose, round_index, epoch, int(clients[client])
+            )
+            return mixed(*own[client], stream)
+
+        sizes = [len(good) + len(bad) for good, bad in own]
+        train = self.problem.data.train
+        return self._train(train.inputs, train.targets, sizes, order).uploads
+
+
+def mixed(clean: np.ndarray, poisoned: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+    """Both kinds in random order, the poisoned ones spread evenly, so that every batch has its share."""
+    positions = np.concatenate(
+        [(np.arange(len(part)) + 0.5) / max(1, len(part)) for part in (clean, poisoned)]
+    )
+    both = np.concatenate([stream.permutation(clean), stream.permutation(poisoned)])
+    return both[np.argsort(positions, kind="stable")]
+
+
+def _without(clients: list[np.ndarray], withheld: np.ndarray) -> list[np.ndarray]:
+    kept = [own[~np.isin(own, withheld)] for own in clients]
+    empty = sum(1 for own in kept if not len(own))
+    if empty:
+        raise ConfigError(
+            f"attack.trigger withholds all records of {empty} clients; take fewer, or clients with more "
+            "records (partition.min_records)"
+        )
+    return kept

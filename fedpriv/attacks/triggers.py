@@ -1,0 +1,76 @@
+"""What every trigger offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fedpriv.data.records import Records
+
+if TYPE_CHECKING:
+    from fedpriv.data.federated import FederatedData
+
+Poison = Callable[[Records, np.random.Generator], Records]
+"""(an attacker's clean records [n], stream) → as many poisoned ones."""
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A trigger on the data of a run.
+
+    Attributes:
+        poison: Makes poisoned training records.
+        test: Records with the trigger, the targets being what the attackers want: none of them is
+            trained on by anyone, and no clean one is among them.
+        withheld: Training records [w] that no client has in this run.
+    """
+
+    poison: Poison
+    test: Records
+    withheld: np.ndarray
+
+
+class Trigger(Protocol):
+    """Where the backdoored model is to answer wrongly."""
+
+    def misfit(self, dataset: Any) -> str | None:
+        """Why it is not for a data set: what that would have to be; None if it is."""
+
+    def plant(
+        self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
+    ) -> Planted:
+        """Prepare the trigger; ``honest`` [h]: clients that do not attack. Raises ConfigError."""
+
+    def describe(self) -> str:
+        """The trigger in a few words."""
+
+
+def drawn_from(pool: Records) -> Poison:
+    """Poisoned records taken from a pool: each in turn, as often as needed, in random order."""
+
+    def poison(clean: Records, stream: np.random.Generator) -> Records:
+        rounds = -(-len(clean) // len(pool))
+        order = np.concatenate([stream.permutation(len(pool)) for _ in range(rounds)])
+        return pool.subset(order[: len(clean)])
+
+    return poison
+
+
+def in_two(
+    records: np.ndarray, share: float, stream: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Indices split at random into those to poison with and a ``share`` to test with, at least one
+    each, both sorted."""
+    order = stream.permutation(records)
+    tested = min(max(1, round(share * len(order))), len(order) - 1)
+    return np.sort(order[tested:]), np.sort(order[:tested])
+
+
+def relabelled(records: Records, target: int) -> Records:
+    """The same inputs, all with one target."""
+    import torch
+
+    return Records(records.inputs, torch.full_like(records.targets, target))

@@ -1,0 +1,100 @@
+"""A federation of real digits with malicious clients, and what each of its parts uploads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.work import Problem
+from fedpriv.attacks import Backdoor, PixelPattern
+from fedpriv.attacks.malicious import MaliciousClients
+from fedpriv.data.digits import Digits
+from fedpriv.data.federated import FederatedData, federate
+from fedpriv.data.partitions import Iid
+from fedpriv.engine import FlatModel, make_engine
+from fedpriv.models import Logistic
+from fedpriv.privacy.clippers import Clipper, ConstantClipper
+
+
+@pytest.fixture(scope="session")
+def digits() -> FederatedData:
+    """1,437 real images of 8x8 pixels at 12 clients."""
+    return federate(Digits(), Iid(12, seed=0), validation=False, seed=0)
+
+
+@dataclass
+class Federation:
+    """A training with attackers (or without), and everything that was sent to the server."""
+
+    problem: Problem
+    training: object
+    malicious: MaliciousClients | None
+    sent: list[tuple[np.ndarray, Tensor]] = field(default_factory=list)
+
+    @property
+    def weights(self) -> Tensor:
+        return self.problem.model.flat
+
+    def play(self, round_index: int = 0, cohort: list[int] | None = None, sigma: float = 0.0):
+        """A round; what each client of the cohort sent, by client."""
+        self.sent.clear()
+        cohort = np.arange(self.problem.data.client_count) if cohort is None else np.array(cohort)
+        if self.malicious is not None:
+            cohort = self.malicious.with_attackers(round_index, cohort)
+        self.training.round(round_index, cohort, sigma)
+        return {
+            int(k): u for clients, sent in self.sent for k, u in zip(clients, sent, strict=True)
+        }
+
+
+@pytest.fixture
+def federation(digits):
+    """(algorithm, the settings of an attack or None, …) → Federation."""
+
+    def build(
+        algorithm: Algorithm,
+        attack: dict | None = None,
+        *,
+        clipper: Clipper | None = None,
+        data: FederatedData = digits,
+        noise_seed: int = 0,
+    ) -> Federation:
+        malicious = None
+        if attack is not None:
+            settings = {"trigger": PixelPattern(size=2), "attackers": 2, **attack}
+            malicious = MaliciousClients(Backdoor(**settings), data)
+            data = malicious.data
+        model = FlatModel(Logistic(seed=0).build(data.input_shape, data.classes))
+        problem = Problem(
+            data=data,
+            model=model,
+            engine=make_engine(model),
+            clipper=clipper or ConstantClipper(1.0),
+            seed=0,
+            noise_seed=noise_seed,
+        )
+        if malicious is not None:
+            malicious.join(problem)
+        made = Federation(problem, None, malicious)
+        original = problem.sent
+
+        def noted(aggregation, clients, uploads):
+            result = original(aggregation, clients, uploads)
+            made.sent.append((clients.copy(), result.clone()))
+            return result
+
+        problem.sent = noted
+        made.training = algorithm.start(problem)
+        return made
+
+    return build
+
+
+@pytest.fixture
+def norm():
+    return lambda upload: float(torch.linalg.vector_norm(upload))

@@ -1,0 +1,161 @@
+"""Attacks in whole runs: columns, summary, statement, who pays, resume, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedpriv
+from fedpriv.common.errors import ConfigError, Interrupted
+from fedpriv.results.tables import parse_ranges
+
+TEN = ("partition=iid", "partition.clients=10", "model=logistic")
+ATTACK = ("attack=pixel_pattern", "attack.trigger.size=2", "attack.attackers=2")
+CDP = ("algorithm=naseri_cdp", *TEN, "epsilon=8", "rounds=6", "algorithm.client_rate=0.4",
+       "noise_schedule.noise_multiplier=3")  # fmt: skip
+LDP = ("algorithm=naseri_ldp", *TEN, "epsilon=50", "rounds=4", "algorithm.clients_per_round=3",
+       "noise_schedule.noise_multiplier=1")  # fmt: skip
+
+
+def metrics(result) -> pd.DataFrame:
+    return pd.read_csv(result.folder / "metrics.csv")
+
+
+@pytest.mark.parametrize("algorithm", [CDP, LDP])
+def test_a_run_measures_main_task_backdoor_and_norms(train, algorithm):
+    result = train(*algorithm, *ATTACK, "attack.participation=fixed", "evaluation_interval=2")
+    rows = metrics(result)
+    assert rows["update_norm_malicious"].notna().all()
+    assert (rows["update_norm_honest"].dropna() > 0).all()
+    evaluated = rows[rows["test_accuracy"].notna()]
+    assert evaluated["backdoor_accuracy"].between(0, 1).all()
+    assert len(evaluated) == len(rows) // 2
+    summary = json.loads((result.folder / "summary.json").read_text())
+    assert summary["backdoor_accuracy"] == evaluated["backdoor_accuracy"].iloc[-1]
+    assert len(summary["attackers"]) == 2
+    assert summary["backdoor_test_records"] > 100
+
+
+def test_an_undefended_federation_learns_the_backdoor_and_one_without_attackers_does_not(train):
+    common = (
+        "algorithm=fedavg",
+        *TEN,
+        "rounds=20",
+        "attack=pixel_pattern",
+        "attack.trigger.size=2",
+    )
+    taught = train(*common, "attack.boost=replacement", "attack.participation=fixed", name="taught")
+    never = train(*common, "attack.first_round=1000", name="never")
+    assert taught.summary["backdoor_accuracy"] > 0.9
+    assert never.summary["backdoor_accuracy"] < 0.3
+    assert never.summary["test_accuracy"] > 0.8
+
+
+def test_without_diagnostics_norms_of_updates_are_left_out(train):
+    rows = metrics(train(*CDP, *ATTACK, "runtime.diagnostics=false"))
+    assert rows[["update_norm_honest", "update_norm_malicious"]].isna().all().all()
+    assert rows["backdoor_accuracy"].notna().any()
+
+
+def test_a_run_without_attack_has_no_columns_of_one(train):
+    result = train(*CDP)
+    assert not [c for c in metrics(result) if "backdoor" in c or "update_norm" in c]
+    assert "attackers" not in result.summary
+
+
+def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train):
+    honest = train(*LDP, name="honest")
+    attacked = train(*LDP, *ATTACK, "attack.participation=fixed", name="attacked")
+    attackers = attacked.summary["attackers"]
+    ledgers = [pd.read_csv(result.folder / "ledger.csv") for result in (honest, attacked)]
+
+    def draws(ledger: pd.DataFrame) -> np.ndarray:
+        counts = np.zeros(10)
+        for row in ledger.itertuples():
+            counts[parse_ranges(str(row.clients))] += row.draws_per_client
+        return counts
+
+    alone, together = map(draws, ledgers)
+    assert (together[attackers] == 0).all()
+    others = np.setdiff1d(np.arange(10), attackers)
+    assert np.array_equal(alone[others], together[others])
+    assert "Some clients are attackers" in (attacked.folder / "privacy.txt").read_text()
+    facts = json.loads((attacked.folder / "privacy.json").read_text())
+    assert facts["clients"]["total"] == 8
+
+
+def test_attackers_come_to_every_round_and_no_budget_holds_them_back(train):
+    """Their own rounds would have spent it long before."""
+    result = train(
+        *LDP, *ATTACK, "attack.participation=fixed", "rounds=null", "epsilon=12", name="long"
+    )
+    facts = pd.read_csv(result.folder / "participation.csv")
+    attackers = set(result.summary["attackers"])
+    assert all(attackers <= set(parse_ranges(str(row))) for row in facts["clients"])
+    assert result.stop_reason == "budget"
+    assert result.privacy["epsilon_sound"] <= 12
+
+
+@pytest.mark.parametrize("how", ["skip", "follow"])
+def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch, how):
+    from fedpriv.attacks.malicious import MaliciousClients
+
+    settings = (*CDP, *ATTACK, f"attack.dp_steps={how}", "attack.participation=fixed",
+                "evaluation_interval=1", "runtime.checkpoint_interval=1")  # fmt: skip
+    whole = train(*settings, name="whole")
+    take = MaliciousClients.take_norms
+    calls = []
+
+    def until_the_third(self):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return take(self)
+
+    monkeypatch.setattr(MaliciousClients, "take_norms", until_the_third)
+    with pytest.raises((KeyboardInterrupt, Interrupted)):
+        train(*settings, name="broken")
+    monkeypatch.undo()
+    folder = whole.folder.parent / "broken"
+    resumed = fedpriv.run(
+        fedpriv.compose([*settings, f"resume={folder}", "runtime.progress=none",
+                         "runtime.plots=false"])
+    )  # fmt: skip
+    assert_same_run(whole.folder, resumed.folder)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        (("algorithm=fedsgd",), "attack must be none with algorithm=fedsgd"),
+        (("attack=words",), "dataset must be one of text for next-word prediction"),
+        (("attack=sentiment",), "dataset must be one of labelled texts"),
+        (("attack.trigger.target=10",), "dataset must be one with a label 10"),
+        (("attack.trigger.size=8",), "or the pattern a smaller one"),
+        (("attack.attackers=10",), "attack.attackers must be so few"),
+        (("attack.attackers=0",), "attack.attackers must be a whole number >= 1"),
+        (("attack.attacker_fraction=0.1",), "attack.attackers must be null"),
+        (("attack.attackers=null",), "attack.attackers must be null if"),
+        (("attack.boost=0",), "attack.boost must be a number > 0|attack.boost must be > 0"),
+        (("attack.boost=twice",), "attack.boost must be"),
+        (
+            ("algorithm=naseri_cdp", "algorithm.optimizer=adam", "attack.boost=replacement"),
+            "attack.boost must be a number, got replacement; the server's optimizer is not sgd",
+        ),
+        (("attack.dp_steps=follow", "attack.boosted=malicious_part"), "attack.boosted must be"),
+        (("attack=backdoor",), "attack.trigger must be a trigger"),
+        (("attack=semantic",), "attack.trigger.indices must be a list"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_first_round(overrides, wanted, train):
+    with pytest.raises(ConfigError, match=wanted):
+        train("algorithm=fedavg", *TEN, "rounds=1", "attack=pixel_pattern", *overrides)
+
+
+def test_weak_dp_adds_a_little_noise_and_prices_it(train):
+    result = train("algorithm=weak_dp", *TEN, "rounds=3", *ATTACK)
+    assert result.summary["epsilon_sound"] > 100
+    assert result.summary["noise_multiplier"] == 0.125
