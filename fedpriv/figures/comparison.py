@@ -14,7 +14,7 @@ from fedpriv.common.words import counted
 from fedpriv.figures.definition import Curve, Figure, Group, Ordering, Stated
 from fedpriv.figures.jobs import in_short
 from fedpriv.figures.series import Run
-from fedpriv.results.columns import STATED_COLUMNS
+from fedpriv.results.columns import AUDIT_COLUMNS, STATED_COLUMNS
 from fedpriv.results.folder import commit_words, own_commit_words
 
 
@@ -181,7 +181,7 @@ def _within_spread(a: np.ndarray, b: np.ndarray) -> bool:
 
 _SHOWN = (
     "test_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays", "epsilon_published",
-    "epsilon_sound",
+    "epsilon_sound", *AUDIT_COLUMNS,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv import config as configuration
+from fedpriv.audit.request import missing
 from fedpriv.common.errors import ConfigError
 from fedpriv.figures.definition import Curve, Figure, Group
 from fedpriv.results.folder import RunFolder
@@ -52,9 +53,16 @@ class Job:
     @property
     def state(self) -> str:
         """``done``, ``partly`` (can be resumed) or ``not run``."""
-        if self.folder.finished:
+        if self.folder.finished and not self._to_audit():
             return DONE
         return PARTLY if self.folder.config.exists() else MISSING
+
+    def _to_audit(self) -> bool:
+        """Whether the run was killed after it ended and before the audits it asks for."""
+        audit = self.config.get("audit")
+        return audit is not None and bool(
+            missing(audit, self.folder.read_json(self.folder.summary))
+        )
 
     @property
     def minutes(self) -> float | None:

@@ -23,7 +23,7 @@ from fedpriv.figures.definition import (
     Stated,
 )
 from fedpriv.results.colours import COLOURS
-from fedpriv.results.columns import CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
+from fedpriv.results.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
 
 
 def read_figure(node: DictConfig, name: str) -> Figure:
@@ -158,6 +158,8 @@ def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | Non
     over_points = points is not None
     lines = choice("lines", "curves", *(() if over_points else ("clients",)))
     columns = COLUMNS if lines == "curves" else CLIENT_COLUMNS
+    if not over_points:  # metrics.csv has no audits
+        columns = {name: column for name, column in columns.items() if name not in AUDIT_COLUMNS}
     if value.get("x") == POINT and not over_points:
         raise ArgumentError(f"{key}.x", POINT, "a column, unless the figure has points")
     return Axes(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedpriv.figures.definition import Axes, Points
 from fedpriv.figures.jobs import DONE, Job
-from fedpriv.results.columns import CLIENT_COLUMNS, COLUMNS
+from fedpriv.results.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS
 
 POINTS = 200
 """Most points of a line: more than a column of print can show."""
@@ -33,7 +33,11 @@ class Run:
         return sound is not None and math.isinf(sound)
 
     def end(self, column: str) -> float:
-        """A column's value at the end: its last evaluated row, or the number of rounds run."""
+        """A column's value at the end: its last evaluated row, the number of rounds run, or what an audit
+        found."""
+        if column in AUDIT_COLUMNS:
+            found = self.summary.get(column)
+            return math.nan if found is None else float(found)
         if column == "round":
             return float(self.summary["rounds"])
         return float(self.metrics[column].iloc[-1]) if len(self.metrics) else math.nan

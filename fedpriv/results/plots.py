@@ -194,7 +194,7 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     elif panel.lines and panel.x_from_zero and not panel.x_log:
         from_zero(axis, pd.Series(np.concatenate([np.asarray(line.x) for line in panel.lines])))
     if panel.x_log:
-        _log_x(axis)
+        _log_x(axis, panel.x_limits)
     if panel.y_log:
         axis.set_yscale("log")
     if panel.y_limits:
@@ -212,10 +212,11 @@ def _line_style(line: Line) -> object:
     return (0, (1, 1.2)) if line.dotted else "--" if line.dashed else "-"
 
 
-def _log_x(axis: Axes) -> None:
-    """Powers of ten, with 2 and 5 between them, as plain numbers."""
+def _log_x(axis: Axes, limits: tuple[float, float] | None) -> None:
+    """Powers of ten as plain numbers, with 2 and 5 between them where they find room."""
+    wide = limits is not None and limits[1] / limits[0] > 300
     axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.xaxis.set_minor_formatter(NullFormatter())
 
