@@ -13,7 +13,6 @@ observer undoes it. Where a client takes several local steps of Adam, they begin
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -30,11 +29,11 @@ NEEDLESS = 1024  # with so few parameters they are taken as they are
 
 
 class Observer:
-    """Makes rows for one run; ``seed``: of lots, cohorts and noise."""
+    """Makes rows for one run; ``seed``: of lots, cohorts and noise. The run's problem is given over to it."""
 
     def __init__(self, subject: Subject, seed: int):
         self._algorithm = _as_seen(subject)
-        self._problem = replace(subject.problem)
+        self._problem = subject.problem
         self._seed = seed
         self._sigmas = subject.noise_multipliers()
         self._training = self._algorithm.start(self._problem)

@@ -22,6 +22,7 @@ from fedpriv.data.mnist import Mnist
 from fedpriv.data.partitions import Natural
 
 FEWEST = 10  # clients with, and without
+_ALIKE = 1e-6  # what rounding makes of equal numbers
 STUDENTS = range(2100, 2600)
 """Writers of NIST's partition hsf_4, high school students; the others are census employees."""
 
@@ -49,6 +50,8 @@ def read_property(subject: Subject, choice: str) -> ClientProperty:
     known = np.isfinite(value)
     if not known.any():
         raise ConfigError(f"the property {choice} is known of no client")
+    if np.ptp(value[known]) <= _ALIKE * (1.0 + np.abs(value[known]).max()):
+        raise ConfigError(f"the property {choice} ({meaning}) is the same for every client")
     if set(np.unique(value[known])) == {0.0, 1.0}:
         above = value > 0.5
     else:

@@ -44,6 +44,11 @@ class Candidates:
 def choose(subject: Subject, nonmembers: str, most: int, seed: int) -> Candidates:
     """Draw at most ``most`` of each. Raises ConfigError where there are too few."""
     data = subject.problem.data
+    if nonmembers == "held_out" and subject.problem.attack is not None:
+        raise ConfigError(
+            f"{subject.folder.path} was attacked, and poisoned records lie among those that no client "
+            "has: take --nonmembers test"
+        )
     inside = np.concatenate(_of_participants(subject))
     if nonmembers == "test":
         source, outside = data.test, np.arange(len(data.test))
@@ -76,9 +81,12 @@ def choose(subject: Subject, nonmembers: str, most: int, seed: int) -> Candidate
 
 
 def _of_participants(subject: Subject) -> list[np.ndarray]:
-    """The records of clients that took part in a round (of all where that is not known)."""
+    """The records of honest clients that took part in a round (of all where that is not known)."""
     clients, came = subject.problem.data.clients, subject.took_part()
-    return clients if came is None else [clients[k] for k in came]
+    chosen = np.arange(len(clients)) if came is None else came
+    if subject.problem.attack is not None:
+        chosen = np.setdiff1d(chosen, subject.problem.attack.attackers)
+    return [np.empty(0, dtype=np.int64), *(clients[k] for k in chosen)]
 
 
 def _warnings(subject: Subject) -> list[str]:

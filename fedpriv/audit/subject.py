@@ -119,7 +119,7 @@ def _configuration(folder: RunFolder) -> DictConfig:
     """That of the run; keys it was written without have their defaults, and where it ran is left out."""
     if not folder.config.exists():
         inside = sorted(p.parent.name for p in folder.path.glob("*/config.yaml"))
-        hint = f"such as {folder.path / inside[-1]}" if inside else ""
+        hint = f"there is one in {folder.path / inside[-1]}" if inside else ""
         raise ConfigError(f"{folder.path} is no run folder (one with config.yaml)", hint=hint)
     try:
         config = OmegaConf.load(folder.config)
