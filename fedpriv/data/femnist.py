@@ -23,27 +23,28 @@ import numpy as np
 from fedpriv.common import checks
 from fedpriv.common.errors import DataError, show
 from fedpriv.data import encoded
-from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
-from fedpriv.data.storage import DataFolder, data_folder, unreadable
+from fedpriv.data.own_files import OwnFiles
+from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
+from fedpriv.data.storage import unreadable
 
 PARTS = ("train", "test")
 FOLDER = "femnist/data"
-CONTENTS = f"the JSON files of LEAF as {FOLDER}/train/*.json and {FOLDER}/test/*.json"
 PIXELS = 28 * 28
 
 
-class Femnist:
-    """Digits and letters, 1x28x28, with the writer of each training image as client id.
+class Femnist(OwnFiles):
+    """Digits and letters, 1x28x28, with the writer of each training image as client id; split as LEAF
+    did.
 
-    ``path``: the folder that holds ``femnist/data``; null means the environment variable FEDPRIV_DATA
-    and, without it, the cache. ``only_digits``: leave out letters; ten classes remain.
-    ``validation_records``: size of the public validation split.
+    ``path``: the folder that holds ``femnist/data``. ``only_digits``: leave out letters; ten classes
+    remain. The other key: ``OwnFiles``.
     """
 
-    name: ClassVar[str] = "femnist"
+    name = "femnist"
     task: ClassVar[str] = CLASSIFICATION
     input_shape: ClassVar[tuple[int, ...]] = (1, 28, 28)
-    assumed_records: ClassVar[tuple[int, int]] = (700_000, 80_000)  # for a plan made without files
+    contents = f"the JSON files of LEAF as {FOLDER}/train/*.json and {FOLDER}/test/*.json"
+    assumed_records: ClassVar = (700_000, 80_000)
 
     def __init__(
         self,
@@ -51,40 +52,9 @@ class Femnist:
         only_digits: bool = False,
         validation_records: int = 2000,
     ):
-        self.path = None if path is None else checks.text("path", path)
+        super().__init__(path, validation_records)
         self.only_digits = checks.boolean("only_digits", only_digits)
         self.classes = 10 if self.only_digits else 62
-        self.validation_records = checks.whole("validation_records", validation_records, at_least=1)
-
-    @property
-    def folder(self) -> DataFolder:
-        """The folder this data set is looked for in."""
-        return data_folder(self.path)
-
-    @property
-    def train_records(self) -> int:
-        """As LEAF split them; ``assumed_records`` where the files are not here."""
-        return self._counts[0]
-
-    @property
-    def test_records(self) -> int:
-        """As ``train_records``."""
-        return self._counts[1]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a plan says about the data."""
-        reason = self._absence()
-        assumed = f"{self.assumed_records[0]:,} training records assumed"
-        return () if reason is None else (f"{reason}: {assumed}",)
-
-    def prepare(self) -> None:
-        """Make sure the files are there; DataError if they are not."""
-        if reason := self._absence():
-            raise DataError(
-                f"{self.name} not found: {reason}; put {CONTENTS} there, or name another folder with "
-                "dataset.path or FEDPRIV_DATA"
-            )
 
     def load(self) -> LoadedDataset:
         """Read the files, or their images from the cache; DataError in one sentence."""
@@ -96,26 +66,6 @@ class Femnist:
             client_ids=arrays["train_writers"].astype(np.int64),
         )
 
-    def present(self) -> DataStatus:
-        """Look for the files and read them; nothing is raised."""
-        note, found, checksums, counts = "", False, "not checked", (None, None)
-        try:
-            note = self._absence() or ""
-            found = not note
-            if found:
-                checksums = "damaged"
-                counts, checksums = self._counts, "own file"
-        except DataError as error:
-            note = str(error)
-        return DataStatus(self.name, *counts, str(self.folder.path), found, checksums, note)
-
-    def download(self, destination: str | Path) -> None:
-        """LEAF makes the files from NIST's; there is nothing to fetch. Raises DataError."""
-        raise DataError(
-            f"{self.name} cannot be downloaded by fedpriv; put {CONTENTS} into a folder and name it "
-            "with dataset.path or FEDPRIV_DATA"
-        )
-
     def _files(self, part: str) -> list[Path]:
         folder = self.folder.path / FOLDER / part
         try:
@@ -123,23 +73,12 @@ class Femnist:
         except OSError as error:
             raise unreadable(folder, error) from error
 
-    def _absence(self) -> str | None:
-        """Why the files are not there (a clause); None if they are."""
-        folder = self.folder
-        try:
-            if not folder.path.is_dir():
-                return f"{folder} " + (
-                    "is not a folder" if folder.path.exists() else "does not exist"
-                )
-        except OSError as error:
-            raise unreadable(folder.path, error) from error
+    def _missing(self) -> str | None:
         missing = [part for part in PARTS if not self._files(part)]
-        return f"{folder} has no {FOLDER}/{missing[0]}/*.json" if missing else None
+        return f"{self.folder} has no {FOLDER}/{missing[0]}/*.json" if missing else None
 
     @cached_property
-    def _counts(self) -> tuple[int, int]:
-        if self._absence() is not None:
-            return self.assumed_records
+    def _sizes(self) -> tuple[int, int]:
         arrays = self._read()
         return len(arrays["train_labels"]), len(arrays["test_labels"])
 

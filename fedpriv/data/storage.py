@@ -56,14 +56,27 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedpriv"
 
 
+def missing_folder(folder: DataFolder) -> str | None:
+    """Why there is no such folder (a clause without a full stop); None if there is one.
+
+    Raises DataError where the file system does not let us look.
+    """
+    try:
+        if folder.path.is_dir():
+            return None
+        return f"{folder} " + ("is not a folder" if folder.path.exists() else "does not exist")
+    except OSError as error:
+        raise unreadable(folder.path, error) from error
+
+
 def absence(folder: DataFolder, files: Sequence[StoredFile]) -> str | None:
     """Why the data are not all in ``folder`` (a clause without a full stop); None if they are.
 
     Raises DataError where the file system does not let us look.
     """
+    if reason := missing_folder(folder):
+        return reason
     try:
-        if not folder.path.is_dir():
-            return f"{folder} " + ("is not a folder" if folder.path.exists() else "does not exist")
         for file in files:
             if not (folder.path / file.path).exists():
                 return f"{folder} has no {file.path}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,15 @@ from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Engine, Factors
 from fedpriv.engine.lots import BLOCK_RECORDS
 from fedpriv.engine.make import make_engine
+
+
+class _Lots(NamedTuple):
+    """Weights [c, d] of c clients, records [c, b, …] with targets [c, b, …], and which count [c, b]."""
+
+    weights: Tensor
+    inputs: Tensor
+    targets: Tensor
+    present: Tensor
 
 
 class StackedModel:
@@ -51,12 +61,9 @@ class StackedModel:
         Returns:
             (gradients [c, d], losses [c, b], zero where absent).
         """
-        inputs = _without_absent(inputs, present)
+        lots = _Lots(weights, _without_absent(inputs, present), targets, present)
         share = present / present.sum(1, keepdim=True).clamp_min(1)
-        if self.batched:
-            gradients, losses = self._together(weights, inputs, targets, present, share)
-        else:
-            gradients, losses = self._one_by_one(weights, inputs, targets, present, share)
+        gradients, losses = (self._together if self.batched else self._one_by_one)(lots, share)
         decay = self.model.weight_decay
         if decay:
             taking_part = present.any(1, keepdim=True)
@@ -93,44 +100,19 @@ class StackedModel:
             and 0 < inputs.shape[1] <= BLOCK_RECORDS
         )
         if not together:
-            return self._clipped_one_by_one(weights, inputs, targets, present, factors)
-        return self._clipped_together(weights, inputs, targets, present, factors)
-
-    def _together(
-        self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor, share: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            losses, products = self._forward(weights, inputs, targets, present)
-            total = (losses * share).sum()
-            found = torch.autograd.grad(total, [product.gave for product in products])
-        gradients = torch.empty_like(weights)
-        for product, g in zip(products, found, strict=True):
-            product.write_sums(g, gradients)
-        return gradients, losses.detach()
-
-    def _forward(
-        self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor
-    ) -> tuple[Tensor, list[chain.Product]]:
-        """(losses [c, b], zero where absent, attached to what the layers gave; products)."""
-        outputs, products = chain.forward(self.model.module, weights.detach(), inputs)
-        losses = self.loss(outputs.flatten(0, 1), targets.flatten()).view(targets.shape)
-        return losses.masked_fill(~present, 0.0), products
-
-    def _clipped_together(
-        self,
-        weights: Tensor,
-        inputs: Tensor,
-        targets: Tensor,
-        present: Tensor,
-        factors: Factors | None,
-    ) -> ClippedSums:
+            return self._clipped_one_by_one(_Lots(weights, inputs, targets, present), factors)
         inputs = _without_absent(inputs, present)
-        with torch.enable_grad():
-            padded_losses, products = self._forward(weights, inputs, targets, present)
-            gave = [product.gave for product in products]
-            found = torch.autograd.grad(padded_losses.sum(), gave)
+        return self._clipped_together(_Lots(weights, inputs, targets, present), factors)
+
+    def _together(self, lots: _Lots, share: Tensor) -> tuple[Tensor, Tensor]:
+        losses, products, found = self._back(lots, share)
+        return _sums(lots, products, found), losses
+
+    def _clipped_together(self, lots: _Lots, factors: Factors | None) -> ClippedSums:
+        padded_losses, products, found = self._back(lots)
+        present = lots.present
         with torch.no_grad():
-            losses = padded_losses.detach()[present]
+            losses = padded_losses[present]
             norms, finite = losses.new_zeros(0), losses.isfinite()
             if factors is not None:
                 pairs = list(zip(products, found, strict=True))
@@ -140,15 +122,24 @@ class StackedModel:
                 scale = torch.zeros_like(padded_losses)
                 scale[present] = factors(norms, present.nonzero()[:, 0]).masked_fill(~finite, 0)
                 products, found = _without_broken(products, found, present, finite)
-                found = [g * scale[:, :, None] for g in found]
-            sums = torch.empty_like(weights)
-            for product, g in zip(products, found, strict=True):
-                product.write_sums(g, sums)
-        return ClippedSums(sums, norms, losses, finite)
+                found = tuple(g * scale[:, :, None] for g in found)
+            return ClippedSums(_sums(lots, products, found), norms, losses, finite)
 
-    def _one_by_one(
-        self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor, share: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _back(
+        self, lots: _Lots, share: Tensor | None = None
+    ) -> tuple[Tensor, list[chain.Product], tuple[Tensor, ...]]:
+        """(losses [c, b], zero where absent; products; the gradient of the losses' sum, each times its
+        ``share``, with respect to what each product gave)."""
+        with torch.enable_grad():
+            outputs, products = chain.forward(self.model.module, lots.weights.detach(), lots.inputs)
+            losses = self.loss(outputs.flatten(0, 1), lots.targets.flatten())
+            losses = losses.view(lots.targets.shape).masked_fill(~lots.present, 0.0)
+            total = (losses if share is None else losses * share).sum()
+            found = torch.autograd.grad(total, [product.gave for product in products])
+        return losses.detach(), products, found
+
+    def _one_by_one(self, lots: _Lots, share: Tensor) -> tuple[Tensor, Tensor]:
+        weights, inputs, targets, present = lots
         gradients, losses = torch.zeros_like(weights), torch.zeros_like(share)
         parameters = self.model.parameters()
         trained = [p for p in parameters if p.requires_grad]
@@ -170,14 +161,7 @@ class StackedModel:
                 losses[k, own] = found.detach()
         return gradients, losses
 
-    def _clipped_one_by_one(
-        self,
-        weights: Tensor,
-        inputs: Tensor,
-        targets: Tensor,
-        present: Tensor,
-        factors: Factors | None,
-    ) -> ClippedSums:
+    def _clipped_one_by_one(self, lots: _Lots, factors: Factors | None) -> ClippedSums:
         if self._engine is None:
             self._engine = make_engine(self.model, self.loss)
 
@@ -188,10 +172,10 @@ class StackedModel:
 
         results = []
         with self._weights_kept():
-            for k, own in enumerate(present):
-                self.model.set(weights[k])
+            for k, own in enumerate(lots.present):
+                self.model.set(lots.weights[k])
                 client = torch.zeros(int(own.sum()), dtype=torch.int64)
-                lot = (inputs[k][own], targets[k][own], client)
+                lot = (lots.inputs[k][own], lots.targets[k][own], client)
                 results.append(self._engine.clipped_sums(*lot, 1, of(k)))
         return ClippedSums(
             sums=torch.cat([r.sums for r in results]),
@@ -215,6 +199,14 @@ def _without_absent(inputs: Tensor, present: Tensor) -> Tensor:
     if bool(present.all()):
         return inputs
     return inputs.masked_fill(~present.view(*present.shape, *[1] * (inputs.dim() - 2)), 0)
+
+
+def _sums(lots: _Lots, products: list[chain.Product], found: tuple[Tensor, ...]) -> Tensor:
+    """Gradients [c, d], from those with respect to what each product gave."""
+    sums = torch.empty_like(lots.weights)
+    for product, g in zip(products, found, strict=True):
+        product.write_sums(g, sums)
+    return sums
 
 
 def _without_broken(

@@ -8,6 +8,7 @@ import math
 import pytest
 
 import fedpriv
+from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.parts import build_parts
 from fedpriv.experiment.plan import make_plan
 
@@ -38,6 +39,24 @@ def test_a_run_without_the_file_ends_before_the_first_round(command, tmp_path):
     said = command("train", "dataset=sentiment140", f"dataset.path={tmp_path}")
     assert said.status == 2
     assert f"sentiment140 not found: dataset.path={tmp_path} has no " in said.err
+
+
+@pytest.mark.parametrize(
+    ("dataset", "key", "hint"),
+    [
+        ("sentiment140", "lenght", "; did you mean dataset.length?"),
+        ("shakespeare", "vocabulary_sise", "; did you mean dataset.vocabulary_size?"),
+        ("reddit", "has_public_texts", ""),
+        ("ubuntu_irc", "author_key", ""),
+        ("ubuntu_irc", "public_share", ""),
+    ],
+)
+def test_a_key_that_a_corpus_does_not_have_is_refused(dataset, key, hint):
+    with pytest.raises(ConfigError) as caught:
+        build_parts(fedpriv.compose([f"dataset={dataset}", f"+dataset.{key}=1"]))
+    sentence = str(caught.value)
+    assert sentence.startswith(f"unknown key dataset.{key}{hint} (dataset has: path, file, ")
+    assert sentence.endswith("validation_records)")
 
 
 # ---- a vocabulary of private text is a release without noise

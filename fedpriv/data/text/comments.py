@@ -33,74 +33,33 @@ FORMATS = (".jsonl", ".json", ".csv")
 LEFT_OUT = -1  # the role of a text that is not used
 
 
-class Reddit(TextDataset):
-    """Comments as token ids with the next tokens as targets; a client is an author.
+class Comments(TextDataset):
+    """A file of comments: which fields, or columns, its rows have, and which of them are used.
 
-    ``author_key``, ``text_key``: the fields, or columns, with author and text; the defaults are those
-    of Pushshift's dumps. ``split_key``: null, or the one that says to which split a row belongs:
-    ``train_split``, ``test_split`` or ``public_split`` (null: the file has none, and
-    ``public_share`` of the authors are public). ``excluded_authors``: robots, whose texts are not used
-    at all. ``public_share``, ``test_share``: shares of the authors, where no column says it. The other
-    keys: ``TextDataset``.
+    ``author_key``, ``text_key``: those with author and text. ``split_key``: null, or the one that says
+    to which split a row belongs: ``train_split``, ``test_split`` or ``public_split`` (null: the file
+    has none, and ``public_share`` of the authors are public).
     """
 
-    name = "reddit"
     task = LANGUAGE_MODEL
-    usual_files: ClassVar = ("reddit/comments.jsonl", "reddit/comments.jsonl.gz")
-    contents = "comments of your own (JSON lines or CSV, also .gz) as reddit/comments.jsonl"
-    assumed_records: ClassVar = (100_000, 10_000)
+    author_key: str
+    text_key: str
+    split_key: str | None
+    train_split: str
+    test_split: str
+    public_split: str | None
+    test_share: float
 
-    def __init__(
-        self,
-        path: str | None = None,
-        file: str | None = None,
-        author_key: str = "author",
-        text_key: str = "body",
-        split_key: str | None = None,
-        train_split: str = "train",
-        test_split: str = "test",
-        public_split: str | None = None,
-        excluded_authors: Sequence[str] = ("AutoModerator", "[deleted]"),
-        level: str = "word",
-        length: int = 30,
-        long_texts: str = "windows",
-        vocabulary: str = "public",
-        vocabulary_size: int = 5000,
-        vocabulary_file: str | None = None,
-        vocabulary_words: Sequence[str] = (),
-        public_share: float = 0.1,
-        test_share: float = 0.1,
-        min_records_per_client: int = 1,
-        validation_records: int = 2000,
-    ):
-        self.author_key = checks.text("author_key", author_key)
-        self.text_key = checks.text("text_key", text_key)
-        self.split_key = None if split_key is None else checks.text("split_key", split_key)
-        self.train_split = checks.text("train_split", train_split)
-        self.test_split = checks.text("test_split", test_split)
-        self.public_split = _public_split(public_split, self.split_key)
+    def __init__(self, *, excluded_authors: Sequence[str], **common: Any):
         self.excluded_authors = _authors(excluded_authors)
-        if self.split_key is None:
-            self.public_share, self.test_share = shares(public_share, test_share)
-        else:
-            self.public_share, self.test_share = share("public_share", public_share), 0.0
-        super().__init__(
-            path=path,
-            file=file,
-            level=level,
-            length=length,
-            long_texts=long_texts,
-            vocabulary=vocabulary,
-            vocabulary_size=vocabulary_size,
-            vocabulary_file=vocabulary_file,
-            vocabulary_words=vocabulary_words,
-            min_records_per_client=min_records_per_client,
-            validation_records=validation_records,
-            has_public_texts=self.public_split is not None or self.public_share > 0,
-        )
+        super().__init__(**common)
         if self.file is not None and _format(self.file) not in FORMATS:
             allowed = f"a file ending in {', '.join(FORMATS)}, or one of them and .gz"
-            raise ArgumentError("file", file, allowed)
+            raise ArgumentError("file", self.file, allowed)
+
+    @property
+    def _has_public_texts(self) -> bool:
+        return self.public_split is not None or self.public_share > 0
 
     def _read(self, content: bytes, path: Path) -> Corpus:
         keys = [self.author_key, self.text_key, *([self.split_key] if self.split_key else [])]
@@ -137,12 +96,54 @@ class Reddit(TextDataset):
         return roles
 
 
-class UbuntuIrc(Reddit):
+class Reddit(Comments):
+    """Comments as token ids with the next tokens as targets; a client is an author.
+
+    ``author_key``, ``text_key``, ``split_key``, ``train_split``, ``test_split``, ``public_split``: of
+    the file's rows, see ``Comments``; the defaults are those of Pushshift's dumps.
+    ``excluded_authors``: robots, whose texts are not used at all. ``public_share``, ``test_share``:
+    shares of the authors, where no column says it. The other keys: ``TextDataset``.
+    """
+
+    name = "reddit"
+    usual_files: ClassVar = ("reddit/comments.jsonl", "reddit/comments.jsonl.gz")
+    contents = "comments of your own (JSON lines or CSV, also .gz) as reddit/comments.jsonl"
+    assumed_records: ClassVar = (100_000, 10_000)
+
+    def __init__(
+        self,
+        *,
+        author_key: str = "author",
+        text_key: str = "body",
+        split_key: str | None = None,
+        train_split: str = "train",
+        test_split: str = "test",
+        public_split: str | None = None,
+        public_share: float = 0.1,
+        test_share: float = 0.1,
+        excluded_authors: Sequence[str] = ("AutoModerator", "[deleted]"),
+        **common: Any,
+    ):
+        self.author_key = checks.text("author_key", author_key)
+        self.text_key = checks.text("text_key", text_key)
+        self.split_key = None if split_key is None else checks.text("split_key", split_key)
+        self.train_split = checks.text("train_split", train_split)
+        self.test_split = checks.text("test_split", test_split)
+        self.public_split = _public_split(public_split, self.split_key)
+        if self.split_key is None:
+            self.public_share, self.test_share = shares(public_share, test_share)
+        else:
+            self.public_share, self.test_share = share("public_share", public_share), 0.0
+        super().__init__(excluded_authors=excluded_authors, **common)
+
+
+class UbuntuIrc(Comments):
     """Messages of the Ubuntu support channel, 2004 to 2018; a client is an author.
 
     The file names the split of each message: ``dev`` is the public text, and whoever wrote in it is
     no client. ``excluded_authors``: the channel's robots, which answer with texts from a database:
-    ``author06784`` (ubottu, most messages of all) and ``author00516`` (ubotu, its predecessor).
+    ``author06784`` (ubottu, most messages of all) and ``author00516`` (ubotu, its predecessor). The
+    other keys: ``TextDataset``.
 
     Source: J. Kummerfeld et al., A Large-Scale Corpus for Conversation Disentanglement (ACL 2019),
     CC BY 4.0, as a CSV with the columns split, log, line, time, author, text.
@@ -152,39 +153,24 @@ class UbuntuIrc(Reddit):
     usual_files: ClassVar = ("ubuntu_irc/messages.csv.gz",)
     contents = usual_files[0]
     assumed_records: ClassVar = (150_000, 13_000)
+    author_key = "author"
+    text_key = "text"
+    split_key = "split"
+    train_split = "train"
+    test_split = "test"
+    public_split = "dev"
 
     def __init__(
         self,
-        path: str | None = None,
-        file: str | None = None,
+        *,
         excluded_authors: Sequence[str] = ("author06784", "author00516"),
-        level: str = "word",
-        length: int = 30,
-        long_texts: str = "windows",
-        vocabulary: str = "public",
-        vocabulary_size: int = 5000,
-        vocabulary_file: str | None = None,
-        vocabulary_words: Sequence[str] = (),
         min_records_per_client: int = 10,
-        validation_records: int = 2000,
+        **common: Any,
     ):
         super().__init__(
-            path=path,
-            file=file,
-            author_key="author",
-            text_key="text",
-            split_key="split",
-            public_split="dev",
             excluded_authors=excluded_authors,
-            level=level,
-            length=length,
-            long_texts=long_texts,
-            vocabulary=vocabulary,
-            vocabulary_size=vocabulary_size,
-            vocabulary_file=vocabulary_file,
-            vocabulary_words=vocabulary_words,
             min_records_per_client=min_records_per_client,
-            validation_records=validation_records,
+            **common,
         )
 
 

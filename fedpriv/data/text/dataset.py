@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -12,28 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, DataError, show
+from fedpriv.common.errors import ArgumentError, ConfigError, DataError
 from fedpriv.data import downloads, encoded
-from fedpriv.data.records import (
-    CLASSIFICATION,
-    LANGUAGE_MODEL,
-    DataStatus,
-    LoadedDataset,
-    Records,
-)
-from fedpriv.data.storage import PATH_KEY, DataFolder, StoredFile, data_folder, md5, unreadable
-from fedpriv.data.text import vocabulary as vocabularies
-from fedpriv.data.text.corpus import PUBLIC, TEST, TRAIN, Corpus
-from fedpriv.data.text.tokens import CHARACTER, LEVELS, tokenise
-from fedpriv.data.text.vocabulary import CHARACTERS, SPECIAL, Vocabulary
+from fedpriv.data.own_files import OwnFiles
+from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, LoadedDataset, Records
+from fedpriv.data.storage import PATH_KEY, StoredFile, md5, unreadable
+from fedpriv.data.text.corpus import TEST, TRAIN, Corpus
+from fedpriv.data.text.tokens import LEVELS, WORD
+from fedpriv.data.text.vocabulary import Vocabulary
+from fedpriv.data.text.vocabulary_source import FROM_PRIVATE_TEXTS, FROM_PUBLIC, VocabularySource
 from fedpriv.data.text.windows import LONG_TEXTS, WINDOWS, TokenIds, next_tokens, sequences
 
-FROM_PUBLIC, FROM_FILE, FIXED, FROM_PRIVATE = "public", "file", "fixed", "private"
-SOURCES = (FROM_PUBLIC, FROM_FILE, FIXED, FROM_PRIVATE)
-PRIVATE_VOCABULARY = (
-    "The vocabulary was built from the clients' private training texts (dataset.vocabulary=private): "
-    "which words it holds is released without noise, so no finite epsilon is sound."
-)
 WINDOWED = (
     "A text longer than {length} tokens is several records (dataset.long_texts=windows): a guarantee "
     "for one record holds for {length} tokens of a text, not for all of it."
@@ -41,7 +30,7 @@ WINDOWED = (
 _LARGE_FILE = 2**21  # bytes; reading it takes seconds
 
 
-class TextDataset(ABC):
+class TextDataset(OwnFiles):
     """Texts of many authors as sequences of ``length`` token ids.
 
     ``path``: the folder that holds the file; null means the environment variable FEDPRIV_DATA and,
@@ -64,50 +53,54 @@ class TextDataset(ABC):
     the cache, known by the checksum of the file and all these settings.
     """
 
-    name: ClassVar[str]
     task: ClassVar[str]
     labels: ClassVar[int] = 2  # of a classification
     usual_files: ClassVar[tuple[str, ...]]
-    contents: ClassVar[str]  # what to put into a data folder, in words
     published: ClassVar[StoredFile | None] = None  # a file with a known checksum
     site: ClassVar[str] = ""  # where that one is downloaded from
-    assumed_records: ClassVar[tuple[int, int]]  # for a plan made without the file
+    public_share: float  # of the authors: their texts are public
 
     def __init__(
         self,
         *,
-        path: str | None,
-        file: str | None,
-        level: str,
-        length: int,
-        long_texts: str,
-        vocabulary: str,
-        vocabulary_size: int,
-        vocabulary_file: str | None,
-        vocabulary_words: Iterable[str],
-        min_records_per_client: int,
-        validation_records: int,
-        has_public_texts: bool,
+        path: str | None = None,
+        file: str | None = None,
+        level: str = WORD,
+        length: int = 30,
+        long_texts: str = WINDOWS,
+        vocabulary: str = FROM_PUBLIC,
+        vocabulary_size: int = 5000,
+        vocabulary_file: str | None = None,
+        vocabulary_words: Iterable[str] = (),
+        min_records_per_client: int = 1,
+        validation_records: int = 2000,
     ):
-        self.path = None if path is None else checks.text("path", path)
+        """What says whose texts are public must be set before."""
+        super().__init__(path, validation_records)
         self.file = None if file is None else checks.text("file", file)
         self.level = checks.one_of("level", level, LEVELS)
         self.length = checks.whole("length", length, at_least=1, at_most=10_000)
         self.long_texts = checks.one_of("long_texts", long_texts, LONG_TEXTS)
-        self.vocabulary_from = _vocabulary_source(vocabulary, self.level, has_public_texts)
-        self.vocabulary_file = _vocabulary_file(self.vocabulary_from, vocabulary_file)
-        self.vocabulary_words = _words(vocabulary_words, self.level)
-        size = checks.whole("vocabulary_size", vocabulary_size, at_least=3, at_most=2**31 - 1)
-        if self.vocabulary_from == FIXED:
-            size = len(SPECIAL) + len({*CHARACTERS, *self.vocabulary_words})
-        elif size < len(SPECIAL) + len(self.vocabulary_words):
-            allowed = f">= {len(SPECIAL) + len(self.vocabulary_words)}, for the vocabulary_words"
-            raise ArgumentError("vocabulary_size", size, allowed)
-        self.vocabulary_size = size
+        self._source = VocabularySource.checked(
+            vocabulary,
+            self.level,
+            vocabulary_size,
+            vocabulary_file,
+            vocabulary_words,
+            self._has_public_texts,
+        )
         self.min_records_per_client = checks.whole(
             "min_records_per_client", min_records_per_client, at_least=1
         )
-        self.validation_records = checks.whole("validation_records", validation_records, at_least=1)
+
+    @property
+    def _has_public_texts(self) -> bool:
+        return self.public_share > 0
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many ids there are."""
+        return self._source.size
 
     @property
     def classes(self) -> int:
@@ -120,19 +113,9 @@ class TextDataset(ABC):
         return (self.length,)
 
     @property
-    def train_records(self) -> int:
-        """After cutting and leaving out; ``assumed_records`` where the file is not here."""
-        return self._counts[0]
-
-    @property
-    def test_records(self) -> int:
-        """As ``train_records``."""
-        return self._counts[1]
-
-    @property
     def caveats(self) -> tuple[str, ...]:
         """What a reader of the privacy numbers must know about these data."""
-        private = [PRIVATE_VOCABULARY] if self.vocabulary_from == FROM_PRIVATE else []
+        private = [FROM_PRIVATE_TEXTS] if self._source.private else []
         windowed = [self._windows_caveat()] if self.long_texts == WINDOWS else []
         return (*private, *windowed)
 
@@ -142,19 +125,7 @@ class TextDataset(ABC):
     @property
     def unprotected(self) -> dict[str, str]:
         """Keys, with their values, by which something of every client is known without noise."""
-        return {"vocabulary": FROM_PRIVATE} if self.vocabulary_from == FROM_PRIVATE else {}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a plan says about the data."""
-        reason = self._absence()
-        assumed = f"{self.assumed_records[0]:,} training records assumed"
-        return () if reason is None else (f"{reason}: {assumed}",)
-
-    @property
-    def folder(self) -> DataFolder:
-        """The folder this data set is looked for in."""
-        return data_folder(self.path)
+        return {"vocabulary": self._source.kind} if self._source.private else {}
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -163,8 +134,7 @@ class TextDataset(ABC):
 
     def prepare(self) -> None:
         """Make sure the file is there and its token ids are kept; DataError if that is not possible."""
-        if reason := self._absence():
-            raise DataError(self._not_here(reason))
+        super().prepare()
         _ = self._arrays
 
     def load(self) -> LoadedDataset:
@@ -183,29 +153,10 @@ class TextDataset(ABC):
             vocabulary=self.vocabulary,
         )
 
-    def present(self) -> DataStatus:
-        """Look for the file and read it; nothing is raised."""
-        note, found, checksums, counts = "", False, "not checked", (None, None)
-        try:
-            note = self._absence() or ""
-            found = not note
-            if found:
-                checksums = "damaged"
-                counts = self._counts
-                known = self.published is not None and self._checksum == self.published.md5
-                checksums = "ok" if known else "own file"
-        except (DataError, ConfigError) as error:
-            note = str(error)
-        where = str(self._found or self.folder.path)
-        return DataStatus(self.name, *counts, where, found, checksums, note)
-
     def download(self, destination: str | Path) -> None:
         """Fetch the published file below ``destination``; DataError where that is not possible."""
         if self.published is None:
-            raise DataError(
-                f"{self.name} cannot be downloaded by fedpriv; put {self.contents} into a folder and "
-                "name it with dataset.path or FEDPRIV_DATA"
-            )
+            return super().download(destination)
         destination = Path(destination).expanduser()
         try:
             downloads.fetch_files(self.site, destination, [self.published])
@@ -228,27 +179,34 @@ class TextDataset(ABC):
             raise unreadable(self._candidates[0], error) from error
 
     def _absence(self) -> str | None:
-        """Why the file is not there (a clause); None if it is."""
         if self._found is not None:
             return None
-        names = " or ".join((self.file,) if self.file is not None else self.usual_files)
         if self.file is not None and Path(self.file).expanduser().is_absolute():
-            return f"there is no {names}"
-        folder = self.folder
-        if not folder.path.is_dir():
-            return f"{folder} " + ("is not a folder" if folder.path.exists() else "does not exist")
-        return f"{folder} has no {names}"
+            return f"there is no {self.file}"
+        return super()._absence()
 
-    def _not_here(self, reason: str) -> str:
+    def _missing(self) -> str:
+        names = self.usual_files if self.file is None else (self.file,)
+        return f"{self.folder} has no {' or '.join(names)}"
+
+    def _else(self) -> str:
         command = ""
         if self.published is not None:
             command = f", or run `fedpriv data download {self.name}`"
             if self.folder.origin == PATH_KEY:
                 command += " and leave dataset.path out"
         return (
-            f"{self.name} not found: {reason}; put {self.contents} there, name another folder with "
-            f"dataset.path or FEDPRIV_DATA, or another file with dataset.file{command}"
+            "name another folder with dataset.path or FEDPRIV_DATA, or another file with "
+            f"dataset.file{command}"
         )
+
+    @property
+    def _where(self) -> Path:
+        return self._found
+
+    @property
+    def _published(self) -> bool:
+        return self.published is not None and self._checksum == self.published.md5
 
     @cached_property
     def _content(self) -> bytes:
@@ -268,15 +226,13 @@ class TextDataset(ABC):
         """The texts of the file; DataError with ``path`` and the line for one that is none."""
 
     @property
-    def _counts(self) -> tuple[int, int]:
-        if self._absence() is not None:
-            return self.assumed_records
+    def _sizes(self) -> tuple[int, int]:
         return len(self._arrays["train_inputs"]), len(self._arrays["test_inputs"])
 
     @cached_property
     def _arrays(self) -> dict[str, np.ndarray]:
         """Ids, targets and authors of all records, and the tokens; from the cache if they are there."""
-        made_from = (self._checksum, self._vocabulary_checksum(), self._settings())
+        made_from = (self._checksum, self._source.checksum(), self._settings())
         if len(self._content) > _LARGE_FILE and not encoded.is_kept(self.name, made_from):
             sys.stderr.write(f"reading {self._found} (once: its token ids are kept)\n")
         arrays = encoded.kept(self.name, made_from, self._encode)
@@ -285,25 +241,19 @@ class TextDataset(ABC):
 
     def _settings(self) -> dict[str, Any]:
         """Every setting that changes the records."""
-        left_out = ("path", "file", "vocabulary_file", "validation_records")
+        left_out = ("path", "file", "validation_records")
         settings = {k: v for k, v in vars(self).items() if k[0] != "_" and k not in left_out}
+        source = self._source
+        settings |= {
+            "vocabulary_from": source.kind,
+            "vocabulary_size": source.size,
+            "vocabulary_words": source.words,
+        }
         return dict(sorted(settings.items()))
-
-    def _vocabulary_checksum(self) -> str:
-        if self.vocabulary_file is None:
-            return ""
-        try:
-            return md5(self._vocabulary_path.read_bytes())
-        except OSError as error:
-            raise unreadable(self._vocabulary_path, error) from error
-
-    @property
-    def _vocabulary_path(self) -> Path:
-        return Path(self.vocabulary_file).expanduser()
 
     def _encode(self) -> dict[str, np.ndarray]:
         corpus = self._read(self._content, self._found)
-        vocabulary = self._make_vocabulary(corpus)
+        vocabulary = self._source.make(corpus, self._found)
         train = self._records(corpus, vocabulary, corpus.of(TRAIN))
         test = self._records(corpus, vocabulary, corpus.of(TEST))
         names, authors = np.unique(
@@ -345,22 +295,6 @@ class TextDataset(ABC):
             )
         return counts >= self.min_records_per_client
 
-    def _make_vocabulary(self, corpus: Corpus) -> Vocabulary:
-        level, size, first = self.level, self.vocabulary_size, self.vocabulary_words
-        if self.vocabulary_from == FIXED:
-            return vocabularies.of_list((*CHARACTERS, *first), level, size)
-        if self.vocabulary_from == FROM_FILE:
-            return vocabularies.of_file(self._vocabulary_path, level, size, first)
-        role = PUBLIC if self.vocabulary_from == FROM_PUBLIC else TRAIN
-        chosen = corpus.of(role)
-        if not len(chosen):
-            raise DataError(
-                f"{self._found} has no {'public' if role == PUBLIC else 'training'} texts to build "
-                "the vocabulary from; name a list with dataset.vocabulary=file"
-            )
-        texts = (tokenise(corpus.texts[i], level) for i in chosen)
-        return vocabularies.of_texts(texts, level, size, first)
-
 
 def share(name: str, value: Any) -> float:
     """A share of a corpus: 0 <= share < 1."""
@@ -376,35 +310,3 @@ def shares(public: Any, test: Any) -> tuple[float, float]:
     if public + test >= 1:
         raise ArgumentError("test_share", test, f"< {1 - public:g}, 1 less dataset.public_share")
     return public, test
-
-
-def _vocabulary_source(source: Any, level: str, has_public_texts: bool) -> str:
-    source = checks.one_of("vocabulary", source, SOURCES)
-    if source == FIXED and level != CHARACTER:
-        allowed = "public, file or private with level=word (fixed is a list of characters)"
-        raise ArgumentError("vocabulary", source, allowed)
-    if source == FROM_PUBLIC and not has_public_texts:
-        allowed = "file, fixed or private where no text is public (public_share=0)"
-        raise ArgumentError("vocabulary", source, allowed)
-    return source
-
-
-def _vocabulary_file(source: str, file: Any) -> str | None:
-    if source == FROM_FILE:
-        if file is None:
-            raise ArgumentError("vocabulary_file", None, "a file, one token a line")
-        return checks.text("vocabulary_file", file)
-    if file is not None:
-        raise ArgumentError("vocabulary_file", file, f"null with vocabulary={source}")
-    return None
-
-
-def _words(words: Any, level: str) -> tuple[str, ...]:
-    allowed = (
-        f"a list of tokens ({'single characters' if level == CHARACTER else 'lower-case words'})"
-    )
-    given = checks.sequence("vocabulary_words", words, allowed)
-    for word in given:
-        if not isinstance(word, str) or tokenise(word, level) != [word]:
-            raise ArgumentError("vocabulary_words", show(word), allowed)
-    return tuple(dict.fromkeys(given))

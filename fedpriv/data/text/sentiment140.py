@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from fedpriv.data.records import CLASSIFICATION
 from fedpriv.data.text.corpus import Corpus, deal
 from fedpriv.data.text.dataset import TextDataset, shares
 from fedpriv.data.text.tokens import replace_urls, replace_users, unescape
+from fedpriv.data.text.windows import TRUNCATE
 
 COLUMNS = ("polarity", "id", "date", "query", "user", "text")
 POLARITIES = {"0": 0, "4": 1}
@@ -49,34 +49,20 @@ class Sentiment140(TextDataset):
 
     def __init__(
         self,
-        path: str | None = None,
-        file: str | None = None,
-        level: str = "word",
-        length: int = 40,
-        long_texts: str = "truncate",
-        vocabulary: str = "public",
-        vocabulary_size: int = 5000,
-        vocabulary_file: str | None = None,
-        vocabulary_words: Sequence[str] = (),
+        *,
         public_share: float = 0.1,
         test_share: float = 0.1,
+        length: int = 40,
+        long_texts: str = TRUNCATE,
         min_records_per_client: int = 5,
-        validation_records: int = 2000,
+        **common: Any,
     ):
         self.public_share, self.test_share = shares(public_share, test_share)
         super().__init__(
-            path=path,
-            file=file,
-            level=level,
             length=length,
             long_texts=long_texts,
-            vocabulary=vocabulary,
-            vocabulary_size=vocabulary_size,
-            vocabulary_file=vocabulary_file,
-            vocabulary_words=vocabulary_words,
             min_records_per_client=min_records_per_client,
-            validation_records=validation_records,
-            has_public_texts=self.public_share > 0,
+            **common,
         )
 
     def _read(self, content: bytes, path: Path) -> Corpus:

@@ -13,9 +13,8 @@ Source: A. Karpathy, char-rnn, data/tinyshakespeare/input.txt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +23,8 @@ from fedpriv.data.records import LANGUAGE_MODEL
 from fedpriv.data.storage import StoredFile
 from fedpriv.data.text.corpus import PUBLIC, TEST, TRAIN, Corpus, fraction_of
 from fedpriv.data.text.dataset import TextDataset, shares
+from fedpriv.data.text.tokens import CHARACTER
+from fedpriv.data.text.vocabulary_source import FIXED
 
 FILE = "tinyshakespeare/input.txt"
 
@@ -45,34 +46,24 @@ class Shakespeare(TextDataset):
 
     def __init__(
         self,
-        path: str | None = None,
-        file: str | None = None,
-        level: str = "character",
-        length: int = 80,
-        long_texts: str = "windows",
-        vocabulary: str = "fixed",
-        vocabulary_size: int = 5000,
-        vocabulary_file: str | None = None,
-        vocabulary_words: Sequence[str] = (),
+        *,
         public_share: float = 0.0,
         test_share: float = 0.2,
+        level: str = CHARACTER,
+        length: int = 80,
+        vocabulary: str = FIXED,
         min_records_per_client: int = 2,
         validation_records: int = 1000,
+        **common: Any,
     ):
         self.public_share, self.test_share = shares(public_share, test_share)
         super().__init__(
-            path=path,
-            file=file,
             level=level,
             length=length,
-            long_texts=long_texts,
             vocabulary=vocabulary,
-            vocabulary_size=vocabulary_size,
-            vocabulary_file=vocabulary_file,
-            vocabulary_words=vocabulary_words,
             min_records_per_client=min_records_per_client,
             validation_records=validation_records,
-            has_public_texts=self.public_share > 0,
+            **common,
         )
 
     def _windows_caveat(self) -> str:
