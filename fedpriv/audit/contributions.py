@@ -55,11 +55,12 @@ class Observer:
         problem.noise_seed = stream_key(self._seed, "audit_noise", *place)
         problem.model.set(snapshot.weights)
         problem.clipper.load_state_dict(deepcopy(snapshot.clipper))
-        cohort = self._cohort(snapshot.rounds, client)
+        cohort = self.cohort(snapshot.rounds, client)
         self._training.round(snapshot.rounds, cohort, noise_multiplier)
         return problem.model.flat - snapshot.weights.to(problem.model.device)
 
-    def _cohort(self, round_index: int, client: int) -> np.ndarray:
+    def cohort(self, round_index: int, client: int) -> np.ndarray:
+        """Who is in the round in which ``client`` is observed, ascending."""
         if self._algorithm.trust == LOCAL:
             return np.array([client])
         everyone = np.ones(self._problem.data.client_count, dtype=bool)
