@@ -39,6 +39,7 @@ examples:
   fedpriv plot outputs/<run folder> outputs/<another> --y test_loss
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 --delta 1e-5
+  fedpriv audit membership outputs/<run folder>
   fedpriv list clipper
 """
 

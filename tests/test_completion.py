@@ -117,6 +117,10 @@ def test_a_real_bash_completes_the_options_of_a_group(bash):
         ("fedpriv account --accountant p", ["pld", "prv"]),
         ("fedpriv calibrate --sampling w", ["without_replacement"]),
         ("fedpriv calibrate --eps", ["--epsilon"]),
+        ("fedpriv audit m", ["membership"]),
+        ("fedpriv audit membership --non", ["--nonmembers"]),
+        ("fedpriv audit membership run --nonmembers h", ["held_out"]),
+        ("fedpriv audit property run --property in", ["intensity"]),
     ],
 )
 def test_flags_and_their_values_are_completed(line, expected):

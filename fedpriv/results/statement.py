@@ -43,6 +43,7 @@ DIAGNOSTICS = (
     "plots/labels_per_client.png (exact label counts) and plots/gradient_norm.png",
     "seed and noise_seed in config.yaml (who knows them can subtract the noise)",
     "checkpoint.pt (optimiser moments are functions of released values; the seeds are in it)",
+    "audit/, and what audits found in summary.json, if there were any (attacks on private data)",
 )
 SECRET_COHORT = "participation.csv (who took part must stay secret: the guarantee counts on it)"
 CAVEATS = {
