@@ -25,7 +25,9 @@ def parts_of(*overrides: str):
 def test_every_option_composes(group, name):
     config = fedpriv.compose([f"{group}={name}"])
     if (group, name) == ("attack", "none"):
-        assert config.attack is None  # so that runs from before there were attacks keep their identity
+        assert (
+            config.attack is None
+        )  # so that runs from before there were attacks keep their identity
     else:
         assert "_target_" in config[group]
 

@@ -40,8 +40,10 @@ LARGE = {"algorithm.local_steps", "model.hidden", "runtime.threads"}
 @functools.lru_cache
 def keys_of(group: str, option: str) -> tuple[str, ...]:
     """The keys a configuration has with this option, those of the group alone."""
-    config = fedpriv.compose([f"{group}={option}"])
-    return tuple(f"{group}.{key}" for key in flatten(OmegaConf.to_container(config[group])))
+    chosen = fedpriv.compose([f"{group}={option}"])[group]
+    if chosen is None:  # attack=none
+        return ()
+    return tuple(f"{group}.{key}" for key in flatten(OmegaConf.to_container(chosen)))
 
 
 @functools.lru_cache
