@@ -166,5 +166,5 @@ def _turned(values: np.ndarray, has: np.ndarray, auxiliary: np.ndarray) -> np.nd
 
 def _sees(subject: Subject) -> str:
     if subject.parts.algorithm.trust == LOCAL:
-        return "each client's upload, with its noise"
+        return "each client's upload" + (", with its noise" if subject.parts.private else "")
     return "the noised aggregate of a cohort that has the client in it"

@@ -93,7 +93,7 @@ def _warnings(subject: Subject) -> list[str]:
     if not isinstance(subject.parts.partition, Natural):
         return []
     return [
-        "Clients are the makers of their records, and the non-members were made by others: an attack may "
+        "Clients are the makers of their records, and others may have made the non-members: an attack may "
         "tell makers apart where it seems to tell members."
     ]
 
