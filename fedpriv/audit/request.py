@@ -55,13 +55,13 @@ def wanted(settings: Settings) -> dict[str, MembershipOptions | PropertyOptions]
     found: dict[str, MembershipOptions | PropertyOptions] = {}
     for text in settings.audit:
         kind, _, choice = text.partition(":")
-        if kind == MEMBERSHIP and not choice:
-            options: Any = MembershipOptions()
+        if kind == MEMBERSHIP and choice in ("", *NONMEMBERS):
+            options: Any = MembershipOptions(choice or NONMEMBERS[0])
         elif kind == PROPERTY and choice:
             parse_property(choice, "audit=property:CHOICE, CHOICE")
             options = PropertyOptions(choice)
         else:
-            raise ConfigError("audit", text, "membership or property:CHOICE", f"CHOICE: {_ALLOWED}")
+            raise ConfigError("audit", text, "membership, membership:held_out or property:CHOICE", f"CHOICE: {_ALLOWED}")
         if kind in found:
             raise ConfigError(f"audit names two audits of the kind {kind}; one run records one")
         found[kind] = options

@@ -16,4 +16,5 @@ COLOURS = {
     "black": "#000000",
     "grey": "#7F7F7F",
     "brown": "#8C564B",
+    "olive": "#999933",
 }
