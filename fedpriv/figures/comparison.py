@@ -180,7 +180,7 @@ def _within_spread(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 _SHOWN = (
-    "test_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays", "epsilon_published",
+    "test_accuracy", "backdoor_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays", "epsilon_published",
     "epsilon_sound", *AUDIT_COLUMNS,
 )  # fmt: skip
 
