@@ -180,8 +180,8 @@ def _within_spread(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 _SHOWN = (
-    "test_accuracy", "backdoor_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays", "epsilon_published",
-    "epsilon_sound", *AUDIT_COLUMNS,
+    "test_accuracy", "backdoor_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays",
+    "epsilon_published", "epsilon_sound", *AUDIT_COLUMNS,
 )  # fmt: skip
 
 
