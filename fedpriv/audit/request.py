@@ -61,7 +61,8 @@ def wanted(settings: Settings) -> dict[str, MembershipOptions | PropertyOptions]
             parse_property(choice, "audit=property:CHOICE, CHOICE")
             options = PropertyOptions(choice)
         else:
-            raise ConfigError("audit", text, "membership, membership:held_out or property:CHOICE", f"CHOICE: {_ALLOWED}")
+            kinds = "membership, membership:held_out or property:CHOICE"
+            raise ConfigError("audit", text, kinds, f"CHOICE: {_ALLOWED}")
         if kind in found:
             raise ConfigError(f"audit names two audits of the kind {kind}; one run records one")
         found[kind] = options
