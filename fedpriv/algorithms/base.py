@@ -88,8 +88,8 @@ class Algorithm(ABC):
         """How many of ``records`` records one step of all clients reads."""
 
     @abstractmethod
-    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
-        """Lines of the plan, for K clients (``None``: not known yet) of ``records`` records each."""
+    def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
+        """Lines of the plan, for K clients of ``records`` records each (``None``: not known yet)."""
 
     def caveats(self) -> tuple[str, ...]:
         """Names of the caveats of the privacy statement that apply."""

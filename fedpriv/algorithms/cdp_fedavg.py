@@ -21,7 +21,7 @@ from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.claims import dp_fedavg
 from fedpriv.privacy.mechanism import Draw, Query
 from fedpriv.privacy.names import CENTRAL, CLIENT
@@ -97,14 +97,14 @@ class CdpFedAvg(ServerStepAlgorithm):
     def records_per_step(self, records: float) -> float:
         return self.client_rate * records
 
-    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+    def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         expected = "" if clients is None else f" (about {self.client_rate * clients:.0f})"
         batches = "whole data" if self.batch_size is None else f"batches of {self.batch_size}"
         return (
             (
                 "each round",
                 f"every client with probability {self.client_rate:g}{expected}, "
-                f"{counted(self.local_epochs, 'epoch')} of {batches} over {records} records",
+                f"{counted(self.local_epochs, 'epoch')} of {batches} over {records_of(records)}",
             ),
             ("local optimizer", f"sgd, learning rate {self.local_learning_rate:g}"),
             self._server_words(),

@@ -89,15 +89,17 @@ class LocalStepsAlgorithm(Algorithm):
     def records_per_step(self, records: float) -> float:
         return self.sample_rate * records
 
-    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
-        who = "all clients"
+    def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
+        who, about = "all clients", ""
+        if records is not None:
+            about = f"; about {self.sample_rate * records:.0f} of {records} records"
         if self.clients_per_round is not None:
             who = f"{self.clients_per_round} clients, sampled"
         return (
             (
                 "each round",
                 f"{who}, {counted(self.local_steps, 'local step')}, sample rate {self.sample_rate:g} "
-                f"({self.sampling}; about {self.sample_rate * records:.0f} of {records} records)",
+                f"({self.sampling}{about})",
             ),
             ("optimizer", f"{self.optimizer}, learning rate {self.learning_rate:g}"),
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
 from fedpriv.common import checks
+from fedpriv.common.words import records_of
 from fedpriv.privacy.names import LOCAL
 
 if TYPE_CHECKING:
@@ -85,10 +86,10 @@ class GradientAlgorithm(ServerStepAlgorithm):
     def records_per_step(self, records: float) -> float:
         return self.sample_rate * records
 
-    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+    def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         who = f"{self.clients_per_round or 'all'} clients"
         lot = "all" if self.sample_rate == 1 else f"a Poisson lot of {self.sample_rate:g}"
         return (
-            ("each round", f"{who} send the gradient of {lot} of their {records} records"),
+            ("each round", f"{who} send the gradient of {lot} of their {records_of(records, '')}"),
             self._server_words(),
         )

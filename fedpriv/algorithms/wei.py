@@ -25,7 +25,7 @@ from fedpriv.algorithms.rounds_search import RoundsSearch
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.claims import Claim, wei
 
 if TYPE_CHECKING:
@@ -125,11 +125,14 @@ class ModelCdp(UnsampledReports, ServerStepAlgorithm):
     def records_per_step(self, records: float) -> float:
         return records
 
-    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+    def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         who = f"{self.clients_per_round or 'all'} clients"
         steps = counted(self.local_steps, "full-batch step")
         return (
-            ("each round", f"{who}, {steps} over their {records} records, unweighted average"),
+            (
+                "each round",
+                f"{who}, {steps} over their {records_of(records, '')}, unweighted average",
+            ),
             ("clipped", "the trained weights" if self.sensitivity == "weights" else "their change"),
             ("local optimizer", f"sgd, learning rate {self.local_learning_rate:g}"),
         )
@@ -153,10 +156,10 @@ class OneStepCdp(UnsampledReports, LocalStepsAlgorithm):
         )
         self.claim = claim
 
-    def describe(self, clients: int | None, records: int) -> tuple[tuple[str, str], ...]:
+    def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         who = f"{self.clients_per_round or 'all'} clients"
         return (
-            ("each round", f"{who}, one full-batch step over their {records} records"),
+            ("each round", f"{who}, one full-batch step over their {records_of(records, '')}"),
             ("clipped", "the gradient of every record"),
             ("local optimizer", f"sgd, learning rate {self.learning_rate:g}"),
         )

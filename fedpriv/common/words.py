@@ -18,5 +18,10 @@ def span(low: object, high: object) -> str:
     return f"{low}" if f"{low}" == f"{high}" else f"{low} to {high}"
 
 
+def records_of(number: int | None, whose: str = "its ") -> str:
+    """``78 records``; ``its records`` where nobody knows yet how many."""
+    return f"{whose}records" if number is None else f"{number} records"
+
+
 def _plural(noun: str) -> str:
     return f"{noun[:-1]}ies" if noun[-1:] == "y" and noun[-2:-1] not in "aeiou" else f"{noun}s"

@@ -72,7 +72,7 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
         ("clients", f"{clients or 'one per maker'} ({_partition_words(parts)})"),
         *(("data", note) for note in getattr(parts.dataset, "notes", ())),
-        *algorithm.describe(clients, parts.even_share),
+        *algorithm.describe(clients, parts.even_share if clients else None),
         *([] if parts.attack is None else [("attack", parts.attack.describe())]),
         *([] if algorithm.search is None else [("search", algorithm.search.describe())]),
         ("rounds asked for", "until the budget is spent"

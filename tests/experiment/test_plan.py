@@ -184,3 +184,20 @@ def test_a_dry_run_needs_neither_torch_nor_data(sigma, process, tmp_path):
 def test_a_dry_run_leaves_nothing_behind(command, tmp_path):
     assert command("train", "dry_run=true").status == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        ("dp_fl", "sample rate 0.013 (poisson)"),
+        ("cdp_fedavg", "over its records"),
+        ("fedsgd", "of all of their records"),
+    ],
+)
+def test_of_clients_that_nobody_has_counted_yet_no_number_is_told(algorithm, words):
+    parts = build_parts(
+        fedpriv.compose([f"algorithm={algorithm}", "dataset=mnist", "partition=natural"])
+    )
+    said = dict(make_plan(parts).lines)
+    assert words in said["each round"]
+    assert "60000" not in said["each round"]
