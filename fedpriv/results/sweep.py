@@ -15,6 +15,7 @@ from fedpriv.results.statement import round_up
 
 _GIVEN = "asked "
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
+BACKDOOR = "backdoor_accuracy"  # of runs with an attack
 
 
 def read_runs(folder: Path) -> pd.DataFrame:
@@ -34,6 +35,7 @@ def read_runs(folder: Path) -> pd.DataFrame:
                 **{_column(key): value for key, value in chosen.items()},
                 "seed": summary["seed"],
                 **{v: summary[v] for v in VALUES},
+                **({BACKDOOR: summary[BACKDOOR]} if BACKDOOR in summary else {}),
             }
         )
     return pd.DataFrame(rows)
@@ -49,7 +51,7 @@ def show_sweep(folder: Path) -> None:
     runs = read_runs(folder)
     if runs.empty:
         return
-    settings = [c for c in runs.columns if c not in ("run", "seed", *VALUES)]
+    settings = [c for c in runs.columns if c not in ("run", "seed", *VALUES, BACKDOOR)]
     varied = [c for c in settings if runs[c].nunique(dropna=False) > 1]
     runs.to_csv(folder / "sweep.csv", index=False)
     out = console()
@@ -60,29 +62,34 @@ def show_sweep(folder: Path) -> None:
     if runs.empty:
         return
     table = Table(title="Sweep", title_justify="left", title_style="bold")
+    shares = [column for column in ("test_accuracy", BACKDOOR) if column in runs]
     for name in (
         *(v.removeprefix(_GIVEN) for v in varied),
         "seeds",
         "rounds",
         "epsilon",
         "sound",
-        "test accuracy",
+        *(column.replace("_", " ") for column in shares),
     ):
         table.add_column(name, overflow="fold")
     groups = runs.groupby(varied, dropna=False, sort=False) if varied else [((), runs)]
     for key, rows in groups:
-        accuracy = 100 * rows["test_accuracy"].astype(float)
-        spread = f" ± {accuracy.std():.2f}" if len(rows) > 1 else ""
         table.add_row(
             *(str(k) for k in (key if isinstance(key, tuple) else (key,))),
             " ".join(str(s) for s in sorted(rows["seed"], key=str)),
             _range(rows["rounds"], "{:.0f}".format),
             _range(rows["epsilon"], round_up),
             _range(rows["epsilon_sound"], round_up),
-            f"{accuracy.mean():.2f}{spread} %",
+            *(_percent(rows[column]) for column in shares),
         )
     out.print(table)
     out.print(f"sweep folder: {folder}")
+
+
+def _percent(values: pd.Series) -> str:
+    shares = 100 * values.astype(float)
+    spread = f" ± {shares.std():.2f}" if len(shares) > 1 else ""
+    return f"{shares.mean():.2f}{spread} %"
 
 
 def _range(values: pd.Series, shown: Callable[[float], str]) -> str:

@@ -159,3 +159,16 @@ def test_weak_dp_adds_a_little_noise_and_prices_it(train):
     result = train("algorithm=weak_dp", *TEN, "rounds=3", *ATTACK)
     assert result.summary["epsilon_sound"] > 100
     assert result.summary["noise_multiplier"] == 0.125
+
+
+def test_the_table_of_a_sweep_has_the_backdoor_accuracy(train, tmp_path, capsys):
+    from fedpriv.results.sweep import show_sweep
+
+    for boost in (1, 50):
+        train(
+            "algorithm=fedavg", *TEN, *ATTACK, "rounds=2", f"attack.boost={boost}", name=f"{boost}"
+        )
+    show_sweep(tmp_path)
+    assert "backdoor accuracy" in capsys.readouterr().out.replace("\n", " ")
+    table = pd.read_csv(tmp_path / "sweep.csv")
+    assert table["backdoor_accuracy"].notna().all()
