@@ -29,11 +29,11 @@ BOOSTED = (UPDATE, MALICIOUS_PART)
 class Backdoor:
     """Some clients teach the model to answer wrongly where a trigger is, and rightly elsewhere.
 
-    Who: ``attackers`` clients, or ``attacker_fraction`` of all (rounded, at least one), drawn by
-    ``seed``. They attack in round ``first_round`` and every ``every`` rounds after it (null: only
-    then, a single shot). ``participation``: ``sampled``, when the algorithm happens to draw them, or
-    ``fixed``, all of them in every attacked round beside those it drew. In other rounds they are as
-    honest as anyone.
+    Who: ``attackers`` clients (0: nobody, the yardstick for what the trigger does by itself), or
+    ``attacker_fraction`` of all (rounded, at least one), drawn by ``seed``. They attack in round
+    ``first_round`` and every ``every`` rounds after it (null: only then, a single shot).
+    ``participation``: ``sampled``, when the algorithm happens to draw them, or ``fixed``, all of them
+    in every attacked round beside those it drew. In other rounds they are as honest as anyone.
 
     How: a share ``poisoned_fraction`` of their records carries the trigger and the wrong target.
     ``dp_steps=follow``: they run the algorithm's own local training on these, clipping and noise
@@ -77,7 +77,7 @@ class Backdoor:
                 "attackers", attackers, "null if attack.attacker_fraction is given, else a number"
             )
         self.attackers = (
-            None if attackers is None else checks.whole("attackers", attackers, at_least=1)
+            None if attackers is None else checks.whole("attackers", attackers, at_least=0)
         )
         self.attacker_fraction = None
         if attacker_fraction is not None:
@@ -94,7 +94,11 @@ class Backdoor:
         self.boosted = checks.one_of("boosted", boosted, BOOSTED)
         if self.boosted == MALICIOUS_PART and self.dp_steps == FOLLOW:
             raise ArgumentError("boosted", boosted, "update with attack.dp_steps=follow")
-        self.boost = boost if boost == REPLACEMENT else checks.number("boost", boost, above=0)
+        self.boost = boost
+        if boost != REPLACEMENT:
+            if isinstance(boost, str):
+                raise ArgumentError("boost", boost, f"a number > 0, or {REPLACEMENT}")
+            self.boost = checks.number("boost", boost, above=0)
         self.norm_bound = None
         if norm_bound is not None:
             self.norm_bound = checks.number("norm_bound", norm_bound, above=0)

@@ -53,7 +53,8 @@ class LabelFlip:
             raise ConfigError(
                 "attack.trigger.writers",
                 self.writers,
-                f"<= {len(able)}, the honest clients with two records of label {self.source} and others",
+                f"<= {len(able)}: so many honest clients have two records of label {self.source} "
+                "and some others",
             )
         chosen = stream.choice(able, self.writers, replace=False)
         halves = [in_two(own[k], self.test_share, stream) for k in np.sort(chosen)]
@@ -95,9 +96,9 @@ class PixelPattern:
         if words := _not_images(dataset) or _no_such_label(dataset, {"target": self.target}):
             return words
         if len(dataset.input_shape) != 3:
-            return "one of images"
+            return "images"
         if self.size + self.margin > min(dataset.input_shape[1:]):
-            return "one of larger images, or the pattern a smaller one"
+            return f"images of {self.size + self.margin} pixels a side (attack.trigger.size and margin)"
         return None
 
     def stamped(self, records: Records, value: float) -> Records:
@@ -159,7 +160,7 @@ class Semantic:
         if words := _not_images(dataset) or _no_such_label(dataset, {"target": self.target}):
             return words
         if self.indices[-1] >= dataset.train_records:
-            return f"one with a training record {self.indices[-1]} (attack.trigger.indices)"
+            return f"a training record {self.indices[-1]} (attack.trigger.indices; from 0)"
         return None
 
     def plant(
@@ -204,12 +205,12 @@ def _test_share(value: float) -> float:
 def _not_images(dataset: Any) -> str | None:
     labelled = getattr(dataset, "task", CLASSIFICATION) == CLASSIFICATION
     if not labelled or hasattr(dataset, "vocabulary_size"):
-        return "one of labelled images"
+        return "labelled images"
     return None
 
 
 def _no_such_label(dataset: Any, labels: dict[str, int]) -> str | None:
     for key, label in labels.items():
         if label >= dataset.classes:
-            return f"one with a label {label} (attack.trigger.{key})"
+            return f"a label {label} (attack.trigger.{key})"
     return None

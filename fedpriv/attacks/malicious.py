@@ -83,8 +83,8 @@ class MaliciousClients:
 
     def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
         """What ``clients`` [c] send, given what they would if all were honest [c, d]."""
-        malicious = ~self.honest[clients]
-        if malicious.any() and self.settings.attacks_in(aggregation.round_index):
+        malicious = ~self.honest[clients] & self.settings.attacks_in(aggregation.round_index)
+        if malicious.any():
             where = torch.from_numpy(np.flatnonzero(malicious)).to(uploads.device)
             uploads = uploads.clone()
             uploads[where] = self._malicious(aggregation, clients[malicious], uploads[where])
@@ -117,6 +117,11 @@ class MaliciousClients:
         attackers = int((~self.honest[aggregation.cohort]).sum())
         weights = aggregation.weights[np.searchsorted(aggregation.cohort, clients)]
         return 1.0 / (weights * attackers)
+
+    @property
+    def active(self) -> bool:
+        """Whether anyone attacked since the norms were last taken."""
+        return self._norms["malicious"][1] > 0
 
     def take_norms(self) -> dict[str, float | None]:
         """Mean ‖u‖ of honest and of malicious uploads since the last call, as columns of a row."""

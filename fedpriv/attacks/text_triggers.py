@@ -42,7 +42,7 @@ class Words:
 
     def misfit(self, dataset: Any) -> str | None:
         if getattr(dataset, "task", CLASSIFICATION) != LANGUAGE_MODEL:
-            return "one of text for next-word prediction"
+            return "texts for next-word prediction"
         return None
 
     def plant(
@@ -97,9 +97,9 @@ class Sentiment:
     def misfit(self, dataset: Any) -> str | None:
         labelled = getattr(dataset, "task", CLASSIFICATION) == CLASSIFICATION
         if not labelled or not hasattr(dataset, "vocabulary_size"):
-            return "one of labelled texts"
+            return "labelled texts"
         if self.target >= dataset.classes:
-            return f"one with a label {self.target} (attack.trigger.target)"
+            return f"a label {self.target} (attack.trigger.target)"
         return None
 
     def plant(

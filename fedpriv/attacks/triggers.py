@@ -37,7 +37,7 @@ class Trigger(Protocol):
     """Where the backdoored model is to answer wrongly."""
 
     def misfit(self, dataset: Any) -> str | None:
-        """Why it is not for a data set: what that would have to be; None if it is."""
+        """What it needs that a data set has not; None if it is for these data."""
 
     def plant(
         self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator

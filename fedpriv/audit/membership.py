@@ -114,10 +114,15 @@ def judge(name: str, scores: np.ndarray, candidates: Candidates, seed: int) -> O
 
 def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]:
     found = []
-    if not blind.auc.low <= 0.5 <= blind.auc.high:
+    alone = f"a classifier of the records alone, without the model, has an AUC of {blind.auc.value:.3f}"
+    if blind.auc.low > 0.5:
         found.append(
-            "Members and non-members are not drawn from one distribution: a classifier of the records "
-            f"alone, without the model, has an AUC of {blind.auc.value:.3f}, where chance has .5."
+            f"Members and non-members are not drawn from one distribution: {alone}, where chance has 0.5."
+        )
+    elif blind.auc.high < 0.5:
+        found.append(
+            f"Members and non-members were not split at random: {alone}, below chance (0.5), as happens "
+            "where a rule dealt each kind of record out evenly."
         )
     for name, fpr in RATES.items():
         if blind.rates[name] is None:

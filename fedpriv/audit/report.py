@@ -171,7 +171,7 @@ def roc_panel(audit: MembershipAudit) -> Panel:
             )
         )
     return Panel(
-        title=f"membership inference, {_name(audit)}",
+        title="membership inference",
         x_label="false positive rate",
         y_label="true positive rate",
         lines=tuple(lines),

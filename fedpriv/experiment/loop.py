@@ -59,10 +59,16 @@ class Best:
     test_loss: float | None = None
     best_test_accuracy: float | None = None
     backdoor_accuracy: float | None = None
+    highest_backdoor_accuracy: float | None = None
+    attacked_rounds: int = 0
 
     def include(self, loss: float, accuracy: float) -> None:
         self.test_loss, self.test_accuracy = loss, accuracy
         self.best_test_accuracy = max(accuracy, self.best_test_accuracy or 0.0)
+
+    def include_backdoor(self, accuracy: float) -> None:
+        self.backdoor_accuracy = accuracy
+        self.highest_backdoor_accuracy = max(accuracy, self.highest_backdoor_accuracy or 0.0)
 
 
 class Loop:
@@ -266,6 +272,7 @@ class Loop:
                 gradient_norm=_known(outcome.gradient_norm), train_loss=_known(outcome.train_loss)
             )
         if self.attack is not None:
+            self.results.attacked_rounds += self.attack.active
             norms = self.attack.take_norms()
             if self.settings.runtime.diagnostics:
                 row.update(norms)
@@ -284,8 +291,9 @@ class Loop:
         self.results.include(loss, accuracy)
         if self.attack is not None:
             triggered = self.attack.test
-            self.results.backdoor_accuracy = model.evaluate(triggered.inputs, triggered.targets)[1]
-            row["backdoor_accuracy"] = self.results.backdoor_accuracy
+            backdoor = model.evaluate(triggered.inputs, triggered.targets)[1]
+            self.results.include_backdoor(backdoor)
+            row["backdoor_accuracy"] = backdoor
         if self.clients is None:
             return
         priced = self.budget is not None and self.budget.immediate

@@ -286,11 +286,9 @@ def _refuse_unattackable(parts: Parts) -> None:
     algorithm, attack = parts.algorithm, parts.attack
     if not algorithm.uploads_changes:
         raise ConfigError(
-            "attack",
-            type(attack.trigger).__name__,
-            f"none with algorithm={algorithm.name}",
-            "its clients do not send changes of weights; those of fedavg, dp_fl, cdp_fedavg, naseri_ldp, "
-            "naseri_cdp, norm_bounding and weak_dp do",
+            f"attack must be none with algorithm={algorithm.name}: its clients do not send changes of "
+            "weights; those of fedavg, dp_fl, cdp_fedavg, naseri_ldp, naseri_cdp, norm_bounding and "
+            "weak_dp do"
         )
     steps_itself = algorithm.unit == "client" and algorithm.optimizer != "sgd"
     if attack.boost == REPLACEMENT and steps_itself:
@@ -298,7 +296,9 @@ def _refuse_unattackable(parts: Parts) -> None:
             "attack.boost", REPLACEMENT, "a number", "the server's optimizer is not sgd"
         )
     if wanted := attack.trigger.misfit(parts.dataset):
-        raise ConfigError("dataset", parts.dataset.name, f"{wanted} with this attack.trigger")
+        raise ConfigError(
+            f"attack.trigger needs {wanted}, which dataset={parts.dataset.name} has not"
+        )
     if clients := getattr(parts.partition, "clients", None):
         within_group("attack", lambda: attack.attackers_among(clients))
 

@@ -262,7 +262,8 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
     if summary.get("backdoor_accuracy") is not None:
         on = counted(summary["backdoor_test_records"], "record")
         by = counted(len(summary["attackers"]), "attacker")
-        words = f"{100 * summary['backdoor_accuracy']:.2f} % on {on}; {by}"
+        rounds = counted(summary["attacked_rounds"], "round")
+        words = f"{100 * summary['backdoor_accuracy']:.2f} % on {on}; {by} active in {rounds}"
         rows.append(("backdoor accuracy", words))
     if summary["epsilon"] is not None:
         decays = f", {counted(summary['noise_decays'], 'decay')}" if adapts else ""

@@ -88,6 +88,8 @@ def summarise(loop: Loop, stop_reason: str, privacy: dict[str, Any]) -> dict[str
 def _attack_facts(loop: Loop) -> dict[str, Any]:
     return {
         "backdoor_accuracy": loop.results.backdoor_accuracy,
+        "highest_backdoor_accuracy": loop.results.highest_backdoor_accuracy,
+        "attacked_rounds": loop.results.attacked_rounds,
         "backdoor_test_records": len(loop.attack.test),
         "attackers": _attackers(loop),
     }

@@ -131,16 +131,19 @@ def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch
     ("overrides", "wanted"),
     [
         (("algorithm=fedsgd",), "attack must be none with algorithm=fedsgd"),
-        (("attack=words",), "dataset must be one of text for next-word prediction"),
-        (("attack=sentiment",), "dataset must be one of labelled texts"),
-        (("attack.trigger.target=10",), "dataset must be one with a label 10"),
-        (("attack.trigger.size=8",), "or the pattern a smaller one"),
+        (
+            ("attack=words",),
+            "attack.trigger needs texts for next-word prediction, which dataset=digits has not",
+        ),
+        (("attack=sentiment",), "attack.trigger needs labelled texts"),
+        (("attack.trigger.target=10",), "attack.trigger needs a label 10"),
+        (("attack.trigger.size=8",), "attack.trigger needs images of 9 pixels a side"),
         (("attack.attackers=10",), "attack.attackers must be so few"),
-        (("attack.attackers=0",), "attack.attackers must be a whole number >= 1"),
+        (("attack.attackers=-1",), "attack.attackers must be a whole number >= 0"),
         (("attack.attacker_fraction=0.1",), "attack.attackers must be null"),
         (("attack.attackers=null",), "attack.attackers must be null if"),
         (("attack.boost=0",), "attack.boost must be a number > 0|attack.boost must be > 0"),
-        (("attack.boost=twice",), "attack.boost must be"),
+        (("attack.boost=twice",), "attack.boost must be a number > 0, or replacement"),
         (
             ("algorithm=naseri_cdp", "algorithm.optimizer=adam", "attack.boost=replacement"),
             "attack.boost must be a number, got replacement; the server's optimizer is not sgd",
@@ -172,3 +175,25 @@ def test_the_table_of_a_sweep_has_the_backdoor_accuracy(train, tmp_path, capsys)
     assert "backdoor accuracy" in capsys.readouterr().out.replace("\n", " ")
     table = pd.read_csv(tmp_path / "sweep.csv")
     assert table["backdoor_accuracy"].notna().all()
+
+
+def test_without_attackers_it_is_the_yardstick_for_the_trigger(train):
+    settings = ("algorithm=fedavg", *TEN, "rounds=3", "evaluation_interval=1", "attack=pixel_pattern",
+                "attack.trigger.size=2")  # fmt: skip
+    nobody = train(*settings, "attack.attackers=0", name="nobody")
+    idle = train(*settings, "attack.first_round=9", name="idle")
+    columns = ["test_accuracy", "backdoor_accuracy", "update_norm_honest"]
+    pd.testing.assert_frame_equal(metrics(nobody)[columns], metrics(idle)[columns])
+    assert metrics(idle)["update_norm_malicious"].isna().all()
+    assert (nobody.summary["attackers"], nobody.summary["attacked_rounds"]) == ([], 0)
+
+
+def test_the_end_tells_how_often_there_was_an_attack_and_how_high_it_got(train):
+    result = train(
+        "algorithm=fedavg", *TEN, "rounds=6", "evaluation_interval=1", *ATTACK, "attack.first_round=2",
+        "attack.every=null", "attack.boost=replacement",
+    )  # fmt: skip
+    rows = metrics(result)
+    assert result.summary["attacked_rounds"] == 1
+    assert rows["update_norm_malicious"].notna().tolist() == [False, True] + [False] * 4
+    assert result.summary["highest_backdoor_accuracy"] == rows["backdoor_accuracy"].max()
