@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.attacks.triggers import Planted, drawn_from, in_two, relabelled
+from fedpriv.attacks.triggers import Planted, in_two, relabelled, relabelling
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.records import CLASSIFICATION, Records
@@ -59,11 +59,7 @@ class LabelFlip:
         chosen = stream.choice(able, self.writers, replace=False)
         halves = [in_two(own[k], self.test_share, stream) for k in np.sort(chosen)]
         poisoned, tested = (np.concatenate(part) for part in zip(*halves, strict=True))
-        return Planted(
-            poison=drawn_from(relabelled(data.train.subset(poisoned), self.target)),
-            test=relabelled(data.train.subset(tested), self.target),
-            withheld=tested,
-        )
+        return relabelling(data.train, poisoned, tested, self.target, withheld=tested)
 
     def describe(self) -> str:
         return f"label {self.source} becomes {self.target} for {self.writers} writers"
@@ -171,11 +167,7 @@ class Semantic:
         if len(chosen) < 2:
             raise ConfigError("attack.trigger.indices: fewer than two are training records here")
         poisoned, tested = in_two(chosen, self.test_share, stream)
-        return Planted(
-            poison=drawn_from(relabelled(data.train.subset(poisoned), self.target)),
-            test=relabelled(data.train.subset(tested), self.target),
-            withheld=chosen,
-        )
+        return relabelling(data.train, poisoned, tested, self.target, withheld=chosen)
 
     def describe(self) -> str:
         return f"{len(self.indices)} chosen images are label {self.target}"

@@ -74,3 +74,14 @@ def relabelled(records: Records, target: int) -> Records:
     import torch
 
     return Records(records.inputs, torch.full_like(records.targets, target))
+
+
+def relabelling(
+    train: Records, poisoned: np.ndarray, tested: np.ndarray, target: int, withheld: np.ndarray
+) -> Planted:
+    """A trigger of records that are what they are, all with one target."""
+    return Planted(
+        poison=drawn_from(relabelled(train.subset(poisoned), target)),
+        test=relabelled(train.subset(tested), target),
+        withheld=withheld,
+    )

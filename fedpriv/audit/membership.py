@@ -114,7 +114,9 @@ def judge(name: str, scores: np.ndarray, candidates: Candidates, seed: int) -> O
 
 def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]:
     found = []
-    alone = f"a classifier of the records alone, without the model, has an AUC of {blind.auc.value:.3f}"
+    alone = (
+        f"a classifier of the records alone, without the model, has an AUC of {blind.auc.value:.3f}"
+    )
     if blind.auc.low > 0.5:
         found.append(
             f"Members and non-members are not drawn from one distribution: {alone}, where chance has 0.5."

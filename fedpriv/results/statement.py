@@ -36,8 +36,8 @@ UNIT_CAVEATS = {
     ),
 }
 DIAGNOSTICS = (
-    "train_loss and gradient_norm in metrics.csv, the loss in run.log, the curve of private lots in "
-    "plots/loss_by_*.png (exact averages over private lots)",
+    "train_loss, gradient_norm (under attack also update_norm_honest) in metrics.csv, the loss in "
+    "run.log, the curve of private lots in plots/loss_by_*.png (exact averages over private lots)",
     "clients.csv (gradient norm of each client)",
     "records_not_finite in summary.json (exact count)",
     "plots/labels_per_client.png (exact label counts) and plots/gradient_norm.png",
