@@ -210,9 +210,8 @@ class Loop:
         payers = self.parts.algorithm.charged(cohort, self.problem.data.client_count)
         for draw, clients, sampling in self._groups_with_draws(sigma):
             inside = np.isin(payers, clients) if len(self._groups) > 1 else slice(None)
-            if (
-                self.attack is not None
-            ):  # what attackers upload protects nobody, and they pay nothing
+            if self.attack is not None:
+                # what attackers upload protects nobody, and they pay nothing
                 inside = np.isin(payers, clients) & self.attack.honest[payers]
             members = payers[inside]
             if not len(members):
