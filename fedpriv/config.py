@@ -142,7 +142,9 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     """The nearest key of its group where the group is known, else the nearest of all."""
     known = _known_keys(overrides)
     group, _, own = name.rpartition(".")
-    inside = [key.rpartition(".")[2] for key in known if group and key.startswith(f"{group}.")]
+    inside = [
+        key.removeprefix(f"{group}.") for key in known if group and key.startswith(f"{group}.")
+    ]
     if inside:
         elsewhere = [key for key in known if key.endswith(f".{own}")]
         return unknown_key(group, own, inside, elsewhere)
@@ -156,8 +158,9 @@ def unknown_key(
 ) -> ConfigError:
     """A key ``group.name`` that is not among those ``inside`` the group; ``elsewhere``: keys of other
     groups with that name."""
-    near = nearest(name, inside, cutoff=0.6)  # all of them are shown: only a likely one is meant
-    meant = [f"{group}.{near}"] if near else elsewhere[:1]
+    ends = {key.rpartition(".")[2]: key for key in reversed(inside)}
+    near = nearest(name, ends, cutoff=0.6)  # all of them are shown: only a likely one is meant
+    meant = [f"{group}.{ends[near]}"] if near else elsewhere[:1]
     hint = f"; did you mean {meant[0]}?" if meant else ""
     return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")
 

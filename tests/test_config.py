@@ -182,6 +182,14 @@ def test_composing_an_unknown_group_raises_a_sentence_with_the_nearest_name():
         fedpriv.compose(["algoritm=dp_fl"])
 
 
+def test_keys_of_a_part_of_a_group_are_listed_with_the_part():
+    chosen = ["attack=label_flip", "attack.sorce=3"]
+    with pytest.raises(ConfigError) as refused:
+        fedpriv.compose(chosen)
+    assert "did you mean attack.trigger.source" in str(refused.value)
+    assert "trigger.target" in str(refused.value)
+
+
 settings = st.dictionaries(
     st.text(min_size=1, max_size=6),
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6)),

@@ -131,7 +131,7 @@ class Backdoor:
             who = f"{self.attacker_fraction:.3g} of the clients"
         else:
             who = counted(self.attackers, "client")
-        how = "when drawn" if self.participation == SAMPLED else "added to those drawn"
+        how = "when they take part" if self.participation == SAMPLED else "added to those drawn"
         if self.every is None:
             when = f"once, in round {self.first_round}"
         else:

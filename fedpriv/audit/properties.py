@@ -51,7 +51,8 @@ def read_property(subject: Subject, choice: str) -> ClientProperty:
     if not known.any():
         raise ConfigError(f"the property {choice} is known of no client")
     if np.ptp(value[known]) <= _ALIKE * (1.0 + np.abs(value[known]).max()):
-        raise ConfigError(f"the property {choice} ({meaning}) is the same for every client")
+        why = "; its records are standardised one by one" if name == "intensity" else ""
+        raise ConfigError(f"the property {choice} ({meaning}) is the same for every client{why}")
     if set(np.unique(value[known])) == {0.0, 1.0}:
         above = value > 0.5
     else:

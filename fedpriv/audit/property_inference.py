@@ -165,6 +165,7 @@ def _turned(values: np.ndarray, has: np.ndarray, auxiliary: np.ndarray) -> np.nd
 
 
 def _sees(subject: Subject) -> str:
+    noised = any(sigma > 0 for sigma in subject.noise_multipliers().values())
     if subject.parts.algorithm.trust == LOCAL:
-        return "each client's upload" + (", with its noise" if subject.parts.private else "")
-    return "the noised aggregate of a cohort that has the client in it"
+        return "each client's upload" + (", with its noise" if noised else "")
+    return f"the {'noised ' if noised else ''}aggregate of a cohort that has the client in it"

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from yaml import YAMLError
 
 from fedpriv import config as configuration
-from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.errors import ConfigError, nearest, show
 from fedpriv.common.files import write_text
 from fedpriv.common.words import counted
 from fedpriv.figures.jobs import in_short
@@ -96,7 +96,9 @@ def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
     for flag, column in (("--x", x), ("--y", y)):
         known = dict.fromkeys(c for one in runs for c in one.metrics.columns)
         if column not in known:
-            raise ConfigError(flag, column, f"one of the columns {', '.join(known)}")
+            near = nearest(column, known)
+            hint = f"did you mean {near}?" if near else ""
+            raise ConfigError(flag, column, f"one of the columns {', '.join(known)}", hint)
     kept = [one for one in runs if len(_points(one, x, y))]
     if not kept:
         raise ConfigError(f"no run has finite values of both {x} and {y}")

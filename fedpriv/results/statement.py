@@ -170,15 +170,14 @@ def privacy_words(facts: dict[str, Any]) -> str:
     """The statement a person reads."""
     if not facts["private"]:
         return facts["words"] + "\n"
-    sound, published = facts["views"]["sound"], facts["views"]["published"]
+    sound = facts["views"]["sound"]
     unit = sound["unit"]
     paragraphs = [
         headline(facts),
         f"{_whom(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
         f"({_neighbours(sound)}), {_against(sound)}",
         _number("epsilon", composition_word(facts).capitalize(), facts),
-        _number("epsilon_published", "Published", facts)
-        + f" The claim is about one {published['unit']}, {_neighbours(published)}.",
+        _published(facts),
         _number("epsilon_sound", "Sound", facts),
         *_pair(facts),
         "Over clients: " + _spread(facts),
@@ -216,9 +215,22 @@ def composition_word(facts: dict[str, Any]) -> str:
 
 
 def _whom(facts: dict[str, Any]) -> str:
+    if math.isinf(facts["epsilon_published"]):
+        return "Not protected:"
     if math.isinf(facts["epsilon_sound"]):
         return "Not protected, though the published claim is about it:"
     return "Protected:"
+
+
+def _claimed(facts: dict[str, Any]) -> str:
+    """What the published analysis says, where nothing or little is protected."""
+    published, unit = facts["epsilon_published"], facts["views"]["published"]["unit"]
+    if math.isinf(published):
+        return "No published analysis claims a finite epsilon of it."
+    return (
+        f"The published analysis claims epsilon = {published:.4g} at delta = {facts['delta']:g} about one "
+        f"{unit}."
+    )
 
 
 def headline(facts: dict[str, Any]) -> str:
@@ -229,8 +241,7 @@ def headline(facts: dict[str, Any]) -> str:
     if math.isinf(sound):
         return (
             f"This run is NOT differentially private: its sound epsilon is infinite "
-            f"({facts['reasons']['epsilon_sound']}). The published analysis claims "
-            f"epsilon = {facts['epsilon_published']:.4g} at delta = {delta:g}."
+            f"({facts['reasons']['epsilon_sound']}). {_claimed(facts)}"
         )
     view = facts["views"]["sound"]
     whom = "client" if view["unit"] == "client" else f"{view['unit']} of every client"
@@ -242,11 +253,9 @@ def headline(facts: dict[str, Any]) -> str:
         "" if facts["parts"] is None else ", if the aggregator that sets the clip norm is trusted"
     )
     if sound > NOMINAL:
-        published = facts["views"]["published"]
         return (
             f"No protection worth the name: {local}differential privacy of every {whom} against {against} "
-            f"holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. The published analysis "
-            f"claims epsilon = {facts['epsilon_published']:.4g} about one {published['unit']}."
+            f"holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. {_claimed(facts)}"
         )
     return (
         f"Every {whom} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
@@ -269,6 +278,13 @@ def _number(key: str, label: str, facts: dict[str, Any]) -> str:
         limit = "no budget" if facts["budget"] is None else f"budget {facts['budget']:g}"
         extra = f" ({limit}, {facts['budget_view']} view)"
     return f"{label}: epsilon = {shown}{extra}. {_sentence(facts['reasons'][key])}"
+
+
+def _published(facts: dict[str, Any]) -> str:
+    view, words = facts["views"]["published"], _number("epsilon_published", "Published", facts)
+    if math.isinf(facts["epsilon_published"]):
+        return words
+    return f"{words} The claim is about one {view['unit']}, {_neighbours(view)}."
 
 
 def _sentence(text: str) -> str:

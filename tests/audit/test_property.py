@@ -54,7 +54,13 @@ def test_noise_hides_the_property(ran, planted):
         "noise_schedule.noise_multiplier=200", "epsilon=null", "accountant=gdp"))  # fmt: skip
     audit = audit_property(open_run(noisy.folder), PropertyOptions(planted))
     assert audit.auc.low <= 0.5 <= audit.auc.high
-    assert "noise" in audit.sees
+    assert audit.sees == "each client's upload, with its noise"
+
+
+def test_an_aggregate_without_noise_is_not_called_noised(ran, planted):
+    bounded = ran(*many_clients("algorithm=norm_bounding", "algorithm.client_rate=0.5"))
+    audit = audit_property(open_run(bounded.folder), PropertyOptions(planted, snapshots=1))
+    assert audit.sees == "the aggregate of a cohort that has the client in it"
 
 
 def test_targets_are_not_learnt_from(plain, planted):
@@ -168,7 +174,9 @@ def test_a_degenerate_property_is_refused(plain, tmp_path, rows, words):
 
 def test_normalised_images_have_one_intensity(ran):
     result = ran("algorithm=fedavg", "dataset=digits", "rounds=1")
-    with pytest.raises(ConfigError, match="same for every client"):
+    with pytest.raises(
+        ConfigError, match="same for every client; its records are standardised one by one"
+    ):
         read_property(open_run(result.folder), "intensity")
 
 

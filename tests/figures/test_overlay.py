@@ -127,7 +127,7 @@ def test_any_column_can_be_the_x_axis(x, grid, command, tmp_path):
 def test_an_unknown_column_is_refused_with_those_that_are_there(flag, grid, command, tmp_path):
     sentence = refused(command("plot", str(grid / "noise8-seed0"), flag, "accuracy"))
     assert f"{flag} must be one of the columns round, epsilon" in sentence
-    assert sentence.endswith("got accuracy")
+    assert sentence.endswith("got accuracy; did you mean test_accuracy?")
     assert not (tmp_path / "plot.png").exists()
 
 

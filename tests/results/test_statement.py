@@ -98,6 +98,16 @@ def test_the_unclipped_reading_is_said_not_to_be_private(statement):
     assert said.facts["epsilon_published"] < 2
 
 
+def test_where_no_noise_is_added_no_claim_is_told(statement):
+    said = statement("algorithm=norm_bounding", "dataset=digits", "rounds=2")
+    assert said.facts["epsilon_published"] == said.facts["epsilon_sound"] == float("inf")
+    words = " ".join(said.words.split())
+    assert "No published analysis claims a finite epsilon of it." in words
+    assert "Not protected: one client" in words
+    assert "inf at delta" not in words
+    assert "The claim is about" not in words
+
+
 def test_an_adaptive_run_that_no_sound_filter_guards_claims_nothing(statement):
     said = statement("budget_view=published", "rounds=2")
     assert said.facts["epsilon_sound"] == float("inf")
