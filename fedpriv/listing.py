@@ -43,7 +43,8 @@ def show_groups(group: str | None, extra: Path | None) -> None:
         out.print(table)
         out.print()
     out.print(
-        f"[dim]YAMLs: {conf_dir()}; keys of an option: fedpriv train <group>=<option> --cfg job --resolve"
+        f"YAMLs: {conf_dir()}; keys of an option: fedpriv train <group>=<option> --cfg job --resolve",
+        style="dim",
     )
 
 

@@ -30,9 +30,10 @@ _MARKS = 60  # of the pace, a second apart: what was before is forgotten
 
 
 def console() -> Console:
-    """The console of this process's standard output; wide enough for a line when piped."""
-    probe = Console(highlight=False)
-    return probe if probe.is_terminal else Console(highlight=False, width=110)
+    """The console of this process's standard output; wide enough for a line when piped. Brackets, as in
+    ``key=[a,b]``, are text."""
+    probe = Console(highlight=False, markup=False)
+    return probe if probe.is_terminal else Console(highlight=False, markup=False, width=110)
 
 
 def show_plan(plan: Plan) -> None:

@@ -274,6 +274,12 @@ def test_a_dry_run_shows_the_jobs_and_writes_nothing(make, tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
+def test_lists_are_shown_as_they_are_written(make):
+    words = ("dataset.vocabulary=public", "dataset.vocabulary_words=[people,in]")
+    said = make("dataset=ubuntu_irc", "model=lstm_lm", *words, "--dry-run")
+    assert "dataset.vocabulary_words=[people,in]" in "".join(said.out.split())
+
+
 def test_the_quick_scale_goes_elsewhere_and_is_stamped(make, tmp_path):
     assert make("--quick").status == 0
     outputs = tmp_path / "outputs"
