@@ -31,6 +31,7 @@ class MaliciousClients:
         data: The run's data with the attackers' poisoned records behind the others (the clients'
             lists name none of them) and without what the trigger withholds.
         attackers: Who attacks, ascending [a].
+        untouched: The numbers of the records that are the data set's own and not withheld, ascending.
         test: Records on which the backdoor is tested; the targets are what the attackers want.
     """
 
@@ -46,6 +47,7 @@ class MaliciousClients:
         planted = settings.trigger.plant(data, np.flatnonzero(self.honest), stream)
         self.test = planted.test
         clients = _without(data.clients, planted.withheld)
+        self.untouched = np.setdiff1d(np.arange(len(data.train)), planted.withheld)
         self._clean: dict[int, np.ndarray] = {}
         self._poisoned: dict[int, np.ndarray] = {}
         made = [data.train]

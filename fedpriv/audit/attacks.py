@@ -76,11 +76,12 @@ def observed(problem: Problem, weights: Tensor, movement: Tensor, records: Recor
     """What ``SEEN`` says of each record at ``weights``, beside the ``movement`` [d] → [n, 4]."""
     length = torch.linalg.vector_norm(movement)
     rows = []
-    for gradient, loss in gradients(problem.model, problem.engine, weights, records):
+    for gradient in gradients(problem.model, problem.engine, weights, records):
         norm, inner = torch.linalg.vector_norm(gradient, dim=1), gradient @ movement
         cosine = inner / (norm * length).clamp_min(1e-30)
-        rows.append(torch.stack([loss, norm, inner, cosine], dim=1))
-    table = torch.cat(rows).double().cpu().numpy()
+        rows.append(torch.stack([norm, inner, cosine], dim=1))
+    loss = losses(problem.model, weights, records)
+    table = np.column_stack([loss, torch.cat(rows).double().cpu().numpy()])
     return np.nan_to_num(table, nan=0.0, posinf=1e30, neginf=-1e30).clip(-1e30, 1e30)
 
 

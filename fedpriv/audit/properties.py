@@ -43,10 +43,12 @@ class ClientProperty:
 
 
 def read_property(subject: Subject, choice: str) -> ClientProperty:
-    """The property of every client. Raises ConfigError for one that the data has not, or that too few
+    """The property of every honest client. Raises ConfigError for one that the data has not, or that too few
     clients have, or lack."""
     name, argument = parse_property(choice)
     meaning, value = _OF[name](subject, argument)
+    if subject.problem.attack is not None:
+        value[subject.problem.attack.attackers] = math.nan  # they train on other records
     known = np.isfinite(value)
     if not known.any():
         raise ConfigError(f"the property {choice} is known of no client")

@@ -44,17 +44,13 @@ class Candidates:
 def choose(subject: Subject, nonmembers: str, most: int, seed: int) -> Candidates:
     """Draw at most ``most`` of each. Raises ConfigError where there are too few."""
     data = subject.problem.data
-    if nonmembers == "held_out" and subject.problem.attack is not None:
-        raise ConfigError(
-            f"{subject.folder.path} was attacked, and poisoned records lie among those that no client "
-            "has: take --nonmembers test"
-        )
     inside = np.concatenate(_of_participants(subject))
     if nonmembers == "test":
         source, outside = data.test, np.arange(len(data.test))
     else:
-        source = data.train
-        outside = np.setdiff1d(np.arange(len(data.train)), np.concatenate(data.clients))
+        source, attack = data.train, subject.problem.attack
+        own = np.arange(len(data.train)) if attack is None else attack.untouched
+        outside = np.setdiff1d(own, np.concatenate(data.clients))
     each = min(most, len(inside), len(outside))
     if each < FEWEST:
         few = f"{len(inside)} members and {len(outside)} non-members ({nonmembers})"
@@ -100,16 +96,19 @@ def _warnings(subject: Subject) -> list[str]:
 
 @torch.inference_mode()
 def losses(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
-    """ℓ of each record at ``weights`` [n]; the model's own weights are set to them."""
+    """ℓ of each record at ``weights`` [n]; the model's own weights are set to them.
+
+    In double precision: in single precision the losses of confident predictions are 0, all alike.
+    """
     model.set(weights)
-    found = [model.loss(model(x), y) for x, y in _batches(records, _RECORDS_AT_ONCE)]
+    found = [model.loss(model(x).double(), y) for x, y in _batches(records, _RECORDS_AT_ONCE)]
     return _finite(torch.cat(found))
 
 
 def gradients(
     model: FlatModel, engine: Engine, weights: Tensor, records: Records
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """(gradients [b, d], losses [b]) of batches of records: each is a client of its own to the engine."""
+) -> Iterator[Tensor]:
+    """Gradients [b, d] of batches of records: each is a client of its own to the engine."""
     model.set(weights)
     at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // model.size))
     for inputs, targets in _batches(records, at_once):
@@ -117,7 +116,7 @@ def gradients(
         result = engine.clipped_sums(
             inputs, targets, alone, len(targets), lambda norms, _: torch.ones_like(norms)
         )
-        yield result.sums, result.losses
+        yield result.sums
 
 
 def _batches(records: Records, size: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -118,13 +118,36 @@ def test_losses_and_gradients_of_single_records_are_those_of_autograd(by_heart):
     problem, few = subject.problem, choose(subject, "held_out", 20, 0).records
     model = problem.model
     seen = losses(model, subject.final, few)
-    rows, found = zip(*gradients(model, problem.engine, subject.final, few), strict=True)
-    np.testing.assert_allclose(torch.cat(found), seen, rtol=1e-4, atol=1e-6)
+    rows = torch.cat(list(gradients(model, problem.engine, subject.final, few)))
     for i in range(0, 40, 7):
         loss = functional.cross_entropy(model(few.inputs[i : i + 1]), few.targets[i : i + 1])
         expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
-        torch.testing.assert_close(torch.cat(rows)[i], expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(rows[i], expected, rtol=1e-4, atol=1e-6)
         assert seen[i] == pytest.approx(loss.item(), rel=1e-4, abs=1e-6)
+
+
+def test_losses_of_confident_predictions_are_told_apart(by_heart):
+    """In single precision they would all be 0, and the attack by the loss would see ties."""
+    subject = open_run(by_heart)
+    few = choose(subject, "held_out", 20, 0).records
+    seen = losses(subject.problem.model, 1.5 * subject.final, few)
+    single = functional.cross_entropy(
+        subject.problem.model(few.inputs), few.targets, reduction="none"
+    )
+    assert (single == 0).sum() > 2 * (seen == 0).sum() + 5
+
+
+def test_held_out_records_of_an_attacked_run_are_the_data_sets_own(ran):
+    result = ran(
+        "dataset=digits", "partition=fixed_size", "partition.clients=24", "partition.records=40", "rounds=1",
+        "algorithm=norm_bounding", "algorithm.client_rate=1", "attack=pixel_pattern",
+        "attack.trigger.size=2", "attack.attackers=3",
+    )  # fmt: skip
+    subject = open_run(result.folder)
+    data, attack = subject.problem.data, subject.problem.attack
+    own = len(data.train) - 3 * 20  # half of each attacker's records were poisoned
+    assert attack.untouched.tolist() == list(range(own))
+    assert choose(subject, "held_out", 10**6, 0).each == own - 24 * 40
 
 
 def test_what_is_observed_of_a_gradient_and_a_movement(by_heart):
@@ -132,10 +155,8 @@ def test_what_is_observed_of_a_gradient_and_a_movement(by_heart):
     few = choose(subject, "held_out", 20, 0).records
     movement = subject.final - subject.initial
     table = observed(subject.problem, subject.initial, movement, few)
-    rows, _ = zip(
-        *gradients(subject.problem.model, subject.problem.engine, subject.initial, few), strict=True
-    )
-    gradient = torch.cat(rows)
+    problem = subject.problem
+    gradient = torch.cat(list(gradients(problem.model, problem.engine, subject.initial, few)))
     np.testing.assert_allclose(table[:, 1], gradient.norm(dim=1), rtol=1e-5)
     np.testing.assert_allclose(table[:, 2], gradient @ movement, rtol=1e-4, atol=1e-5)
     cosine = functional.cosine_similarity(gradient, movement[None])

@@ -63,6 +63,17 @@ def test_an_aggregate_without_noise_is_not_called_noised(ran, planted):
     assert audit.sees == "the aggregate of a cohort that has the client in it"
 
 
+def test_attackers_are_not_audited(ran):
+    attacked = ran(
+        *many_clients("algorithm=norm_bounding", "attack=pixel_pattern", "attack.trigger.size=2",
+        "attack.attackers=7")
+    )  # fmt: skip
+    subject = open_run(attacked.folder)
+    found = read_property(subject, "label:3")
+    assert len(found.clients) == 53
+    assert not np.isin(subject.problem.attack.attackers, found.clients).any()
+
+
 def test_targets_are_not_learnt_from(plain, planted):
     rows = audit_property(plain, PropertyOptions(planted)).clients
     assert (rows["role"] == "auxiliary").sum() == 30
