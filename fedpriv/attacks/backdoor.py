@@ -119,9 +119,8 @@ class Backdoor:
             count = max(1, round(self.attacker_fraction * clients))
         if count >= clients:
             key = "attackers" if self.attacker_fraction is None else "attacker_fraction"
-            raise ArgumentError(
-                key, getattr(self, key), f"so few that one of the {clients} clients is honest"
-            )
+            allowed = f"at most {clients - 1} of the {clients} clients: one must be honest"
+            raise ArgumentError(key, getattr(self, key), allowed)
         drawn = numpy_stream(self.seed, "attackers").choice(clients, count, replace=False)
         return np.sort(drawn)
 

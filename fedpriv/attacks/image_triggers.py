@@ -94,7 +94,10 @@ class PixelPattern:
         if len(dataset.input_shape) != 3:
             return "images"
         if self.size + self.margin > min(dataset.input_shape[1:]):
-            return f"images of {self.size + self.margin} pixels a side (attack.trigger.size and margin)"
+            return (
+                f"images of {self.size + self.margin} pixels a side (attack.trigger.size={self.size} and "
+                f"margin={self.margin}; together at most {min(dataset.input_shape[1:])} here)"
+            )
         return None
 
     def stamped(self, records: Records, value: float) -> Records:
@@ -204,5 +207,5 @@ def _not_images(dataset: Any) -> str | None:
 def _no_such_label(dataset: Any, labels: dict[str, int]) -> str | None:
     for key, label in labels.items():
         if label >= dataset.classes:
-            return f"a label {label} (attack.trigger.{key})"
+            return f"a label {label} (attack.trigger.{key}; here 0 to {dataset.classes - 1})"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from fedpriv.audit.request import (
 )
 from fedpriv.audit.subject import Subject, open_run
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.common.files import write_text
 from fedpriv.experiment.settings import Settings
 from fedpriv.results.display import console
@@ -31,13 +32,25 @@ Options = MembershipOptions | PropertyOptions
 
 
 def run(given: argparse.Namespace) -> int:
-    """Audit the runs named, print and write what was found; returns the exit status."""
+    """Audit the runs named, print and write what was found; returns the exit status.
+
+    Of several runs, one that cannot be audited does not stop the others.
+    """
     options, table = _read(given), _csv_file(given.csv)
-    audits, files = [], []
-    for path in dict.fromkeys(given.runs):
-        subject = open_run(path, given.device)
-        audits.append(audit(subject, options))
-        files = report.write(subject.folder, audits[-1])
+    paths = list(dict.fromkeys(given.runs))
+    audits, files, status = [], [], 0
+    for path in paths:
+        try:
+            subject = open_run(path, given.device)
+            audits.append(audit(subject, options))
+            files = report.write(subject.folder, audits[-1])
+        except FedprivError as error:
+            if len(paths) == 1:
+                raise
+            print(f"fedpriv: {error}", file=sys.stderr, flush=True)
+            status = error.exit_status
+    if not audits:
+        return status
     report.show(audits)
     out = console()
     if len(audits) == 1:
@@ -45,7 +58,7 @@ def run(given: argparse.Namespace) -> int:
     if table is not None:
         write_text(table, pd.DataFrame(report.row(one) for one in audits).to_csv(index=False))
         out.print(f"written: {table}")
-    return 0
+    return status
 
 
 def audit(subject: Subject, options: Options) -> report.Audit:

@@ -53,8 +53,9 @@ def read_property(subject: Subject, choice: str) -> ClientProperty:
     if not known.any():
         raise ConfigError(f"the property {choice} is known of no client")
     if np.ptp(value[known]) <= _ALIKE * (1.0 + np.abs(value[known]).max()):
+        whom = "every client" if known.all() else f"all of the {known.sum()} clients it is known of"
         why = "; its records are standardised one by one" if name == "intensity" else ""
-        raise ConfigError(f"the property {choice} ({meaning}) is the same for every client{why}")
+        raise ConfigError(f"the property {choice} ({meaning}) is the same for {whom}{why}")
     if set(np.unique(value[known])) == {0.0, 1.0}:
         above = value > 0.5
     else:
@@ -127,7 +128,9 @@ def _file(subject: Subject, argument: str) -> tuple[str, np.ndarray]:
         except (ValueError, IndexError):
             if line == 1:
                 continue
-            raise ConfigError(f"{argument}, row {line}: client,value expected") from None
+            raise ConfigError(
+                f"{argument}, row {line}", ",".join(row), "client,value, both of them numbers"
+            ) from None
         if not (0 <= client < clients and math.isfinite(number)):
             allowed = f"a client from 0 to {clients - 1} and a finite value"
             raise ConfigError(f"{argument}, row {line}", ",".join(row), allowed)

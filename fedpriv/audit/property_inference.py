@@ -83,12 +83,12 @@ class PropertyAudit:
 
 def audit_property(subject: Subject, options: PropertyOptions) -> PropertyAudit:
     """Attack the property. Raises ConfigError without snapshots, or with too few clients."""
+    found = read_property(subject, options.choice)
     rounds = subject.snapshot_rounds(options.snapshots)
     if not rounds:
         raise ConfigError(
             f"{subject.folder.path} has no snapshots; run it with runtime.snapshot_interval=N"
         )
-    found = read_property(subject, options.choice)
     clients = _audited(found, options)
     auxiliary = _halves(found.has[clients], options.seed)
     scores = infer(subject, clients, found.has[clients], auxiliary, rounds, options.seed)

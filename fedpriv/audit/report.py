@@ -78,7 +78,7 @@ def show(audits: Sequence[Audit]) -> None:
     for audit in audits:
         warnings = audit.warnings if isinstance(audit, MembershipAudit) else audit.warnings()
         for warning in warnings:
-            said.setdefault(warning, []).append(Path(str(audit.subject["run"])).name)
+            said.setdefault(warning, []).append(_name(audit))
     for warning, runs in said.items():
         out.print(Text((f"{', '.join(runs)}: " if many else "") + warning, style="yellow"))
 
@@ -115,12 +115,12 @@ def _several(audits: Sequence[Audit]) -> Table:
         for audit in audits:
             table.add_row(_name(audit), _epsilon(audit), _shown(audit.auc))
         return table
-    names = [f"AUC {outcome.attack}" for outcome in first.outcomes]
+    names = [f"AUC {outcome.attack}" for outcome in (*first.outcomes, first.blind)]
     table = _titled("Membership inference", "run", "ε sound", *names, "largest TPR at 1 % FPR")
     for audit in audits:
         rates = [o.rates["tpr_at_1_percent"] for o in audit.outcomes]
         best = max((rate for rate in rates if rate), key=lambda rate: rate.value, default=None)
-        aucs = (_shown(outcome.auc) for outcome in audit.outcomes)
+        aucs = (_shown(outcome.auc) for outcome in (*audit.outcomes, audit.blind))
         table.add_row(_name(audit), _epsilon(audit), *aucs, _shown(best))
     return table
 
@@ -144,7 +144,9 @@ def _shown(estimate: Estimate | None) -> str:
 
 
 def _name(audit: Audit) -> str:
-    return Path(str(audit.subject["run"])).name
+    """The folder's name; of a run of a sweep, which is called by its number, the sweep's as well."""
+    path = Path(str(audit.subject["run"]))
+    return f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name
 
 
 def _epsilon(audit: Audit) -> str:

@@ -73,11 +73,18 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         ("clients", f"{clients or 'one per maker'} ({_partition_words(parts)})"),
         *(("data", note) for note in getattr(parts.dataset, "notes", ())),
         *algorithm.describe(clients, parts.even_share if clients else None),
-        *([] if parts.attack is None else [("attack", parts.attack.describe())]),
+        *([] if parts.attack is None else [("attack", _attack_words(parts))]),
         *([] if algorithm.search is None else [("search", algorithm.search.describe())]),
         ("rounds asked for", "until the budget is spent"
          if parts.settings.rounds is None else str(parts.settings.rounds)),
     )  # fmt: skip
+
+
+def _attack_words(parts: Parts) -> str:
+    words, rounds = parts.attack.describe(), parts.settings.rounds
+    if rounds is not None and parts.attack.first_round > rounds:
+        words += f"; never, as the run has {counted(rounds, 'round')}"
+    return words
 
 
 def _partition_words(parts: Parts) -> str:
@@ -114,10 +121,10 @@ def _privacy_lines(
         ("accountant", parts.accountant.describe()),
     ]
     if settings.epsilon is None:
-        note = (
-            f"none; {counted(rounds, 'round')} would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
-        )
-        lines.append(("budget", note))
+        price = "have no finite epsilon"
+        if math.isfinite(epsilon):
+            price = f"would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
+        lines.append(("budget", f"none; {counted(rounds, 'round')} {price}"))
         return tuple(lines)
     lines.append(
         ("budget", f"epsilon {settings.epsilon:g} at delta {settings.delta:g}, "

@@ -27,13 +27,19 @@ RUNNING, WAITING = "running", "waiting"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is: its state and the share of its budget or rounds that is spent."""
+    """How far a job is: its state and the share of its budget or rounds that is spent; ``auditing``: the
+    rounds are done."""
 
     job: Job
     state: str
     fraction: float
     round: int = 0
     accuracy: float | None = None
+    auditing: bool = False
+
+    @property
+    def words(self) -> str:
+        return "auditing" if self.auditing else f"{100 * self.fraction:.0f} %"
 
 
 class Monitor:
@@ -97,7 +103,7 @@ class Monitor:
             elif time.time() - self._last_line >= _SECONDS_BETWEEN_LINES:
                 self._last_line = time.time()
                 running = [p for p in seen if p.state == RUNNING]
-                words = ", ".join(f"{p.job.label} {100 * p.fraction:.0f} %" for p in running)
+                words = ", ".join(f"{p.job.label} {p.words}" for p in running)
                 self.out.print(Text(f"{self._overall(seen)}  {words}"))
 
     def _report_finished(self, seen: Sequence[Progress]) -> None:
@@ -135,7 +141,7 @@ class Monitor:
             table.add_row(
                 Text(p.job.label, style="cyan"),
                 ProgressBar(total=1.0, completed=p.fraction, width=30),
-                f"round {p.round}",
+                "auditing" if p.auditing else f"round {p.round}",
                 reached,
             )
         return table
@@ -174,6 +180,7 @@ def progress(job: Job, since: float) -> Progress:
         min(max(shares), 1.0),
         int(row.get("round") or 0),
         float(accuracy) if accuracy else None,
+        job.folder.finished,
     )
 
 

@@ -265,6 +265,8 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
         by = counted(len(summary["attackers"]), "attacker")
         rounds = counted(summary["attacked_rounds"], "round")
         words = f"{100 * summary['backdoor_accuracy']:.2f} % on {on}; {by} active in {rounds}"
+        if summary["attackers"] and not summary["attacked_rounds"]:
+            words += ": that of a model nobody attacked"
         rows.append(("backdoor accuracy", words))
     if summary["epsilon"] is not None:
         decays = f", {counted(summary['noise_decays'], 'decay')}" if adapts else ""

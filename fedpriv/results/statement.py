@@ -133,6 +133,7 @@ def privacy_facts(
             }
             for name, array in values.items()
         },
+        "attackers": len(attackers),
         "clients": {
             "total": len(honest),
             "took_part": int(np.count_nonzero(draws)),
@@ -244,7 +245,9 @@ def headline(facts: dict[str, Any]) -> str:
             f"({facts['reasons']['epsilon_sound']}). {_claimed(facts)}"
         )
     view = facts["views"]["sound"]
-    whom = "client" if view["unit"] == "client" else f"{view['unit']} of every client"
+    whom = "honest client" if facts["attackers"] else "client"
+    if view["unit"] != "client":
+        whom = f"{view['unit']} of every {whom}"
     local = "local " if (view["unit"], view["trust"]) == ("client", LOCAL) else ""
     against = (
         "the server" if view["trust"] == LOCAL else "everyone but the server, which is trusted"

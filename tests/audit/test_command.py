@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -67,6 +68,23 @@ def test_an_audit_leaves_the_run_as_it_was(command, by_heart):
     assert [(by_heart / name).read_bytes() for name in files] == before
 
 
+def test_of_several_runs_one_that_cannot_be_audited_does_not_stop_the_others(command, by_heart):
+    outcome = command(
+        "audit", "membership", "nowhere", str(by_heart), "--records", "40", "--csv", "t.csv"
+    )
+    assert outcome.status == 2
+    assert "nowhere is no run folder" in outcome.err
+    assert len(pd.read_csv("t.csv")) == 1
+
+
+def test_the_table_of_several_runs_has_the_blind_classifier(command, by_heart, tmp_path):
+    shutil.copytree(by_heart, tmp_path / "sweep" / "0")
+    outcome = command("audit", "membership", str(by_heart), "sweep/0", "--records", "40")
+    assert outcome.status == 0
+    assert "AUC blind" in " ".join(outcome.out.split())
+    assert "sweep/0" in outcome.out
+
+
 def test_the_same_seed_finds_the_same(command, by_heart):
     found = []
     for seed in ("0", "0", "1"):
@@ -106,7 +124,7 @@ def test_a_run_from_before_a_key_existed_is_audited(command, by_heart, tmp_path)
         (("membership", "run", "--records", "5"), "needs 20 of each"),
         (("membership", "run", "--csv", "no/x.csv"), "--csv must be"),
         (("membership", "run", "--device", "tpu"), "runtime.device must be"),
-        (("property", "run"), "run it with runtime.snapshot_interval=N"),
+        (("property", "run", "--property", "label:3"), "an attack needs 10 of each"),
         (("property", "run", "--property", "colour"), "one of intensity"),
         (("property", "run", "--clients", "none"), "--clients must be"),
         (("canary", "run"), "membership"),

@@ -169,9 +169,9 @@ def test_a_property_that_the_data_has_not_is_refused(plain, choice, words):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ("0,1\n1,1\n2,1\n", "same for every client"),
+        ("0,1\n1,1\n2,1\n", "same for all of the 3 clients it is known of"),
         ("".join(f"{k},{int(k < 3)}\n" for k in range(60)), "3 clients have it and 57 do not"),
-        ("0,1\nx,2\n", "row 2"),
+        ("0,1\nx,2\n", "row 2 must be client,value, both of them numbers, got x,2"),
         ("60,1\n", "from 0 to 59"),
         ("", "of no client"),
     ],
@@ -192,7 +192,7 @@ def test_normalised_images_have_one_intensity(ran):
 
 
 def test_a_run_without_snapshots_is_refused(ran):
-    result = ran("algorithm=fedavg", "dataset=digits", "rounds=1")
+    result = ran(*many_clients("algorithm=fedsgd"), "runtime.snapshot_interval=null")
     with pytest.raises(ConfigError, match="snapshot_interval"):
         audit_property(open_run(result.folder), PropertyOptions("intensity"))
 

@@ -82,7 +82,9 @@ def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train)
     assert (together[attackers] == 0).all()
     others = np.setdiff1d(np.arange(10), attackers)
     assert np.array_equal(alone[others], together[others])
-    assert "Some clients are attackers" in (attacked.folder / "privacy.txt").read_text()
+    words = (attacked.folder / "privacy.txt").read_text()
+    assert "Some clients are attackers" in words
+    assert "of every honest client" in " ".join(words.split())
     facts = json.loads((attacked.folder / "privacy.json").read_text())
     assert facts["clients"]["total"] == 8
 
@@ -138,7 +140,10 @@ def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch
         (("attack=sentiment",), "attack.trigger needs labelled texts"),
         (("attack.trigger.target=10",), "attack.trigger needs a label 10"),
         (("attack.trigger.size=8",), "attack.trigger needs images of 9 pixels a side"),
-        (("attack.attackers=10",), "attack.attackers must be so few"),
+        (
+            ("attack.attackers=10",),
+            "attack.attackers must be at most 9 of the 10 clients: one must be honest",
+        ),
         (("attack.attackers=-1",), "attack.attackers must be a whole number >= 0"),
         (("attack.attacker_fraction=0.1",), "attack.attackers must be null"),
         (("attack.attackers=null",), "attack.attackers must be null if"),

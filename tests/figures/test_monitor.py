@@ -67,6 +67,14 @@ def test_long_metrics_are_read_from_their_end(job):
     assert progress(job, since=0).round == 4
 
 
+def test_a_job_whose_rounds_are_done_and_that_waits_for_its_audit_says_so(job):
+    grow(job, "round,epsilon,test_accuracy\n4,0.1,0.5\n")
+    assert progress(job, since=0).words == "100 %"
+    job.folder.summary.write_text('{"stop_reason": "rounds"}')
+    job.config.audit = "membership"
+    assert progress(job, since=0).words == "auditing"
+
+
 def test_a_finished_job_is_done(made, figure, jobs_of):
     job = jobs_of(figure, stores=(made / "runs",))[0]
     found = progress(job, since=0)
