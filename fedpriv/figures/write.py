@@ -214,7 +214,7 @@ def _about_lines(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
     if figure.points is not None:
         yield f"Each point is the end of runs with that {figure.points.label}."
         if any(not curve.points for group in figure.groups for curve in group.curves):
-            yield f"Dashed: runs that do not depend on {figure.points.label}."
+            yield f"Horizontal: runs that do not depend on {figure.points.label}."
     for best in sorted({axes.best for axes in figure.axes if axes.kind == "map"}):
         yield f"Framed: the {best}est of each row."
 

@@ -270,7 +270,7 @@ def test_the_caption_says_what_bands_points_and_frames_are(figure, run_at):
     assert "bands (loss): ± one sample standard deviation over seeds" in said
     assert "bands (rounds): lowest to highest seed" in said
     assert "Each point is the end of runs with that η." in said
-    assert "Dashed: runs that do not depend on η." in said
+    assert "Horizontal: runs that do not depend on η." in said
     assert "Framed: the highest of each row." in said
     assert "Digits: 0 to 2 seeds" in said
 
