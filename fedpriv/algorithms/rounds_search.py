@@ -67,10 +67,13 @@ class RoundsSearch:
 
     def describe(self) -> str:
         """The search in a few words."""
-        how = f"{len(self.rounds)} values" if self.method == "grid" else "golden section"
+        grid = self.method == "grid"
+        how = f"{len(self.rounds)} values" if grid else "golden section"
+        runs = f"{len(self.rounds) * len(self.seeds)} runs" if grid else "its runs"
         return (
             f"{how} of T from {self.rounds[0]} to {self.rounds[-1]}, best mean {self.criterion} over "
-            f"{len(self.seeds)} seeds"
+            f"{len(self.seeds)} seeds: {runs} come first, and the sound epsilon counts them all. What is "
+            "said of rounds and noise here is for T not yet searched"
         )
 
 

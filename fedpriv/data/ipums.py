@@ -27,6 +27,7 @@ from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Reco
 
 FORMAT = "numbers separated by blanks, one record a line, the last number its label 0 or 1"
 OWN_FILE = f"a file of your own: name it with dataset.path=FILE ({FORMAT})"
+UNSCALED = "columns as they are; dataset.scale (a public divisor for each) brings them to one scale"
 
 
 class Ipums:
@@ -79,6 +80,7 @@ class Ipums:
             )
         self.input_shape = (self.columns - 1,)
         self._centre, self._width = _scale(scale, self.columns - 1)
+        self.notes = () if scale is not None else (UNSCALED,)
 
     @property
     def file(self) -> Path:

@@ -267,6 +267,7 @@ def _refuse_bad_combinations(parts: Parts) -> None:
                 "it is a release without noise, which no budget allows: take epsilon=null or "
                 "budget_view=published",
             )
+    _refuse_two_budgets(parts)
     if algorithm.search is not None:
         _refuse_unsearchable(parts)
     if parts.attack is not None:
@@ -278,7 +279,25 @@ def _refuse_bad_combinations(parts: Parts) -> None:
     for key, assumed in algorithm.assumed.items():
         true = getattr(parts.partition, key, None)
         if true is not None and true != assumed:
-            raise ConfigError(f"algorithm.{key}", assumed, f"{true}, which partition.{key} is")
+            raise ConfigError(
+                f"algorithm.{key}",
+                assumed,
+                f"{true}, which partition.{key} is",
+                f"set partition.{key} alone",
+            )
+
+
+def _refuse_two_budgets(parts: Parts) -> None:
+    """A budget to enforce and another one to spread noise from: one of them would be for nothing."""
+    schedule, enforced = parts.noise_schedule, parts.settings.epsilon
+    if not isinstance(schedule, UniformBudget) or enforced in (None, schedule.epsilon):
+        return
+    raise ConfigError(
+        "noise_schedule.epsilon",
+        schedule.epsilon,
+        f"epsilon, {enforced:g}",
+        "set epsilon alone, for noise is spread from the budget that is enforced",
+    )
 
 
 def _refuse_unattackable(parts: Parts) -> None:

@@ -289,7 +289,9 @@ def _epsilon_words(summary: Mapping[str, Any]) -> str:
     if sound > enforced and math.isclose(enforced, summary["epsilon_published"]):
         return words + f" by the published analysis; sound: {round_up(sound)}"
     if sound > enforced:
-        return f"{round_up(sound)} at delta {summary['delta']:g} (running value {enforced:.3f})"
+        return (
+            f"{round_up(sound)} at delta {summary['delta']:g} (running value {round_up(enforced)})"
+        )
     return words
 
 

@@ -229,8 +229,8 @@ def _claimed(facts: dict[str, Any]) -> str:
     if math.isinf(published):
         return "No published analysis claims a finite epsilon of it."
     return (
-        f"The published analysis claims epsilon = {published:.4g} at delta = {facts['delta']:g} about one "
-        f"{unit}."
+        f"The published analysis claims epsilon = {round_up(published)} at delta = {facts['delta']:g} "
+        f"about one {unit}."
     )
 
 

@@ -18,7 +18,7 @@ CDP = ("algorithm=wei_cdp", *FEW, "rounds=20", "epsilon=10", "clipper.clip_norm=
 CRD = ("algorithm=wei_crd", *FEW, "rounds=40", "epsilon=30", "clipper.clip_norm=2")
 OPTIMAL = (
     "algorithm=wei_cdp_optimal", *FEW, "epsilon=50", "clipper.clip_norm=2",
-    "algorithm.search.rounds=[2,5,9]", "algorithm.search.seeds=[0,1]",
+    "algorithm.sensitivity=weights", "algorithm.search.rounds=[2,5,9]", "algorithm.search.seeds=[0,1]",
 )  # fmt: skip
 
 
@@ -256,3 +256,13 @@ def test_the_ledger_priced_again_says_what_the_statement_says(settings, train, c
 def test_a_sampled_cohort_thins_out_in_the_sound_view_and_the_plan_says_so(train, capsys):
     train(*CDP, "algorithm.clients_per_round=6", "dry_run=true")
     assert "the last cohorts are smaller" in " ".join(capsys.readouterr().out.split())
+
+
+def test_two_different_budgets_are_refused(train):
+    with pytest.raises(ConfigError, match=r"noise_schedule.epsilon must be epsilon, 10, got 5"):
+        train(*CDP, "noise_schedule.epsilon=5")
+
+
+def test_the_search_is_of_the_mechanism_that_its_siblings_run():
+    chosen = [fedpriv.compose([f"algorithm=wei_{name}"]) for name in ("cdp", "crd", "cdp_optimal")]
+    assert {config.algorithm.sensitivity for config in chosen} == {"one_step"}

@@ -49,9 +49,8 @@ class UniformBudget(NoiseSchedule):
 
     def __init__(self, epsilon: float, delta: float, rounds: int, form: str | None = None):
         if epsilon is None:
-            raise ArgumentError(
-                "epsilon", None, "a number > 0: the budget to spread (epsilon of the run)"
-            )
+            allowed = "a number > 0: the budget to spread (that of the run, unless epsilon=null)"
+            raise ArgumentError("epsilon", None, allowed)
         if rounds is None:
             raise ArgumentError("rounds", None, "a whole number >= 1: T (rounds of the run)")
         self.epsilon = checks.number("epsilon", epsilon, above=0)
