@@ -8,6 +8,7 @@ import math
 import pandas as pd
 import pytest
 
+import fedpriv
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.claims import wei_true_epsilon
