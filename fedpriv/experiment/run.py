@@ -84,7 +84,13 @@ def run(
             _hold(held, loop.folder)
         reporter = display.Reporter(loop, plan, resumed, label)
         stop_reason = reporter.watch(lambda: loop.run(reporter))
-        summary, privacy = write_report(loop, stop_reason)
+        try:
+            summary, privacy = write_report(loop, stop_reason)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                "interrupted while the report was written (no round is lost); continue with "
+                f"fedpriv train resume={loop.folder.path}"
+            ) from None
         if not parts.settings.runtime.diagnostics and stop_reason != "interrupted":
             _withhold_seeds(loop.folder, config)
         reporter.finish(summary, privacy)

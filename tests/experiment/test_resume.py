@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fedpriv
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, Interrupted
 
 HARD = (
     "algorithm=adap_dpfl", "algorithm.optimizer=adam", "algorithm.learning_rate=0.01",
@@ -214,6 +214,21 @@ def test_a_run_interrupted_again_and_again_is_the_run_that_was_not(
     command(*STOPPED, "rounds=7", "runtime.run_dir=whole")
     assert statuses == [130, 130, 0]
     assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_run_interrupted_after_its_rounds_says_how_to_go_on(
+    train, whole, assert_same_run, monkeypatch
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    folder = whole.parent / "late"
+    with monkeypatch.context() as patch:
+        patch.setattr("fedpriv.results.report.write_report", interrupted)
+        with pytest.raises(Interrupted, match="continue with fedpriv train resume="):
+            train(*SHORT, name="late")
+    train(*SHORT, f"resume={folder}", name="late")
+    assert_same_run(folder, whole)
 
 
 def test_a_statement_made_after_an_interruption_says_so(command, stopping, tmp_path):
