@@ -216,11 +216,11 @@ def composition_word(facts: dict[str, Any]) -> str:
 
 
 def _whom(facts: dict[str, Any]) -> str:
+    if math.isfinite(facts["epsilon_sound"]):
+        return "Protected:"
     if math.isinf(facts["epsilon_published"]):
         return "Not protected:"
-    if math.isinf(facts["epsilon_sound"]):
-        return "Not protected, though the published claim is about it:"
-    return "Protected:"
+    return "Not protected, though the published claim is about it:"
 
 
 def _claimed(facts: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fedpriv.results.statement import round_up
+from fedpriv.results.statement import privacy_words, round_up
 
 
 class Statement:
@@ -106,6 +106,13 @@ def test_where_no_noise_is_added_no_claim_is_told(statement):
     assert "Not protected: one client" in words
     assert "inf at delta" not in words
     assert "The claim is about" not in words
+
+
+def test_a_claim_without_a_finite_value_does_not_undo_a_guarantee(statement):
+    facts = {**statement("rounds=1").facts, "epsilon_published": float("inf")}
+    words = privacy_words(facts)
+    assert words.startswith("Every record of every client is protected")
+    assert "\nProtected: one record" in words
 
 
 def test_an_adaptive_run_that_no_sound_filter_guards_claims_nothing(statement):
