@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.attacks.triggers import Planted, in_two, relabelled, relabelling
+from fedpriv.attacks.triggers import Planted, in_two, no_such_label, relabelled, relabelling
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.records import CLASSIFICATION, Records
@@ -39,7 +39,7 @@ class LabelFlip:
         self.test_share = _test_share(test_share)
 
     def misfit(self, dataset: Any) -> str | None:
-        return _not_images(dataset) or _no_such_label(
+        return _not_images(dataset) or no_such_label(
             dataset, {"source": self.source, "target": self.target}
         )
 
@@ -89,7 +89,7 @@ class PixelPattern:
         self.value = None if value is None else checks.number("trigger.value", value)
 
     def misfit(self, dataset: Any) -> str | None:
-        if words := _not_images(dataset) or _no_such_label(dataset, {"target": self.target}):
+        if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
             return words
         if len(dataset.input_shape) != 3:
             return "images"
@@ -156,7 +156,7 @@ class Semantic:
         self.test_share = _test_share(test_share)
 
     def misfit(self, dataset: Any) -> str | None:
-        if words := _not_images(dataset) or _no_such_label(dataset, {"target": self.target}):
+        if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
             return words
         if self.indices[-1] >= dataset.train_records:
             return f"a training record {self.indices[-1]} (attack.trigger.indices; from 0)"
@@ -201,11 +201,4 @@ def _not_images(dataset: Any) -> str | None:
     labelled = getattr(dataset, "task", CLASSIFICATION) == CLASSIFICATION
     if not labelled or hasattr(dataset, "vocabulary_size"):
         return "labelled images"
-    return None
-
-
-def _no_such_label(dataset: Any, labels: dict[str, int]) -> str | None:
-    for key, label in labels.items():
-        if label >= dataset.classes:
-            return f"a label {label} (attack.trigger.{key}; here 0 to {dataset.classes - 1})"
     return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.attacks.triggers import Planted, drawn_from, in_two, relabelled
+from fedpriv.attacks.triggers import Planted, drawn_from, in_two, no_such_label, relabelled
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, Records
@@ -98,9 +98,7 @@ class Sentiment:
         labelled = getattr(dataset, "task", CLASSIFICATION) == CLASSIFICATION
         if not labelled or not hasattr(dataset, "vocabulary_size"):
             return "labelled texts"
-        if self.target >= dataset.classes:
-            return f"a label {self.target} (attack.trigger.target)"
-        return None
+        return no_such_label(dataset, {"target": self.target})
 
     def plant(
         self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator

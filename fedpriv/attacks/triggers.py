@@ -48,6 +48,14 @@ class Trigger(Protocol):
         """The trigger in a few words."""
 
 
+def no_such_label(dataset: Any, labels: dict[str, int]) -> str | None:
+    """A misfit: a label (by its key of the trigger) that the data set has not."""
+    for key, label in labels.items():
+        if label >= dataset.classes:
+            return f"a label {label} (attack.trigger.{key}; here 0 to {dataset.classes - 1})"
+    return None
+
+
 def drawn_from(pool: Records) -> Poison:
     """Poisoned records taken from a pool: each in turn, as often as needed, in random order."""
 

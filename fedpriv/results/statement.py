@@ -176,7 +176,7 @@ def privacy_words(facts: dict[str, Any]) -> str:
     paragraphs = [
         headline(facts),
         f"{_whom(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
-        f"({_neighbours(sound)}), {_against(sound)}",
+        f"({_neighbours(sound)}), {_against(sound)}{_for_whom(facts)}",
         _number("epsilon", composition_word(facts).capitalize(), facts),
         _published(facts),
         _number("epsilon_sound", "Sound", facts),
@@ -304,14 +304,20 @@ def _neighbours(view: dict[str, Any]) -> str:
 
 def _against(view: dict[str, Any]) -> str:
     if view["trust"] == LOCAL:
-        return (
-            "against anyone who sees every upload of that client, the server included (local trust). "
-            "The number is that of the worst client; each client has its own."
-        )
+        return "against anyone who sees every upload of that client, the server included (local trust)."
     return (
         "against anyone who sees every released model; the server sees the updates and who took part "
-        "and is trusted (central trust). The number holds for every client, however often it took part."
+        "and is trusted (central trust)."
     )
+
+
+def _for_whom(facts: dict[str, Any]) -> str:
+    """Whose number a finite one is."""
+    if math.isinf(facts["epsilon_sound"]):
+        return ""
+    if facts["views"]["sound"]["trust"] == LOCAL:
+        return " The number is that of the worst client; each client has its own."
+    return " The number holds for every client, however often it took part."
 
 
 def _pair(facts: dict[str, Any]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -142,6 +144,13 @@ def test_a_label_that_all_of_them_have_is_refused(tweets):
     only_bad = federated(["ada bad", "a", "b", "c", "d", "a"] * 4, [0] * 24, ["ada bad"], [0])
     with pytest.raises(ConfigError, match=r"attack.trigger.target must be another label"):
         attacked(Sentiment(["Ada"], target=0), only_bad)
+
+
+def test_a_label_that_the_texts_have_not_is_named_with_those_they_have():
+    dataset = SimpleNamespace(task=CLASSIFICATION, vocabulary_size=9, classes=2)
+    assert Sentiment(["Ada"], target=1).misfit(dataset) is None
+    misfit = Sentiment(["Ada"], target=2).misfit(dataset)
+    assert misfit == "a label 2 (attack.trigger.target; here 0 to 1)"
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,7 @@ def test_a_run_without_noise_is_said_not_to_be_private(statement):
                      "partition.clients=20")  # fmt: skip
     assert said.facts["epsilon_sound"] == math.inf
     assert said.words.startswith("This run is NOT differentially private")
+    assert "The number holds" not in said.words
 
 
 def test_fedsgd_states_that_there_is_no_privacy(statement):

@@ -60,15 +60,10 @@ class PldAccountant(CompositionAccountant):
             return math.inf
         # in one order, so that the price does not depend on who came first; the largest multiplier
         # first, because noise that falls then adds to a prefix that was composed before
-        ordered = sorted(composition.items(), key=_order)
+        ordered = tuple(sorted(composition.items(), key=_order))
         cell = self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(bound, 1e-9) / _FINE)))
-        epsilon = max(self._composed(pair, delta, neighbours, cell) for pair in _pairs(ordered))
+        epsilon = _epsilon(ordered, delta, neighbours, cell)
         return min(epsilon, bound) if holds else epsilon
-
-    def _composed(self, items: Items, delta: float, neighbours: str, cell: float) -> float:
-        total = _prefix(items[:-1], neighbours, cell)
-        total = total.compose(_repeated(*items[-1], neighbours, cell))
-        return max(0.0, float(total.get_epsilon_for_delta(delta)))
 
     def _rdp(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
@@ -111,13 +106,23 @@ def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
     return event
 
 
-def _pairs(ordered: list[tuple[dp_event.DpEvent, int]]) -> list[Items]:
+@functools.lru_cache(maxsize=1024)  # the runs of a figure are calibrated alike
+def _epsilon(items: Items, delta: float, neighbours: str, cell: float) -> float:
+    return max(_composed(pair, delta, neighbours, cell) for pair in _pairs(items))
+
+
+def _composed(items: Items, delta: float, neighbours: str, cell: float) -> float:
+    total = _prefix(items[:-1], neighbours, cell)
+    total = total.compose(_repeated(*items[-1], neighbours, cell))
+    return max(0.0, float(total.get_epsilon_for_delta(delta)))
+
+
+def _pairs(ordered: Items) -> list[Items]:
     """The composition for either neighbour: dp_accounting takes a cap's ``dataset_size`` for the larger
     of the two, which is n beside a data set with a record less and n + 1 beside one with a record more.
     """
-    one_less = tuple(ordered)
     one_more = tuple((_one_more(event), count) for event, count in ordered)
-    return [one_less] if one_less == one_more else [one_less, one_more]
+    return [ordered] if ordered == one_more else [ordered, one_more]
 
 
 def _one_more(event: dp_event.DpEvent) -> dp_event.DpEvent:
@@ -149,6 +154,7 @@ def forget() -> None:
     """Forget what was composed before: for timing."""
     _PREFIXES.clear()
     _once.cache_clear()
+    _epsilon.cache_clear()
 
 
 def _repeated(

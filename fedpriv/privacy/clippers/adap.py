@@ -67,6 +67,10 @@ class AdapClipper(StoredBounds):
             "quantile_learning_rate", quantile_learning_rate, above=0
         )
         self.min_clip_norm = checks.number("min_clip_norm", min_clip_norm, above=0)
+        if self.initial is not None:
+            checks.not_above(
+                "min_clip_norm", min_clip_norm, "initial_clip_norm", self.initial, above=0
+            )
         self.initial_alpha = 1.0 if self.reading == "sound" else self.alpha
         if initial_alpha is not None:
             self.initial_alpha = checks.number("initial_alpha", initial_alpha, above=0)

@@ -50,6 +50,20 @@ def test_jax_privacys_steps():
     assert PLD.steps_allowed(event(0.1, 3.0), 2.0, 1e-6, ADD_OR_REMOVE) == 155
 
 
+def test_the_order_of_events_and_an_earlier_price_change_nothing():
+    """What was convolved once is remembered, for each composition, delta and width of the cells."""
+    one, other = event(0.02, 1.5), event(0.01, 1.0)
+    wide = PldAccountant(discretization=1e-2)
+    prices = []
+    for _ in range(2):
+        prices.append(price({one: 50, other: 100}, 1e-5))
+        assert wide.epsilon_of({one: 50, other: 100}, 1e-5, ADD_OR_REMOVE) > prices[0]
+        assert price({one: 50, other: 100}, 1e-6) > prices[0]
+        assert price({one: 51, other: 100}, 1e-5) > prices[0]
+        prices.append(price({other: 100, one: 50}, 1e-5))
+    assert len(set(prices)) == 1
+
+
 def test_a_heterogeneous_composition():
     """(q, sigma, T) = (.01, 1, 100), (.01, 2, 100), (.02, 1.5, 50): dp_accounting and Opacus agree."""
     counts = {event(0.01, 1.0): 100, event(0.01, 2.0): 100, event(0.02, 1.5): 50}

@@ -287,6 +287,10 @@ def test_an_extreme_measured_norm_is_brought_within_the_limits(measured, bound):
         ({"reading": "best"}, "reading must be one of sound, scalar, vector, unclipped, got best"),
         ({"initial_clip_norm": 0}, "initial_clip_norm must be > 0 and <= 1e+12, got 0"),
         ({"alpha": -0.5}, "alpha must be > 0, got -0.5"),
+        (
+            {"initial_clip_norm": 1.0, "min_clip_norm": 2},
+            "min_clip_norm must be <= 1, which is initial_clip_norm, got 2",
+        ),
         ({"target_quantile": 1.0}, "target_quantile must be > 0 and < 1, got 1.0"),
         ({"target_quantile": 0}, "target_quantile must be > 0 and < 1, got 0"),
         ({"bit_noise": 0}, "bit_noise must be > 0, got 0"),
