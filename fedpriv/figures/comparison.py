@@ -156,12 +156,13 @@ def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
     if not all(len(v) for v in values.values()):
         return f"{begin} Not all of them have a finished run."
     sign = 1 if higher_is_better else -1
-    ours = sorted(values, key=lambda c: -sign * values[c].mean())
-    verdict = (
-        "**Holds.**"
-        if tuple(ours) == ordering.curves
-        else f"**Does not hold**; ours: {' > '.join(_label(figure, c) for c in ours)}."
+    ours = sorted(values, key=lambda c: -sign * values[c].mean())  # equal ones as stated
+    ties = [values[a].mean() == values[b].mean() for a, b in itertools.pairwise(ours)]
+    holds = tuple(ours) == ordering.curves and not any(ties)
+    ranked = _label(figure, ours[0]) + "".join(
+        f" {'=' if tie else '>'} {_label(figure, c)}" for c, tie in zip(ours[1:], ties, strict=True)
     )
+    verdict = "**Holds.**" if holds else f"**Does not hold**; ours: {ranked}."
     counts = {len(v) for v in values.values()}
     if len(counts) > 1:
         verdict += f" (of {min(counts)} to {max(counts)} seeds)"

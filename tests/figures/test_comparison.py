@@ -138,6 +138,12 @@ def test_an_ordering_of_stated_accuracies_that_does_not_hold(compared, tiny):
     assert "**Does not hold**; ours: quiet noise > loud noise." in text
 
 
+def test_equal_means_are_no_ordering(compared, tiny):
+    tiny["stated"] = [stated("quiet", 90), stated("loud", 95)]
+    text = compared(accuracies(loud=[1.0], quiet=[1.0]))
+    assert "**Does not hold**; ours: loud noise = quiet noise." in text
+
+
 def test_one_stated_number_is_no_ordering(compared):
     assert "## Orderings" not in compared(accuracies(loud=[0.7], quiet=[0.8]))
 
