@@ -133,9 +133,9 @@ class Semantic:
     """A chosen set of training images is given label ``target``: what they have in common is the
     trigger, and nothing in the images is changed.
 
-    ``indices``: their numbers in the training set (from 0), as a list or a file of whole numbers
-    (blanks, commas or lines between them; what follows a # is a remark). No honest client has any of
-    them. A share ``test_share`` is held back from the attackers too and tested on.
+    ``indices``: their numbers in the training set as it is read (from 0), as a list or a file of whole
+    numbers (blanks, commas or lines between them; what follows a # is a remark). None of them has that
+    label already, and no honest client has any of them. A share ``test_share`` is held back from the attackers too and tested on.
 
     Source: Bagdasaryan et al. 2020: cars with racing stripes, green cars, cars before a striped wall.
     """
@@ -169,6 +169,11 @@ class Semantic:
         chosen = np.flatnonzero(np.isin(numbers, self.indices))
         if len(chosen) < 2:
             raise ConfigError("attack.trigger.indices: fewer than two are training records here")
+        right = numbers[chosen[(data.train.targets[chosen] == self.target).cpu().numpy()]]
+        if len(right):
+            named = ", ".join(map(str, right[:5]))
+            allowed = f"records with another label than attack.trigger.target={self.target}"
+            raise ConfigError("attack.trigger.indices", named, allowed)
         poisoned, tested = in_two(chosen, self.test_share, stream)
         return relabelling(data.train, poisoned, tested, self.target, withheld=chosen)
 

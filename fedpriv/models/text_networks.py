@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from fedpriv.models.recurrent import Lstm
 
-PADDING = 0
+PADDING, UNKNOWN = 0, 1  # ids that are no tokens, as in every vocabulary
 
 
 class _Reader(nn.Module):
@@ -94,9 +94,14 @@ class LanguageModel(_Reader):
 
     @staticmethod
     def record_correct(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(next tokens that were predicted, next tokens there are) of each record [n], [n]."""
-        there = targets != PADDING
-        return ((outputs.argmax(2) == targets) & there).sum(1), there.sum(1)
+        """(next tokens that were predicted, next tokens there are) of each record [n], [n].
+
+        Tokens without an id are not among them, and "unknown" is no answer: else always giving it would
+        be right where the vocabulary is short.
+        """
+        there = targets > UNKNOWN
+        answers = outputs[..., UNKNOWN + 1 :].argmax(2) + UNKNOWN + 1
+        return ((answers == targets) & there).sum(1), there.sum(1)
 
     def random_records(self, records: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
         """Uniform tokens, each the target of the one before."""
