@@ -135,7 +135,8 @@ class Semantic:
 
     ``indices``: their numbers in the training set as it is read (from 0), as a list or a file of whole
     numbers (blanks, commas or lines between them; what follows a # is a remark). None of them has that
-    label already, and no honest client has any of them. A share ``test_share`` is held back from the attackers too and tested on.
+    label already, and no honest client has any of them. A share ``test_share`` is held back from the
+    attackers too and tested on.
 
     Source: Bagdasaryan et al. 2020: cars with racing stripes, green cars, cars before a striped wall.
     """

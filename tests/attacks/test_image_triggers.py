@@ -11,12 +11,14 @@ import torch
 from fedpriv.attacks import Backdoor, LabelFlip, PixelPattern, Semantic
 from fedpriv.attacks.malicious import MaliciousClients
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.data.digits import Digits
 from fedpriv.data.records import Records
 
+NOT_TWOS = np.flatnonzero(Digits().load().train.targets.numpy() != 2)[100:140].tolist()
 TRIGGERS = {
     "label_flip": lambda: LabelFlip(writers=5),
     "pixel_pattern": lambda: PixelPattern(size=3, target=4),
-    "semantic": lambda: Semantic(list(range(100, 140)), target=2),
+    "semantic": lambda: Semantic(NOT_TWOS, target=2),
 }
 
 
@@ -119,7 +121,7 @@ def test_chosen_images_are_known_by_their_number_in_the_data_set(digits):
         clients=[own[own >= 100] - 100 for own in digits.clients],
         numbers=np.arange(100, len(digits.train)),
     )
-    chosen = [150, 160, 170, 180]
+    chosen = NOT_TWOS[::10]
     made = attacked(Semantic(chosen, test_share=0.5), later)
     poison = np.concatenate([made._poisoned[int(k)] for k in made.attackers])
     seen = rows(made.test) | rows(made.data.train.subset(poison))
@@ -128,8 +130,14 @@ def test_chosen_images_are_known_by_their_number_in_the_data_set(digits):
 
 
 def test_chosen_images_are_with_no_honest_client(digits):
-    made = attacked(Semantic(range(100, 140)), digits)
-    assert not set(np.concatenate(made.data.clients).tolist()) & set(range(100, 140))
+    made = attacked(Semantic(NOT_TWOS), digits)
+    assert not set(np.concatenate(made.data.clients).tolist()) & set(NOT_TWOS)
+
+
+def test_chosen_images_that_have_the_label_already_are_refused(digits):
+    two = int((digits.train.targets == 2).nonzero()[0])
+    with pytest.raises(ConfigError, match=rf"attack.trigger.indices must be records.*got {two}$"):
+        attacked(Semantic([*NOT_TWOS, two]), digits)
 
 
 def test_numbers_come_from_a_file(tmp_path, digits):
@@ -149,9 +157,11 @@ def test_more_writers_than_have_such_records_are_refused(digits):
 
 
 def test_a_trigger_that_would_empty_a_client_is_refused(digits):
-    everything = digits.clients[3]
+    own = digits.clients[3]
+    few = dataclasses.replace(digits, clients=[*digits.clients])
+    few.clients[3] = own[(digits.train.targets[own] != 2).numpy()]
     with pytest.raises(ConfigError, match="withholds all records of 1 client"):
-        attacked(Semantic(everything.tolist()), digits)
+        attacked(Semantic(few.clients[3].tolist()), few)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from fedpriv import compose
 from fedpriv.common.errors import ArgumentError, DataError
 from fedpriv.data.cifar10 import CLASSES, LOSSY, Cifar10, decode_archive
 from fedpriv.data.storage import StoredFile
@@ -194,3 +195,13 @@ def test_the_real_archives_have_nearly_the_known_statistics(real_file):
     assert loaded.train.targets[:1000].bincount(minlength=10).min() > 50
     mean = loaded.train.inputs.mean(dim=(0, 2, 3))
     assert mean.numpy() == pytest.approx(np.array([0.4913, 0.4821, 0.4465]), abs=1e-3)
+
+
+def test_the_shipped_green_cars_are_cars_and_green(real_file):
+    path = real_file("cifar10_jpeg/train.npz")
+    chosen = compose(["attack=green_cars_jpeg"]).attack.trigger.indices
+    train = Cifar10(path=path, source="jpeg").load().train.subset(np.array(chosen))
+    assert train.targets.tolist() == [1] * 31
+    red, green, blue = train.inputs.mean(dim=(2, 3)).unbind(1)
+    assert (green >= red - 0.02).float().mean() > 0.8
+    assert (green >= blue).float().mean() > 0.8

@@ -290,8 +290,10 @@ def test_clients_with_weights_of_their_own_go_several_steps(name, difference):
 
 
 def test_the_loss_and_accuracy_of_a_language_model_count_next_tokens():
+    """Right is the likeliest token that is one; unknown ones are in the loss alone."""
     model = model_of("lstm_lm")
     tokens = texts([6, 3, 1, 0, 5])
+    tokens[0, 1:4] = torch.tensor([1, 5, 1])
     targets = targets_of("lstm_lm", tokens)
     outputs = model(tokens)
     losses, right, there = [], 0, 0
@@ -299,12 +301,28 @@ def test_the_loss_and_accuracy_of_a_language_model_count_next_tokens():
         places = targets[i].nonzero()[:, 0].tolist()
         own = [functional.cross_entropy(outputs[i, t], targets[i, t]).item() for t in places]
         losses.append(sum(own) / len(own) if own else 0.0)
-        right += sum(int(outputs[i, t].argmax() == targets[i, t]) for t in places)
-        there += len(places)
+        known = [t for t in places if targets[i, t] != 1]
+        answers = [max(range(2, outputs.shape[2]), key=outputs[i, t].__getitem__) for t in known]
+        right += sum(int(a == targets[i, t]) for a, t in zip(answers, known, strict=True))
+        there += len(known)
+    assert 0 < there <= int((targets != 0).sum()) - 2
     for batch in (2, 100):
         loss, accuracy = model.evaluate(tokens, targets, batch)
         assert loss == pytest.approx(sum(losses) / 5)
         assert accuracy == pytest.approx(right / there)
+
+
+def test_unknown_is_no_answer():
+    """However likely it is, it neither counts as right nor hides the likeliest token."""
+    model, tokens = model_of("lstm_lm"), texts([6, 6, 5])
+    tokens[0] = 1
+    targets = targets_of("lstm_lm", tokens)
+    accuracy = model.evaluate(tokens, targets)[1]
+    with torch.no_grad():
+        model.module.output.bias[1] += 100.0
+    assert model.evaluate(tokens, targets)[1] == accuracy
+    right, there = model.module.record_correct(model(tokens), targets)
+    assert (right[0].item(), there[0].item()) == (0, 0)
 
 
 def test_the_accuracy_is_nan_where_no_answer_counts():
