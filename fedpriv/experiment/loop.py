@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -85,6 +86,8 @@ class Loop:
         self.parts, self.problem, self.budget = parts, problem, budget
         self.folder, self.identity = folder, identity
         self.attack: MaliciousClients | None = problem.attack
+        # attackers pay nothing; what they would have paid decides whether they are drawn again
+        self._if_honest = None if self.attack is None else deepcopy(budget)
         self.settings, self.schedule = parts.settings, parts.noise_schedule
         self.training: Training = parts.algorithm.start(problem)
         question = parts.noise_schedule.question
@@ -138,9 +141,11 @@ class Loop:
             stop = self._stop_before_next(eligible)
             while stop is None:
                 sigma = self.schedule.noise_multiplier(self.rounds_done)
-                cohort = self._cohort(eligible)
+                drawn = self.parts.algorithm.cohort(self.settings.seed, self.rounds_done, eligible)
+                cohort = self._with_attackers(drawn)
                 outcome = self.training.round(self.rounds_done, cohort, sigma)
                 self._charge(cohort, sigma, outcome)
+                self._note_attackers(drawn, sigma, len(outcome.sensitivities))
                 self.rounds_done += 1
                 self.last_sigma = sigma
                 self.not_finite += outcome.not_finite
@@ -184,16 +189,18 @@ class Loop:
         for draw, clients, _ in self._groups_with_draws(sigma):
             steps = self.parts.algorithm.draws_per_round
             eligible[clients] = self.budget.may_take_part(draw, steps, clients)
-        if self.attack is not None:  # no budget holds them back
-            eligible[self.attack.attackers] = eligible[self.attack.honest].any()
+            if (
+                self.attack is not None
+            ):  # as without them, or honest clients would be drawn otherwise
+                bad = clients[~self.attack.honest[clients]]
+                eligible[bad] = self._if_honest.may_take_part(draw, steps, bad)
         return eligible
 
-    def _cohort(self, eligible: np.ndarray) -> np.ndarray:
-        """Who takes part in the round about to run, ascending [m]."""
-        cohort = self.parts.algorithm.cohort(self.settings.seed, self.rounds_done, eligible)
-        return (
-            cohort if self.attack is None else self.attack.with_attackers(self.rounds_done, cohort)
-        )
+    def _with_attackers(self, drawn: np.ndarray) -> np.ndarray:
+        """Who takes part in the round about to run, ascending [m], given whom the algorithm drew."""
+        if self.attack is None:
+            return drawn
+        return self.attack.with_attackers(self.rounds_done, drawn)
 
     def _stop_before_next(self, eligible: np.ndarray) -> str | None:
         if self.settings.rounds is not None and self.rounds_done >= self.settings.rounds:
@@ -226,13 +233,27 @@ class Loop:
                     own[TRAINING_LOSS] = self._losses.sensitivity(members)
                 self.budget.charge(draw, members, own, worst)
 
+    def _note_attackers(self, drawn: np.ndarray, sigma: float, draws: int) -> None:
+        """What the attackers among those drawn would have paid for ``draws`` draws each."""
+        if self._if_honest is None:
+            return
+        lowest = self.schedule.lowest(self.rounds_done)
+        payers = self.parts.algorithm.charged(drawn, self.problem.data.client_count)
+        for draw, clients, sampling in self._groups_with_draws(sigma):
+            bad = payers[np.isin(payers, clients) & ~self.attack.honest[payers]]
+            nothing = {query.name: np.zeros(1) for query in draw.queries}
+            for _ in range(draws if len(bad) else 0):
+                self._if_honest.charge(draw, bad, nothing, self._draw(sampling, lowest))
+
     def prepay(self, runs: Mapping[int, int]) -> None:
         """Charge the runs that were made to find T: ``runs`` of each T, every client in every round."""
         sampling = self.parts.algorithm.sampling_of(self.parts.even_share)
         bound = self.parts.clipper.bound(0, self.problem.model.flat.new_zeros(1).long())
         for rounds, count in runs.items():
             draw = self.parts.draw(sampling, self.schedule.noise_multiplier_over(rounds), 0)
-            self.budget.prepay(draw, rounds * count, {GRADIENT: bound.cpu().numpy()})
+            for budget in (self.budget, self._if_honest):
+                if budget is not None:
+                    budget.prepay(draw, rounds * count, {GRADIENT: bound.cpu().numpy()})
 
     def _signal(self, cohort: np.ndarray) -> float | None:
         """What the schedule hears of the new global weights, if it listens."""
@@ -361,6 +382,7 @@ class Loop:
             "training": self.training.state_dict(),
             "schedule": self.schedule.state_dict(),
             "budget": None if self.budget is None else self.budget.state_dict(),
+            "if_honest": None if self._if_honest is None else self._if_honest.state_dict(),
             "metrics": self.metrics.flush(),
             "clients": None if self.clients is None else self.clients.flush(),
             "participation": self.participation and self.participation.state_dict(),
@@ -374,6 +396,8 @@ class Loop:
         self.schedule.load_state_dict(state["schedule"])
         if self.budget is not None:
             self.budget.load_state_dict(state["budget"])
+        if self._if_honest is not None:
+            self._if_honest.load_state_dict(state["if_honest"])
 
 
 def at_most_two_digits(number: int) -> bool:

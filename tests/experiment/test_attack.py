@@ -89,6 +89,30 @@ def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train)
     assert facts["clients"]["total"] == 8
 
 
+@pytest.mark.parametrize("how", ["attack.participation=sampled", "attack.participation=fixed"])
+def test_used_up_budgets_leave_the_sampling_of_honest_clients_alone(train, how):
+    """Attackers are as eligible as they would be if they were honest: who is drawn does not change."""
+    settings = (*LDP, "partition.clients=20", "rounds=null", "epsilon=12")
+    alone = train(*settings, name="alone")
+    attacked = train(*settings, *ATTACK, "attack.attackers=5", how, name="attacked")
+    attackers = set(attacked.summary["attackers"])
+
+    def honest(result) -> list[set[int]]:
+        """The honest ones of each round's cohort."""
+        rows = pd.read_csv(result.folder / "participation.csv").itertuples()
+        return [
+            set(parse_ranges(str(row.clients))) - attackers
+            for row in rows
+            for _ in range(row.first_round, row.last_round + 1)
+        ]
+
+    cohorts = honest(alone)
+    assert cohorts == honest(attacked)
+    often = {k: sum(k in cohort for cohort in cohorts) for k in range(20) if k not in attackers}
+    assert alone.stop_reason == "budget"
+    assert len(set(often.values())) == 1  # until nobody had any left
+
+
 def test_attackers_come_to_every_round_and_no_budget_holds_them_back(train):
     """Their own rounds would have spent it long before."""
     result = train(
