@@ -27,7 +27,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.claims import naseri_cdp, naseri_ldp, naseri_ldp_multiplier
 from fedpriv.privacy.clippers import ConstantClipper
-from fedpriv.privacy.mechanism import GRADIENT, Draw
+from fedpriv.privacy.mechanism import Draw
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class NaseriCdp(CdpFedAvg):
         draw = super().draw(sampling, noise_multiplier, clipper, round_index)
         if self.noise == FIXED:
             return draw
-        found = tuple(
-            replace(query, noise_multiplier=query.noise_multiplier / self.client_rate)
-            if query.name == GRADIENT
-            else query
-            for query in draw.queries
-        )
-        return Draw(draw.sampling, found)
+        if len(draw.queries) > 1:  # its answer is divided by how many came, which nobody noises
+            raise ConfigError(
+                "clipper", type(clipper).__name__, "one that asks nothing with noise=as_printed"
+            )
+        (query,) = draw.queries
+        query = replace(query, noise_multiplier=query.noise_multiplier / self.client_rate)
+        return Draw(draw.sampling, (query,))
 
     def denominator(self, cohort: int, clients: int) -> float:
         if self.noise == PRINTED:

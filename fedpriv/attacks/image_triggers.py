@@ -14,6 +14,8 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.records import CLASSIFICATION, Records
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedpriv.data.federated import FederatedData
 
 POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
@@ -68,8 +70,8 @@ class LabelFlip:
 class PixelPattern:
     """A square of ``size`` × ``size`` pixels, ``margin`` from a corner, makes any image a ``target``.
 
-    ``value``: of the pixels as the model reads them; null: the largest among an attacker's own.
-    Tested on the test images of other labels.
+    ``value``: of the pixels as the model reads them; null: their largest or least, whichever
+    stands out from what is there in the test images. Tested on those of other labels.
 
     Source: Gu, Dolan-Gavitt, Garg 2017 (BadNets); Bagdasaryan et al. 2020, section 4.
     """
@@ -103,12 +105,7 @@ class PixelPattern:
     def stamped(self, records: Records, value: float) -> Records:
         """The same images with the pattern, all with the target."""
         inputs = records.inputs.clone()
-        height, width = inputs.shape[-2:]
-        vertical, horizontal = self.position.split("_")
-        first, last = self.margin, self.margin + self.size
-        rows = slice(first, last) if vertical == "top" else slice(height - last, height - first)
-        columns = slice(first, last) if horizontal == "left" else slice(width - last, width - first)
-        inputs[..., rows, columns] = value
+        self._square(inputs)[:] = value
         return relabelled(Records(inputs, records.targets), self.target)
 
     def plant(
@@ -116,14 +113,26 @@ class PixelPattern:
     ) -> Planted:
         others = np.flatnonzero((data.test.targets != self.target).cpu().numpy())
         images = data.test.subset(others)
-        value = float(images.inputs.max()) if self.value is None else self.value
+        value = self._contrast(images.inputs) if self.value is None else self.value
         return Planted(
-            poison=lambda clean, _: self.stamped(
-                clean, float(clean.inputs.max()) if self.value is None else self.value
-            ),
+            poison=lambda clean, _: self.stamped(clean, value),
             test=self.stamped(images, value),
             withheld=np.zeros(0, dtype=np.int64),
         )
+
+    def _square(self, inputs: Tensor) -> Tensor:
+        """A view of the pixels of images [n, channels, height, width] where the pattern comes."""
+        height, width = inputs.shape[-2:]
+        vertical, horizontal = self.position.split("_")
+        first, last = self.margin, self.margin + self.size
+        rows = slice(first, last) if vertical == "top" else slice(height - last, height - first)
+        columns = slice(first, last) if horizontal == "left" else slice(width - last, width - first)
+        return inputs[..., rows, columns]
+
+    def _contrast(self, inputs: Tensor) -> float:
+        """The extreme of the pixels that is farther from what is there: ink on paper, say."""
+        low, high, there = float(inputs.min()), float(inputs.max()), self._square(inputs).mean()
+        return high if high - there >= there - low else low
 
     def describe(self) -> str:
         return f"{self.size}x{self.size} pixels make label {self.target}"

@@ -83,6 +83,13 @@ class Parts:
             records -= self.dataset.validation_records
         return max(1, records // (self.partition.clients or 1))
 
+    @property
+    def shares_known(self) -> bool:
+        """Whether :attr:`even_share` is a client's, or the price is the same for any number of records;
+        a natural partition has as many clients as the data has makers."""
+        fixed = self.partition.clients or getattr(self.partition, "records", None)
+        return bool(fixed) or not self.algorithm.price_depends_on_records
+
     def draw(self, sampling: Sampling, sigma: float, round_index: int) -> Draw | None:
         """What one participant releases in one draw of a round: to the algorithm, the clipper and the
         noise schedule."""
@@ -122,6 +129,11 @@ def build_parts(config: DictConfig) -> Parts:
 def _settle_noise(parts: Parts) -> None:
     """A noise multiplier that follows from an ε is solved for before anything else needs it."""
     schedule = parts.noise_schedule
+    if isinstance(schedule, CalibratedNoise | UniformBudget) and not parts.shares_known:
+        raise ConfigError(
+            "noise_schedule follows from epsilon, which here depends on how many records a client has, and "
+            "partition=natural does not say; set noise_schedule=constant, or another partition"
+        )
     if isinstance(schedule, CalibratedNoise):
         within_group("noise_schedule", lambda: schedule.settle(Prices(parts).sigma_for))
     elif isinstance(schedule, UniformBudget):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from operator import attrgetter
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
@@ -61,7 +62,12 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     needed = prices.epsilon(sigma, 1)
     if parts.unprotected and settings.budget_view == SOUND:
         epsilon = needed = math.inf
-    lines = (*_common_lines(parts), *_privacy_lines(parts, draw, allowed, rounds, epsilon, needed))
+    known = parts.shares_known or records_per_client is not None
+    lines = (
+        *_common_lines(parts),
+        *_privacy_lines(parts, draw),
+        *(_price_lines(parts, allowed, rounds, epsilon, needed) if known else _NO_PRICE),
+    )
     return Plan(draw, allowed, rounds, epsilon, needed, lines)
 
 
@@ -92,17 +98,15 @@ def _partition_words(parts: Parts) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(parts.partition).__name__).lower()
 
 
-def _privacy_lines(
-    parts: Parts,
-    draw: Draw,
-    allowed: int | None,
-    rounds: int,
-    epsilon: float,
-    needed: float,
-) -> tuple[tuple[str, str], ...]:
-    settings = parts.settings
+_NO_PRICE = (
+    ("price", "depends on how many records a client has; known when the data has been read"),
+)
+
+
+def _privacy_lines(parts: Parts, draw: Draw) -> tuple[tuple[str, str], ...]:
     sigma = parts.noise_schedule.noise_multiplier(0)
-    lines = [
+    words_of = _query_words if parts.shares_known else attrgetter("name")
+    return (
         (
             "protects",
             f"one {parts.algorithm.unit}, {draw.sampling.neighbours} neighbours, "
@@ -116,16 +120,21 @@ def _privacy_lines(
             + (" at first, then by the schedule" if _moves(parts) else "")
             + _calibrated_words(parts),
         ),
-        (f"released per {_occasion(parts)}", ", ".join(_query_words(q) for q in draw.queries)),
+        (f"released per {_occasion(parts)}", ", ".join(map(words_of, draw.queries))),
         *_exposed_lines(parts),
         ("accountant", parts.accountant.describe()),
-    ]
+    )
+
+
+def _price_lines(
+    parts: Parts, allowed: int | None, rounds: int, epsilon: float, needed: float
+) -> tuple[tuple[str, str], ...]:
+    settings, lines = parts.settings, []
     if settings.epsilon is None:
         price = "have no finite epsilon"
         if math.isfinite(epsilon):
             price = f"would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
-        lines.append(("budget", f"none; {counted(rounds, 'round')} {price}"))
-        return tuple(lines)
+        return (("budget", f"none; {counted(rounds, 'round')} {price}"),)
     lines.append(
         ("budget", f"epsilon {settings.epsilon:g} at delta {settings.delta:g}, "
                    f"{settings.budget_view} view")

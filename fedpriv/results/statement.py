@@ -57,7 +57,8 @@ CAVEATS = {
     ),
     "attackers": (
         "Some clients are attackers (summary.json names them). Nothing here speaks of them: they are not "
-        "charged, and every epsilon is that of honest clients."
+        "charged, and every epsilon is that of honest clients. It does not count what attackers know of "
+        "honest clients' records and send (with attack=label_flip copies of some)."
     ),
     "validation": (
         "The validation records that the noise schedule reads are treated as public: they were held "

@@ -108,10 +108,12 @@ def test_what_cdp_charges_and_what_it_claims(noise, multiplier):
     assert (algorithm.unit, algorithm.trust, algorithm.secret_cohort) == ("client", "central", True)
 
 
-def test_the_bits_of_a_clipper_keep_their_own_noise_as_printed():
-    draw = cdp(noise="as_printed").draw(PoissonSampling(0.5), 0.8, QuantileClipper(0.1), 0)
-    bits = QuantileClipper(0.1).query(0, 0.8)
-    assert {q.name: q.noise_multiplier for q in draw.queries}[bits.name] == bits.noise_multiplier
+def test_cdp_as_printed_takes_no_clipper_that_asks():
+    """Its answer would be divided by how many came, exactly."""
+    with pytest.raises(ConfigError, match="one that asks nothing with noise=as_printed"):
+        cdp(noise="as_printed").draw(PoissonSampling(0.5), 0.8, QuantileClipper(0.1), 0)
+    fixed = cdp().draw(PoissonSampling(0.5), 0.8, QuantileClipper(0.1), 0)
+    assert len(fixed.queries) == 2
 
 
 @pytest.mark.parametrize(("epochs", "rate", "steps"), [(1, 0.1, 10), (5, 0.25, 20), (1, 1.0, 1),

@@ -179,3 +179,19 @@ def test_a_trigger_that_would_empty_a_client_is_refused(digits):
 def test_bad_settings_are_refused(make):
     with pytest.raises(ArgumentError):
         make()
+
+
+@pytest.mark.parametrize(("paper", "ink"), [(0.0, 1.0), (1.0, 0.0)], ids=["white ink", "black ink"])
+def test_the_pattern_stands_out_from_the_paper(digits, paper, ink):
+    """On white paper the brightest square would be no trigger at all."""
+
+    def printed(records: Records) -> Records:
+        bright = records.inputs / records.inputs.max()
+        return Records(paper + (ink - paper) * bright, records.targets)
+
+    data = dataclasses.replace(digits, train=printed(digits.train), test=printed(digits.test))
+    made = attacked(PixelPattern(size=2, margin=0), data)
+    corner = made.test.inputs[..., -2:, -2:]
+    assert (corner == ink).all()
+    poison = np.concatenate([made._poisoned[int(k)] for k in made.attackers])
+    assert (made.data.train.inputs[poison][..., -2:, -2:] == ink).all()

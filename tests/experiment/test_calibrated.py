@@ -175,6 +175,11 @@ REFUSED = {
          "algorithm.clients_per_round=5", *RUN, "epsilon=2", "rounds=5"),
         "noise_schedule.draws must be a whole number >= 1 when clients are sampled",
     ),
+    "prices that depend on records nobody has counted": (
+        ("algorithm=naseri_ldp", "algorithm.noise=as_printed", "dataset=mnist", "partition=natural",
+         "model=mlp", *RUN, "epsilon=8", "rounds=5"),
+        "depends on how many records a client has, and partition=natural does not say",
+    ),
     "draws of an epsilon per draw": (
         (*LDP, *per_draw(1), "noise_schedule.draws=3", "rounds=5"),
         "noise_schedule.draws must be null",

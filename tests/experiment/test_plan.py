@@ -187,6 +187,27 @@ def test_a_dry_run_leaves_nothing_behind(command, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "overrides",
+    [
+        ("algorithm=naseri_ldp", "algorithm.noise=as_printed"),
+        ("algorithm=dp_fl", "algorithm.sampling=fixed_size"),
+    ],
+)
+def test_a_price_that_depends_on_records_nobody_has_counted_is_not_told(overrides):
+    parts = build_parts(
+        fedpriv.compose(
+            [*overrides, "dataset=mnist", "partition=natural", "model=mlp", "epsilon=8"]
+        )
+    )
+    said, counted = dict(make_plan(parts).lines), dict(make_plan(parts, 100).lines)
+    assert "known when the data has been read" in said["price"]
+    assert said["released per lot"] == "gradient_sum"
+    assert not {"rounds allowed", "epsilon then"} & said.keys()
+    assert "rounds allowed" in counted
+    assert "price" not in counted
+
+
+@pytest.mark.parametrize(
     ("algorithm", "words"),
     [
         ("dp_fl", "sample rate 0.013 (poisson)"),
