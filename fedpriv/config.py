@@ -148,6 +148,10 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     if inside:
         elsewhere = [key for key in known if key.endswith(f".{own}")]
         return unknown_key(group, own, inside, elsewhere)
+    if group.partition(".")[0] == "attack":  # the one group without keys of its own
+        return ConfigError(
+            f"attack=none has no key {name.partition('.')[2]}; choose an attack as well: attack=…"
+        )
     near = nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{meant}")

@@ -182,6 +182,11 @@ def test_composing_an_unknown_group_raises_a_sentence_with_the_nearest_name():
         fedpriv.compose(["algoritm=dp_fl"])
 
 
+def test_a_key_of_an_attack_needs_one():
+    with pytest.raises(ConfigError, match=r"attack=none has no key trigger.size; choose an attack"):
+        fedpriv.compose(["attack.trigger.size=3"])
+
+
 def test_keys_of_a_part_of_a_group_are_listed_with_the_part():
     chosen = ["attack=label_flip", "attack.sorce=3"]
     with pytest.raises(ConfigError) as refused:

@@ -99,6 +99,23 @@ def test_replacement_moves_the_model_onto_the_attackers_own_where_nobody_else_mo
     torch.testing.assert_close(made.weights, models.mean(0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("cohort", [[0, 1, 2], [0, 1, 2, 5, 6, 7, 8, 9, 10]])
+def test_replacement_knows_the_expected_size_of_a_cohort_drawn_with_probability_q(
+    federation, cohort
+):
+    """The sum is divided by q K, however many came: γ = q K / n_adv."""
+    algorithm = NaseriCdp(
+        "norm_bounding", client_rate=0.5, batch_size=20, local_learning_rate=1e-30
+    )
+    attack = {"boost": "replacement", "attackers": 2, "local_epochs": 1}
+    made = federation(algorithm, attack, clipper=NoClipper())
+    before, own = made.weights.clone(), made.malicious.attackers.tolist()
+    sent = made.play(cohort=sorted({*cohort, *own}))
+    scale = 0.5 * EVERYONE / 2
+    models = torch.stack([before + sent[k] / scale for k in own])
+    torch.testing.assert_close(made.weights, models.mean(0), rtol=1e-4, atol=1e-5)
+
+
 def test_replacement_knows_the_weights_of_an_average_by_records(federation, digits):
     """a = n_k / n of those who came."""
     algorithm = FedAvg(
