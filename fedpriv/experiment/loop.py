@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -213,17 +213,10 @@ class Loop:
         """Enter what each participant released, one entry per lot."""
         if self.budget is None:
             return
-        lowest = self.schedule.lowest(self.rounds_done)
-        payers = self.parts.algorithm.charged(cohort, self.problem.data.client_count)
-        for draw, clients, sampling in self._groups_with_draws(sigma):
-            inside = np.isin(payers, clients) if len(self._groups) > 1 else slice(None)
-            if self.attack is not None:
-                # what attackers upload protects nobody, and they pay nothing
-                inside = np.isin(payers, clients) & self.attack.honest[payers]
-            members = payers[inside]
-            if not len(members):
-                continue
-            worst = self._draw(sampling, lowest)
+        everyone = np.ones(self.problem.data.client_count, dtype=bool)
+        # what attackers upload protects nobody, and they pay nothing
+        honest = everyone if self.attack is None else self.attack.honest
+        for draw, worst, inside, members in self._payments(cohort, sigma, honest):
             for step in outcome.sensitivities:
                 own = {
                     name: values if len(values) == 1 else values[inside]  # one bound for all
@@ -237,13 +230,22 @@ class Loop:
         """What the attackers among those drawn would have paid for ``draws`` draws each."""
         if self._if_honest is None:
             return
-        lowest = self.schedule.lowest(self.rounds_done)
-        payers = self.parts.algorithm.charged(drawn, self.problem.data.client_count)
-        for draw, clients, sampling in self._groups_with_draws(sigma):
-            bad = payers[np.isin(payers, clients) & ~self.attack.honest[payers]]
+        for draw, worst, _, attackers in self._payments(drawn, sigma, ~self.attack.honest):
             nothing = {query.name: np.zeros(1) for query in draw.queries}
-            for _ in range(draws if len(bad) else 0):
-                self._if_honest.charge(draw, bad, nothing, self._draw(sampling, lowest))
+            for _ in range(draws):
+                self._if_honest.charge(draw, attackers, nothing, worst)
+
+    def _payments(
+        self, cohort: np.ndarray, sigma: float, who: np.ndarray
+    ) -> Iterator[tuple[Draw, Draw, np.ndarray, np.ndarray]]:
+        """(a draw, the same at the smallest σ there could have been, which of those that pay for this
+        cohort made it, their numbers), of the clients ``who`` [K] alone."""
+        lowest = self.schedule.lowest(self.rounds_done)
+        payers = self.parts.algorithm.charged(cohort, self.problem.data.client_count)
+        for draw, clients, sampling in self._groups_with_draws(sigma):
+            inside = np.isin(payers, clients) & who[payers]
+            if inside.any():
+                yield draw, self._draw(sampling, lowest), inside, payers[inside]
 
     def prepay(self, runs: Mapping[int, int]) -> None:
         """Charge the runs that were made to find T: ``runs`` of each T, every client in every round."""
