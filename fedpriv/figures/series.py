@@ -96,7 +96,7 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
     linearly on the range that all of them cover. A line alone stays as it is.
     """
     if not lines:
-        return pd.DataFrame(columns=["x", "mean", "low", "high", "n"])
+        return pd.DataFrame(columns=["x", "mean", "low", "high", "n"], dtype=float)
     if len(lines) == 1:
         only = lines[0].iloc[_thin(len(lines[0]))]
         y = only["y"].to_numpy()

@@ -97,6 +97,8 @@ def test_lines_of_different_length_share_the_shorter_range():
 def test_no_line_at_all_is_an_empty_table():
     assert band([]).columns.tolist() == ["x", "mean", "low", "high", "n"]
     assert len(band([])) == 0
+    numbers = pd.concat([band([line([1, 2], [3, 4])] * 2), band([])])  # as numbers, to be drawn
+    assert all(np.issubdtype(kind, np.number) for kind in numbers.dtypes)
 
 
 @given(st.integers(POINTS + 1, 5000))
