@@ -70,8 +70,8 @@ class LabelFlip:
 class PixelPattern:
     """A square of ``size`` × ``size`` pixels, ``margin`` from a corner, makes any image a ``target``.
 
-    ``value``: of the pixels as the model reads them; null: their largest or least, whichever
-    stands out from what is there in the test images. Tested on those of other labels.
+    ``value``: of the pixels as the model reads them; null: the largest in the test images,
+    or the least where that is farther from their mean. Tested on those of other labels.
 
     Source: Gu, Dolan-Gavitt, Garg 2017 (BadNets); Bagdasaryan et al. 2020, section 4.
     """
@@ -113,7 +113,7 @@ class PixelPattern:
     ) -> Planted:
         others = np.flatnonzero((data.test.targets != self.target).cpu().numpy())
         images = data.test.subset(others)
-        value = self._contrast(images.inputs) if self.value is None else self.value
+        value = _ink(images.inputs) if self.value is None else self.value
         return Planted(
             poison=lambda clean, _: self.stamped(clean, value),
             test=self.stamped(images, value),
@@ -129,13 +129,14 @@ class PixelPattern:
         columns = slice(first, last) if horizontal == "left" else slice(width - last, width - first)
         return inputs[..., rows, columns]
 
-    def _contrast(self, inputs: Tensor) -> float:
-        """The extreme of the pixels that is farther from what is there: ink on paper, say."""
-        low, high, there = float(inputs.min()), float(inputs.max()), self._square(inputs).mean()
-        return high if high - there >= there - low else low
-
     def describe(self) -> str:
         return f"{self.size}x{self.size} pixels make label {self.target}"
+
+
+def _ink(inputs: Tensor) -> float:
+    """The extreme of the pixels that is farther from their mean: not the paper."""
+    low, high, mean = (float(value) for value in (inputs.min(), inputs.max(), inputs.mean()))
+    return high if high - mean >= mean - low else low
 
 
 class Semantic:
