@@ -105,7 +105,12 @@ class PixelPattern:
     def stamped(self, records: Records, value: float) -> Records:
         """The same images with the pattern, all with the target."""
         inputs = records.inputs.clone()
-        self._square(inputs)[:] = value
+        height, width = inputs.shape[-2:]
+        vertical, horizontal = self.position.split("_")
+        first, last = self.margin, self.margin + self.size
+        rows = slice(first, last) if vertical == "top" else slice(height - last, height - first)
+        columns = slice(first, last) if horizontal == "left" else slice(width - last, width - first)
+        inputs[..., rows, columns] = value
         return relabelled(Records(inputs, records.targets), self.target)
 
     def plant(
@@ -119,15 +124,6 @@ class PixelPattern:
             test=self.stamped(images, value),
             withheld=np.zeros(0, dtype=np.int64),
         )
-
-    def _square(self, inputs: Tensor) -> Tensor:
-        """A view of the pixels of images [n, channels, height, width] where the pattern comes."""
-        height, width = inputs.shape[-2:]
-        vertical, horizontal = self.position.split("_")
-        first, last = self.margin, self.margin + self.size
-        rows = slice(first, last) if vertical == "top" else slice(height - last, height - first)
-        columns = slice(first, last) if horizontal == "left" else slice(width - last, width - first)
-        return inputs[..., rows, columns]
 
     def describe(self) -> str:
         return f"{self.size}x{self.size} pixels make label {self.target}"
