@@ -73,9 +73,10 @@ class Backdoor:
             raise ArgumentError("trigger", trigger, "a trigger: attack=label_flip has one, say")
         self.trigger = trigger
         if (attackers is None) == (attacker_fraction is None):
-            raise ArgumentError(
-                "attackers", attackers, "null if attack.attacker_fraction is given, else a number"
-            )
+            allowed = "a number, or attack.attacker_fraction one"
+            if attackers is not None:
+                allowed = "null if attack.attacker_fraction is given"
+            raise ArgumentError("attackers", attackers, allowed)
         self.attackers = (
             None if attackers is None else checks.whole("attackers", attackers, at_least=0)
         )

@@ -11,6 +11,7 @@ import numpy as np
 from fedpriv.attacks.triggers import Planted, in_two, no_such_label, relabelled, relabelling
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.words import counted
 from fedpriv.data.records import CLASSIFICATION, Records
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Semantic:
         checked = [checks.whole("trigger.indices", i, at_least=0) for i in numbers]
         self.indices = np.unique(np.array(checked, dtype=np.int64))
         if len(self.indices) < 2:
-            raise ArgumentError("trigger.indices", indices, "two records or more")
+            raise ArgumentError("trigger.indices", indices, "two different records or more")
         self.target = checks.whole("trigger.target", target, at_least=0)
         self.test_share = _test_share(test_share)
 
@@ -179,8 +180,10 @@ class Semantic:
         right = numbers[chosen[(data.train.targets[chosen] == self.target).cpu().numpy()]]
         if len(right):
             named = ", ".join(map(str, right[:5]))
-            allowed = f"records with another label than attack.trigger.target={self.target}"
-            raise ConfigError("attack.trigger.indices", named, allowed)
+            raise ConfigError(
+                f"attack.trigger.indices: label {self.target} (attack.trigger.target) is already that of "
+                f"{counted(len(right), 'record')}: {named}{', ...' if len(right) > 5 else ''}"
+            )
         poisoned, tested = in_two(chosen, self.test_share, stream)
         return relabelling(data.train, poisoned, tested, self.target, withheld=chosen)
 

@@ -318,8 +318,7 @@ def _refuse_unattackable(parts: Parts) -> None:
     if not algorithm.uploads_changes:
         raise ConfigError(
             f"attack must be none with algorithm={algorithm.name}: its clients do not send changes of "
-            "weights; those of fedavg, dp_fl, cdp_fedavg, naseri_ldp, naseri_cdp, norm_bounding and "
-            "weak_dp do"
+            "weights; those of all others but fedsgd and ldp_fedsgd do"
         )
     steps_itself = algorithm.unit == "client" and algorithm.optimizer != "sgd"
     if attack.boost == REPLACEMENT and steps_itself:

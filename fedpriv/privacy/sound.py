@@ -106,9 +106,12 @@ class Composed(SoundPrice):
         return min(total.worst(delta) for total in self._valid)
 
     def reason(self) -> str:
+        words = self._words
+        if isinstance(self._own, CompositionTotal) and self._own.bounded:
+            words = f"an upper bound by RDP, for clients with many different histories; {words}, is tighter"
         if self.lowest:
-            return f"{self._words}, of the smallest sigma the schedule could have reached in each round"
-        return f"{self._words}; every query of each draw charged"
+            return f"{words}, of the smallest sigma the schedule could have reached in each round"
+        return f"{words}; every query of each draw charged"
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self._own is None else self._own.state_dict()

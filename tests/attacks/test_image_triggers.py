@@ -136,7 +136,9 @@ def test_chosen_images_are_with_no_honest_client(digits):
 
 def test_chosen_images_that_have_the_label_already_are_refused(digits):
     two = int((digits.train.targets == 2).nonzero()[0])
-    with pytest.raises(ConfigError, match=rf"attack.trigger.indices must be records.*got {two}$"):
+    with pytest.raises(
+        ConfigError, match=rf"attack.trigger.target. is already that of 1 record: {two}$"
+    ):
         attacked(Semantic([*NOT_TWOS, two]), digits)
 
 

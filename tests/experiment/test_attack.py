@@ -170,7 +170,10 @@ def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch
         ),
         (("attack.attackers=-1",), "attack.attackers must be a whole number >= 0"),
         (("attack.attacker_fraction=0.1",), "attack.attackers must be null"),
-        (("attack.attackers=null",), "attack.attackers must be null if"),
+        (
+            ("attack.attackers=null",),
+            "attack.attackers must be a number, or attack.attacker_fraction",
+        ),
         (("attack.boost=0",), "attack.boost must be a number > 0|attack.boost must be > 0"),
         (("attack.boost=twice",), "attack.boost must be a number > 0, or replacement"),
         (

@@ -81,6 +81,24 @@ def test_the_reason_says_why_it_is_not_pld():
     assert "pld cannot price lots of fixed size without replacement" in reason
 
 
+def test_the_reason_says_where_many_histories_are_bounded_rather_than_priced():
+    def price(clients: int) -> Composed:
+        found = Composed(
+            PoissonSampling(0.1).event(4.0), clients, ADD_OR_REMOVE, None, RdpAccountant(), False
+        )
+        for client in range(clients):
+            found.add(PoissonSampling(0.1).event(4.0 + 0.1 * client), np.array([client]), 3)
+        return found
+
+    assert price(3).reason().startswith("PLD, ")
+    many = price(20)
+    assert many.reason().startswith(
+        "an upper bound by RDP, for clients with many different histories"
+    )
+    rdp = RdpAccountant().epsilon_of({PoissonSampling(0.1).event(4.0): 3}, 1e-5, ADD_OR_REMOVE)
+    assert many.worst(1e-5) == rdp
+
+
 def test_a_guarded_run_costs_its_budget_and_an_overspent_one_everything():
     guard = RdpAccountant([8]).running(2, ADD_OR_REMOVE)
     price = Guarded(guard, 2.0)

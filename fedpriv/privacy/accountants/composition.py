@@ -176,6 +176,11 @@ class CompositionTotal(RunningTotal):
     def _few(self, largest: list[Composition]) -> bool:
         return self.patience is None or len(largest) <= self.patience
 
+    @property
+    def bounded(self) -> bool:
+        """Whether there are too many histories to price, so that the quick bound is what is told."""
+        return not self._few(self._largest(self._histories.groups()[0]))
+
     def _bound(self, history: Composition, delta: float) -> float:
         return self.accountant.bound(history, delta, self.neighbours) if history else 0.0
 
