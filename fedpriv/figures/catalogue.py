@@ -16,9 +16,9 @@ from fedpriv.figures.make import plan_figure
 from fedpriv.results.display import console, duration
 
 
-def show_figures(arguments: Sequence[str], config_dir: str | None = None) -> None:
-    """Print the table of all figures, those in ``config_dir`` too; ``arguments`` as for making them
-    (``figure.seeds=…``)."""
+def show_figures(arguments: Sequence[str], config_dir: str | None = None, below: str = "") -> None:
+    """Print the table of all figures (``below``: of a folder of them, or one), those in ``config_dir``
+    too; ``arguments`` as for making them (``figure.seeds=…``)."""
     extra = None if config_dir is None else Path(config_dir)
     if extra is not None and not extra.is_dir():
         raise ConfigError("--config-dir", config_dir, "an existing folder")
@@ -35,7 +35,14 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None) -> Non
     for column in ("figure", "what", "paper", "state", "runs", "left (one core)"):
         table.add_column(column, overflow="fold", no_wrap=column in ("figure", "state", "runs"))
     named = dict(options("figure")) | dict(options("figure", extra) if extra else ())
-    for name, words in named.items():
+    wanted = [name for name in named if _is_below(name, below)]
+    if not wanted:
+        works = sorted({name.partition("/")[0] for name in named})
+        raise ConfigError(
+            "fedpriv figure NAME --list", below, f"a figure, or one of {', '.join(works)}"
+        )
+    for name in wanted:
+        words = named[name]
         try:
             config = compose([f"+figure={name}", *arguments], extra)
             if config.figure.get("compute") is not None:
@@ -55,6 +62,10 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None) -> Non
     console().print(
         "fedpriv figure <name> runs what is missing and draws; --dry-run shows its runs"
     )
+
+
+def _is_below(name: str, folder: str) -> bool:
+    return not folder or name == folder or name.startswith(folder.rstrip("/") + "/")
 
 
 def _state(jobs: Sequence[Job]) -> str:

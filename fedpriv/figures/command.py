@@ -21,7 +21,11 @@ def add_figure(commands: argparse._SubParsersAction, words: str) -> argparse.Arg
         "outputs/figures/<name>. Overrides of any key (key=value) apply to all its runs.",
     )
     parser.add_argument("name", nargs="?", help="such as adap_dpfl/fig4; see --list")
-    parser.add_argument("--list", action="store_true", help="every figure, its state and its cost")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="every figure (or those below a name, such as wei), its state and its cost",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the runs, start none")
     parser.add_argument("--draw", action="store_true", help="run nothing, draw what is there")
     parser.add_argument(
@@ -63,7 +67,7 @@ def run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
     if options.list:
         from fedpriv.figures.catalogue import show_figures
 
-        show_figures(settings, options.config_dir)
+        show_figures(settings, options.config_dir, options.name or "")
         return 0
     if options.name is None:
         raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")

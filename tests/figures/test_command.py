@@ -84,13 +84,15 @@ def test_flags_may_stand_anywhere(command, write):
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory) -> str:
-    """What ``fedpriv figure --list`` says when the user has a folder of figures."""
+    """What ``fedpriv figure … --list`` says of one work and of a user's own folder of figures."""
     mine = tmp_path_factory.mktemp("listed") / "mine"
     (mine / "figure" / "own").mkdir(parents=True)
     shipped = REPOSITORY / "conf" / "figure" / "adap_dpfl" / "fig6.yaml"
     (mine / "figure" / "own" / "tiny.yaml").write_text(shipped.read_text())
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert cli.run(["figure", "--list", "--seeds", "0", "--config-dir", str(mine)]) == 0
+        for below in ("adap_dpfl", "own"):
+            given = ["figure", below, "--list", "--seeds", "0", "--config-dir", str(mine)]
+            assert cli.run(given) == 0
     return out.getvalue()
 
 
@@ -106,6 +108,15 @@ def test_the_list_says_what_is_there_and_what_the_rest_takes(listed):
 
 def test_the_list_has_the_figures_of_the_users_own(listed):
     assert "own/tiny" in listed
+
+
+def test_the_list_is_of_what_was_asked_for_alone(listed):
+    assert "naseri/" not in listed
+
+
+def test_a_list_of_no_figure_names_the_works(command):
+    said = refused(command("figure", "wie", "--list"))
+    assert "must be a figure, or one of adap_dpfl, ldp_clipping, naseri, wei, got wie" in said
 
 
 def test_folders_to_reuse_become_flags_again():

@@ -78,7 +78,7 @@ def test_a_changed_argument_goes_elsewhere_and_is_said(computed, make, tmp_path)
 
 def test_a_computed_figure_is_listed(computed, make, command):
     def row() -> str:
-        said = command("figure", "--list", "--config-dir", "mine")
+        said = command("figure", "own", "--list", "--config-dir", "mine")
         return next(line for line in said.out.splitlines() if "own/tiny" in line)
 
     make("--dry-run")
