@@ -189,9 +189,8 @@ class Loop:
         for draw, clients, _ in self._groups_with_draws(sigma):
             steps = self.parts.algorithm.draws_per_round
             eligible[clients] = self.budget.may_take_part(draw, steps, clients)
-            if (
-                self.attack is not None
-            ):  # as without them, or honest clients would be drawn otherwise
+            if self.attack is not None:
+                # as if they were honest, else who is drawn would depend on who attacks
                 bad = clients[~self.attack.honest[clients]]
                 eligible[bad] = self._if_honest.may_take_part(draw, steps, bad)
         return eligible
