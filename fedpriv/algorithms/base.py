@@ -1,6 +1,8 @@
-"""What every algorithm offers: who takes part, what a round releases, and the work itself.
+"""What every algorithm offers: who takes part, how they are sampled, and the work itself.
 
-Settings and privacy are importable without torch: a dry run needs no more.
+Settings are importable without torch: a plan needs no more. What is released and charged is the mechanism's
+(:mod:`fedpriv.privacy.mechanisms`); an algorithm says how records and clients are sampled, whom it trusts,
+and how much noise a gradient gets for a noise multiplier.
 """
 
 from __future__ import annotations
@@ -16,76 +18,93 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.claims import Claim
-from fedpriv.privacy.mechanism import GRADIENT, Draw, Query, RandomizedBit
-from fedpriv.privacy.names import LOCAL, REPLACE_ONE
-from fedpriv.privacy.sampling import Sampling, WholeData
+from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.sampling import FixedSizeSampling, Sampling, WholeData, sample_cohort
+from fedpriv.privacy.trust import LOCAL_TRUST, Trust
 
 if TYPE_CHECKING:
+    from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.rounds_search import RoundsSearch
-    from fedpriv.algorithms.work import Problem, Training
+    from fedpriv.algorithms.trainer import Trainer
     from fedpriv.privacy.clippers import Clipper
 
 
 class Algorithm(ABC):
-    """``unit``: what a view protects, ``record`` or ``client``; ``trust``: against whom:
-    ``local``, the server sees each noised upload, or ``central``, only the noised aggregate leaves it;
-    ``draws_per_round``: how many draws each participant makes in a round.
+    """What an experiment asks of an algorithm.
+
+    Attributes:
+        name: As in ``algorithm.name``.
+        private: Whether it claims privacy; else nothing is clipped, noised or charged.
+        unit: What is protected, ``record`` or ``client``: what is clipped one by one.
+        trust: Who sees which uploads, and who adds the noise.
+        claim: The published analysis of the work, or None. An algorithm of your own has none unless it sets
+            one: it inherits none.
+        samples_per_round: On how many samples of its records each participant answers in a round.
+        clients_per_round: m, sampled uniformly; None: see :meth:`client_sampling`.
+        assumed: What the published claim takes for known of the partition: ``clients`` K, ``records`` n.
+        uploads_changes: Whether clients send the change of their weights over a round.
+        search: What finds the number of rounds before the run; its runs read the same data.
+        price_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
     """
 
     name: str
     private: bool
     unit: str
-    trust: str = LOCAL
+    trust: Trust = LOCAL_TRUST
     claim: Claim | None = None
-    draws_per_round: int = 1
+    samples_per_round: int = 1
     clients_per_round: int | None = None
-    secret_cohort: bool = False
-    """Whether the observer does not see who takes part, so that sampling clients amplifies."""
     assumed: Mapping[str, int] = MappingProxyType({})
-    """What the published claim takes for known of the partition: ``clients`` K, ``records`` n."""
     uploads_changes: bool = False
-    """Whether clients send the change of their weights over a round."""
     search: RoundsSearch | None = None
-    """What finds the number of rounds before the run; its runs read the same data."""
     price_depends_on_records: bool = False
-    """Whether clients with more records pay less (lots of a fixed size)."""
+
+    # ---- sampling
 
     @abstractmethod
     def sampling_of(self, records: int) -> Sampling:
-        """How a client with ``records`` records draws what it answers on."""
+        """How the sample that a client with ``records`` records answers on is drawn: of its records, or,
+        where the cohort is secret and the unit is the client, of the clients."""
+
+    def client_sampling(self, clients: int) -> Sampling:
+        """How the cohort of a round is sampled of ``clients`` clients."""
+        if self.clients_per_round is None:
+            return WholeData()
+        return FixedSizeSampling(clients, self.clients_per_round)
 
     def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
-        """Who takes part in this round: ascending indices among ``eligible`` [K] (bool)."""
-        candidates = np.flatnonzero(eligible)
-        if self.clients_per_round is None or len(candidates) <= self.clients_per_round:
-            return candidates
-        stream = streams.sampling("cohort", round_index)
-        return np.sort(stream.choice(candidates, self.clients_per_round, replace=False))
-
-    def charged(self, cohort: np.ndarray, clients: int) -> np.ndarray:
-        """Who pays for a round with this cohort: those in it; everyone if who came is secret."""
-        return np.arange(clients) if self.secret_cohort else cohort
+        """Who takes part in this round: ascending positions among ``eligible`` [K] (bool)."""
+        return sample_cohort(streams, self.client_sampling(len(eligible)), eligible, round_index)
 
     def check_clients(self, clients: int) -> None:
-        """Refuse a cohort larger than the federation."""
+        """Refuse a cohort larger than the federation. Raises ArgumentError."""
         if self.clients_per_round is not None and self.clients_per_round > clients:
             raise ArgumentError(
                 "clients_per_round", self.clients_per_round, f"<= {clients}, the number of clients"
             )
 
-    @abstractmethod
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw | None:
-        """What one participant releases in one draw (``None``: nothing that is accounted)."""
+    # ---- noise
+
+    def gradient_multiplier(
+        self, noise_multiplier: float, sampling: Sampling, clipper: Clipper
+    ) -> float:
+        """Noise std ÷ clip norm of the clipped sum, given the schedule's noise multiplier."""
+        return clipper.gradient_multiplier(noise_multiplier)
+
+    def refuse_clipper(self, clipper: Clipper) -> None:
+        """Raise ConfigError for a clipper that this algorithm cannot take."""
+
+    # ---- the work
 
     @abstractmethod
-    def start(self, problem: Problem) -> Training:
+    def start(self, problem: Problem) -> Trainer:
         """The work itself, on data and a model."""
 
     @abstractmethod
     def records_per_step(self, records: float) -> float:
         """How many of ``records`` records one step of all clients reads."""
+
+    # ---- words
 
     @abstractmethod
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
@@ -102,21 +121,6 @@ class UnsampledReports:
     def sampling_of(self, records: int) -> Sampling:
         """Every record, every time."""
         return WholeData(REPLACE_ONE)
-
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw:
-        """One noised upload, and what the clipper asks beside it."""
-        return Draw(sampling, queries(clipper, noise_multiplier, round_index))
-
-
-def queries(
-    clipper: Clipper, noise_multiplier: float, round_index: int
-) -> tuple[Query | RandomizedBit, ...]:
-    """The gradient's query and the clipper's, if it asks one in this round."""
-    gradient = Query(GRADIENT, clipper.gradient_multiplier(noise_multiplier))
-    statistic = clipper.query(round_index, noise_multiplier)
-    return (gradient,) if statistic is None else (gradient, statistic)
 
 
 def optional_cohort_size(clients_per_round: int | None) -> int | None:

@@ -14,23 +14,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fedpriv.algorithms.base import queries
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
-from fedpriv.common.errors import ConfigError
-from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.claims import dp_fedavg
-from fedpriv.privacy.mechanism import Draw, Query
-from fedpriv.privacy.names import CENTRAL, CLIENT
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
+from fedpriv.privacy.trust import CENTRAL_TRUST
 
 if TYPE_CHECKING:
+    from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.uploads import Uploads
-    from fedpriv.algorithms.work import Problem
-    from fedpriv.privacy.clippers import Clipper
 
 
 class CdpFedAvg(ServerStepAlgorithm):
@@ -39,8 +32,7 @@ class CdpFedAvg(ServerStepAlgorithm):
     """
 
     private = True
-    trust = CENTRAL
-    secret_cohort = True
+    trust = CENTRAL_TRUST
     uploads_changes = True
 
     def __init__(
@@ -65,26 +57,12 @@ class CdpFedAvg(ServerStepAlgorithm):
         self.claim = dp_fedavg()
 
     def sampling_of(self, records: int) -> Sampling:
+        """Of the clients: what is released is one sum over the cohort."""
         return PoissonSampling(self.client_rate)
 
-    def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
+    def client_sampling(self, clients: int) -> Sampling:
         """Each client with probability q; nobody once the budget is spent."""
-        drawn = PoissonSampling(self.client_rate).draw(
-            streams.sampling("cohort", round_index), len(eligible)
-        )
-        return drawn[eligible[drawn]]
-
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw:
-        asked = queries(clipper, noise_multiplier, round_index)
-        if any(not isinstance(query, Query) for query in asked):
-            raise ConfigError(
-                "clipper.bit_mechanism", "randomized_response", "gaussian with a trusted server"
-            )
-        if getattr(clipper, "noised_by", None) == CLIENT:
-            raise ConfigError("clipper.noised_by", CLIENT, "aggregator with a trusted server")
-        return Draw(sampling, asked)
+        return PoissonSampling(self.client_rate)
 
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import LocalChanges

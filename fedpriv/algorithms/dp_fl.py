@@ -10,20 +10,11 @@ server is honest but curious and sees every upload: trust is local, and each cli
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedpriv.algorithms.base import queries
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common import checks
-from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.claims import ADAP_DPFL_READINGS, adap_dpfl
-from fedpriv.privacy.mechanism import Draw, Query, RandomizedBit
-from fedpriv.privacy.names import CLIENT
-from fedpriv.privacy.sampling import Sampling
-
-if TYPE_CHECKING:
-    from fedpriv.privacy.clippers import Clipper
 
 
 class DpFl(LocalStepsAlgorithm):
@@ -36,32 +27,3 @@ class DpFl(LocalStepsAlgorithm):
         ``as_printed``; the rest is common to all algorithms with local steps."""
         super().__init__(*args, **settings)
         self.claim = adap_dpfl(checks.one_of("claim", claim, ADAP_DPFL_READINGS))
-
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw:
-        found = queries(clipper, noise_multiplier, round_index)
-        return answered_by_clients(sampling, found, clipper, self.local_steps)
-
-
-def answered_by_clients(
-    sampling: Sampling,
-    queries: tuple[Query | RandomizedBit, ...],
-    clipper: Clipper,
-    local_steps: int,
-) -> Draw:
-    """A draw in which every answer is noised by the client itself, whose records it is about."""
-    if clipper.one_query_a_round and local_steps > 1:
-        raise ConfigError("algorithm.local_steps", local_steps, "1 with this clipper")
-    return Draw(sampling, tuple(_by_client(query) for query in queries))
-
-
-def _by_client(query: object) -> Query:
-    if not isinstance(query, Query):
-        raise ConfigError(
-            "clipper.bit_mechanism",
-            "randomized_response",
-            "gaussian with this algorithm",
-            "randomized response is for one bit per client (algorithm=ldp_fedsgd)",
-        )
-    return replace(query, by=CLIENT)

@@ -14,7 +14,7 @@ distribution as the sum of m, and the ledger still has one release for each clie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedpriv.algorithms.base import UnsampledReports
 from fedpriv.algorithms.server_step import GradientAlgorithm
@@ -22,22 +22,14 @@ from fedpriv.privacy.claims import ldp_fedsgd
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import Sampling, WholeData
 
-if TYPE_CHECKING:
-    from fedpriv.privacy.clippers import Clipper
-
 
 class FedSgd(GradientAlgorithm):
-    """No privacy: the yardstick of LDP-FedSGD. No ε is computed or shown."""
+    """No privacy: the baseline of LDP-FedSGD. No ε is computed or shown."""
 
     private = False
 
     def sampling_of(self, records: int) -> Sampling:
         return WholeData(REPLACE_ONE)
-
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> None:
-        return None
 
 
 class LdpFedSgd(UnsampledReports, GradientAlgorithm):

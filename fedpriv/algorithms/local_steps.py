@@ -11,10 +11,10 @@ from fedpriv.common.words import counted
 from fedpriv.privacy.sampling import SAMPLING_NAMES, Sampling, make_sampling
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fedpriv.algorithms.local_training import LocalTraining
-    from fedpriv.algorithms.work import Problem
+    from fedpriv.algorithms.optimizers import Optimizer
+    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.server_steps import ServerStep
+    from fedpriv.algorithms.trainer import Trainer
 
 OPTIMIZERS = ("adam", "sgd")
 OPTIMIZER_STATES = ("kept", "reset")
@@ -59,7 +59,7 @@ class LocalStepsAlgorithm(Algorithm):
         self.optimizer_state = checks.one_of("optimizer_state", optimizer_state, OPTIMIZER_STATES)
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
-        self.draws_per_round = self.local_steps
+        self.samples_per_round = self.local_steps
         self.price_depends_on_records = self.sampling == "fixed_size"
         self.participation = checks.one_of("participation", participation, PARTICIPATIONS)
         self.clients_per_round = None
@@ -73,18 +73,37 @@ class LocalStepsAlgorithm(Algorithm):
             )
 
     def sampling_of(self, records: int) -> Sampling:
-        """How a client with ``records`` records draws its lots."""
+        """How a client with ``records`` records samples its lots."""
         return make_sampling(self.sampling, self.sample_rate, records, self.max_lot_size)
 
-    def noise_std(self, multiplier: float, bounds: Tensor, lot_sizes: Tensor) -> Tensor:
-        """Noise std on the sum of each participant [m], given its clip norm and public lot size [m]."""
-        return multiplier * bounds
+    def server_step(self, problem: Problem) -> ServerStep:
+        """What the server does with the changes: their average, weighted by records. To override."""
+        from fedpriv.algorithms.server_steps import WeightedAverage
 
-    def start(self, problem: Problem) -> LocalTraining:
-        """The work itself, on data and a model."""
-        from fedpriv.algorithms.local_training import LocalTraining
+        return WeightedAverage(problem.model, problem.data.records_per_client)
 
-        return LocalTraining(self, problem)
+    def start(self, problem: Problem) -> Trainer:
+        from fedpriv.algorithms.record_work import RecordWork
+        from fedpriv.algorithms.trainer import Trainer
+
+        samplings = [self.sampling_of(int(n)) for n in problem.data.records_per_client]
+        server = self.server_step(problem)
+        optimizer = self._client_optimizer(problem)
+        work = RecordWork(problem, samplings, self.local_steps, server)
+        return Trainer(problem, work, optimizer, server)
+
+    def _client_optimizer(self, problem: Problem) -> Optimizer:
+        from fedpriv.algorithms.optimizers import Adam, Sgd
+
+        if self.optimizer == "sgd":
+            return Sgd(self.learning_rate)
+        return Adam(
+            self.learning_rate,
+            problem.data.client_count,
+            problem.model.size,
+            problem.model.device,
+            reset=self.optimizer_state == "reset",
+        )
 
     def records_per_step(self, records: float) -> float:
         return self.sample_rate * records

@@ -16,25 +16,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.algorithms.base import queries
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
-from fedpriv.algorithms.dp_fl import answered_by_clients
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.claims import naseri_cdp, naseri_ldp, naseri_ldp_multiplier
 from fedpriv.privacy.clippers import ConstantClipper
-from fedpriv.privacy.mechanism import Draw
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.uploads import Uploads
-    from fedpriv.algorithms.work import Problem
     from fedpriv.privacy.clippers import Clipper
 
 FIXED, PRINTED = "fixed_denominator", "as_printed"
@@ -56,29 +51,28 @@ class NaseriCdp(CdpFedAvg):
             problem, self.local_epochs, self.batch_size, self.local_learning_rate
         )
 
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw:
-        draw = super().draw(sampling, noise_multiplier, clipper, round_index)
-        if self.noise == FIXED:
-            return draw
-        if len(draw.queries) > 1:  # its answer is divided by how many came, which nobody noises
+    @property
+    def noise_on_the_mean(self) -> bool:
+        """As printed; the mean over whoever came is moved by up to S by one client, when nobody else came."""
+        return self.noise == PRINTED
+
+    def gradient_multiplier(
+        self, noise_multiplier: float, sampling: Sampling, clipper: Clipper
+    ) -> float:
+        multiplier = super().gradient_multiplier(noise_multiplier, sampling, clipper)
+        return multiplier / self.client_rate if self.noise == PRINTED else multiplier
+
+    def refuse_clipper(self, clipper: Clipper) -> None:
+        if self.noise == PRINTED and clipper.asks_ever():
+            # its answer is divided by how many came, which nobody noises
             raise ConfigError(
                 "clipper", type(clipper).__name__, "one that asks nothing with noise=as_printed"
             )
-        (query,) = draw.queries
-        query = replace(query, noise_multiplier=query.noise_multiplier / self.client_rate)
-        return Draw(draw.sampling, (query,))
 
     def denominator(self, cohort: int, clients: int) -> float:
         if self.noise == PRINTED:
             return float(max(1, cohort))
         return super().denominator(cohort, clients)
-
-    def noise_scale(self, cohort: int) -> float:
-        if self.noise == PRINTED:
-            return max(1, cohort) / self.client_rate
-        return super().noise_scale(cohort)
 
 
 @dataclass(frozen=True)
@@ -122,21 +116,15 @@ class NaseriLdp(LocalStepsAlgorithm):
             return CountedPoissonSampling(self.sample_rate, records)
         return PoissonSampling(self.sample_rate)
 
-    def draw(
-        self, sampling: Sampling, noise_multiplier: float, clipper: Clipper, round_index: int
-    ) -> Draw:
+    def gradient_multiplier(
+        self, noise_multiplier: float, sampling: Sampling, clipper: Clipper
+    ) -> float:
         if isinstance(sampling, CountedPoissonSampling):
-            if not isinstance(clipper, ConstantClipper):
-                raise ConfigError(
-                    "clipper", type(clipper).__name__, "constant with noise=as_printed"
-                )
             noise_multiplier = naseri_ldp_multiplier(
                 noise_multiplier, self.sample_rate, sampling.records, clipper.initial
             )
-        found = queries(clipper, noise_multiplier, round_index)
-        return answered_by_clients(sampling, found, clipper, self.local_steps)
+        return super().gradient_multiplier(noise_multiplier, sampling, clipper)
 
-    def noise_std(self, multiplier: float, bounds: Tensor, lot_sizes: Tensor) -> Tensor:
-        if self.noise == PRINTED:
-            return multiplier * lot_sizes
-        return super().noise_std(multiplier, bounds, lot_sizes)
+    def refuse_clipper(self, clipper: Clipper) -> None:
+        if self.noise == PRINTED and not isinstance(clipper, ConstantClipper):
+            raise ConfigError("clipper", type(clipper).__name__, "constant with noise=as_printed")

@@ -1,4 +1,4 @@
-"""Optimisers over stacked clients: row k of every [m, d] tensor belongs to one client."""
+"""Optimisers over stacked holders: row k of every [m, d] tensor belongs to one client (or to the server)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from fedpriv.common.errors import ConfigError
 
 
-class ClientOptimizer(Protocol):
+class Optimizer(Protocol):
     """Turns each participant's gradient into a change of its weights."""
 
     def begin_round(self, clients: Tensor) -> None:
@@ -24,6 +24,34 @@ class ClientOptimizer(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class NoOptimizer:
+    """Δ = what was released: the server takes it as it is."""
+
+    def begin_round(self, clients: Tensor) -> None:
+        pass
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        return gradients
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+class OfChanges:
+    """An optimiser that takes changes of weights: their negative stands for the gradient."""
+
+    def __init__(self, optimizer: Optimizer):
+        self._optimizer = optimizer
+        self.begin_round = optimizer.begin_round
+        self.state_dict, self.load_state_dict = optimizer.state_dict, optimizer.load_state_dict
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        return self._optimizer.step(clients, gradients.mul_(-1))
 
 
 class Sgd:

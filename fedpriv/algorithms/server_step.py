@@ -8,19 +8,18 @@ the client: norms, clipping and noise are those of whole uploads, and one clip n
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
 from fedpriv.common import checks
 from fedpriv.common.words import records_of
-from fedpriv.privacy.names import LOCAL
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.server_training import ServerTraining
+    from fedpriv.algorithms.optimizers import Optimizer
+    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.trainer import Trainer
     from fedpriv.algorithms.uploads import Uploads
-    from fedpriv.algorithms.work import Problem
 
 SERVER_OPTIMIZERS = ("sgd", "adam")
 
@@ -43,15 +42,40 @@ class ServerStepAlgorithm(Algorithm):
     def denominator(self, cohort: int, clients: int) -> float:
         """By what the sum of the uploads of ``cohort`` of K clients is divided: a public number."""
 
-    def noise_scale(self, cohort: int) -> float:
-        """Noise std on the sum of the uploads of ``cohort``, in noise multipliers × clip norms: √m where
-        each client of a cohort of m noises its own (the sum of m Gaussians is one), else 1."""
-        return math.sqrt(cohort) if self.trust == LOCAL else 1.0
+    noise_on_the_mean: bool = False
+    """Whether noise and sensitivity are of the mean over whoever came, not of the sum."""
 
-    def start(self, problem: Problem) -> ServerTraining:
-        from fedpriv.algorithms.server_training import ServerTraining
+    def start(self, problem: Problem) -> Trainer:
+        from fedpriv.algorithms.client_work import ClientWork
+        from fedpriv.algorithms.server_steps import AddChange, ReplaceWeights
+        from fedpriv.algorithms.trainer import Trainer
 
-        return ServerTraining(self, problem)
+        uploads = self.uploads(problem)
+        weight = None
+        if self.optimizer == "sgd" and uploads.sign == -1:
+            weight = 1.0 if uploads.replaces else self.learning_rate
+        work = ClientWork(
+            problem,
+            uploads,
+            self.denominator,
+            noise_on_the_mean=self.noise_on_the_mean,
+            upload_weight=weight,
+        )
+        server = ReplaceWeights if uploads.replaces else AddChange
+        return Trainer(
+            problem, work, self._server_optimizer(problem, uploads), server(problem.model)
+        )
+
+    def _server_optimizer(self, problem: Problem, uploads: Uploads) -> Optimizer:
+        from fedpriv.algorithms.optimizers import Adam, NoOptimizer, OfChanges, Sgd
+
+        if uploads.replaces:
+            return NoOptimizer()
+        optimizer: Optimizer = Sgd(self.learning_rate)
+        if self.optimizer == "adam":
+            model = problem.model
+            optimizer = Adam(self.learning_rate, 1, model.size, model.device, reset=False)
+        return optimizer if uploads.sign == 1 else OfChanges(optimizer)
 
     def _server_words(self) -> tuple[str, str]:
         return ("server optimizer", f"{self.optimizer}, learning rate {self.learning_rate:g}")

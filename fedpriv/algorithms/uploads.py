@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.work import Problem
+from fedpriv.algorithms.problem import Problem
 from fedpriv.engine import ClippedSums, StackedModel, rows_at
-from fedpriv.privacy.sampling import PoissonSampling, WholeData
+from fedpriv.privacy.sampling import PoissonSampling, WholeData, sample_lot, shuffle
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,8 @@ class Gradients:
 
     def _lot(self, round_index: int, client: int) -> np.ndarray:
         own = self.problem.data.clients[client]
-        if isinstance(self._sampling, WholeData):
-            return own
-        stream = self.problem.streams.sampling("lot", round_index, 0, client)
-        return own[self._sampling.draw(stream, len(own))]
+        lot = sample_lot(self.problem.streams, self._sampling, len(own), round_index, 0, client)
+        return own[lot]
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
         size = len(targets)
@@ -122,8 +120,7 @@ class LocalChanges:
         records = [self.problem.records_of(round_index, int(k)) for k in clients]
 
         def order(client: int, epoch: int) -> np.ndarray:
-            stream = streams.sampling("batches", round_index, epoch, clients[client])
-            return records[client][stream.permutation(len(records[client]))]
+            return shuffle(streams, records[client], round_index, epoch, clients[client])
 
         sizes = [len(own) for own in records]
         return self._train(data.train.inputs, data.train.targets, sizes, order)
@@ -161,7 +158,7 @@ class LocalChanges:
 
 
 class ProjectedChanges(LocalChanges):
-    """The same, pulled back onto a ball around θ after every batch: that of radius S, the clip norm."""
+    """The same, projected onto a ball around θ after every batch: that of radius S, the clip norm."""
 
     radius: float | Tensor | None = (
         None  # one for all, or of each client [c, 1]; None: no bound yet
@@ -169,22 +166,22 @@ class ProjectedChanges(LocalChanges):
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
         server = torch.zeros(1, dtype=torch.int64, device=self.problem.model.device)
-        self.radius = float(self.problem.clipper.bound(round_index, server))
+        self.radius = float(self.problem.clipper.clip_norm(round_index, server))
         return super().of(round_index, clients)
 
     def _project(self, weights: Tensor, start: Tensor) -> None:
         if self.radius is not None:
-            pull_back(weights, start, self.radius)
+            project_to_ball(weights, start, self.radius)
 
 
-def pull_back(weights: Tensor, start: Tensor, radius: float | Tensor) -> None:
+def project_to_ball(weights: Tensor, start: Tensor, radius: float | Tensor) -> None:
     """Δ ← Δ min(1, radius/‖Δ‖) for the changes Δ of weights [c, d] since ``start`` [d], in place."""
     changes = weights - start
     norms = torch.linalg.vector_norm(changes, dim=1, keepdim=True)
     outside = norms > radius
     if bool(outside.any()):
-        pulled_back = changes.mul_(radius / norms).add_(start)
-        torch.where(outside, pulled_back, weights, out=weights)
+        projected = changes.mul_(radius / norms).add_(start)
+        torch.where(outside, projected, weights, out=weights)
 
 
 class FullBatchDescent:

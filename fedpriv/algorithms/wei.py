@@ -29,8 +29,8 @@ from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.claims import Claim, wei
 
 if TYPE_CHECKING:
+    from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.uploads import Uploads
-    from fedpriv.algorithms.work import Problem
 
 SENSITIVITIES = ("one_step", "update", "weights")
 

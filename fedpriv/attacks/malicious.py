@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.uploads import ProjectedChanges, pull_back
-from fedpriv.algorithms.work import Aggregation, Problem
+from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.uploads import ProjectedChanges, project_to_ball
 from fedpriv.attacks.backdoor import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT, Backdoor
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.random_streams import numpy_stream
@@ -109,7 +109,7 @@ class MaliciousClients:
             else:
                 sent = training.changes(turn, clients, self._clean, self._poisoned).mul_(boost)
         if settings.norm_bound is not None:
-            pull_back(sent, torch.zeros_like(sent[0]), settings.norm_bound)
+            project_to_ball(sent, torch.zeros_like(sent[0]), settings.norm_bound)
         return sent
 
     def _boosts(self, aggregation: Aggregation, clients: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedpriv.algorithms.work import Problem
+from fedpriv.algorithms.problem import Problem
 from fedpriv.audit.classifier import out_of_fold
 from fedpriv.audit.records import Candidates, gradients, losses
 from fedpriv.common.random_streams import numpy_stream

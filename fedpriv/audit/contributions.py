@@ -22,7 +22,6 @@ from fedpriv.audit.subject import Subject
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import FlatModel
 from fedpriv.experiment.snapshots import Snapshot
-from fedpriv.privacy.names import LOCAL
 
 BINS = 32
 NEEDLESS = 1024  # with so few parameters they are taken as they are
@@ -36,7 +35,7 @@ class Observer:
         self._problem = subject.problem
         self._seed = seed
         self._sigmas = subject.noise_multipliers()
-        self._training = self._algorithm.start(self._problem)
+        self._trainer = self._algorithm.start(self._problem)
 
     def rows(self, snapshot: Snapshot, clients: np.ndarray) -> np.ndarray:
         """Pooled contributions of ``clients`` at one snapshot, a row each."""
@@ -55,12 +54,14 @@ class Observer:
         problem.model.set(snapshot.weights)
         problem.clipper.load_state_dict(deepcopy(snapshot.clipper))
         cohort = self.cohort(snapshot.rounds, client)
-        self._training.round(snapshot.rounds, cohort, noise_multiplier)
+        mechanism = problem.mechanism
+        announced = mechanism.announce(snapshot.rounds, noise_multiplier)
+        self._trainer.round(mechanism.open(announced, cohort, problem.streams))
         return problem.model.flat - snapshot.weights.to(problem.model.device)
 
     def cohort(self, round_index: int, client: int) -> np.ndarray:
         """Who is in the round in which ``client`` is observed, ascending."""
-        if self._algorithm.trust == LOCAL:
+        if self._algorithm.trust.sees_each_upload:
             return np.array([client])
         everyone = np.ones(self._problem.data.client_count, dtype=bool)
         drawn = self._algorithm.cohort(self._problem.streams, round_index, everyone)

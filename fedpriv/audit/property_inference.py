@@ -24,7 +24,6 @@ from fedpriv.audit.subject import Subject
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.experiment import snapshots
-from fedpriv.privacy.names import LOCAL
 
 INTERVAL = "95 % interval of AUC by DeLong's variance on the logit scale, over the target clients"
 
@@ -166,6 +165,6 @@ def _turned(values: np.ndarray, has: np.ndarray, auxiliary: np.ndarray) -> np.nd
 
 def _sees(subject: Subject) -> str:
     noised = any(sigma > 0 for sigma in subject.noise_multipliers().values())
-    if subject.parts.algorithm.trust == LOCAL:
+    if subject.parts.algorithm.trust.sees_each_upload:
         return "each client's upload" + (", with its noise" if noised else "")
     return f"the {'noised ' if noised else ''}aggregate of a cohort that has the client in it"

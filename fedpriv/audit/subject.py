@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor
 
 from fedpriv import config as configuration
-from fedpriv.algorithms.work import Problem
+from fedpriv.algorithms.problem import Problem
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment import snapshots
 from fedpriv.experiment.assemble import make_problem

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedpriv.algorithms import CdpFedAvg
-from fedpriv.algorithms.work import Problem
+from fedpriv.algorithms.problem import Problem
 from fedpriv.bench import pfl_research
 from fedpriv.bench.gradients import CLASSES, CLIP_NORM, MODELS, SHAPE
 from fedpriv.bench.measuring import Bar, Row, Setting

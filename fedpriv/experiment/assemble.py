@@ -19,7 +19,6 @@ from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.machine import choose_threads, numeric_environment, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
-from fedpriv.experiment.prices import Prices
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.privacy.budget import Budget
 from fedpriv.results.folder import RunFolder, environment, new_folder
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from fedpriv.algorithms.work import Problem
+    from fedpriv.algorithms.problem import Problem
     from fedpriv.data.federated import FederatedData
-    from fedpriv.experiment.loop import Loop
+    from fedpriv.experiment.running import Run
 
 
 def assemble(
@@ -39,10 +38,11 @@ def assemble(
     folder: RunFolder | None,
     overrides: Sequence[str] | None,
     default_folder: Path | None,
-) -> tuple[Loop, bool]:
-    """(the loop ready to run, whether it continues from a checkpoint in ``folder``)."""
+) -> Run:
+    """The run, ready to go, or to go on from a checkpoint in ``folder``."""
     from fedpriv.engine import tune_allocator
     from fedpriv.experiment.loop import Loop
+    from fedpriv.experiment.running import Run
 
     settings, identity = parts.settings, configuration.identity(config)
     tune_allocator()
@@ -50,7 +50,8 @@ def assemble(
     state = None if folder is None else _saved_state(folder, identity, device)
     problem = make_problem(parts, device)
     threads = choose_threads(settings.runtime.threads, _work_per_round(parts, problem))
-    budget = _budget(parts, problem.data) if parts.private else None
+    attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
+    budget = _budget(parts, problem.data, attackers) if parts.private else None
     if folder is None:
         folder = _new_folder(parts, default_folder)
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
@@ -60,22 +61,21 @@ def assemble(
         write_text(folder.config, configuration.dump(config))
     else:
         folder.remove_leftovers()
-    run = run_digest(config, settings.rounds, problem)
-    problem.streams, run = streams_of_run(settings, run, folder)
-    origin = Origin(identity, run, numeric_environment(device, threads, problem.engine.name))
+    digest = run_digest(config, settings.rounds, problem)
+    problem.streams, name = streams_of_run(settings, digest, folder)
+    origin = Origin(identity, name, numeric_environment(device, threads, problem.engine.name))
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
-    loop = Loop(parts, problem, budget, folder, origin)
+    loop = Loop(parts, problem, budget)
     if state is not None:
         loop.load_state_dict(state)
-    loop.open_tables(state)
-    return loop, state is not None
+    return Run(loop, folder, origin, state)
 
 
 def make_problem(parts: Parts, device: torch.device) -> Problem:
     """Data, model and engine, with the attackers among the clients, if there are any; the streams are
     nobody's yet."""
-    from fedpriv.algorithms.work import Problem
+    from fedpriv.algorithms.problem import Problem
     from fedpriv.data.federated import federate
     from fedpriv.engine import FlatModel, make_engine
     from fedpriv.models.checks import refuse_own_randomness, refuse_record_mixing
@@ -106,7 +106,9 @@ def make_problem(parts: Parts, device: torch.device) -> Problem:
         clipper=parts.clipper,
         seed=settings.seed,
         streams=SecretStreams.simulated(settings.seed, settings.noise_seed),
+        mechanism=parts.mechanism,
     )
+    parts.mechanism.join(data.records_per_client)
     inputs, _ = problem.random_records(_probes(module))
     refuse_own_randomness(module, inputs)
     if parts.private:
@@ -140,7 +142,7 @@ def _work_per_round(parts: Parts, problem: Problem) -> float:
     return problem.model.size * records
 
 
-def _budget(parts: Parts, data: FederatedData) -> Budget:
+def _budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:
     """Ledger and totals; refuses a budget that allows no client a round.
 
     Under Poisson sampling all clients pay the same. With lots of a fixed size those with more
@@ -159,9 +161,11 @@ def _budget(parts: Parts, data: FederatedData) -> Budget:
         view=settings.budget_view,
         accountant=parts.accountant,
         claim=parts.algorithm.claim,
-        first_draw=plan.draw,
+        first=plan.first,
         adaptive=parts.adaptive,
-        cap=Prices(parts).cap(),
+        bound=parts.mechanism.bound(parts.costs().sampling),
+        trust=parts.algorithm.trust,
+        attackers=attackers,
     )
     if parts.unprotected:  # a checkpoint's ledger, which has it already, takes this one's place
         budget.expose(parts.unprotected)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import hydra.utils
-from dp_accounting import dp_event
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -20,28 +20,19 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import REPLACEMENT, Backdoor
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.config import unknown_key
-from fedpriv.experiment.prices import Prices
+from fedpriv.experiment.costs import Costs
 from fedpriv.experiment.settings import Settings, read_settings
 from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import (
     Accountant,
-    GdpAccountant,
     PldAccountant,
     PublishedAccountant,
     RdpAccountant,
 )
-from fedpriv.privacy.claims import MomentsBound
 from fedpriv.privacy.clippers import Clipper, NoClipper
-from fedpriv.privacy.mechanism import Draw
+from fedpriv.privacy.mechanisms import Mechanism
 from fedpriv.privacy.names import PUBLISHED, SOUND
-from fedpriv.privacy.noise_schedules import (
-    CalibratedNoise,
-    NoiseSchedule,
-    NoNoise,
-    Spreading,
-    UniformBudget,
-)
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.noise_schedules import NoiseSchedule, NoNoise, Setting, UniformBudget
 
 
 @dataclass(frozen=True)
@@ -90,14 +81,23 @@ class Parts:
         fixed = self.partition.clients or getattr(self.partition, "records", None)
         return bool(fixed) or not self.algorithm.price_depends_on_records
 
-    def draw(self, sampling: Sampling, sigma: float, round_index: int) -> Draw | None:
-        """What one participant releases in one draw of a round: to the algorithm, the clipper and the
-        noise schedule."""
-        draw = self.algorithm.draw(sampling, sigma, self.clipper, round_index)
-        question = self.noise_schedule.question
-        if draw is None or question is None:
-            return draw
-        return Draw(draw.sampling, (*draw.queries, question.query))
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """What every round releases."""
+        return Mechanism(self.algorithm, self.clipper, self.noise_schedule)
+
+    def costs(self, records: int | None = None) -> Costs:
+        """Of what is planned, for a client of ``records`` records (default: an even share)."""
+        return Costs(
+            mechanism=self.mechanism,
+            sampling=self.algorithm.sampling_of(records or self.even_share),
+            accountant=self.accountant,
+            claim=self.algorithm.claim,
+            view=self.settings.budget_view,
+            delta=self.settings.delta,
+            rounds=self.settings.rounds,
+            clients=self.partition.clients,
+        )
 
 
 def build_parts(config: DictConfig) -> Parts:
@@ -122,62 +122,39 @@ def build_parts(config: DictConfig) -> Parts:
     _refuse_bad_combinations(parts)
     if parts.private:
         _refuse_unpriceable(parts)
-        _settle_noise(parts)
+        _calibrate_noise(parts)
+        _refuse_query_of_secret_cohort(parts)
     return parts
 
 
-def _settle_noise(parts: Parts) -> None:
+def _calibrate_noise(parts: Parts) -> None:
     """A noise multiplier that follows from an ε is solved for before anything else needs it."""
-    schedule = parts.noise_schedule
-    if isinstance(schedule, CalibratedNoise | UniformBudget) and not parts.shares_known:
+    schedule, algorithm, clients = parts.noise_schedule, parts.algorithm, parts.partition.clients
+    if schedule.known:
+        return
+    if not parts.shares_known:
         raise ConfigError(
             "noise_schedule follows from epsilon, which here depends on how many records a client has, and "
             "partition=natural does not say; set noise_schedule=constant, or another partition"
         )
-    if isinstance(schedule, CalibratedNoise):
-        within_group("noise_schedule", lambda: schedule.settle(Prices(parts).sigma_for))
-    elif isinstance(schedule, UniformBudget):
-        within_group("noise_schedule", lambda: schedule.settle(_spreading(parts, schedule)))
-
-
-def _spreading(parts: Parts, schedule: UniformBudget) -> Spreading:
-    """Sensitivity and q of the enforced view, for a budget that is spread as a sum of z^-2."""
-    algorithm, published = parts.algorithm, parts.settings.budget_view == PUBLISHED
-    printed = published and isinstance(algorithm.claim.accountant(), MomentsBound)
-    if algorithm.draws_per_round > 1:
-        raise ConfigError(
-            "algorithm.local_steps", algorithm.draws_per_round, "1 with this schedule"
-        )
-    sampling = algorithm.sampling_of(parts.even_share)
-    event = sampling.event(1.0)
-    if isinstance(event, dp_event.GaussianDpEvent):
-        sensitivity, rate = 1.0 / event.noise_multiplier, 1.0
-    elif printed and schedule.form != "exact":
-        sensitivity, rate = 1.0, getattr(sampling, "sample_rate", 1.0)
-    else:
-        raise ConfigError(
-            "noise_schedule=uniform_budget and recalculated are for Gaussians without sampling, whose "
-            "price is a sum; noise_schedule=calibrated is for sampled lots or secret cohorts"
-        )
-    counts_alike = isinstance(parts.accountant, MomentsBound if printed else GdpAccountant)
-    if schedule.form is None and not counts_alike:
-        raise ConfigError(
-            "accountant",
-            parts.accountant.name,
-            f"{'published' if printed else 'gdp'} with this noise_schedule and budget_view",
-            "its noise keeps to the budget as that counts; another count would end the run early",
-        )
-    clients = parts.partition.clients
+    share = 1.0
     if clients and algorithm.clients_per_round:
-        rate *= min(1.0, algorithm.clients_per_round / clients)
-    if published:
-        sensitivity = algorithm.claim.sensitivity
-    return Spreading(sensitivity, rate, printed)
+        share = min(1.0, algorithm.clients_per_round / clients)
+    setting = Setting(
+        sampling=algorithm.sampling_of(parts.even_share),
+        samples_per_round=algorithm.samples_per_round,
+        cohort_share=share,
+        accountant=parts.accountant,
+        claim=algorithm.claim,
+        published=parts.settings.budget_view == PUBLISHED,
+        smallest_noise_multiplier=parts.costs().smallest_noise_multiplier,
+    )
+    within_group("noise_schedule", lambda: schedule.calibrate(setting))
 
 
 def _some_sigma(parts: Parts) -> float:
     """A noise multiplier the run may use: the first, or any where it is not known yet."""
-    if isinstance(parts.noise_schedule, CalibratedNoise | UniformBudget):
+    if not parts.noise_schedule.known:
         return min(1.0, parts.clipper.largest_noise_multiplier / 2.0)
     return parts.noise_schedule.noise_multiplier(0)
 
@@ -369,7 +346,7 @@ def _refuse_unsearchable(parts: Parts) -> None:
             f"published with algorithm={parts.algorithm.name}",
             "the runs that search T spend the budget many times over, which a sound view cannot allow",
         )
-    if type(parts.noise_schedule) is not UniformBudget or parts.clipper.query(0, 1.0) is not None:
+    if type(parts.noise_schedule) is not UniformBudget or parts.clipper.asks(0):
         raise ConfigError(
             f"algorithm={parts.algorithm.name} takes noise_schedule=uniform_budget and a clipper that asks "
             "nothing (constant, poly, automatic)"
@@ -380,14 +357,15 @@ def _refuse_unpriceable(parts: Parts) -> None:
     """The accountant must know the events of this sampler, under its neighbours."""
     sampling = parts.algorithm.sampling_of(1000)
     sigma = _some_sigma(parts)
-    draw = within_group("clipper", lambda: parts.draw(sampling, sigma, 0))
-    reason = parts.accountant.supports(draw.event(), sampling.neighbours)
+    group = within_group("clipper", lambda: parts.mechanism.group(sampling, sigma, 0))
+    event = group.event()[0]
+    reason = parts.accountant.supports(event, sampling.neighbours)
     guarded = parts.settings.budget_view == SOUND and parts.settings.epsilon is not None
     if reason and parts.settings.budget_view == SOUND:
         able = [
             a.name
             for a in (PldAccountant(), RdpAccountant())
-            if not a.supports(draw.event(), sampling.neighbours)
+            if not a.supports(event, sampling.neighbours)
             and (a.has_filter or not (parts.adaptive and guarded))
         ]
         raise ConfigError(
@@ -404,4 +382,13 @@ def _refuse_unpriceable(parts: Parts) -> None:
             f"accountant={parts.accountant.name} has no privacy filter, which a noise multiplier "
             "that adapts to released values needs; use accountant=rdp, or a schedule fixed in "
             "advance (noise_schedule=constant, exponential, step)"
+        )
+
+
+def _refuse_query_of_secret_cohort(parts: Parts) -> None:
+    """The mean over a cohort, and the noise on it, would tell how many came."""
+    if parts.algorithm.trust.secret_cohort and parts.noise_schedule.loss_query is not None:
+        raise ConfigError(
+            f"noise_schedule asks the clients of a round for their losses, and with algorithm="
+            f"{parts.algorithm.name} who takes part is secret; take a schedule that asks nothing"
         )

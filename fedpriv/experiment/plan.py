@@ -10,9 +10,8 @@ from operator import attrgetter
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.prices import Prices
-from fedpriv.privacy.mechanism import Draw, Query, RandomizedBit
-from fedpriv.privacy.names import LOCAL, SOUND
+from fedpriv.privacy.mechanisms import Group, JointQuery, Query, RandomizedBit
+from fedpriv.privacy.names import SOUND
 from fedpriv.privacy.noise_schedules import CalibratedNoise, UniformBudget
 
 
@@ -20,10 +19,11 @@ from fedpriv.privacy.noise_schedules import CalibratedNoise, UniformBudget
 class Plan:
     """The budget's worth in rounds at the first σ, and what they would cost.
 
+    ``first``: what a participant releases in the first round, None without privacy;
     ``rounds_allowed``: None without a budget; ``needed_epsilon``: the smallest budget for one round.
     """
 
-    draw: Draw | None
+    first: Group | None
     rounds_allowed: int | None
     rounds: int | None
     epsilon: float | None
@@ -52,23 +52,23 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     if not algorithm.private:
         lines = (*_common_lines(parts), ("privacy", "none: no clipping, no noise, no epsilon"))
         return Plan(None, None, settings.rounds, None, None, lines)
-    sigma, prices = parts.noise_schedule.noise_multiplier(0), Prices(parts, records_per_client)
-    draw, allowed = prices.draw(sigma), None
+    sigma, costs = parts.noise_schedule.noise_multiplier(0), parts.costs(records_per_client)
+    first, allowed = parts.mechanism.group(costs.sampling, sigma, 0), None
     if settings.epsilon is not None:
-        allowed = prices.rounds_allowed(sigma, settings.epsilon)
+        allowed = costs.rounds_allowed(sigma, settings.epsilon)
     rounds = min((r for r in (allowed, settings.rounds) if r is not None), default=None)
     unlimited = settings.epsilon is None and not parts.adaptive
-    epsilon = prices.epsilon_of_schedule(rounds) if unlimited else prices.epsilon(sigma, rounds)
-    needed = prices.epsilon(sigma, 1)
+    epsilon = costs.epsilon_of_schedule(rounds) if unlimited else costs.epsilon(sigma, rounds)
+    needed = costs.epsilon(sigma, 1)
     if parts.unprotected and settings.budget_view == SOUND:
         epsilon = needed = math.inf
     known = parts.shares_known or records_per_client is not None
     lines = (
         *_common_lines(parts),
-        *_privacy_lines(parts, draw),
+        *_privacy_lines(parts, first.upload.joint),
         *(_price_lines(parts, allowed, rounds, epsilon, needed) if known else _NO_PRICE),
     )
-    return Plan(draw, allowed, rounds, epsilon, needed, lines)
+    return Plan(first, allowed, rounds, epsilon, needed, lines)
 
 
 def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
@@ -115,15 +115,15 @@ _NO_PRICE = (
 )
 
 
-def _privacy_lines(parts: Parts, draw: Draw) -> tuple[tuple[str, str], ...]:
+def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ...]:
     sigma = parts.noise_schedule.noise_multiplier(0)
     words_of = _query_words if parts.shares_known else attrgetter("name")
     return (
         (
             "protects",
-            f"one {parts.algorithm.unit}, {draw.sampling.neighbours} neighbours, "
-            f"{parts.algorithm.trust} trust: against whoever sees "
-            + ("a client's uploads" if parts.algorithm.trust == LOCAL else "the released models"),
+            f"one {parts.algorithm.unit}, {joint.sampling.neighbours} neighbours, "
+            f"{parts.algorithm.trust.name} trust: against whoever sees "
+            f"{parts.algorithm.trust.seen_of_a_client}",
         ),
         ("clipping", parts.clipper.describe()),
         (
@@ -132,7 +132,7 @@ def _privacy_lines(parts: Parts, draw: Draw) -> tuple[tuple[str, str], ...]:
             + (" at first, then by the schedule" if _moves(parts) else "")
             + _calibrated_words(parts),
         ),
-        (f"released per {_occasion(parts)}", ", ".join(map(words_of, draw.queries))),
+        (f"released per {_occasion(parts)}", ", ".join(map(words_of, joint.queries))),
         *_exposed_lines(parts),
         ("accountant", parts.accountant.describe()),
     )
@@ -199,7 +199,7 @@ def _occasion(parts: Parts) -> str:
     """On what a client, or the server, answers."""
     if parts.algorithm.unit == "record":
         return "lot"
-    return "report" if parts.algorithm.trust == LOCAL else "round"
+    return "report" if parts.algorithm.trust.sees_each_upload else "round"
 
 
 def _if_sampled(parts: Parts) -> str:

@@ -75,27 +75,27 @@ def run(
             found = find_rounds(config, parts.algorithm.search, run, display.teller(parts.settings))
             parts = build_parts(with_rounds(config, found.rounds))
             plan = make_plan(parts)
-        loop, resumed = assemble(parts, config, folder, overrides, default_folder)
+        running = assemble(parts, config, folder, overrides, default_folder)
         if found is not None:
-            write_text(loop.folder.search, found.table.to_csv(index=False))
-            if not resumed:
-                loop.prepay(found.runs)
+            write_text(running.folder.search, found.table.to_csv(index=False))
+            if not running.resumed:
+                running.charge_search(found.samples)
         if folder is None and not _reusing(parts):
-            _hold(held, loop.folder)
-        reporter = display.Reporter(loop, plan, resumed, label)
-        stop_reason = reporter.watch(lambda: loop.run(reporter))
+            _hold(held, running.folder)
+        reporter = display.Reporter(running, plan, label)
+        stop_reason = reporter.watch(lambda: running.go(reporter))
         try:
-            summary, privacy = write_report(loop, stop_reason)
+            summary, privacy = write_report(running, stop_reason)
         except KeyboardInterrupt:
             raise Interrupted(
                 "interrupted while the report was written (no round is lost); continue with "
-                f"fedpriv train resume={loop.folder.path}"
+                f"fedpriv train resume={running.folder.path}"
             ) from None
         ended = stop_reason != "interrupted"
         if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
-            _withhold_seeds(loop.folder, config)
+            _withhold_seeds(running.folder, config)
         reporter.finish(summary, privacy)
-    return RunResult(plan, loop.folder.path, summary, privacy)
+    return RunResult(plan, running.folder.path, summary, privacy)
 
 
 def _hold(held: ExitStack, folder: RunFolder) -> None:

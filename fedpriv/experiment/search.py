@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from fedpriv import config as configuration
 from fedpriv.algorithms.rounds_search import WITHOUT, RoundsSearch
 from fedpriv.common.errors import FedprivError, Interrupted
 from fedpriv.common.words import counted
+from fedpriv.privacy.names import SOUND
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.ledger_file import LedgerError, read_ledger
 
 Run = Callable[[DictConfig], Any]
 """Runs a configuration to its end and returns its result."""
@@ -21,15 +25,12 @@ Run = Callable[[DictConfig], Any]
 
 @dataclass(frozen=True)
 class Found:
-    """``rounds``: the best T; ``table``: rounds, seed, the criterion of every run made for it."""
+    """``rounds``: the best T; ``table``: rounds, seed, the criterion of every run made for it; ``samples``:
+    T → how many samples a client answered on in all runs with it, by their ledgers."""
 
     rounds: int
     table: pd.DataFrame
-
-    @property
-    def runs(self) -> dict[int, int]:
-        """T → how many runs with it were made."""
-        return {int(t): int(n) for t, n in self.table["rounds"].value_counts().items()}
+    samples: dict[int, int]
 
 
 def find_rounds(
@@ -37,17 +38,20 @@ def find_rounds(
 ) -> Found:
     """The T with the best mean over seeds. Raises Interrupted; FedprivError if a run fails."""
     rows: list[dict[str, Any]] = []
+    samples: Counter[int] = Counter()
     sign = 1.0 if search.criterion == "test_loss" else -1.0
 
     def cost(rounds: int) -> float:
         found = []
         for seed in search.seeds:
             try:
-                value = _value(run(_candidate(config, rounds, seed)), search.criterion, rounds)
+                result = run(_candidate(config, rounds, seed))
+                value = _value(result, search.criterion, rounds)
             except KeyboardInterrupt:
                 raise Interrupted(_INTERRUPTED) from None
             rows.append({"rounds": rounds, "seed": seed, search.criterion: value})
             found.append(value)
+            samples[rounds] += _samples(Path(result.folder))
         mean = sum(found) / len(found)
         say(
             f"search: T = {rounds}, mean {search.criterion} {mean:.4f} ({counted(len(found), 'run')})"
@@ -56,7 +60,7 @@ def find_rounds(
 
     best = search.best(cost)
     say(f"search: best T = {best}{_at_an_end(best, search)}")
-    return Found(best, pd.DataFrame(rows))
+    return Found(best, pd.DataFrame(rows), dict(samples))
 
 
 _INTERRUPTED = "interrupted while searching T; the same command goes on with the runs not yet made"
@@ -80,6 +84,15 @@ def _value(result: Any, criterion: str, rounds: int) -> float:
             f"search: the run with T = {rounds} has no {criterion} ({result.folder})"
         )
     return float("inf") if result.stop_reason == "diverged" else float(value)
+
+
+def _samples(folder: Path) -> int:
+    """How many samples a client of a run answered on at most."""
+    try:
+        stored = read_ledger(RunFolder(folder).ledger, SOUND)
+    except LedgerError as error:
+        raise FedprivError(f"search: {error}") from None
+    return max(sum(count for _, count in history) for history in stored.histories)
 
 
 def with_rounds(config: DictConfig, rounds: int) -> DictConfig:

@@ -20,7 +20,7 @@ from fedpriv.common.secret_streams import KEY_BYTES, SecretStreams, derived_key
 from fedpriv.experiment.own_code import digest_of_targets
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.work import Problem
+    from fedpriv.algorithms.problem import Problem
     from fedpriv.experiment.settings import Settings
     from fedpriv.results.folder import RunFolder
 

@@ -19,7 +19,7 @@ from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedpriv.algorithms.work import Problem
+    from fedpriv.algorithms.problem import Problem
 
 _NAME = re.compile(r"round(\d{6,})\.pt")
 

@@ -1,8 +1,8 @@
 """The three numbers of a private run, and who may still take part.
 
 - ``epsilon``: the configured accountant on the enforced view (``budget_view: sound | published``);
-- ``epsilon_published``: what the work's own theorem says of the same draws;
-- ``epsilon_sound``: the tightest valid price of what really happened.
+- ``epsilon_published``: what the work's own theorem says of the same releases;
+- ``epsilon_sound``: the tightest valid ε of what really happened.
 
 When σ depends on what was released (an adaptive schedule), a composition theorem for fixed σ does
 not hold. Then the enforced total is a Rényi filter (Feldman & Zrnic 2021, theorem 4.3): one order
@@ -12,23 +12,31 @@ end is the budget, not the ε at the stopping time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent
+from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.mechanism import Draw, Query
+from fedpriv.privacy.mechanisms.announcement import Announcement, Group
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import JointQuery
+from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.names import NOBODY, SOUND
 from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundPrice, Unguarded, tightest
+from fedpriv.privacy.trust import LOCAL_TRUST, Trust
 
 
 class Budget:
-    """Ledger and running totals of one run of ``clients`` clients."""
+    """Ledger and running totals of one run of ``clients`` clients.
+
+    What is charged is what was released: :class:`Release` objects and nothing else.
+    """
 
     def __init__(
         self,
@@ -38,37 +46,50 @@ class Budget:
         delta: float,
         view: str,
         accountant: Accountant,
-        claim: Claim,
-        first_draw: Draw,
+        claim: Claim | None,
+        first: Group,
         adaptive: bool,
-        cap: Mapping[DpEvent, int] | None = None,
+        bound: Mapping[DpEvent, int] | None = None,
+        trust: Trust = LOCAL_TRUST,
+        attackers: Sequence[int] | np.ndarray = (),
     ):
-        """``cap``: what an adaptive schedule can never spend more than on a client (sound view)."""
+        """
+        Args:
+            first: What a participant releases in the first round.
+            bound: What an adaptive schedule can never spend more than on a client (sound view).
+            attackers: They are charged nothing; what they would have paid decides whether they are sampled
+                again, else who is sampled would depend on who attacks.
+        """
         self.limit, self.delta, self.view, self.claim = epsilon, delta, view, claim
-        self.accountant, self.adaptive = accountant, adaptive
+        self.accountant, self.adaptive, self.trust = accountant, adaptive, trust
         self.ledger = Ledger(clients)
-        self.neighbours = first_draw.sampling.neighbours
+        self.neighbours = first.upload.joint.sampling.neighbours
         self.filtered = adaptive and view == SOUND and epsilon is not None
+        event = first.event()[0]
         if self.filtered:
-            self._enforced = accountant.filter(
-                clients, self.neighbours, first_draw.event(), epsilon, delta
-            )
+            self._enforced = accountant.filter(clients, self.neighbours, event, epsilon, delta)
         else:
-            self._enforced = accountant.running(clients, self._neighbours_of(view))
-        self._published = claim.accountant().running(clients, claim.neighbours)
-        self._sound = self._sound_price(first_draw, cap)
+            relation = self.neighbours if view == SOUND else claim.neighbours
+            self._enforced = accountant.running(clients, relation)
+        self._published = None
+        if claim is not None:
+            self._published = claim.accountant().running(clients, claim.neighbours)
+        self._sound = self._sound_price(event, bound)
         self._took_part = np.zeros(clients, dtype=bool)
+        self.honest = np.ones(clients, dtype=bool)
+        self.honest[np.asarray(attackers, dtype=int)] = False
+        self._if_honest = deepcopy(self._enforced) if len(attackers) else None
 
-    def _sound_price(self, first_draw: Draw, cap: Mapping[DpEvent, int] | None) -> SoundPrice:
+    def _sound_price(self, first: DpEvent, bound: Mapping[DpEvent, int] | None) -> SoundPrice:
         if self.filtered:
             return Guarded(self._enforced, self.limit)
-        if self.adaptive and cap is not None:
-            return Capped(cap, self.neighbours)
+        if self.adaptive and bound is not None:
+            return Capped(bound, self.neighbours)
         if self.adaptive and self.limit is not None:
             return Unguarded()
         valid = self.view == SOUND and not self.adaptive
         return Composed(
-            first_draw.event(),
+            first,
             self.ledger.clients,
             self.neighbours,
             enforced=self._enforced if valid else None,
@@ -76,62 +97,124 @@ class Budget:
             lowest=self.adaptive,
         )
 
-    def _neighbours_of(self, view: str) -> str:
-        return self.neighbours if view == SOUND else self.claim.neighbours
+    # ---- before a round
 
-    def _enforced_event(self, draw: Draw) -> Any:
-        return draw.event() if self.view == SOUND else self.claim.event(draw)
-
-    def may_take_part(self, draw: Draw, count: int, clients: np.ndarray) -> np.ndarray:
-        """For each of ``clients`` [m]: do ``count`` more such draws stay within its budget?"""
+    def eligible(self, announcement: Announcement) -> np.ndarray:
+        """Which clients may take part in the round that is announced [K]: it stays within their budget."""
+        eligible = np.ones(self.ledger.clients, dtype=bool)
         if self.limit is None:
-            return np.ones(len(clients), dtype=bool)
-        event = self._enforced_event(draw)
-        return ~self._enforced.would_exceed(event, count, self.limit, self.delta, clients)
+            return eligible
+        for group in announcement.groups:
+            event, count = self._enforced_events(group)
+            who = group.clients
+            for total, own in ((self._enforced, who), (self._if_honest, who[~self.honest[who]])):
+                if total is not None:
+                    exceeded = total.would_exceed(event, count, self.limit, self.delta, own)
+                    eligible[own] = ~exceeded
+        return eligible
+
+    def _enforced_events(self, group: Group) -> tuple[DpEvent, int]:
+        """(an event, how often) of a round, in the enforced view."""
+        if self.view == SOUND:
+            return group.event()
+        events = [
+            (self.claim.event(sample.joint), sample.times)
+            for sample in group.samples
+            if self.claim.covers(sample.joint)
+        ]
+        if len(events) == 1:
+            return events[0]
+        return ComposedDpEvent(tuple(e for e, times in events for _ in range(times))), 1
+
+    def payers(self, cohort: np.ndarray) -> np.ndarray:
+        """Who is charged for a round with this cohort, ascending: never an attacker."""
+        payers = self.trust.charged(cohort, self.ledger.clients)
+        return payers[self.honest[payers]]
+
+    # ---- after a round
 
     def charge(
         self,
-        draw: Draw,
-        clients: np.ndarray,
-        sensitivities: Mapping[str, np.ndarray],
-        worst_draw: Draw,
+        releases: Iterable[Release],
+        announcement: Announcement,
+        sampled: np.ndarray | None = None,
     ) -> None:
-        """Enter one draw by each of ``clients`` [m] and charge it in every view.
+        """Enter what a round released and charge it in every view.
 
-        ``worst_draw`` is the same draw at the smallest σ the schedule could have reached by this
-        round, whatever the data: what an adaptive run without a filter is charged.
+        Args:
+            sampled: Whom the algorithm sampled, where attackers may have joined the cohort besides.
         """
+        lowest = {s.joint: s.lowest for group in announcement.groups for s in group.samples}
+        for release in releases:
+            self._charge(release, lowest[release.joint])
+        if self._if_honest is not None and sampled is not None:
+            self._charge_attackers(announcement, sampled)
+
+    def _charge(self, release: Release, lowest: JointQuery) -> None:
+        joint, clients, count = release.joint, release.clients, release.count
+        covered = self.claim is not None and self.claim.covers(joint)
         # a theorem that counts on sampling clients charges all of them, present or not
-        of_all = self.claim.client_rate is not None
+        of_all = covered and self.claim.client_rate is not None
         claimed = np.arange(self.ledger.clients) if of_all else clients
-        self.ledger.record(draw, clients, sensitivities, claimed=1 if of_all else None)
-        self._enforced.add(self._enforced_event(draw), clients if self.view == SOUND else claimed)
-        self._published.add(self.claim.event(draw), claimed)
-        self._sound.add(worst_draw.event() if self.adaptive else draw.event(), clients)
+        published = None if covered and not of_all else count if of_all else 0
+        if self.claim is None:
+            published = None
+        self.ledger.record(release, claimed=published)
+        if self.view == SOUND:
+            self._enforced.add(joint.event(), clients, count)
+        elif covered:
+            self._enforced.add(self.claim.event(joint), claimed, count)
+        if covered:
+            self._published.add(self.claim.event(joint), claimed, count)
+        self._sound.add(lowest.event() if self.adaptive else joint.event(), clients, count)
         self._took_part[clients] = True
 
-    def prepay(self, draw: Draw, count: int, sensitivities: Mapping[str, np.ndarray]) -> None:
-        """Enter ``count`` draws by every client made before this run, on the same data: into the ledger
-        and all that is sound. What is published, and enforced in that view, is about this run."""
-        everyone = np.arange(self.ledger.clients)
-        self.ledger.record(draw, everyone, sensitivities, count, claimed=0)
+    def _charge_attackers(self, announcement: Announcement, sampled: np.ndarray) -> None:
+        """What the attackers among those sampled would have paid had they been honest."""
+        payers = self.trust.charged(sampled, self.ledger.clients)
+        for group in announcement.groups:
+            attackers = payers[np.isin(payers, group.clients) & ~self.honest[payers]]
+            if not len(attackers):
+                continue
+            of_all = self.view != SOUND and self.claim.client_rate is not None
+            own = np.arange(self.ledger.clients) if of_all else attackers
+            event, count = self._enforced_events(group)
+            self._if_honest.add(event, own, count)
+
+    def charge_prior(self, release: Release) -> None:
+        """Enter what every client released before this run, on the same data: into the ledger and all that is
+        sound. What is published, and enforced in that view, is about this run."""
+        self.ledger.record(release, claimed=0)
+        event, everyone = release.joint.event(), release.clients
         if self.view == SOUND:
-            self._enforced.add(draw.event(), everyone, count)
-        self._sound.prepay(draw.event(), everyone, count)
-        self._took_part[:] = True
+            for total in (self._enforced, self._if_honest):
+                if total is not None:
+                    total.add(event, everyone, release.count)
+        self._sound.prepay(event, everyone, release.count)
+        self._took_part[everyone] = True
 
     def expose(self, names: Iterable[str]) -> None:
         """Enter what of every client's data is known without noise before the first round."""
-        queries = tuple(Query(name, 0.0, by=NOBODY) for name in names)
-        draw = Draw(WholeData(self.neighbours), queries)
-        self.prepay(draw, 1, {query.name: np.array([np.inf]) for query in queries})
+        queries = tuple(GaussianQuery(name, 0.0, by=NOBODY) for name in names)
+        self.charge_prior(
+            Release(
+                JointQuery(WholeData(self.neighbours), queries),
+                np.arange(self.ledger.clients),
+                {query.name: np.array([np.inf]) for query in queries},
+                {},
+            )
+        )
+
+    # ---- the three numbers
 
     def epsilon(self) -> np.ndarray:
         """ε enforced, of every client [K]; 0 for one that never took part."""
         return np.where(self._took_part, self._enforced.epsilon(self.delta), 0.0)
 
     def epsilon_published(self) -> np.ndarray:
-        """ε by the work's own theorem, of every client [K]."""
+        """ε by the work's own theorem, of every client [K]; nan where the algorithm has none."""
+        if self._published is None:
+            return np.full(self.ledger.clients, np.nan)
         return self._published.epsilon(self.delta)
 
     def epsilon_sound(self) -> np.ndarray:
@@ -144,7 +227,9 @@ class Budget:
         A price that takes long (PLD) is among them only if ``seldom``: the caller asks for those at some
         rounds only.
         """
-        prices = {"epsilon_published": self._published.worst(self.delta)}
+        prices = {}
+        if self._published is not None:
+            prices["epsilon_published"] = self._published.worst(self.delta)
         for name, total in (("epsilon", self._enforced), ("epsilon_sound", self._sound)):
             if seldom or total.immediate:
                 prices[name] = total.worst(self.delta) if self._took_part.any() else 0.0
@@ -161,8 +246,8 @@ class Budget:
         worst = None
         for history in self.ledger.histories():
             composition: dict[Any, int] = {}
-            for draw, count in history.items():
-                if (part := draw.of(by)) is not None:
+            for joint, count in history.items():
+                if (part := joint.noised_by(by)) is not None:
                     composition[part.event()] = composition.get(part.event(), 0) + count
             if composition:
                 accountant = tightest(next(iter(composition)), self.neighbours)
@@ -184,12 +269,17 @@ class Budget:
         """Why each number is what it is, in words."""
         return {
             "epsilon": self._enforced_reason(),
-            "epsilon_published": (
-                f"{self.claim.source}: {self.claim.statement}; "
-                f"{self.claim.accountant().describe()}{self._looser_words()}"
-            ),
+            "epsilon_published": self._published_reason(),
             "epsilon_sound": self._sound_reason(),
         }
+
+    def _published_reason(self) -> str:
+        if self.claim is None:
+            return "no published analysis is claimed for this algorithm"
+        return (
+            f"{self.claim.source}: {self.claim.statement}; "
+            f"{self.claim.accountant().describe()}{self._looser_words()}"
+        )
 
     def _looser_words(self) -> str:
         larger = np.max(self.epsilon_published()) > np.max(self.epsilon_sound())
@@ -202,8 +292,8 @@ class Budget:
         return f"{settings}; composition of the {self.view} view"
 
     def _sound_reason(self) -> str:
-        if any(draw.unprotected for draw, _ in self.ledger):
-            names = sorted({q for draw, _ in self.ledger for q in draw.unprotected})
+        if any(joint.unprotected for joint, _ in self.ledger):
+            names = sorted({q for joint, _ in self.ledger for q in joint.unprotected})
             return f"released without noise: {', '.join(names)}"
         return self._sound.reason()
 
@@ -211,7 +301,8 @@ class Budget:
         return {
             "ledger": self.ledger.state_dict(),
             "enforced": self._enforced.state_dict(),
-            "published": self._published.state_dict(),
+            "published": None if self._published is None else self._published.state_dict(),
+            "if_honest": None if self._if_honest is None else self._if_honest.state_dict(),
             "sound": self._sound.state_dict(),
             "took_part": self._took_part.copy(),
         }
@@ -219,6 +310,9 @@ class Budget:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.ledger.load_state_dict(state["ledger"])
         self._enforced.load_state_dict(state["enforced"])
-        self._published.load_state_dict(state["published"])
+        if self._published is not None:
+            self._published.load_state_dict(state["published"])
+        if self._if_honest is not None:
+            self._if_honest.load_state_dict(state["if_honest"])
         self._sound.load_state_dict(state["sound"])
         self._took_part = np.array(state["took_part"], dtype=bool)

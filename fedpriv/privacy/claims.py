@@ -1,6 +1,6 @@
 """What the published analyses charge, one function per work, and what is true instead.
 
-A claim turns a draw into the event that the work's own theorem prices, and brings the accountant of
+A claim turns a release into the event that the work's own theorem prices, and brings the accountant of
 that theorem: ``epsilon_published`` is its value; ``budget_view=published`` enforces the event, by the
 theorem's own accountant with ``accountant=published``. The formulas behind the claims stand beside
 them; docs/privacy.md derives each difference.
@@ -20,14 +20,14 @@ from dp_accounting import dp_event
 from fedpriv.privacy.accountants.base import Accountant
 from fedpriv.privacy.accountants.gaussian import GaussianAccountant, GdpAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
-from fedpriv.privacy.mechanism import GRADIENT, Draw, joint_noise_multiplier
+from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery, joint_noise_multiplier
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A published privacy claim: its words, its view, and how its theorem prices a draw."""
+    """A published privacy claim: its words, its view, and what its theorem charges."""
 
     source: str
     statement: str
@@ -36,7 +36,7 @@ class Claim:
     neighbours: str
     accountant: Callable[[], Accountant]
     charge: Callable[[float, float], dp_event.DpEvent]
-    """(q, multiplier) → the event the theorem charges for one draw."""
+    """(q, multiplier) → the event the theorem charges for one sample."""
     joint: bool = False
     """Whether the multiplier is that of all queries together, or the gradient's alone."""
     sensitivity: float = 1.0
@@ -44,14 +44,18 @@ class Claim:
     client_rate: float | None = None
     """q = m/K, where the theorem charges every client in every round at that rate, present or not."""
 
-    def event(self, draw: Draw) -> dp_event.DpEvent:
-        """The event the claim charges for one draw, of the gradient's query or of all."""
-        own = [q.noise_multiplier for q in draw.queries if q.name == GRADIENT]
+    def covers(self, joint: JointQuery) -> bool:
+        """Whether the claim is about this release at all: about uploads, not what is asked apart."""
+        return GRADIENT in joint.names
+
+    def event(self, joint: JointQuery) -> dp_event.DpEvent:
+        """The event the claim charges for one sample, of the gradient's query or of all."""
+        own = [q.noise_multiplier for q in joint.queries if q.name == GRADIENT]
         if self.joint:
-            own = [joint_noise_multiplier(q.noise_multiplier for q in draw.queries)]
+            own = [joint_noise_multiplier(q.noise_multiplier for q in joint.queries)]
         if not own or own[0] == 0:
             return dp_event.NonPrivateDpEvent()
-        return self.charge(_rate(draw.sampling), own[0])
+        return self.charge(_rate(joint.sampling), own[0])
 
 
 def _rate(sampling: object) -> float:

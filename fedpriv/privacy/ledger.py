@@ -1,8 +1,8 @@
-"""The ledger: everything a run releases, one entry per draw.
+"""The ledger: everything a run releases, by kind of release.
 
-It stays small: draws are counted per (distinct draw, client), and the absolute noise and
+It stays small: releases are counted per (joint query, client), and the absolute noise and
 sensitivity of each query are kept as the range they moved through (an adaptive clip norm gives
-every round its own absolute noise, but the same multiplier, hence the same price).
+every round its own absolute noise, but the same multiplier, hence the same privacy cost).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedpriv.common.errors import FedprivError
-from fedpriv.privacy.mechanism import Draw, RandomizedBit
+from fedpriv.privacy.mechanisms.joint import JointQuery
+from fedpriv.privacy.mechanisms.release import Release
 
 
 @dataclass
@@ -31,12 +32,12 @@ class Extent:
 
 @dataclass
 class Entry:
-    """All draws of one kind: who made them, how often, and the absolute noise they got."""
+    """All releases of one kind: by whom, how often, and the absolute noise they got."""
 
     claimed: int | None = None
-    """How often the published theorem charges it to every client; ``None``: to those who made it."""
+    """How often the published theorem charges it to every client; ``None``: to those who released."""
     everyone: int = 0
-    some: np.ndarray | None = None  # [K], only for draws that not every client made
+    some: np.ndarray | None = None  # [K], only for releases that not every client made
     noise_std: dict[str, Extent] = field(default_factory=dict)
     sensitivity: dict[str, Extent] = field(default_factory=dict)
 
@@ -51,89 +52,79 @@ class Entry:
         )
 
     def counts(self, clients: int) -> np.ndarray:
-        """How often each client made this draw [K]."""
+        """How many such samples each client answered on [K]."""
         base = np.zeros(clients, dtype=np.int64) if self.some is None else self.some
         return base + self.everyone
 
 
 class Ledger:
-    """What was released on which draw, how noised, by whom. One neighbouring relation per ledger."""
+    """What was released on which sample, how noised, by whom. One adjacency per ledger."""
 
     def __init__(self, clients: int):
         self.clients = clients
         self.neighbours: str | None = None
-        self._entries: dict[Draw, Entry] = {}
+        self._entries: dict[JointQuery, Entry] = {}
 
-    def record(
-        self,
-        draw: Draw,
-        clients: np.ndarray,
-        sensitivities: Mapping[str, np.ndarray],
-        count: int = 1,
-        claimed: int | None = None,
-    ) -> None:
-        """Enter ``count`` draws by each of ``clients`` [m].
+    def record(self, release: Release, claimed: int | None = None) -> None:
+        """Enter a release.
 
-        ``claimed``: how many of them the published theorem charges to every client, present or not.
-
-        ``sensitivities[query]`` [m] is the absolute L2 sensitivity (add/remove) each client's answer
-        had; the absolute noise is that times the query's multiplier.
+        ``claimed``: how many of its samples the published theorem charges to every client, present or
+        not; ``None``: it charges those who released.
         """
-        if self.neighbours not in (None, draw.sampling.neighbours):
+        joint = release.joint
+        if self.neighbours not in (None, joint.sampling.neighbours):
             raise FedprivError(
-                f"the ledger holds draws under {self.neighbours} neighbours and cannot take one "
-                f"under {draw.sampling.neighbours}"
+                f"the ledger holds releases under {self.neighbours} adjacency and cannot take one "
+                f"under {joint.sampling.neighbours}"
             )
-        self.neighbours = draw.sampling.neighbours
-        entry = self._entries.setdefault(draw, Entry())
+        self.neighbours = joint.sampling.neighbours
+        entry = self._entries.setdefault(joint, Entry())
         if claimed is not None:
             entry.claimed = (entry.claimed or 0) + claimed
-        if len(clients) == self.clients:
-            entry.everyone += count
+        if len(release.clients) == self.clients:
+            entry.everyone += release.count
         else:
             if entry.some is None:
                 entry.some = np.zeros(self.clients, dtype=np.int64)
-            entry.some[clients] += count
-        for query in draw.queries:
-            values = np.asarray(sensitivities[query.name], dtype=float)
-            if values.size:
-                entry.sensitivity.setdefault(query.name, Extent()).include(values)
-                bounded = np.where(np.isfinite(values), values, 0.0)
-                if isinstance(query, RandomizedBit):  # flipped, not added to
-                    continue
-                noise = bounded * query.noise_multiplier
-                entry.noise_std.setdefault(query.name, Extent()).include(noise)
+            entry.some[release.clients] += release.count
+        for query in joint.queries:
+            include(entry.sensitivity, query.name, release.sensitivity[query.name])
+            if not query.protects:
+                include(entry.noise_std, query.name, np.zeros(1))
+            elif query.name in release.noise_std:  # a bit is flipped, not added to
+                include(entry.noise_std, query.name, release.noise_std[query.name])
 
-    def __iter__(self) -> Iterator[tuple[Draw, Entry]]:
+    def __iter__(self) -> Iterator[tuple[JointQuery, Entry]]:
         return iter(self._entries.items())
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def composition(self, client: int) -> dict[Draw, int]:
-        """The draws of one client and how often it made each."""
+    def composition(self, client: int) -> dict[JointQuery, int]:
+        """What one client released and how often."""
         counted = {}
-        for draw, entry in self._entries.items():
+        for joint, entry in self._entries.items():
             count = int(entry.counts(self.clients)[client])
             if count:
-                counted[draw] = count
+                counted[joint] = count
         return counted
 
-    def histories(self) -> list[dict[Draw, int]]:
-        """The distinct histories of the clients that made a draw: each draw and how often."""
+    def histories(self) -> list[dict[JointQuery, int]]:
+        """The distinct histories of the clients that released anything: what, and how often."""
         if not self._entries:
             return []
         counts = np.stack([entry.counts(self.clients) for entry in self._entries.values()], axis=1)
         rows = np.unique(counts[counts.any(axis=1)], axis=0)
         return [
-            {draw: int(n) for draw, n in zip(self._entries, row, strict=True) if n} for row in rows
+            {joint: int(n) for joint, n in zip(self._entries, row, strict=True) if n}
+            for row in rows
         ]
 
-    def draws_of(self, query: str | None = None) -> np.ndarray:
-        """How many draws each client made [K]; only those that answer ``query``, if one is named."""
+    def samples_of(self, query: str | None = None) -> np.ndarray:
+        """How many samples each client answered on [K]; only those that answer ``query``, if one is named."""
         total = np.zeros(self.clients, dtype=np.int64)
-        for draw, entry in self._entries.items():
-            if query is None or any(q.name == query for q in draw.queries):
+        for joint, entry in self._entries.items():
+            if query is None or any(q.name == query for q in joint.queries):
                 total += entry.counts(self.clients)
         return total
 
@@ -145,6 +136,12 @@ class Ledger:
         self._entries = _copies(state["entries"])
 
 
-def _copies(entries: Mapping[Draw, Entry]) -> dict[Draw, Entry]:
+def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
+    """Widen the range of one query by these values."""
+    if np.size(values):
+        extents.setdefault(name, Extent()).include(np.asarray(values, dtype=float))
+
+
+def _copies(entries: Mapping[JointQuery, Entry]) -> dict[JointQuery, Entry]:
     """A state is a snapshot: what is recorded later must not reach it."""
-    return {draw: entry.copy() for draw, entry in entries.items()}
+    return {joint: entry.copy() for joint, entry in entries.items()}

@@ -19,8 +19,8 @@ from fedpriv.common.words import counted, span
 from fedpriv.results.statement import composition_word, headline, publishable, round_up
 
 if TYPE_CHECKING:
-    from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.plan import Plan
+    from fedpriv.experiment.running import Run
     from fedpriv.experiment.settings import Settings
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -82,12 +82,13 @@ class Pace:
 
 
 class Reporter:
-    """Follows one run: implements the loop's ``Watcher``."""
+    """Follows one run: implements ``Watcher`` of the observers."""
 
-    def __init__(self, loop: Loop, plan: Plan, resumed: bool, label: str | None = None):
+    def __init__(self, run: Run, plan: Plan, label: str | None = None):
         """``label``: what sets a job of a sweep apart, which gets a line at its end instead of tables."""
         self.label, brief = label, label is not None
-        self.loop, self.plan, self.out = loop, plan, console()
+        self.folder, self.loop, self.plan, self.out = run.folder, run.loop, plan, console()
+        loop = run.loop
         self._epsilon: float | None = None  # the last one known: some accountants price seldom
         wish = loop.settings.runtime.progress
         self.mode = wish if wish != "auto" else ("live" if self.out.is_terminal else "lines")
@@ -97,13 +98,13 @@ class Reporter:
         self._pace = Pace()
         self._evaluated: dict[str, object] = {}
         self._live: Live | None = None
-        self._log = open(loop.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
+        self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
         if self.mode != "none" and not brief:
             self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
-            for caveat in self.loop.caveats():
+            for caveat in run.caveats():
                 self.out.print(Text(f"note: {caveat}", style="yellow"))
-        if resumed:
-            self.line(f"resumed after round {loop.rounds_done} of {loop.folder.path}")
+        if run.resumed:
+            self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
 
     def _data_lines(self) -> Iterator[tuple[str, str]]:
         data = self.loop.problem.data
@@ -130,7 +131,7 @@ class Reporter:
         left_out = data.client_count - int(self.loop.eligible().sum())
         if left_out and not self.loop.rounds_done:
             yield "left out", f"{counted(left_out, 'client')} that cannot afford a single round"
-        yield "run folder", str(self.loop.folder.path)
+        yield "run folder", str(self.folder.path)
 
     def line(self, text: str) -> None:
         """One line on the console (unless silent) and in run.log."""
@@ -220,7 +221,7 @@ class Reporter:
         if self.label is not None:
             rows = summary_lines(summary, self.loop.parts.adaptive)[3:]
             words = "; ".join(f"{name} {value}" for name, value in rows)
-            job = self.label or self.loop.folder.path.name
+            job = self.label or self.folder.path.name
             self.out.print(Text(f"{job}: {words}"))
             return
         self.out.print(pairs("Result", summary_lines(summary, self.loop.parts.adaptive)))
@@ -230,13 +231,13 @@ class Reporter:
         self.out.print(
             Panel(Text(statement_lines(privacy)), title="Privacy", border_style=style, expand=False)
         )
-        self.out.print(Text(f"run folder: {self.loop.folder.path}", style="bold"))
+        self.out.print(Text(f"run folder: {self.folder.path}", style="bold"))
         if self.loop.settings.publish:
             why_not = publishable(dict(privacy))
-            words = str(self.loop.folder.public) if why_not is None else f"nothing: {why_not}"
+            words = str(self.folder.public) if why_not is None else f"nothing: {why_not}"
             self.out.print(Text(f"public:     {words}"))
         if self.loop.settings.runtime.plots:
-            self.out.print(Text(f"plots:      {self.loop.folder.plots}"))
+            self.out.print(Text(f"plots:      {self.folder.plots}"))
 
 
 def statement_lines(privacy: Mapping[str, Any]) -> str:

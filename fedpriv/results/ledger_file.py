@@ -36,16 +36,16 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim) -> None:
     def write(file) -> None:  # type: ignore[no-untyped-def]
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for draw, entry in ledger:
+        for joint, entry in ledger:
             counts = entry.counts(ledger.clients)
             for count in np.unique(counts[counts > 0]):
                 writer.writerow(
                     (
-                        describe_event(draw.event()),
-                        draw.sampling.neighbours,
-                        describe_event(claim.event(draw)),
+                        describe_event(joint.event()),
+                        joint.sampling.neighbours,
+                        describe_event(claim.event(joint)),
                         claim.neighbours,
-                        " ".join(query.describe() for query in draw.queries),
+                        " ".join(query.describe() for query in joint.queries),
                         _extents(entry, "noise_std"),
                         _extents(entry, "sensitivity"),
                         int(count),

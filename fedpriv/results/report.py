@@ -10,26 +10,23 @@ from fedpriv.results.public import write_public
 from fedpriv.results.statement import privacy_facts, privacy_words
 
 if TYPE_CHECKING:
+    from fedpriv.experiment.evaluation import Results
     from fedpriv.experiment.loop import Loop
+    from fedpriv.experiment.running import Run
 
 
-def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Write ledger, privacy statement, summary and plots; return (summary, privacy facts)."""
-    folder, settings = loop.folder, loop.settings
-    loop.metrics.flush()
-    if stop_reason != "interrupted":
-        if loop.participation is not None:
-            loop.participation.finish()
-        if loop.clients is not None:
-            loop.clients.flush()
+    folder, loop = run.folder, run.loop
+    settings, algorithm = loop.settings, loop.parts.algorithm
+    run.close(stop_reason)
     if loop.budget is not None:
         write_ledger(folder.ledger, loop.budget.ledger, loop.budget.claim)
     privacy = privacy_facts(
         loop.budget,
-        unit=loop.parts.algorithm.unit,
-        trust=loop.parts.algorithm.trust,
-        secret_cohort=loop.parts.algorithm.secret_cohort,
-        caveats=loop.caveats(stop_reason),
+        unit=algorithm.unit,
+        trust=algorithm.trust,
+        caveats=run.caveats(stop_reason),
         diagnostics=settings.runtime.diagnostics,
         stop_reason=stop_reason,
         attackers=_attackers(loop),
@@ -38,9 +35,9 @@ def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str
     )
     folder.write_json(folder.privacy_json, privacy)
     write_text(folder.privacy_text, privacy_words(privacy))
-    summary = summarise(loop, stop_reason, privacy)
+    summary = summarise(run, stop_reason, privacy)
     folder.write_json(folder.summary, summary)
-    _write_model(loop)
+    _write_model(run)
     if settings.runtime.plots and loop.rounds_done:
         from fedpriv.results.run_plots import plot_run
 
@@ -52,19 +49,21 @@ def write_report(loop: Loop, stop_reason: str) -> tuple[dict[str, Any], dict[str
 
 
 def _attackers(loop: Loop) -> list[int]:
-    return [] if loop.attack is None else loop.attack.attackers.tolist()
+    attack = loop.problem.attack
+    return [] if attack is None else attack.attackers.tolist()
 
 
-def _write_model(loop: Loop) -> None:
+def _write_model(run: Run) -> None:
     """``model.pt``: the global model as a state dict, readable with ``weights_only=True``."""
     import torch
 
-    weights = {n: t.clone() for n, t in loop.problem.model.module.state_dict().items()}
-    write_atomically(loop.folder.model, lambda file: torch.save(weights, file), mode="wb")
+    weights = {n: t.clone() for n, t in run.loop.problem.model.module.state_dict().items()}
+    write_atomically(run.folder.model, lambda file: torch.save(weights, file), mode="wb")
 
 
-def summarise(loop: Loop, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:
+def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:
     """One row about the run."""
+    loop, results = run.loop, run.metrics.results
     settings, private = loop.settings, loop.budget is not None
     return {
         "schema_version": 1,
@@ -79,10 +78,10 @@ def summarise(loop: Loop, stop_reason: str, privacy: dict[str, Any]) -> dict[str
         "delta": settings.delta if private else None,
         "noise_multiplier": loop.last_sigma if private else None,
         "noise_decays": loop.schedule.decays if private else None,
-        "test_accuracy": loop.results.test_accuracy,
-        "test_loss": loop.results.test_loss,
-        "best_test_accuracy": loop.results.best_test_accuracy,
-        **({} if loop.attack is None else _attack_facts(loop)),
+        "test_accuracy": results.test_accuracy,
+        "test_loss": results.test_loss,
+        "best_test_accuracy": results.best_test_accuracy,
+        **({} if loop.problem.attack is None else _attack_facts(loop, results)),
         "records_not_finite": loop.not_finite if settings.runtime.diagnostics else None,
         "parameters": loop.problem.model.size,
         "engine": loop.problem.engine.name,
@@ -90,11 +89,11 @@ def summarise(loop: Loop, stop_reason: str, privacy: dict[str, Any]) -> dict[str
     }
 
 
-def _attack_facts(loop: Loop) -> dict[str, Any]:
+def _attack_facts(loop: Loop, results: Results) -> dict[str, Any]:
     return {
-        "backdoor_accuracy": loop.results.backdoor_accuracy,
-        "highest_backdoor_accuracy": loop.results.highest_backdoor_accuracy,
-        "attacked_rounds": loop.results.attacked_rounds,
-        "backdoor_test_records": len(loop.attack.test),
+        "backdoor_accuracy": results.backdoor_accuracy,
+        "highest_backdoor_accuracy": results.highest_backdoor_accuracy,
+        "attacked_rounds": results.attacked_rounds,
+        "backdoor_test_records": len(loop.problem.attack.test),
         "attackers": _attackers(loop),
     }

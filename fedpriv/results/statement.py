@@ -11,8 +11,9 @@ import numpy as np
 
 from fedpriv.common.words import counted_span
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.mechanism import GRADIENT
-from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, LOCAL, SOUND
+from fedpriv.privacy.mechanisms import GRADIENT
+from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, SOUND
+from fedpriv.privacy.trust import TRUSTS, Trust
 from fedpriv.results.caveats import (
     CAVEATS,
     ENTROPY,
@@ -32,8 +33,7 @@ def privacy_facts(
     budget: Budget | None,
     *,
     unit: str,
-    trust: str,
-    secret_cohort: bool = False,
+    trust: Trust,
     caveats: list[str],
     diagnostics: bool,
     stop_reason: str | None,
@@ -56,7 +56,7 @@ def privacy_facts(
         "epsilon_published": budget.epsilon_published()[honest],
         "epsilon_sound": budget.epsilon_sound()[honest],
     }
-    draws = budget.ledger.draws_of(GRADIENT)[honest]
+    draws = budget.ledger.samples_of(GRADIENT)[honest]
     claim = budget.claim
     return {
         "schema_version": 1,
@@ -88,7 +88,7 @@ def privacy_facts(
             "draws_most": int(draws.max()),
         },
         "views": {
-            "sound": {"unit": unit, "trust": trust, "neighbours": budget.neighbours},
+            "sound": {"unit": unit, "trust": trust.name, "neighbours": budget.neighbours},
             "published": {
                 "unit": claim.unit,
                 "trust": claim.trust,
@@ -105,13 +105,13 @@ def privacy_facts(
             floating_point(int(draws.max()) * numbers),
             *GENERAL_CAVEATS,
         ],
-        "diagnostics": diagnostic_items(secret_cohort) if diagnostics else [],
+        "diagnostics": diagnostic_items(trust.secret_cohort) if diagnostics else [],
     }
 
 
-def _parts(budget: Budget, trust: str) -> dict[str, float] | None:
+def _parts(budget: Budget, trust: Trust) -> dict[str, float] | None:
     """Sound ε of what the clients noised and of what a trusted aggregator noised, each alone."""
-    if trust != LOCAL or budget.epsilon_of_part(AGGREGATOR) is None:
+    if not trust.sees_each_upload or budget.epsilon_of_part(AGGREGATOR) is None:
         return None
     return {by: budget.epsilon_of_part(by) for by in (CLIENT, AGGREGATOR)}
 
@@ -125,7 +125,7 @@ def privacy_words(facts: dict[str, Any]) -> str:
     paragraphs = [
         headline(facts),
         f"{_whom(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
-        f"({_neighbours(sound)}), {_against(sound)}{_for_whom(facts)}",
+        f"({_neighbours(sound)}), {TRUSTS[sound['trust']].against}{_for_whom(facts)}",
         _number("epsilon", composition_word(facts).capitalize(), facts),
         _published(facts),
         _number("epsilon_sound", "Sound", facts),
@@ -225,10 +225,9 @@ def headline(facts: dict[str, Any]) -> str:
     whom = "honest client" if facts["attackers"] else "client"
     if view["unit"] != "client":
         whom = f"{view['unit']} of every {whom}"
-    local = "local " if (view["unit"], view["trust"]) == ("client", LOCAL) else ""
-    against = (
-        "the server" if view["trust"] == LOCAL else "everyone but the server, which is trusted"
-    )
+    trust = TRUSTS[view["trust"]]
+    local = "local " if view["unit"] == "client" and trust.sees_each_upload else ""
+    against = trust.observer
     trusting = (
         "" if facts["parts"] is None else ", if the aggregator that sets the clip norm is trusted"
     )
@@ -289,20 +288,11 @@ def _neighbours(view: dict[str, Any]) -> str:
     return "data sets that differ in one record replaced"
 
 
-def _against(view: dict[str, Any]) -> str:
-    if view["trust"] == LOCAL:
-        return "against anyone who sees every upload of that client, the server included (local trust)."
-    return (
-        "against anyone who sees every released model; the server sees the updates and who took part "
-        "and is trusted (central trust)."
-    )
-
-
 def _for_whom(facts: dict[str, Any]) -> str:
     """Whose number a finite one is."""
     if math.isinf(facts["epsilon_sound"]):
         return ""
-    if facts["views"]["sound"]["trust"] == LOCAL:
+    if not TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
         return " The number is that of the worst client; each client has its own."
     return " The number holds for every client, however often it took part."
 
@@ -322,7 +312,7 @@ def _pair(facts: dict[str, Any]) -> list[str]:
 
 def _spread(facts: dict[str, Any]) -> str:
     clients = facts["clients"]
-    if facts["views"]["sound"]["trust"] != LOCAL:
+    if TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
         return f"all {clients['total']} have the same, {clients['draws_most']} releases in all."
     key = "epsilon_sound" if facts["budget_view"] == SOUND else "epsilon"
     spread = facts["spread"][key]

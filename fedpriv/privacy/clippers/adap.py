@@ -24,13 +24,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
-from fedpriv.privacy.clippers.base import LARGEST, StoredBounds, sum_per_client
+from fedpriv.privacy.clippers.base import LARGEST, StoredNorms
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, centred_bits, geometric_step
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, Query
+from fedpriv.privacy.mechanisms.bounded import bounded_sum, unbounded_sum
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+    from fedpriv.privacy.mechanisms.visible import Visible
 
 _UNCLIPPED = (
     "The clip norm follows the exact mean of unclipped gradient norms (reading=unclipped): its "
@@ -40,7 +45,7 @@ _UNCLIPPED = (
 READINGS = ("sound", "scalar", "vector", "unclipped")
 
 
-class AdapClipper(StoredBounds):
+class AdapClipper(StoredNorms):
     """One clip norm per client, moved every round by one of the readings of eq. (6)."""
 
     def __init__(
@@ -85,9 +90,9 @@ class AdapClipper(StoredBounds):
         if value is None:
             value = self.initial_alpha * initial_norm()
         start = torch.full((clients,), value, device=device)
-        self._bounds = start.clamp(self.min_clip_norm, LARGEST)
+        self._norms = start.clamp(self.min_clip_norm, LARGEST)
 
-    def query(self, round_index: int, noise_multiplier: float) -> Query | None:
+    def query(self, round_index: int, noise_multiplier: float) -> GaussianQuery | None:
         multipliers = {
             "sound": self.bit_noise / BIT_SENSITIVITY,
             "scalar": noise_multiplier,
@@ -95,35 +100,32 @@ class AdapClipper(StoredBounds):
         }
         if self.reading not in multipliers:  # vector: post-processing
             return None
-        return Query(CLIP_STATISTIC, multipliers[self.reading])
+        return GaussianQuery(CLIP_STATISTIC, multipliers[self.reading])
 
-    def statistic(
-        self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def statistic(self, norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
         if self.reading == "sound":
-            return centred_bits(norms, bounds, client_of_record, cohort_bounds)
-        clients = len(cohort_bounds)
+            return centred_bits(norms, owners, clip_norms)
         if self.reading == "scalar":
-            clipped = norms.minimum(bounds)
-            return sum_per_client(clipped, client_of_record, clients), cohort_bounds
-        return (
-            sum_per_client(norms, client_of_record, clients),
-            cohort_bounds.new_full((clients,), float("inf")),
-        )
+            return bounded_sum(norms, clip_norms, owners)
+        return unbounded_sum(norms, owners, clip_norms)
 
     def observe(
-        self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor
+        self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
     ) -> None:
-        old = self._bounds[clients]
+        old = self._norms[holders]
         if self.reading == "sound":
             new = geometric_step(
-                old, released, lot_sizes, self.target_quantile, self.quantile_learning_rate
+                old,
+                statistic.values,
+                denominators,
+                self.target_quantile,
+                self.quantile_learning_rate,
             )
         elif self.reading == "vector":
-            new = self.alpha * gradients.norm(dim=1)
+            new = self.alpha * gradients.values.norm(dim=1)
         else:
-            new = self.alpha * (released / lot_sizes).abs()
-        self._bounds[clients] = new.clamp(self.min_clip_norm, LARGEST).to(old.dtype)
+            new = self.alpha * (statistic.values / denominators).abs()
+        self._norms[holders] = new.clamp(self.min_clip_norm, LARGEST).to(old.dtype)
 
     def describe(self) -> str:
         factor = "" if self.initial_alpha == 1 else f"{self.initial_alpha:g} times "

@@ -1,4 +1,4 @@
-"""What a clipper is. To add one: subclass this in a file of yours and name it in a YAML."""
+"""What a clipper is. To add one: subclass :class:`Clipper` in a file of yours and name it in a YAML."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from fedpriv.privacy.mechanism import Query, RandomizedBit
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+    from fedpriv.privacy.mechanisms.query import Query
+    from fedpriv.privacy.mechanisms.visible import Visible
 
 LARGEST = 1e12
 """The largest bound: float32 holds its noise."""
 
 
 class Clipper(ABC):
-    """Scales every record's gradient so that its norm is at most the bound of its client.
+    """Scales every record's gradient so that its norm is at most the clip norm of its client.
 
-    ``bound`` is public and is the L2 sensitivity of the clipped sum. A clipper that learns asks one
-    more query of the same lot (``query``, ``statistic``); the round adds its noise, the ledger charges
-    it jointly with the gradient, and ``observe`` gets the noised answer. Bounds live on the run's
-    device.
+    ``clip_norm`` is public and is the L2 sensitivity of the clipped sum; a scale that exceeds it is cut. A
+    clipper that learns asks one more query of the same sample (``query``, ``statistic``); the mechanism adds
+    its noise, the ledger charges it jointly with the gradient, and ``observe`` gets the noised answer. Clip
+    norms live on the run's device.
 
-    Where the unit of privacy is the client, there is one bound for the whole cohort: "records" are
-    then the clients' uploads, "clients" is the one holder of the bound, and L the expected cohort.
+    Where the unit of privacy is the client, there is one clip norm for the whole cohort: "records" are
+    then the clients' uploads, and the one holder of the clip norm is the server.
     """
 
     caveat: str | None = None
@@ -37,27 +39,43 @@ class Clipper(ABC):
     """Below which the schedule's noise multiplier must lie."""
     aggregator_caveat: str | None = None
     """The same, where an aggregator other than the client itself noises the statistic."""
+    unbounded: bool = False
+    """Whether nothing is clipped, so that the sensitivity is infinite."""
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
     ) -> None:
-        """Called once before the first round; ``initial_norm()``: mean gradient norm on noise."""
+        """Called once before the first round.
+
+        Args:
+            clients: How many hold a clip norm: all clients, or 1 (the server).
+            device: Where clip norms live.
+            initial_norm: Gives the mean gradient norm of the initial model on random records: reads no data.
+        """
 
     @abstractmethod
-    def bound(self, round_index: int, clients: Tensor) -> Tensor:
-        """The clip norm C_t of each of ``clients`` [m] in round t = 0, 1, … → [m]."""
+    def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:
+        """The clip norm C_t of each of ``holders`` [m] (int64) in round t = 0, 1, … → [m]."""
 
-    def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
-        """The scale of each record [n], given its norm [n] and its client's bound [n]."""
-        return (bounds / norms.clamp_min(1e-30)).clamp_max(1.0)
+    def factors(self, norms: Tensor, clip_norms: Tensor) -> Tensor:
+        """The scale of each record [n], given its norm [n] and its client's clip norm [n]."""
+        return (clip_norms / norms.clamp_min(1e-30)).clamp_max(1.0)
 
     def gradient_multiplier(self, noise_multiplier: float) -> float:
         """Noise multiplier of the gradient, given that of the schedule."""
         return noise_multiplier
 
-    def query(self, round_index: int, noise_multiplier: float) -> Query | RandomizedBit | None:
-        """The extra query of round t (multiplier 0: un-noised), or ``None`` if nothing is asked."""
+    def query(self, round_index: int, noise_multiplier: float) -> Query | None:
+        """The extra query of round t (multiplier 0: without noise), or ``None`` if nothing is asked."""
         return None
+
+    def asks(self, round_index: int) -> bool:
+        """Whether something is asked in round t."""
+        return self.query(round_index, 1.0) is not None
+
+    def asks_ever(self) -> bool:
+        """Whether something is asked in any round."""
+        return self.asks(next(iter(self.kinds_of_rounds(10**6))))
 
     def kinds_of_rounds(self, rounds: int) -> dict[int, int]:
         """A round of each kind (asking the same) among the first ``rounds`` → how many are like it.
@@ -66,20 +84,30 @@ class Clipper(ABC):
         """
         return {0: rounds}
 
-    def statistic(
-        self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """(answer of each client [m] or [m, B], its add/remove sensitivity [m]), before noise.
+    def statistic(self, norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
+        """The answer to ``query``, not yet noised; only called when that is not ``None``.
 
-        Only called when ``query`` is not ``None``; here the answer to no question.
+        Args:
+            norms: Of each record's gradient before clipping [n].
+            owners: The position of each record's holder [n], in 0 … m-1.
+            clip_norms: C of each holder [m].
+
+        Returns:
+            A bounded statistic, such as ``bounded_sum(...)``: it enforces the sensitivity it states.
         """
-        return cohort_bounds.new_zeros(cohort_bounds.shape), cohort_bounds
+        raise NotImplementedError(f"{type(self).__name__} asks a query and has no statistic")
 
     def observe(
-        self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor
+        self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
     ) -> None:
-        """What was released: the noised statistic [m] or [m, B], the noised mean gradients [m, d], and the
-        public denominators L [m]."""
+        """What was released.
+
+        Args:
+            holders: Who holds the clip norms of this step [m].
+            statistic: The noised statistic [m] or [m, B]; None where nothing was asked.
+            gradients: The noised mean gradients [m, d].
+            denominators: The public denominators L [m].
+        """
 
     def describe(self) -> str:
         """The clipper in a few words, for the plan."""
@@ -92,8 +120,8 @@ class Clipper(ABC):
         """Restore what ``state_dict`` gave."""
 
 
-class StoredBounds(Clipper):
-    """A clipper that keeps one bound for each client [K] and starts them all at ``initial``."""
+class StoredNorms(Clipper):
+    """A clipper that keeps one clip norm for each holder [K] and starts them all at ``initial``."""
 
     initial: float
 
@@ -102,21 +130,13 @@ class StoredBounds(Clipper):
     ) -> None:
         import torch
 
-        self._bounds = torch.full((clients,), self.initial, device=device)
+        self._norms = torch.full((clients,), self.initial, device=device)
 
-    def bound(self, round_index: int, clients: Tensor) -> Tensor:
-        return self._bounds[clients]
+    def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:
+        return self._norms[holders]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"bounds": self._bounds.clone()}
+        return {"bounds": self._norms.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if "bounds" in state:  # absent in checkpoints of bounds that do not move, once
-            self._bounds.copy_(state["bounds"])
-
-
-def sum_per_client(values: Tensor, client_of_record: Tensor, clients: int) -> Tensor:
-    """Sums of ``values`` [n] over the records of each client → [clients], in float64: rounding must not
-    move a sum further than a record may."""
-    values = values.double()
-    return values.new_zeros(clients).index_add_(0, client_of_record, values)
+        self._norms.copy_(state["bounds"])

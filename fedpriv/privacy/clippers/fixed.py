@@ -1,4 +1,4 @@
-"""Clippers whose bound is fixed in advance, for all rounds or as a function of the round: free."""
+"""Clippers whose clip norm is fixed in advance, for all rounds or as a function of the round: free."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers.base import LARGEST, Clipper, StoredBounds
+from fedpriv.privacy.clippers.base import LARGEST, Clipper, StoredNorms
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 
-class NoClipper(StoredBounds):
+class NoClipper(StoredNorms):
     """No clipping: every factor is 1, the sensitivity is unbounded."""
 
     initial = float("inf")
+    unbounded = True
 
-    def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
+    def factors(self, norms: Tensor, clip_norms: Tensor) -> Tensor:
         return norms.new_ones(norms.shape)
 
     def describe(self) -> str:
         return "none"
 
 
-class ConstantClipper(StoredBounds):
+class ConstantClipper(StoredNorms):
     """g · min(1, C / ‖g‖) with one C (Abadi et al. 2016)."""
 
     def __init__(self, clip_norm: float):
@@ -73,16 +74,16 @@ class PolynomialClipper(Clipper):
     ) -> None:
         self._device = device
 
-    def bound(self, round_index: int, clients: Tensor) -> Tensor:
+    def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:
         import torch
 
-        return torch.full((len(clients),), self.value(round_index), device=self._device)
+        return torch.full((len(holders),), self.value(round_index), device=self._device)
 
     def describe(self) -> str:
         return f"{self.initial:g} (1 - t/{self.horizon})^{self.power:g}"
 
 
-class AutomaticClipper(StoredBounds):
+class AutomaticClipper(StoredNorms):
     """g / (‖g‖ + γ): every record gets norm below 1, whatever its gradient (Bu et al. 2023, AUTO-S).
 
     There is no C to choose, nothing is asked of the data, so it is free.
@@ -93,7 +94,7 @@ class AutomaticClipper(StoredBounds):
     def __init__(self, gamma: float = 0.01):
         self.gamma = checks.number("gamma", gamma, above=0)
 
-    def factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
+    def factors(self, norms: Tensor, clip_norms: Tensor) -> Tensor:
         return 1.0 / (norms + self.gamma)
 
     def describe(self) -> str:

@@ -24,12 +24,18 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
-from fedpriv.privacy.clippers.base import LARGEST, StoredBounds
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, ONE_HOT, Query
+from fedpriv.privacy.clippers.base import LARGEST, StoredNorms
+from fedpriv.privacy.mechanisms.bounded import histogram
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
+from fedpriv.privacy.mechanisms.query import ONE_HOT
 from fedpriv.privacy.names import AGGREGATOR
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+    from fedpriv.privacy.mechanisms.visible import Visible
 
 _MOST_BINS = 1000
 
@@ -61,7 +67,7 @@ def median_bin(counts: Sequence[float]) -> int | None:
     return len(kept) - 1
 
 
-class MedianHistogramClipper(StoredBounds):
+class MedianHistogramClipper(StoredNorms):
     """C jumps to the median of the norms, read off a noised histogram every ``update_interval`` rounds.
 
     Give ``update_interval`` (rounds) or ``updates`` (how many in ``rounds``), or both; bins are
@@ -99,11 +105,11 @@ class MedianHistogramClipper(StoredBounds):
             f"{self.delta:g})-DP for everyone else."
         )
 
-    def query(self, round_index: int, noise_multiplier: float) -> Query | None:
+    def query(self, round_index: int, noise_multiplier: float) -> GaussianQuery | None:
         update, after = divmod(round_index + 1, self.update_interval)
         if after or not 0 < update <= self.updates:
             return None
-        return Query(CLIP_STATISTIC, self.noise_std, replaced=ONE_HOT, by=AGGREGATOR)
+        return GaussianQuery(CLIP_STATISTIC, self.noise_std, replaced=ONE_HOT, by=AGGREGATOR)
 
     def kinds_of_rounds(self, rounds: int) -> dict[int, int]:
         asking = min(self.updates, rounds // self.update_interval)
@@ -111,26 +117,20 @@ class MedianHistogramClipper(StoredBounds):
         kinds = {self.update_interval - 1: asking, first_silent: rounds - asking}
         return {index: count for index, count in kinds.items() if count}
 
-    def statistic(
-        self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """(histogram of each client [m, B], its add/remove sensitivity 1 [m])."""
-        bins, clients = len(self.edges), len(cohort_bounds)
+    def statistic(self, norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
         edges = norms.double().new_tensor(self.edges)
-        bin_of = (norms.double()[:, None] > edges).sum(1).clamp_max(bins - 1)
-        counts = norms.new_zeros(clients * bins)
-        counts.index_add_(0, client_of_record * bins + bin_of, norms.new_ones(len(norms)))
-        return counts.view(clients, bins), cohort_bounds.new_ones(clients)
+        bins_of = (norms.double()[:, None] > edges).sum(1)
+        return histogram(bins_of, len(self.edges), owners, clip_norms)
 
     def observe(
-        self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor
+        self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
     ) -> None:
-        if released is None:
+        if statistic is None:
             return
-        for client, counts in zip(clients.tolist(), released.tolist(), strict=True):
+        for holder, counts in zip(holders.tolist(), statistic.values.tolist(), strict=True):
             index = median_bin(counts)
             if index is not None:
-                self._bounds[client] = self.edges[index]
+                self._norms[holder] = self.edges[index]
 
     def describe(self) -> str:
         return (

@@ -23,12 +23,19 @@ from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers.base import LARGEST, StoredBounds, sum_per_client
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, Query, RandomizedBit
+from fedpriv.privacy.clippers.base import LARGEST, StoredNorms
+from fedpriv.privacy.mechanisms.bounded import bounded_sum
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
+from fedpriv.privacy.mechanisms.query import Query
+from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
 from fedpriv.privacy.names import AGGREGATOR, CLIENT
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+    from fedpriv.privacy.mechanisms.visible import Visible
 
 BIT_SENSITIVITY = 0.5  # of a centred bit, when a unit joins or leaves
 UPDATES = ("geometric", "linear")
@@ -39,23 +46,19 @@ _AGGREGATED = (
 )
 
 
-def centred_bits(
-    norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
-) -> tuple[Tensor, Tensor]:
-    """(Σ (b_i - ½) of each client [m], its sensitivity ½ [m])."""
-    bits = (norms <= bounds).to(norms.dtype) - BIT_SENSITIVITY
-    clients = len(cohort_bounds)
-    sums = sum_per_client(bits, client_of_record, clients)
-    return sums, cohort_bounds.new_full((clients,), BIT_SENSITIVITY)
+def centred_bits(norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
+    """Σ (b_i - ½) of each holder [m], of sensitivity ½."""
+    bits = (norms <= clip_norms[owners]).to(norms.dtype) - BIT_SENSITIVITY
+    return bounded_sum(bits, clip_norms.new_full((len(clip_norms),), BIT_SENSITIVITY), owners)
 
 
 def geometric_step(
-    bounds: Tensor, released: Tensor, lot_sizes: Tensor, quantile: float, rate: float
+    clip_norms: Tensor, noised: Tensor, denominators: Tensor, quantile: float, rate: float
 ) -> Tensor:
-    """C exp(-η_C (b̃ - γ)) of each client [m] from the noised sums of centred bits [m]."""
-    not_clipped = released / lot_sizes + BIT_SENSITIVITY
+    """C exp(-η_C (b̃ - γ)) of each holder [m] from the noised sums of centred bits [m]."""
+    not_clipped = noised / denominators + BIT_SENSITIVITY
     step = (not_clipped - quantile) * -rate
-    return bounds * step.exp()
+    return clip_norms * step.exp()
 
 
 def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
@@ -73,7 +76,7 @@ def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
     return noise_multiplier / math.sqrt(1.0 - (noise_multiplier / (2.0 * bit_noise)) ** 2)
 
 
-class QuantileClipper(StoredBounds):
+class QuantileClipper(StoredNorms):
     """C follows the ``target_quantile`` γ of the norms (γ: the fraction *not* clipped)."""
 
     def __init__(
@@ -125,26 +128,25 @@ class QuantileClipper(StoredBounds):
             return noise_multiplier
         return split_multiplier(noise_multiplier, self.bit_noise)
 
-    def query(self, round_index: int, noise_multiplier: float) -> Query | RandomizedBit:
+    def query(self, round_index: int, noise_multiplier: float) -> Query:
         if self.bit_mechanism == "randomized_response":
             return RandomizedBit(CLIP_STATISTIC, self.bit_epsilon)
-        return Query(CLIP_STATISTIC, self.bit_noise / BIT_SENSITIVITY, by=self.noised_by)
+        return GaussianQuery(CLIP_STATISTIC, self.bit_noise / BIT_SENSITIVITY, by=self.noised_by)
 
-    def statistic(
-        self, norms: Tensor, bounds: Tensor, client_of_record: Tensor, cohort_bounds: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        return centred_bits(norms, bounds, client_of_record, cohort_bounds)
+    def statistic(self, norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
+        return centred_bits(norms, owners, clip_norms)
 
     def observe(
-        self, clients: Tensor, released: Tensor | None, gradients: Tensor, lot_sizes: Tensor
+        self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
     ) -> None:
-        old, rate = self._bounds[clients], self.quantile_learning_rate
+        old, rate = self._norms[holders], self.quantile_learning_rate
+        noised = statistic.values
         if self.update == "geometric":
-            new = geometric_step(old, released, lot_sizes, self.target_quantile, rate)
+            new = geometric_step(old, noised, denominators, self.target_quantile, rate)
         else:
-            not_clipped = released / lot_sizes + BIT_SENSITIVITY
+            not_clipped = noised / denominators + BIT_SENSITIVITY
             new = old - rate * (not_clipped - self.target_quantile)
-        self._bounds[clients] = new.clamp(self.min_clip_norm, LARGEST).to(old.dtype)
+        self._norms[holders] = new.clamp(self.min_clip_norm, LARGEST).to(old.dtype)
 
     def describe(self) -> str:
         noise = (

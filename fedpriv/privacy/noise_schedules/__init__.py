@@ -1,6 +1,6 @@
 """Noise schedules: the noise multiplier σ_t of each round (t counts from 0)."""
 
-from fedpriv.privacy.noise_schedules.base import LossQuestion, NoiseSchedule
+from fedpriv.privacy.noise_schedules.base import LossQuery, NoiseSchedule, Setting
 from fedpriv.privacy.noise_schedules.budgeted import RecalculatedNoise, Spreading, UniformBudget
 from fedpriv.privacy.noise_schedules.calibrated import CalibratedNoise
 from fedpriv.privacy.noise_schedules.fixed import (
@@ -15,10 +15,11 @@ __all__ = [
     "CalibratedNoise",
     "ConstantNoise",
     "ExponentialNoise",
-    "LossQuestion",
+    "LossQuery",
     "NoNoise",
     "NoiseSchedule",
     "RecalculatedNoise",
+    "Setting",
     "Spreading",
     "StepNoise",
     "UniformBudget",

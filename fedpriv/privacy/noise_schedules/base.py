@@ -5,20 +5,49 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.mechanism import Query
+from fedpriv.privacy.mechanisms.query import Query
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.accountants import Accountant
+    from fedpriv.privacy.claims import Claim
+    from fedpriv.privacy.mechanisms.visible import Visible
+    from fedpriv.privacy.sampling import Sampling
 
 
 @dataclass(frozen=True)
-class LossQuestion:
+class LossQuery:
     """What a schedule asks of a round's clients: the mean of their losses on the new model, each
     record's cut at ``bound``."""
 
     query: Query
     bound: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a schedule is calibrated to before the run.
+
+    Attributes:
+        sampling: How a client of an even share samples its records.
+        samples_per_round: How many samples a participant answers on in a round.
+        cohort_share: m/K, where m of K clients take part in a round; 1: all, or not known.
+        accountant: What prices the enforced view.
+        claim: The work's own analysis, and ``published``: whether the budget enforces it.
+        smallest_noise_multiplier: (epsilon, samples) → the smallest σ at which so many samples of a client
+            (``None``: those planned) cost at most that. Raises ArgumentError, ConfigError.
+    """
+
+    sampling: Sampling
+    samples_per_round: int
+    cohort_share: float
+    accountant: Accountant
+    claim: Claim | None
+    published: bool
+    smallest_noise_multiplier: Callable[[float, int | None], float]
 
 
 class NoiseSchedule(ABC):
@@ -39,7 +68,19 @@ class NoiseSchedule(ABC):
         """σ_t of the round about to run."""
 
     @property
-    def question(self) -> LossQuestion | None:
+    def known(self) -> bool:
+        """Whether σ is known already; else :meth:`calibrate` finds it."""
+        return True
+
+    def calibrate(self, setting: Setting) -> None:
+        """Called once before anything is planned, where σ follows from an ε.
+
+        Raises:
+            ArgumentError, ConfigError: No σ keeps to it.
+        """
+
+    @property
+    def loss_query(self) -> LossQuery | None:
         """What is asked of the clients after each round, if the signal comes from them."""
         return None
 
@@ -49,7 +90,7 @@ class NoiseSchedule(ABC):
         return None
 
     @property
-    def noise_multiplier_of_everything(self) -> float | None:
+    def total_noise_multiplier(self) -> float | None:
         """σ of a single round that costs as much as all of them ever can; ``None``: there is no such
         bound."""
         return None
@@ -61,8 +102,8 @@ class NoiseSchedule(ABC):
     def begin(self, validation_loss: Callable[[], float]) -> None:
         """Called once before the first round; ``validation_loss()``: J(w_0), if it is read."""
 
-    def observe(self, round_index: int, loss: float) -> None:
-        """J(w_{t+1}), the public validation loss after round t, or the answer to ``question``."""
+    def observe(self, round_index: int, loss: Visible) -> None:
+        """J(w_{t+1}), the public validation loss after round t, or the answer to ``loss_query``."""
 
     def ended(self, round_index: int) -> bool:
         """Whether round t, the next one, is not to run any more."""

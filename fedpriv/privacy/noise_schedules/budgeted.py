@@ -15,14 +15,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from dp_accounting import dp_event
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
-from fedpriv.privacy.claims import wei_budget
-from fedpriv.privacy.mechanism import TRAINING_LOSS, Query
-from fedpriv.privacy.noise_schedules.base import LossQuestion, NoiseSchedule
+from fedpriv.privacy.claims import MomentsBound, wei_budget
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import TRAINING_LOSS
+from fedpriv.privacy.noise_schedules.base import LossQuery, NoiseSchedule, Setting
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.mechanisms.visible import Visible
 
 FORMS = ("printed", "exact")
 DISCOUNTS = ("beta_squared", "beta")
@@ -39,6 +45,37 @@ class Spreading:
     sensitivity: float
     client_rate: float
     printed: bool
+
+
+def _spreading(setting: Setting, form: str | None) -> Spreading:
+    """Sensitivity and q of the enforced view, for a budget that is spread as a sum of z^-2."""
+    printed = setting.published and isinstance(setting.claim.accountant(), MomentsBound)
+    if setting.samples_per_round > 1:
+        raise ConfigError(
+            "algorithm.local_steps", setting.samples_per_round, "1 with this schedule"
+        )
+    event = setting.sampling.event(1.0)
+    if isinstance(event, dp_event.GaussianDpEvent):
+        sensitivity, rate = 1.0 / event.noise_multiplier, 1.0
+    elif printed and form != "exact":
+        sensitivity, rate = 1.0, getattr(setting.sampling, "sample_rate", 1.0)
+    else:
+        raise ConfigError(
+            "noise_schedule=uniform_budget and recalculated are for Gaussians without sampling, whose "
+            "price is a sum; noise_schedule=calibrated is for sampled lots or secret cohorts"
+        )
+    counts_alike = isinstance(setting.accountant, MomentsBound if printed else GdpAccountant)
+    if form is None and not counts_alike:
+        raise ConfigError(
+            "accountant",
+            setting.accountant.name,
+            f"{'published' if printed else 'gdp'} with this noise_schedule and budget_view",
+            "its noise keeps to the budget as that counts; another count would end the run early",
+        )
+    rate *= setting.cohort_share
+    if setting.published:
+        sensitivity = setting.claim.sensitivity
+    return Spreading(sensitivity, rate, printed)
 
 
 class UniformBudget(NoiseSchedule):
@@ -60,8 +97,16 @@ class UniformBudget(NoiseSchedule):
         self._whole: float | None = None
         self._sigma: float | None = None
 
-    def settle(self, over: Spreading) -> None:
-        """Fix B. Raises ArgumentError if what the schedule asks of the clients costs all of it."""
+    @property
+    def known(self) -> bool:
+        return self._sigma is not None
+
+    def calibrate(self, setting: Setting) -> None:
+        """Fix B. Raises ConfigError where the releases are not plain Gaussians, ArgumentError if what the
+        schedule asks of the clients costs all of it."""
+        self._spread(_spreading(setting, self.form))
+
+    def _spread(self, over: Spreading) -> None:
         whole = self._budget(over, over.printed if self.form is None else self.form == "printed")
         self._whole = whole * (1.0 - _ROUNDING)
         self._sigma = math.sqrt(self.rounds / self._whole)
@@ -83,7 +128,7 @@ class UniformBudget(NoiseSchedule):
 
     def noise_multiplier(self, round_index: int) -> float:
         if self._sigma is None:
-            raise RuntimeError("a budget must be settled before it is spread")
+            raise RuntimeError("a budget must be spread before it is used")
         return self._sigma
 
     def ended(self, round_index: int) -> bool:
@@ -135,12 +180,12 @@ class RecalculatedNoise(UniformBudget):
         self._loss = math.inf
 
     @property
-    def question(self) -> LossQuestion | None:
+    def loss_query(self) -> LossQuery | None:
         if self.trigger == "validation":
             return None
         noise = self.loss_noise_multiplier if self.trigger == "noised" else 0.0
         # any two losses are at most b apart
-        return LossQuestion(Query(TRAINING_LOSS, noise, replaced=1.0), self.loss_bound)
+        return LossQuery(GaussianQuery(TRAINING_LOSS, noise, replaced=1.0), self.loss_bound)
 
     def _budget(self, over: Spreading, printed: bool) -> float:
         whole = super()._budget(over, printed)
@@ -162,23 +207,23 @@ class RecalculatedNoise(UniformBudget):
         return self._planned
 
     @property
-    def noise_multiplier_of_everything(self) -> float:
+    def total_noise_multiplier(self) -> float:
         """B^(-1/2), whatever is observed."""
         return self._whole**-0.5
 
     def lowest(self, round_index: int) -> float:
         """No round can spend more than all of B."""
-        return self.noise_multiplier_of_everything
+        return self.total_noise_multiplier
 
     def begin(self, validation_loss: Callable[[], float]) -> None:
         if self.reads_validation:
             self._loss = validation_loss()
 
-    def observe(self, round_index: int, loss: float) -> None:
+    def observe(self, round_index: int, loss: Visible) -> None:
         completed = round_index + 1
         self._spent += self._sigma**-2
-        stalled = loss >= self._loss
-        self._loss = loss
+        stalled = loss.values >= self._loss
+        self._loss = loss.values
         if stalled and self.beta < 1:
             self._shorten(completed)
 

@@ -1,16 +1,14 @@
 """A constant σ that follows from an ε: for the whole run, or for a single draw.
 
-The experiment settles it before anything runs, with its own accountant, sampler and clipper: what is
+It is calibrated before anything runs, with its own accountant, sampler and clipper: what is
 asked beside the gradient is in the price. σ is the smallest, to 6 digits, that keeps to ε.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+from fedpriv.privacy.noise_schedules.base import NoiseSchedule, Setting
 
 
 class CalibratedNoise(NoiseSchedule):
@@ -48,8 +46,13 @@ class CalibratedNoise(NoiseSchedule):
             self.epsilon = checks.number("epsilon", epsilon, above=0)
         self._sigma: float | None = None
 
-    def settle(self, solve: Callable[[float, int | None], float]) -> None:
-        """Fix σ = ``solve(epsilon, draws)``; ``draws`` is None where the run's plan decides."""
+    @property
+    def known(self) -> bool:
+        return self._sigma is not None
+
+    def calibrate(self, setting: Setting) -> None:
+        """Fix σ: the smallest at which what is planned keeps to ε."""
+        solve = setting.smallest_noise_multiplier
         if self.epsilon_per_draw is None:
             self._sigma = solve(self.epsilon, self.draws)
             return
@@ -62,5 +65,5 @@ class CalibratedNoise(NoiseSchedule):
 
     def noise_multiplier(self, round_index: int) -> float:
         if self._sigma is None:
-            raise RuntimeError("a calibrated schedule must be settled before it is used")
+            raise RuntimeError("a calibrated schedule must be calibrated before it is used")
         return self._sigma

@@ -13,10 +13,13 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.common import checks
 from fedpriv.privacy.noise_schedules.base import NoiseSchedule, initial_sigma
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.mechanisms.visible import Visible
 
 DECAY_INDICES = ("eq9", "algorithm1")
 _FIRST_MEASURED = 3  # J(w_0), J(w_1), J(w_2) are infinite by definition
@@ -42,10 +45,10 @@ class ValidationDecay(NoiseSchedule):
         """Three falls need J(w_3), J(w_4), J(w_5): σ_5 is the first that can have decayed."""
         return self.initial * self.beta ** max(0, round_index - 4)
 
-    def observe(self, round_index: int, loss: float) -> None:
+    def observe(self, round_index: int, loss: Visible) -> None:
         model_index = round_index + 1
         known = model_index >= _FIRST_MEASURED
-        self._losses.append(loss if known else float("inf"))
+        self._losses.append(loss.values if known else float("inf"))
         recent = list(self._losses)
         tested = recent[:4] if self.decay_index == "eq9" else recent[1:]
         if all(a > b for a, b in itertools.pairwise(tested)):

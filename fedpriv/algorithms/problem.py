@@ -1,24 +1,23 @@
-"""What the work of every algorithm has in common: its problem, and what a round tells the loop."""
+"""What an algorithm works on: data, model, engine, clipper, mechanism, and secrets."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.optimizers import ClientOptimizer
 from fedpriv.common.random_streams import torch_stream
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import Engine, FlatModel
-from fedpriv.privacy.clippers.base import Clipper, sum_per_client
+from fedpriv.privacy.clippers.base import Clipper
+from fedpriv.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from fedpriv.data.federated import FederatedData
+    from fedpriv.data.records import Records
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,16 @@ class Aggregation:
 class Attack(Protocol):
     """Malicious clients: a transform of local data, and one of uploads."""
 
+    attackers: np.ndarray
+    test: Records
+    active: bool
+
+    def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
+        """Who takes part: the clients that the algorithm sampled, and attackers that come anyway."""
+
+    def take_norms(self) -> dict[str, float | None]:
+        """Mean norms of what was sent since the last call, as columns of a row."""
+
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         """Indices of the records that a client trains on [n_k]: always equally many."""
 
@@ -46,8 +55,8 @@ class Problem:
     """What an algorithm works on.
 
     ``seed``: of what is public and may be common to several runs; ``streams``: what decides who takes
-    part, which records, and the noise; ``attack``: the malicious ones among the clients, None if all are
-    honest.
+    part, which records, and the noise; ``mechanism``: what rounds release; ``attack``: the malicious ones
+    among the clients, None if all are honest.
     """
 
     data: FederatedData
@@ -56,6 +65,7 @@ class Problem:
     clipper: Clipper
     seed: int
     streams: SecretStreams
+    mechanism: Mechanism
     attack: Attack | None = None
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
@@ -63,6 +73,12 @@ class Problem:
         if self.attack is None:
             return self.data.clients[client]
         return self.attack.records_of(round_index, client)
+
+    def joined_by_attackers(self, round_index: int, sampled: np.ndarray) -> np.ndarray:
+        """Who takes part, ascending, given whom the algorithm sampled."""
+        if self.attack is None:
+            return sampled
+        return self.attack.with_attackers(round_index, sampled)
 
     def sent(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
         """What ``clients`` [c] send to the server: their uploads [c, d], unless some are malicious."""
@@ -91,50 +107,3 @@ class Problem:
             inputs = torch.rand(records, *data.input_shape, generator=stream)
             targets = torch.randint(data.classes, (records,), generator=stream)
         return inputs.to(self.model.device), targets.to(self.model.device)
-
-
-@dataclass
-class RoundOutcome:
-    """What a round released, and exact statistics of it (diagnostics for the analyst).
-
-    ``healthy``: whether the new global weights are finite, a function of what was released;
-    ``sensitivities``: for each local step, the absolute sensitivity [m] of every query;
-    ``norms`` [n], ``client_of_record`` [n] (positions in the cohort) of the last step.
-    """
-
-    train_loss: float
-    gradient_norm: float
-    not_finite: int
-    healthy: bool
-    sensitivities: list[dict[str, np.ndarray]] = field(default_factory=list)
-    norms: Tensor | None = None
-    client_of_record: Tensor | None = None
-
-    def gradient_norm_per_client(self, clients: int) -> np.ndarray:
-        """Mean gradient norm before clipping of each participant [m]; nan for an empty lot."""
-        sums = sum_per_client(self.norms, self.client_of_record, clients)
-        counts = sum_per_client(torch.ones_like(self.norms), self.client_of_record, clients)
-        return (sums / counts).cpu().numpy()
-
-
-class Training(ABC):
-    """The work of an algorithm on one problem: a round moves the global weights."""
-
-    problem: Problem
-    _optimizer: ClientOptimizer
-
-    @abstractmethod
-    def round(self, round_index: int, cohort: np.ndarray, noise_multiplier: float) -> RoundOutcome:
-        """Run one round with the clients in ``cohort`` [m] and move the global weights."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "weights": self.problem.model.flat.clone(),
-            "optimizer": self._optimizer.state_dict(),
-            "clipper": self.problem.clipper.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.problem.model.set(state["weights"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        self.problem.clipper.load_state_dict(state["clipper"])

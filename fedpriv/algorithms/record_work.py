@@ -1,0 +1,138 @@
+"""The unit is the record: every client clips the records of its lot and noises the sum itself.
+
+All participants' lots go through the engine in one pass while they share weights (the first local
+step); in later steps each has its own, and they go side by side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.server_steps import ServerStep
+from fedpriv.algorithms.trainer import Clipped, Turn
+from fedpriv.data.records import Records
+from fedpriv.engine import ClippedSums, StackedModel, padded_lots, rows_at, sum_dtype
+from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.mechanisms.visible import Visible
+from fedpriv.privacy.sampling import Sampling, sample_lot
+
+_RECORDS_OF_NO_DATA = 256
+
+
+class RecordWork:
+    """Lots, and the clipped sums of their gradients."""
+
+    has_weight_decay = True
+
+    def __init__(self, problem: Problem, samplings: list[Sampling], steps: int, server: ServerStep):
+        """``samplings``: how each client samples its lots [K]."""
+        self.problem, self.steps, self._server = problem, steps, server
+        self._samplings = samplings
+        problem.prove_engine()
+        self.device = problem.model.device
+        sizes = [
+            sampling.expected_size(int(n))
+            for sampling, n in zip(samplings, problem.data.records_per_client, strict=True)
+        ]
+        self._lot_sizes = torch.tensor(sizes, dtype=torch.float32, device=self.device)
+        self._stacked = StackedModel(problem.model, engine=problem.engine)
+
+    def holder_count(self) -> int:
+        return self.problem.data.client_count
+
+    def holders(self, cohort: np.ndarray) -> Tensor:
+        return torch.from_numpy(cohort).to(self.device)
+
+    def initial_norm(self) -> float:
+        """Mean gradient norm of the initial model on random records.
+
+        No data is read, so it is free (the paper: "training on random noise for one round").
+        """
+        records = _RECORDS_OF_NO_DATA
+        result = self.problem.engine.clipped_sums(
+            *self.problem.random_records(records),
+            torch.zeros(records, dtype=torch.int64),
+            1,
+            lambda norms, clients: torch.ones_like(norms),
+        )
+        return float(result.norms.mean())
+
+    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
+        model = self.problem.model
+        records, owners = self._lots(turn)
+        if changes is None:
+            result = self.problem.engine.clipped_sums(
+                records.inputs, records.targets, owners, len(turn.cohort), clip.factors
+            )
+        else:
+            result = self._side_by_side(records, owners, changes, clip)
+        owners = owners.to(self.device)
+        norms = torch.where(result.finite, result.norms, 0.0)
+        losses = result.losses
+        if model.weight_decay:
+            weights = model.flat if changes is None else model.flat + changes
+            losses = losses + model.penalty(weights).expand(len(turn.cohort))[owners]
+        contributing = result.finite.sum()
+        loss = torch.where(result.finite, losses, 0.0).sum() / contributing
+        norm = norms.sum() / contributing
+        train_loss, gradient_norm, count = torch.stack(
+            [loss, norm, contributing.to(loss.dtype)]
+        ).tolist()
+        return Clipped(
+            clip.bounded(result.sums),
+            norms,
+            owners,
+            owners,
+            train_loss,
+            gradient_norm,
+            len(norms) - int(count),
+        )
+
+    def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
+        lot_sizes = self._lot_sizes[self.holders(cohort)]
+        return released.to(self.problem.model.flat.dtype).div_(lot_sizes[:, None]), lot_sizes
+
+    def sent(self, turn: Turn, changes: Visible) -> Visible:
+        weights = self._server.weights(turn.cohort)
+        aggregation = Aggregation(turn.round_index, turn.cohort, weights)
+        return changes.sent_with(
+            lambda uploads: self.problem.sent(aggregation, turn.cohort, uploads)
+        )
+
+    def _lots(self, turn: Turn) -> tuple[Records, Tensor]:
+        """(the records of all lots [n], position in the cohort of each [n])."""
+        problem, lots = self.problem, []
+        for client in turn.cohort:
+            own = problem.records_of(turn.round_index, client)
+            place = (turn.round_index, turn.step, client)
+            lots.append(own[sample_lot(problem.streams, self._samplings[client], len(own), *place)])
+        sizes = torch.tensor([len(lot) for lot in lots])
+        records = problem.data.train.subset(np.concatenate(lots))
+        return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
+
+    def _side_by_side(
+        self, records: Records, owners: Tensor, changes: Tensor, clip: Clip
+    ) -> ClippedSums:
+        """As the engine's joint pass, for members whose weights have come apart."""
+        model = self.problem.model
+        norms = changes.new_zeros(len(records))
+        losses, finite = torch.zeros_like(norms), torch.zeros_like(norms, dtype=torch.bool)
+        counts = torch.bincount(owners, minlength=len(changes)).tolist()
+        sums = torch.zeros_like(changes, dtype=sum_dtype(counts, changes.dtype))
+        for lots in padded_lots(counts):
+            members, own = lots.clients.to(self.device), lots.records.to(self.device)
+            present = lots.present.to(self.device)
+            result = self._stacked.clipped_sums(
+                changes[members].add_(model.flat),
+                rows_at(records.inputs, own),
+                rows_at(records.targets, own),
+                present,
+                lambda norms, clients, members=members: clip.factors(norms, members[clients]),
+            )
+            sums[members] = result.sums.to(sums.dtype)
+            found = own[present]
+            norms[found], losses[found], finite[found] = result.norms, result.losses, result.finite
+        return ClippedSums(sums, norms, losses, finite)

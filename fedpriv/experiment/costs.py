@@ -1,0 +1,129 @@
+"""What the planned releases of one client cost, and the noise that keeps them to an ε: before any run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dp_accounting import dp_event
+
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
+from fedpriv.privacy.calibration import least_noise_multiplier
+from fedpriv.privacy.claims import Claim
+from fedpriv.privacy.mechanisms import JointQuery, Mechanism
+from fedpriv.privacy.names import SOUND
+from fedpriv.privacy.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Privacy costs in the enforced view, by the configured accountant, of a client in every round.
+
+    Attributes:
+        sampling: How the client samples its records.
+        view: ``sound`` or ``published``; the latter charges what ``claim`` does.
+        rounds: T, if given; clients: K, if known.
+    """
+
+    mechanism: Mechanism
+    sampling: Sampling
+    accountant: Accountant
+    claim: Claim | None
+    view: str
+    delta: float
+    rounds: int | None
+    clients: int | None
+
+    @property
+    def neighbours(self) -> str:
+        return self.sampling.neighbours if self.view == SOUND else self.claim.neighbours
+
+    @property
+    def _samples_per_round(self) -> int:
+        return self.mechanism.algorithm.samples_per_round
+
+    def joint(self, sigma: float, round_index: int = 0) -> JointQuery:
+        """What the client answers on one sample of its upload."""
+        return self.mechanism.joint(self.sampling, sigma, round_index)
+
+    def _events(self, planned: Mapping[JointQuery, int]) -> Counter[dp_event.DpEvent]:
+        events: Counter[dp_event.DpEvent] = Counter()
+        for joint, count in planned.items():
+            if self.view == SOUND:
+                events[joint.event()] += count
+            elif self.claim.covers(joint):
+                events[self.claim.event(joint)] += count
+        return events
+
+    def epsilon(self, sigma: float, rounds: int, samples: int | None = None) -> float:
+        """ε of ``rounds`` rounds at one σ, or of so many ``samples`` in them."""
+        planned = self.mechanism.plan(self.sampling, sigma, rounds, samples)
+        return self._epsilon_of(self._events(planned))
+
+    def _epsilon_of(self, events: Mapping[dp_event.DpEvent, int]) -> float:
+        return self.accountant.epsilon_of(events, self.delta, self.neighbours)
+
+    def rounds_allowed(self, sigma: float, epsilon: float) -> int:
+        """How many rounds cost at most ``epsilon``."""
+        one = self.mechanism.plan(self.sampling, sigma, 1)
+        if len(one) > 1:  # two samples a round, so no number of steps of one event
+            return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, MANY_STEPS, 1)
+        (first,) = self._events(one)
+        steps = self.accountant.steps_allowed(first, epsilon, self.delta, self.neighbours)
+        allowed = steps // self._samples_per_round
+        kinds = self.mechanism.clipper.kinds_of_rounds(max(1, allowed))
+        if len(kinds) == 1 or allowed >= MANY_STEPS:
+            return allowed
+        return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, allowed, allowed)
+
+    def smallest_noise_multiplier(self, epsilon: float, samples: int | None) -> float:
+        """The smallest σ at which ``samples`` samples (``None``: those planned) cost at most ``epsilon``."""
+        samples = self._planned_samples() if samples is None else samples
+        rounds, clipper = self.rounds or samples, self.mechanism.clipper
+        try:
+            return least_noise_multiplier(
+                lambda sigma: self.epsilon(sigma, rounds, samples),
+                epsilon,
+                self.accountant.name,
+                most=clipper.largest_noise_multiplier,
+            )
+        except ArgumentError as error:
+            kinds = self._events(self.mechanism.plan(self.sampling, 1.0, rounds))
+            if not clipper.asks(0) and len(kinds) == 1:
+                raise
+            hint = f"what the clipper asks costs the rest: {clipper.describe()}"
+            raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
+
+    def epsilon_of_schedule(self, rounds: int) -> float:
+        """ε of ``rounds`` rounds at the σ the schedule gives each of them (one fixed in advance)."""
+        sigmas = [self.mechanism.schedule.noise_multiplier(t) for t in range(rounds)]
+        if len(set(sigmas)) == 1:
+            return self.epsilon(sigmas[0], rounds)
+        alike = len(self.mechanism.clipper.kinds_of_rounds(rounds)) == 1
+        kinds = Counter((sigma, 0 if alike else t) for t, sigma in enumerate(sigmas))
+        planned: Counter[JointQuery] = Counter()
+        for (sigma, round_index), count in kinds.items():
+            group = self.mechanism.group(self.sampling, sigma, round_index)
+            for sample in group.samples:
+                planned[sample.joint] += sample.times * count
+        return self._epsilon_of(self._events(planned))
+
+    def _planned_samples(self) -> int:
+        algorithm = self.mechanism.algorithm
+        key, whole = "noise_schedule.draws", "a whole number >= 1"
+        if self.rounds is None:
+            raise ConfigError(key, None, f"{whole} when rounds is null")
+        samples = self.rounds * self._samples_per_round
+        if algorithm.clients_per_round is None:
+            return samples
+        if self.clients is None:
+            raise ConfigError(
+                key,
+                None,
+                f"{whole} when clients are sampled and the partition says how many there are",
+            )
+        return max(1, math.ceil(samples * min(1.0, algorithm.clients_per_round / self.clients)))

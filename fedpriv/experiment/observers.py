@@ -1,0 +1,250 @@
+"""What looks on while a run goes: tables, snapshots, checkpoints, the display. Each changes nothing.
+
+They are called in this order after every round, so that what a checkpoint says is on disk is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedpriv.experiment import checkpoint
+from fedpriv.experiment.evaluation import Results
+from fedpriv.experiment.loop import Loop, Round
+from fedpriv.experiment.snapshots import Snapshots
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.tables import (
+    ATTACK_METRICS,
+    CLIENTS,
+    METRICS,
+    GrowingTable,
+    ParticipationTable,
+)
+
+_CLIENTS_SHOWN = 100  # clients.csv holds so many clients, those of lowest index
+
+
+class Watcher(Protocol):
+    """Shows a run while it goes."""
+
+    def show(self, row: Mapping[str, object], fraction: float | None) -> None: ...
+
+
+class Quiet:
+    """An observer that keeps nothing and needs no beginning; others override what they need."""
+
+    name = ""
+
+    def begin(self, rounds_done: int) -> None:
+        pass
+
+    def see(self, done: Round) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def state_dict(self) -> Any:
+        return None
+
+
+class Metrics(Quiet):
+    """``metrics.csv``: a row a round; and what the summary says of all of them."""
+
+    name = "metrics"
+
+    def __init__(self, loop: Loop, folder: RunFolder, state: Mapping[str, Any] | None):
+        self._loop = loop
+        self._diagnostics = loop.settings.runtime.diagnostics
+        self._attack = loop.problem.attack
+        columns = METRICS if self._attack is None else (*METRICS, *ATTACK_METRICS)
+        if not self._diagnostics:  # how long a round took tells how many came to it
+            columns = tuple(column for column in columns if column != "seconds")
+        position = None if state is None else state["position"]
+        self.table = GrowingTable(folder.metrics, columns, position)
+        self.results = Results() if state is None else state["results"]
+        self.row: dict[str, Any] = {}
+
+    def see(self, done: Round) -> None:
+        self.row = self._row(done)
+        self.table.append(self.row)
+
+    def _row(self, done: Round) -> dict[str, Any]:
+        schedule, budget = self._loop.schedule, self._loop.budget
+        heard = "validation_loss" if schedule.reads_validation else "reported_loss"
+        row: dict[str, Any] = {
+            "round": done.number,
+            heard: done.signal,
+            "planned_rounds": schedule.planned_rounds,
+        }
+        if budget is not None:
+            clip_norms = done.outcome.clip_norms.astype(float)
+            row.update(
+                budget.worst(seldom=False),
+                noise_multiplier=done.noise_multiplier,
+                clip_norm=float(clip_norms.mean()),
+                clip_norm_min=float(clip_norms.min()),
+                clip_norm_max=float(clip_norms.max()),
+            )
+        if self._diagnostics:
+            row.update(
+                gradient_norm=_known(done.outcome.gradient_norm),
+                train_loss=_known(done.outcome.train_loss),
+            )
+        self._include_attack(row)
+        row["seconds"] = round(done.seconds, 3)  # a column of runs with diagnostics
+        if done.evaluation is not None:
+            self._include_evaluation(row, done)
+        return row
+
+    def _include_attack(self, row: dict[str, Any]) -> None:
+        if self._attack is None:
+            return
+        self.results.attacked_rounds += self._attack.active
+        norms = self._attack.take_norms()
+        if self._diagnostics:
+            row.update(norms)
+
+    def _include_evaluation(self, row: dict[str, Any], done: Round) -> None:
+        found, budget = done.evaluation, self._loop.budget
+        row.update(test_loss=found.loss, test_accuracy=found.accuracy)
+        if found.backdoor_accuracy is not None:
+            row["backdoor_accuracy"] = found.backdoor_accuracy
+        self.results.include(found)
+        if budget is not None and (done.stop is not None or self._seldom(done.number)):
+            row.update(budget.worst(seldom=True))
+
+    def _seldom(self, number: int) -> bool:
+        """Whether this evaluation is one at which an epsilon that takes long is asked for: by its number
+        alone, so that a resumed run asks at the same ones."""
+        return at_most_two_digits(number // self._loop.settings.evaluation_interval)
+
+    def close(self) -> None:
+        self.table.flush()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"position": self.table.flush(), "results": self.results}
+
+
+class ClientsTable(Quiet):
+    """``clients.csv``: each participant at evaluated rounds; exact values, so with diagnostics alone."""
+
+    name = "clients"
+
+    def __init__(self, loop: Loop, folder: RunFolder, position: int | None):
+        self._loop = loop
+        self._table = GrowingTable(folder.clients, CLIENTS, position)
+
+    def see(self, done: Round) -> None:
+        if done.evaluation is None:
+            return
+        budget, cohort = self._loop.budget, done.cohort
+        priced = budget is not None and budget.immediate
+        epsilon = budget.epsilon() if priced else None
+        norms = done.outcome.clip_norms
+        norms = np.broadcast_to(norms, len(cohort)) if len(norms) == 1 else norms
+        found = done.outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]
+        for i, norm in enumerate(found):
+            self._table.append(
+                {
+                    "round": done.number,
+                    "client": int(cohort[i]),
+                    "gradient_norm": float(norm),
+                    "clip_norm": float(norms[i]),
+                    "epsilon": None if epsilon is None else float(epsilon[cohort[i]]),
+                }
+            )
+
+    def close(self) -> None:
+        self._table.flush()
+
+    def state_dict(self) -> int:
+        return self._table.flush()
+
+
+class Participation(Quiet):
+    """``participation.csv``: who took part; not where that must stay secret."""
+
+    name = "participation"
+
+    def __init__(self, folder: RunFolder, state: Mapping[str, object] | None):
+        self._table = ParticipationTable(folder.participation, state)
+
+    def see(self, done: Round) -> None:
+        self._table.enter(done.number, done.cohort)
+
+    def close(self) -> None:
+        self._table.finish()
+
+    def state_dict(self) -> dict[str, object]:
+        return self._table.state_dict()
+
+
+class Display(Quiet):
+    """Hands each row of the metrics to whoever shows them."""
+
+    name = "display"
+
+    def __init__(self, loop: Loop, metrics: Metrics, watcher: Watcher):
+        self._loop, self._metrics, self._watcher = loop, metrics, watcher
+
+    def see(self, done: Round) -> None:
+        self._watcher.show(self._metrics.row, self._loop.fraction())
+
+
+class SnapshotFiles(Quiet):
+    """Copies of the released state, every so many rounds."""
+
+    name = "snapshots"
+
+    def __init__(self, loop: Loop, folder: RunFolder):
+        runtime = loop.settings.runtime
+        self._problem = loop.problem
+        self._files = Snapshots(folder, runtime.snapshot_interval, dated=runtime.diagnostics)
+
+    def begin(self, rounds_done: int) -> None:
+        self._files.begin(rounds_done)
+        self._files.offer(rounds_done, self._problem)
+
+    def see(self, done: Round) -> None:
+        self._files.offer(done.number, self._problem)
+
+
+class Checkpoints(Quiet):
+    """``checkpoint.pt``: the whole state, of the loop and of the observers."""
+
+    name = "checkpoints"
+
+    def __init__(self, loop: Loop, folder: RunFolder, origin: checkpoint.Origin, others: list[Any]):
+        self._loop, self._folder, self._origin, self._others = loop, folder, origin, others
+        self._interval = loop.settings.runtime.checkpoint_interval
+
+    def begin(self, rounds_done: int) -> None:
+        self.save()
+
+    def see(self, done: Round) -> None:
+        if done.number % self._interval == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Write it now: called at the end of the run, too."""
+        state = {**self._origin.state_dict(), **self._loop.state_dict()}
+        state["observers"] = {o.name: o.state_dict() for o in self._others}
+        checkpoint.save(self._folder, state)
+
+
+def at_most_two_digits(number: int) -> bool:
+    """Whether it has at most two significant digits: 1 … 99 all, 100 … 990 every tenth, and so on."""
+    while number >= 100:
+        number, last = divmod(number, 10)
+        if last:
+            return False
+    return True
+
+
+def _known(value: float) -> float | None:
+    """The value, or None for the mean over no records."""
+    return None if math.isnan(value) else value

@@ -1,0 +1,109 @@
+"""A run that is ready to go: its loop, its folder, and who looks on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedpriv.experiment.checkpoint import Origin
+from fedpriv.experiment.loop import DIVERGED, INTERRUPTED, Loop
+from fedpriv.experiment.observers import (
+    Checkpoints,
+    ClientsTable,
+    Display,
+    Metrics,
+    Participation,
+    Quiet,
+    SnapshotFiles,
+    Watcher,
+)
+from fedpriv.privacy.mechanisms import GRADIENT, Release
+from fedpriv.results.caveats import CAVEATS
+from fedpriv.results.folder import RunFolder
+
+_LARGE = 20.0  # an ε that deserves a word
+
+
+class Run:
+    """One run, new or resumed. ``state``: the checkpoint it goes on from."""
+
+    def __init__(
+        self, loop: Loop, folder: RunFolder, origin: Origin, state: Mapping[str, Any] | None
+    ):
+        self.loop, self.folder = loop, folder
+        self.resumed = state is not None
+        kept = {} if state is None else state["observers"]
+        diagnostics = loop.settings.runtime.diagnostics
+        self.metrics = Metrics(loop, folder, kept.get("metrics"))
+        self._tables: list[Quiet] = [self.metrics]
+        if diagnostics:
+            self._tables.append(ClientsTable(loop, folder, kept.get("clients")))
+        if diagnostics or not loop.parts.algorithm.trust.secret_cohort:
+            self._tables.append(Participation(folder, kept.get("participation")))
+        self._snapshots = SnapshotFiles(loop, folder)
+        self._checkpoints = Checkpoints(loop, folder, origin, self._tables)
+
+    def go(self, watcher: Watcher) -> str:
+        """Run to the end, leave a checkpoint behind, and return the reason it ended."""
+        display = Display(self.loop, self.metrics, watcher)
+        observers = [*self._tables, display, self._snapshots, self._checkpoints]
+        stop = self.loop.run(observers)
+        self._checkpoints.save()
+        return stop
+
+    def close(self, stop_reason: str) -> None:
+        """Write what is pending; an interrupted run goes on later."""
+        if stop_reason == INTERRUPTED:
+            self.metrics.close()
+            return
+        for table in self._tables:
+            table.close()
+
+    def charge_search(self, runs: Mapping[int, int]) -> None:
+        """Charge the runs that were made to find T: how many samples of each T, by their own ledgers, every
+        client in every round."""
+        loop, mechanism = self.loop, self.loop.mechanism
+        costs = loop.parts.costs()
+        clip_norm = loop.problem.clipper.clip_norm(0, loop.problem.model.flat.new_zeros(1).long())
+        sensitivity = clip_norm.cpu().numpy()
+        everyone = np.arange(loop.problem.data.client_count)
+        for rounds, samples in runs.items():
+            sigma = loop.schedule.noise_multiplier_over(rounds)
+            joint = mechanism.joint(costs.sampling, sigma, 0)
+            std = sensitivity.astype(float) * joint.query(GRADIENT).noise_multiplier
+            release = Release(
+                joint, everyone, {GRADIENT: sensitivity}, {GRADIENT: std}, count=samples
+            )
+            loop.budget.charge_prior(release)
+
+    def caveats(self, stop_reason: str | None = None) -> list[str]:
+        """What a reader of the privacy numbers must know, in words."""
+        loop = self.loop
+        budget, problem, algorithm = loop.budget, loop.problem, loop.parts.algorithm
+        if budget is None:
+            return []
+        delta = loop.settings.delta
+        applies = {
+            **dict.fromkeys(algorithm.caveats(), True),
+            "search": algorithm.search is not None,
+            "validation": loop.schedule.reads_validation,
+            "delta": algorithm.unit == "record"
+            and delta * problem.data.records_per_client.min() >= 1,
+            "delta_of_clients": algorithm.unit == "client"
+            and delta * problem.data.client_count >= 1,
+            "attackers": problem.attack is not None,
+            "large": _LARGE < float(np.max(budget.epsilon_sound())) < math.inf,
+            "own_model": not type(loop.parts.model).__module__.startswith("fedpriv."),
+            "diverged": stop_reason == DIVERGED,
+            "interrupted": stop_reason == INTERRUPTED,
+        }
+        clipper = loop.parts.clipper
+        aggregated = algorithm.unit == "client" and algorithm.trust.sees_each_upload
+        of_data = getattr(loop.parts.dataset, "caveats", ())
+        own = [*of_data, clipper.caveat, clipper.aggregator_caveat if aggregated else None]
+        return [caveat for caveat in own if caveat] + [
+            CAVEATS[name] for name, holds in applies.items() if holds
+        ]

@@ -1,0 +1,47 @@
+"""What is released and how it is noised: one description, from which the noise and the charge both follow.
+
+A :class:`Mechanism` announces what a round will release, releases it, and gives the ledger a record of what
+was released. Nothing here needs torch until a value is noised: a plan needs none.
+"""
+
+from fedpriv.privacy.mechanisms.announcement import Announcement, Group
+from fedpriv.privacy.mechanisms.bounded import Bounded
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import (
+    CLIP_STATISTIC,
+    GRADIENT,
+    TRAINING_LOSS,
+    JointQuery,
+    joint_noise_multiplier,
+)
+from fedpriv.privacy.mechanisms.mechanism import Mechanism
+from fedpriv.privacy.mechanisms.query import DOUBLED, ONE_HOT, Query
+from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
+from fedpriv.privacy.mechanisms.release import Release, ReleaseError
+from fedpriv.privacy.mechanisms.round import OpenRound
+from fedpriv.privacy.mechanisms.visible import Foreign, Public, Released, Unprotected, Visible
+
+__all__ = [
+    "CLIP_STATISTIC",
+    "DOUBLED",
+    "GRADIENT",
+    "ONE_HOT",
+    "TRAINING_LOSS",
+    "Announcement",
+    "Bounded",
+    "Foreign",
+    "GaussianQuery",
+    "Group",
+    "JointQuery",
+    "Mechanism",
+    "OpenRound",
+    "Public",
+    "Query",
+    "RandomizedBit",
+    "Release",
+    "ReleaseError",
+    "Released",
+    "Unprotected",
+    "Visible",
+    "joint_noise_multiplier",
+]

@@ -1,0 +1,92 @@
+"""All queries answered on one sample, and their joint event.
+
+Gaussian queries with noise multipliers z_1, z_2, … on the *same* sample are one query with
+
+    z = (Σ_j z_j^-2)^(-1/2)
+
+inside the sampling (the stacked vector has that multiplier); two separately sampled events would
+understate it, because they would count two independent samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dp_accounting import dp_event
+
+from fedpriv.common.errors import FedprivError
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.query import DOUBLED, Query
+from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
+from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.sampling import Sampling, WholeData
+
+GRADIENT = "gradient_sum"
+"""The clipped, noised sum of a lot's gradients (or of the clients' uploads); sensitivity C."""
+CLIP_STATISTIC = "clip_statistic"
+"""What an adaptive clipper asks of the same lot (a norm, the fraction not clipped, a histogram)."""
+TRAINING_LOSS = "training_loss"
+"""What a schedule may ask of the clients: the loss of the new model on their records."""
+
+
+@dataclass(frozen=True)
+class JointQuery:
+    """One sample of one participant and every query answered on it. Hashable: the ledger counts them."""
+
+    sampling: Sampling
+    queries: tuple[Query, ...]
+
+    def event(self) -> dp_event.DpEvent:
+        """The joint event of all queries (``NonPrivateDpEvent`` if one of them has no noise)."""
+        joint = joint_noise_multiplier(self._multipliers())
+        if joint == 0:
+            return dp_event.NonPrivateDpEvent()
+        bits = [query.event() for query in self.queries if isinstance(query, RandomizedBit)]
+        if not isinstance(self.sampling, WholeData) and bits:
+            raise FedprivError("randomized response on a sampled lot has no price here")
+        parts = bits if math.isinf(joint) else [self.sampling.event(joint), *bits]
+        return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(tuple(parts))
+
+    def _multipliers(self) -> Iterable[float]:
+        """Of the Gaussian queries, as if each doubled its sensitivity when a unit is replaced."""
+        replaces = self.sampling.neighbours == REPLACE_ONE
+        for query in self.queries:
+            if isinstance(query, GaussianQuery):
+                factor = DOUBLED / query.replaced if replaces else 1.0
+                yield factor * query.noise_multiplier
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What is answered."""
+        return frozenset(query.name for query in self.queries)
+
+    def query(self, name: str) -> Query:
+        """The query of that name."""
+        return next(query for query in self.queries if query.name == name)
+
+    def only(self, *names: str) -> JointQuery:
+        """The same sample with only the queries of these names."""
+        return JointQuery(self.sampling, tuple(q for q in self.queries if q.name in names))
+
+    def noised_by(self, by: str) -> JointQuery | None:
+        """The same sample with only the queries noised by ``client`` or ``aggregator``."""
+        kept = tuple(query for query in self.queries if query.by == by)
+        return JointQuery(self.sampling, kept) if kept else None
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """The queries answered without noise."""
+        return tuple(query.name for query in self.queries if not query.protects)
+
+
+def joint_noise_multiplier(multipliers: Iterable[float]) -> float:
+    """(Σ z_j^-2)^(-1/2); 0 as soon as one query has no noise, infinite if there is no query."""
+    multipliers = list(multipliers)
+    if len(multipliers) == 1:
+        return multipliers[0]  # exact: no rounding through the square
+    if any(z == 0 for z in multipliers):
+        return 0.0
+    norm = math.hypot(*(1.0 / z for z in multipliers))
+    return 1.0 / norm if norm > 0 else math.inf

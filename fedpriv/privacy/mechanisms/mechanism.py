@@ -1,0 +1,229 @@
+"""A mechanism: what every round releases, from the plan to the record of it.
+
+    plan ──► the samples of a whole run, for forecasts and calibration
+    announce(t) ──► what round t will release, from released and public state; the budget agrees to it
+    open(announcement, cohort) ──► the round, which noises every answer and writes it down
+
+All three read the same queries, so that what is planned, noised and charged is one number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from dp_accounting import dp_event
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.mechanisms.announcement import Announcement, Group, Sample
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
+from fedpriv.privacy.mechanisms.query import Query
+from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
+from fedpriv.privacy.mechanisms.round import OpenRound
+from fedpriv.privacy.names import AGGREGATOR, CLIENT
+from fedpriv.privacy.sampling import Sampling, WholeData
+from fedpriv.privacy.trust import Trust
+
+if TYPE_CHECKING:
+    from fedpriv.common.secret_streams import SecretStreams
+    from fedpriv.privacy.clippers.base import Clipper
+    from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+
+
+class Releasing(Protocol):
+    """What a mechanism needs to know of an algorithm."""
+
+    private: bool
+    unit: str
+    trust: Trust
+    samples_per_round: int
+
+    def sampling_of(self, records: int) -> Sampling: ...
+
+    def gradient_multiplier(
+        self, noise_multiplier: float, sampling: Sampling, clipper: Clipper
+    ) -> float: ...
+
+    def refuse_clipper(self, clipper: Clipper) -> None: ...
+
+
+class Mechanism:
+    """Independent noise in every round: Gaussian, and randomized response for bits.
+
+    The noise multiplier of a round is the schedule's; the clipper may ask one query beside the gradient's,
+    on the same sample.
+    """
+
+    def __init__(self, algorithm: Releasing, clipper: Clipper, schedule: NoiseSchedule):
+        self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
+        self._groups: list[tuple[Sampling, np.ndarray]] = []
+        self.clients = 0
+
+    # ---- what is released
+
+    def joint(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
+        """What one participant answers on one sample in round t. Raises ConfigError, ArgumentError."""
+        upload = self._upload(sampling, noise_multiplier, round_index)
+        asked = self._loss_query(sampling)
+        if asked is None or not self._asked_on_the_upload(sampling):
+            return upload
+        return JointQuery(sampling, (*upload.queries, asked))
+
+    def _upload(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
+        algorithm, clipper = self.algorithm, self.clipper
+        algorithm.refuse_clipper(clipper)
+        multiplier = algorithm.gradient_multiplier(noise_multiplier, sampling, clipper)
+        queries: list[Query] = [GaussianQuery(GRADIENT, multiplier)]
+        statistic = clipper.query(round_index, noise_multiplier)
+        if statistic is not None:
+            if clipper.one_query_a_round and algorithm.samples_per_round > 1:
+                raise ConfigError(
+                    "algorithm.local_steps", algorithm.samples_per_round, "1 with this clipper"
+                )
+            queries.append(statistic)
+        return JointQuery(sampling, tuple(map(self._noised_by_whom, queries)))
+
+    def _noised_by_whom(self, query: Query) -> Query:
+        if self.algorithm.unit == "record":
+            if isinstance(query, RandomizedBit):
+                raise ConfigError(
+                    "clipper.bit_mechanism",
+                    "randomized_response",
+                    "gaussian with this algorithm",
+                    "randomized response is for one bit per client (algorithm=ldp_fedsgd)",
+                )
+            return query.noised_by(CLIENT)
+        if self.algorithm.trust.sees_each_upload:
+            return query  # by each client, or by an aggregator that the clipper names
+        if getattr(self.clipper, "noised_by", None) == CLIENT and query.name != GRADIENT:
+            if isinstance(query, RandomizedBit):
+                query.noised_by(AGGREGATOR)
+            raise ConfigError("clipper.noised_by", CLIENT, "aggregator with a trusted server")
+        return query.noised_by(AGGREGATOR)
+
+    def _loss_query(self, sampling: Sampling) -> Query | None:
+        asked = self.schedule.loss_query
+        return None if asked is None else asked.query
+
+    def _asked_on_the_upload(self, sampling: Sampling) -> bool:
+        """A loss is asked of all records: on the sample of the upload only where that is all records too."""
+        return sampling.whole and self.algorithm.samples_per_round == 1
+
+    # ---- before a round
+
+    def join(self, records_per_client: Sequence[int] | np.ndarray) -> None:
+        """Take note of the clients: those that sample alike release alike."""
+        groups: dict[Sampling, list[int]] = {}
+        for client, records in enumerate(records_per_client):
+            groups.setdefault(self.algorithm.sampling_of(int(records)), []).append(client)
+        self._groups = [(sampling, np.array(own)) for sampling, own in groups.items()]
+        self.clients = len(records_per_client)
+
+    def announce(self, round_index: int, noise_multiplier: float | None = None) -> Announcement:
+        """What each client releases if it takes part in round t: a function of what was released before.
+
+        ``noise_multiplier``: another one than the schedule's, for an audit.
+        """
+        if not self.algorithm.private:
+            return Announcement(round_index, ())
+        sigma = noise_multiplier
+        if sigma is None:
+            sigma = self.schedule.noise_multiplier(round_index)
+        lowest = self.schedule.lowest(round_index) if noise_multiplier is None else sigma
+        groups = tuple(
+            self.group(sampling, sigma, round_index, clients, lowest)
+            for sampling, clients in self._groups
+        )
+        asked = self.schedule.loss_query
+        return Announcement(round_index, groups, None if asked is None else asked.query.name)
+
+    def group(
+        self,
+        sampling: Sampling,
+        noise_multiplier: float,
+        round_index: int,
+        clients: np.ndarray | None = None,
+        lowest: float | None = None,
+    ) -> Group:
+        """What clients with this sampling release in round t."""
+        joint = self.joint(sampling, noise_multiplier, round_index)
+        least = joint
+        if lowest is not None and lowest != noise_multiplier:
+            least = self.joint(sampling, lowest, round_index)
+        after = None
+        asked = self._loss_query(sampling)
+        if asked is not None and asked.name not in joint.names:
+            apart = JointQuery(WholeData(sampling.neighbours), (asked,))
+            after = Sample(apart, 1, apart)
+        upload = Sample(joint, self.algorithm.samples_per_round, least)
+        return Group(np.zeros(0, dtype=np.int64) if clients is None else clients, upload, after)
+
+    # ---- before a run
+
+    def plan(
+        self, sampling: Sampling, noise_multiplier: float, rounds: int, samples: int | None = None
+    ) -> Counter[JointQuery]:
+        """What a client in every one of ``rounds`` rounds releases, or in so many ``samples`` of them.
+
+        A clipper that asks something in some rounds only is taken to ask this client every time.
+        """
+        each = self.algorithm.samples_per_round
+        left = rounds * each if samples is None else samples
+        counts: Counter[JointQuery] = Counter()
+        for round_index, often in self.clipper.kinds_of_rounds(rounds).items():
+            count = min(left, often * each)
+            group = self.group(sampling, noise_multiplier, round_index)
+            counts[group.upload.joint] += count
+            if group.after is not None:
+                counts[group.after.joint] += math.ceil(count / each)
+            left -= count
+        return Counter({joint: count for joint, count in counts.items() if count})
+
+    def bound(self, sampling: Sampling) -> dict[dp_event.DpEvent, int] | None:
+        """What no run of an adaptive schedule spends more than on a client, in the sound view; ``None``
+        where there is no such bound."""
+        sigma, rounds = self.schedule.total_noise_multiplier, self.schedule.planned_rounds
+        if sigma is None or rounds is None:
+            return None
+        joint = self.joint(sampling, sigma, 0)
+        uploads = joint.only(GRADIENT)
+        if not isinstance(uploads.event(), dp_event.GaussianDpEvent):
+            return None
+        bound = Counter({uploads.event(): 1})
+        rest = joint.only(*joint.names - {GRADIENT})
+        if rest.queries:
+            bound[rest.event()] += math.ceil(rounds)
+        return bound
+
+    # ---- the round
+
+    def open(
+        self,
+        announcement: Announcement,
+        cohort: np.ndarray,
+        streams: SecretStreams,
+        charged: np.ndarray | None = None,
+    ) -> OpenRound:
+        """The round with the clients in ``cohort`` [c], ascending; ``charged`` [p]: who pays for it
+        (default: those whose part in it is seen)."""
+        if charged is None:
+            charged = self.algorithm.trust.charged(cohort, self.clients)
+        return OpenRound(
+            announcement,
+            cohort,
+            charged,
+            streams,
+            trust=self.algorithm.trust,
+            row_per_client=self.algorithm.unit == "record",
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: each round's noise is independent, and the schedule and clipper keep their own state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""

@@ -1,0 +1,81 @@
+"""Values that may be seen outside a client, by why they may.
+
+The server step, clippers (``observe``) and noise schedules (``observe``) take these and nothing else: a
+plain tensor is private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.privacy.mechanisms.release import ReleaseError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MADE_BY_MECHANISM = object()
+
+
+class Visible:
+    """A value that may be seen. What is computed from it alone is post-processing, and as visible."""
+
+    __slots__ = ("values",)
+    values: Any
+
+    def __init__(self, values: Any):
+        self.values = values
+
+    def then(self, function: Callable[[Any], Any]) -> Visible:
+        """``function`` of the values, as visible as they are: post-processing is free."""
+        made = object.__new__(type(self))
+        made.values = function(self.values)
+        return made
+
+    def sent_with(self, attack: Callable[[Tensor], Tensor]) -> Visible:
+        """The rows of all clients, those of attackers replaced by what they send: see :class:`Foreign`."""
+        return self.then(attack)
+
+
+class Released(Visible):
+    """Made by a mechanism, which added noise and wrote down a :class:`Release` of it."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Any, *, made: object = None):
+        if made is not _MADE_BY_MECHANISM:
+            raise TypeError("a Released is made by a mechanism, which noises it and writes it down")
+        super().__init__(values)
+
+
+class Unprotected(Visible):
+    """Released without noise, and written down so: ε is infinite (or the run claims no privacy)."""
+
+    __slots__ = ()
+
+
+class Public(Visible):
+    """Known to everyone: it reads no private record."""
+
+    __slots__ = ()
+
+
+class Foreign(Visible):
+    """What attackers send: it protects nobody and is charged to nobody."""
+
+    __slots__ = ()
+
+
+def released(values: Any, protected: bool) -> Visible:
+    """The value as a mechanism lets it go. For mechanisms alone."""
+    return Released(values, made=_MADE_BY_MECHANISM) if protected else Unprotected(values)
+
+
+def seen(value: object, whose: str) -> Any:
+    """The values of something visible. Raises ReleaseError for anything else, which would be private."""
+    if isinstance(value, Visible):
+        return value.values
+    raise ReleaseError(
+        f"{whose} takes what a mechanism released (or what is public), got a {type(value).__name__}, which "
+        "would leave a client without noise and without a charge"
+    )
