@@ -23,7 +23,7 @@ from fedpriv.accounting.releases import (
     read_delta,
 )
 from fedpriv.common.errors import ConfigError
-from fedpriv.privacy.accountants import Accountant, CannotPrice, PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import Accountant, CannotAccount, PldAccountant, RdpAccountant
 from fedpriv.privacy.names import ACCOUNTANTS
 from fedpriv.results.display import console, pairs
 from fedpriv.results.statement import round_up
@@ -110,7 +110,7 @@ def price(releases: Releases, accountant: Accountant, deltas: list[float]) -> Pr
         return Priced(name, accountant, reason)
     try:
         epsilons = [releases.epsilon(accountant, delta) for delta in deltas]
-    except CannotPrice as error:
+    except CannotAccount as error:
         return Priced(name, accountant, str(error))
     priced = Priced(name, accountant, epsilons=epsilons)
     if isinstance(accountant, RdpAccountant):

@@ -44,7 +44,7 @@ class Algorithm(ABC):
         assumed: What the published claim takes for known of the partition: ``clients`` K, ``records`` n.
         uploads_changes: Whether clients send the change of their weights over a round.
         search: What finds the number of rounds before the run; its runs read the same data.
-        price_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
+        cost_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
     """
 
     name: str
@@ -57,7 +57,7 @@ class Algorithm(ABC):
     assumed: Mapping[str, int] = MappingProxyType({})
     uploads_changes: bool = False
     search: RoundsSearch | None = None
-    price_depends_on_records: bool = False
+    cost_depends_on_records: bool = False
 
     # ---- sampling
 

@@ -60,7 +60,7 @@ class LocalStepsAlgorithm(Algorithm):
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
         self.samples_per_round = self.local_steps
-        self.price_depends_on_records = self.sampling == "fixed_size"
+        self.cost_depends_on_records = self.sampling == "fixed_size"
         self.participation = checks.one_of("participation", participation, PARTICIPATIONS)
         self.clients_per_round = None
         if self.participation == "sampled":

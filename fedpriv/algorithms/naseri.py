@@ -108,7 +108,7 @@ class NaseriLdp(LocalStepsAlgorithm):
             clients_per_round=clients_per_round,
         )
         self.noise = checks.one_of("noise", noise, NOISES)
-        self.price_depends_on_records = self.noise == PRINTED
+        self.cost_depends_on_records = self.noise == PRINTED
         self.claim = naseri_ldp()
 
     def sampling_of(self, records: int) -> Sampling:

@@ -79,7 +79,7 @@ class Parts:
         """Whether :attr:`even_share` is a client's, or the price is the same for any number of records;
         a natural partition has as many clients as the data has makers."""
         fixed = self.partition.clients or getattr(self.partition, "records", None)
-        return bool(fixed) or not self.algorithm.price_depends_on_records
+        return bool(fixed) or not self.algorithm.cost_depends_on_records
 
     @cached_property
     def mechanism(self) -> Mechanism:

@@ -61,7 +61,7 @@ def run(
     if parts.settings.dry_run:
         display.show_plan(plan)
         return RunResult(plan)
-    if not parts.algorithm.price_depends_on_records:
+    if not parts.algorithm.cost_depends_on_records:
         plan.refuse_if_impossible(parts.settings.epsilon)
     with ExitStack() as held:
         folder = _existing_folder(parts, held)

@@ -142,7 +142,7 @@ def _prepare(needed: Iterable[Parts]) -> None:
     """
     prepared = set()
     for parts in {id(p): p for p in needed}.values():
-        if not parts.algorithm.price_depends_on_records:
+        if not parts.algorithm.cost_depends_on_records:
             make_plan(parts).refuse_if_impossible(parts.settings.epsilon)
         data = (type(parts.dataset), getattr(parts.dataset, "path", None))
         if data not in prepared and hasattr(parts.dataset, "prepare"):

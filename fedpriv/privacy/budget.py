@@ -28,7 +28,7 @@ from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.names import NOBODY, SOUND
 from fedpriv.privacy.sampling import WholeData
-from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundPrice, Unguarded, tightest
+from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundEpsilon, Unguarded, tightest
 from fedpriv.privacy.trust import LOCAL_TRUST, Trust
 
 
@@ -74,13 +74,13 @@ class Budget:
         self._published = None
         if claim is not None:
             self._published = claim.accountant().running(clients, claim.neighbours)
-        self._sound = self._sound_price(event, bound)
+        self._sound = self._sound_epsilon(event, bound)
         self._took_part = np.zeros(clients, dtype=bool)
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
         self._if_honest = deepcopy(self._enforced) if len(attackers) else None
 
-    def _sound_price(self, first: DpEvent, bound: Mapping[DpEvent, int] | None) -> SoundPrice:
+    def _sound_epsilon(self, first: DpEvent, bound: Mapping[DpEvent, int] | None) -> SoundEpsilon:
         if self.filtered:
             return Guarded(self._enforced, self.limit)
         if self.adaptive and bound is not None:
@@ -190,7 +190,7 @@ class Budget:
             for total in (self._enforced, self._if_honest):
                 if total is not None:
                     total.add(event, everyone, release.count)
-        self._sound.prepay(event, everyone, release.count)
+        self._sound.charge_prior(event, everyone, release.count)
         self._took_part[everyone] = True
 
     def expose(self, names: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ def tightest(event: dp_event.DpEvent, neighbours: str) -> Accountant:
     return next(able, RdpAccountant())
 
 
-class SoundPrice(ABC):
+class SoundEpsilon(ABC):
     """What may be claimed, client by client."""
 
     immediate = True
@@ -44,7 +44,7 @@ class SoundPrice(ABC):
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         """Charge ``count`` draws; a price that does not depend on the draws ignores it."""
 
-    def prepay(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
+    def charge_prior(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
         """Charge ``count`` draws made before the run."""
         self.add(event, clients, count)
 
@@ -67,7 +67,7 @@ class SoundPrice(ABC):
         """Nothing to restore, unless draws are counted."""
 
 
-class Composed(SoundPrice):
+class Composed(SoundEpsilon):
     """The tightest accountant over all draws; the enforced total where that is smaller and valid."""
 
     def __init__(
@@ -121,7 +121,7 @@ class Composed(SoundPrice):
             self._own.load_state_dict(state)
 
 
-class Guarded(SoundPrice):
+class Guarded(SoundEpsilon):
     """The budget, as long as the filter kept to it: an overspent filter promises nothing."""
 
     def __init__(self, guard: RunningTotal, limit: float):
@@ -138,7 +138,7 @@ class Guarded(SoundPrice):
         return "the budget of the filter: what holds when sigma depends on released values"
 
 
-class Capped(SoundPrice):
+class Capped(SoundEpsilon):
     """The price of all that the schedule may ever spend on one client, however early the run ends."""
 
     def __init__(self, composition: Mapping[dp_event.DpEvent, int], neighbours: str):
@@ -146,7 +146,7 @@ class Capped(SoundPrice):
         self._composition, self._neighbours = dict(composition), neighbours
         self._accountant = GdpAccountant()
 
-    def prepay(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
+    def charge_prior(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
         """Not among what the schedule may spend."""
         self._composition[event] = self._composition.get(event, 0) + count
 
@@ -169,7 +169,7 @@ class Capped(SoundPrice):
         self._composition = dict(state.get("composition", self._composition))
 
 
-class Unguarded(SoundPrice):
+class Unguarded(SoundEpsilon):
     """No composition theorem holds, so nothing finite may be claimed."""
 
     def epsilon(self, delta: float) -> float:

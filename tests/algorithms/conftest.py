@@ -18,7 +18,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.algorithms.local_training import LocalTraining
 from fedpriv.algorithms.server_training import ServerTraining
-from fedpriv.algorithms.work import Aggregation, Problem, RoundOutcome
+from fedpriv.algorithms.problem import Aggregation, Problem, RoundOutcome
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import FederatedData, federate

@@ -20,7 +20,7 @@ from fedpriv.privacy.clippers import (
     PolynomialClipper,
     QuantileClipper,
 )
-from fedpriv.privacy.mechanism import GRADIENT
+from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.sampling import PoissonSampling
 
 MODELS = {"logistic": None, "mlp": Mlp(seed=0), "cnn": Cnn(seed=0)}

@@ -9,7 +9,7 @@ from fedpriv.algorithms import DpFl, FedAvg
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.clippers import AdapClipper, ConstantClipper
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
 from fedpriv.privacy.sampling import PoissonSampling
 
 EVERYONE = np.ones(10, dtype=bool)

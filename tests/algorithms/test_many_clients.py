@@ -12,7 +12,7 @@ ROUND = """
 import numpy as np
 import torch
 from fedpriv.algorithms import CdpFedAvg, LdpFedSgd
-from fedpriv.algorithms.work import Problem
+from fedpriv.algorithms.problem import Problem
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.engine import FlatModel, make_engine

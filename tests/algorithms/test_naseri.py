@@ -13,7 +13,7 @@ from fedpriv.algorithms import CdpFedAvg, NaseriCdp, NaseriLdp
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.models import Mlp
 from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
-from fedpriv.privacy.mechanism import GRADIENT
+from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.noise import grid_of
 from fedpriv.privacy.sampling import PoissonSampling
 
@@ -121,7 +121,7 @@ def test_cdp_as_printed_takes_no_clipper_that_asks():
                                                        (2, 0.3, 7)])  # fmt: skip
 def test_ldp_takes_as_many_steps_as_its_epochs_hold_lots(epochs, rate, steps):
     found = ldp(sample_rate=rate, local_epochs=epochs)
-    assert found.local_steps == found.draws_per_round == steps
+    assert found.local_steps == found.samples_per_round == steps
     assert (found.unit, found.trust) == ("record", "local")
 
 
@@ -131,7 +131,7 @@ def test_ldp_as_printed_is_priced_by_what_its_noise_is_on_the_sum():
     draw = found.draw(found.sampling_of(500), 0.02, ConstantClipper(2.0), 0)
     assert draw.queries[0].noise_multiplier == pytest.approx(0.5)
     assert draw.event().event.noise_multiplier == pytest.approx(0.5)
-    assert found.price_depends_on_records
+    assert found.cost_depends_on_records
     fixed = ldp().draw(ldp().sampling_of(500), 0.8, ConstantClipper(2.0), 0)
     assert fixed.event().event.noise_multiplier == 0.8
 

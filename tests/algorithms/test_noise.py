@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedpriv.privacy.clippers import AdapClipper, AutomaticClipper, ConstantClipper
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
 from fedpriv.privacy.sampling import PoissonSampling
 
 CLIPPERS = {

@@ -11,7 +11,7 @@ import torch
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.privacy.clippers import AdapClipper, AutomaticClipper, ConstantClipper
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
 
 RECORDS = 12  # of the client under attack
 ROUNDING = 1.0 + 1e-4

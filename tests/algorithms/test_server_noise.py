@@ -17,8 +17,8 @@ from fedpriv.privacy.clippers import (
     PolynomialClipper,
     QuantileClipper,
 )
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT
-from fedpriv.privacy.randomized_response import flip_probability
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
+from fedpriv.privacy.mechanisms.randomized_response import flip_probability
 
 SIGMA, ROUNDS = 3.0, 12
 LDP, CDP = LdpFedSgd("ldp_fedsgd", 1.0), CdpFedAvg("cdp_fedavg", client_rate=0.4)
@@ -59,7 +59,7 @@ def test_m_reports_of_ldp_fedsgd_bring_the_noise_of_m_gaussians(name, m, serve):
     training = serve(LDP, clipper=CLIPPERS[name]())
     noise = noises(training, cohort=range(m))
     multiplier = training.heard.gradient_multiplier(SIGMA)
-    bound = float(training.heard.bound(0, torch.zeros(1, dtype=torch.int64)))
+    bound = float(training.heard.clip_norm(0, torch.zeros(1, dtype=torch.int64)))
     expected = multiplier * bound * math.sqrt(m)
     assert std_of(noise) == pytest.approx(expected, rel=within(noise))
 
@@ -69,7 +69,7 @@ def test_m_reports_of_ldp_fedsgd_bring_the_noise_of_m_gaussians(name, m, serve):
 def test_the_sum_of_cdp_fedavg_has_one_noise_whoever_came(name, m, serve):
     training = serve(CDP, clipper=CLIPPERS[name]())
     noise = noises(training, cohort=range(m))
-    bound = float(training.heard.bound(0, torch.zeros(1, dtype=torch.int64)))
+    bound = float(training.heard.clip_norm(0, torch.zeros(1, dtype=torch.int64)))
     expected = training.heard.gradient_multiplier(SIGMA) * bound
     assert std_of(noise) == pytest.approx(expected, rel=within(noise))
 

@@ -80,5 +80,5 @@ def test_a_clipper_that_asks_is_answered_in_the_order_of_the_cohort(work, ragged
         for round_index in range(2):
             training.play(round_index, sigma=0.1)
     everyone = torch.arange(len(ragged.clients))
-    bounds = [t.problem.clipper.bound(2, everyone) for t in (together, alone)]
+    bounds = [t.problem.clipper.clip_norm(2, everyone) for t in (together, alone)]
     torch.testing.assert_close(*bounds, rtol=1e-4, atol=0)

@@ -17,7 +17,7 @@ from fedpriv.data.federated import federate
 from fedpriv.data.partitions import FixedSize
 from fedpriv.models import Mlp
 from fedpriv.privacy.clippers import ConstantClipper, NoClipper
-from fedpriv.privacy.mechanism import GRADIENT
+from fedpriv.privacy.mechanisms import GRADIENT
 
 RATE, RECORDS, CLIENTS = 0.3, 100, 12
 
@@ -112,7 +112,7 @@ def test_the_average_has_the_noise_of_m_uploads(serve, even):
 
 def test_one_step_clips_records_and_protects_one():
     found = algorithm("one_step")
-    assert (found.unit, found.trust, found.draws_per_round) == ("record", "local", 1)
+    assert (found.unit, found.trust, found.samples_per_round) == ("record", "local", 1)
     event = found.draw(found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0), 0).event()
     assert event.noise_multiplier == 4.0  # a record replaced moves the sum by 2C
     assert found.claim.sensitivity == 2.0

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.algorithms.work import Problem
+from fedpriv.algorithms.problem import Problem
 from fedpriv.attacks import Backdoor, PixelPattern
 from fedpriv.attacks.malicious import MaliciousClients
 from fedpriv.common.secret_streams import SecretStreams

@@ -10,7 +10,7 @@ import torch
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 
-from fedpriv.privacy.mechanism import joint_noise_multiplier
+from fedpriv.privacy.mechanisms import joint_noise_multiplier
 
 DELTA, Z, RATE, CLIENTS = 1e-5, 1.5, 0.3, 20
 CLIPPERS = {

@@ -13,7 +13,7 @@ import pytest
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
-from fedpriv.privacy.mechanism import joint_noise_multiplier
+from fedpriv.privacy.mechanisms import joint_noise_multiplier
 
 READINGS = ("sound", "scalar", "vector", "unclipped")
 CLIPPERS = {

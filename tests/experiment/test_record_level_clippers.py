@@ -10,7 +10,7 @@ import pytest
 
 from fedpriv.algorithms import DpFl
 from fedpriv.privacy.clippers import MedianHistogramClipper
-from fedpriv.privacy.mechanism import joint_noise_multiplier
+from fedpriv.privacy.mechanisms import joint_noise_multiplier
 
 SIGMA, ROUNDS = 6.0, 4
 CLIPPERS = {

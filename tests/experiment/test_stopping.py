@@ -12,8 +12,8 @@ import torch
 from fedpriv.algorithms.losses import Losses
 from fedpriv.data import federated
 from fedpriv.data.records import Records
-from fedpriv.privacy.mechanism import TRAINING_LOSS, Query
-from fedpriv.privacy.noise_schedules import LossQuestion
+from fedpriv.privacy.mechanisms import TRAINING_LOSS, GaussianQuery
+from fedpriv.privacy.noise_schedules import LossQuery
 
 FEW = ("partition=iid", "partition.clients=8", "rounds=12", "epsilon=null")
 RUNS = {
@@ -78,7 +78,7 @@ def test_the_public_penalty_is_added_to_what_is_released(digits_problem):
     """Summed before the noise in single precision, a large one let a record move the answer 29 times as far
     as was declared."""
     problem = digits_problem
-    question = LossQuestion(Query(TRAINING_LOSS, 0.0), bound=2.0)
+    question = LossQuery(GaussianQuery(TRAINING_LOSS, 0.0), bound=2.0)
     problem.model.module.weight_decay = 1e9
     problem.model.weight_decay = 1e9
     problem.model.loss = lambda outputs, targets: torch.full((len(outputs),), 0.5)
@@ -134,7 +134,7 @@ def test_a_label_that_no_model_has_is_refused_before_the_run():
 def test_losses_stay_between_zero_and_the_bound(digits_problem):
     """The sensitivity b/n is that of numbers in [0, b]: a model's own loss may be anything."""
     problem = digits_problem
-    question = LossQuestion(Query(TRAINING_LOSS, 0.0), bound=2.0)
+    question = LossQuery(GaussianQuery(TRAINING_LOSS, 0.0), bound=2.0)
     answers = []
     for loss in (-5.0, 0.5, 9.0, float("nan"), float("inf"), -float("inf")):
         problem.model.loss = lambda outputs, targets, loss=loss: torch.full((len(outputs),), loss)

@@ -9,7 +9,7 @@ from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.claims import adap_dpfl
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, JointQuery, GaussianQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.noise_schedules import ValidationDecay
 from fedpriv.privacy.rdp import rdp_of_event
@@ -22,15 +22,15 @@ FIRST_TWO = np.array([0, 1])
 ACCOUNTANT = RdpAccountant("2..64", "classical")
 
 
-def draw(sigma: float = 3.0, statistic: float | None = None, sampling=None) -> Draw:  # type: ignore[no-untyped-def]
-    queries = [Query(GRADIENT, sigma)]
+def draw(sigma: float = 3.0, statistic: float | None = None, sampling=None) -> JointQuery:  # type: ignore[no-untyped-def]
+    queries = [GaussianQuery(GRADIENT, sigma)]
     if statistic is not None:
-        queries.append(Query(CLIP_STATISTIC, statistic))
-    return Draw(sampling or PoissonSampling(0.013), tuple(queries))
+        queries.append(GaussianQuery(CLIP_STATISTIC, statistic))
+    return JointQuery(sampling or PoissonSampling(0.013), tuple(queries))
 
 
 def make(
-    first: Draw | None = None, *, epsilon=2.0, view="sound", adaptive=False, cap=None
+    first: JointQuery | None = None, *, epsilon=2.0, view="sound", adaptive=False, cap=None
 ) -> Budget:  # type: ignore[no-untyped-def]
     return Budget(
         clients=3,
@@ -45,13 +45,13 @@ def make(
     )
 
 
-def charge(budget: Budget, drawn: Draw, clients=ALL, rounds: int = 1, worst=None) -> None:  # type: ignore[no-untyped-def]
+def charge(budget: Budget, drawn: JointQuery, clients=ALL, rounds: int = 1, worst=None) -> None:  # type: ignore[no-untyped-def]
     sensitivities = {q.name: np.ones(len(clients)) for q in drawn.queries}
     for _ in range(rounds):
         budget.charge(drawn, clients, sensitivities, worst or drawn)
 
 
-def sound_price(composition: dict[Draw, int], neighbours: str = ADD_OR_REMOVE) -> float:
+def sound_price(composition: dict[JointQuery, int], neighbours: str = ADD_OR_REMOVE) -> float:
     events = {d.event(): count for d, count in composition.items()}
     return PldAccountant().epsilon_of(events, DELTA, neighbours)
 
@@ -92,7 +92,7 @@ def test_constant_noise_sound_is_the_price_of_what_happened():
     assert budget.epsilon_sound() == pytest.approx([sound_price({draw(): 50})] * 3)
 
 
-def test_the_sound_price_is_not_above_a_cruder_accountants():
+def test_the_sound_epsilon_is_not_above_a_cruder_accountants():
     budget = make()
     charge(budget, draw(), rounds=50)
     assert (budget.epsilon_sound() <= budget.epsilon()).all()
@@ -233,7 +233,7 @@ def test_the_reason_names_the_filter_and_its_order():
 # ---- adaptive σ without a filter
 
 
-def test_adaptive_noise_under_the_published_view_has_no_sound_price():
+def test_adaptive_noise_under_the_published_view_has_no_sound_epsilon():
     budget = make(view="published", adaptive=True)
     charge(budget, draw(), FIRST_TWO)
     assert budget.epsilon_sound().tolist() == [np.inf, np.inf, 0.0]
@@ -273,7 +273,7 @@ def test_the_reason_names_the_lowest_noise():
 # ---- something released without noise
 
 
-def test_a_statistic_without_noise_makes_the_sound_price_infinite():
+def test_a_statistic_without_noise_makes_the_sound_epsilon_infinite():
     unclipped = draw(3.0, statistic=0.0)
     budget = make(unclipped, view="published")
     charge(budget, unclipped, FIRST_TWO, rounds=5)
@@ -315,7 +315,7 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("kind", BEFORE)
-def test_what_was_known_without_noise_leaves_no_client_a_sound_price(kind):
+def test_what_was_known_without_noise_leaves_no_client_a_sound_epsilon(kind):
     budget = make(**BEFORE[kind])
     budget.expose(["vocabulary"])
     charge(budget, draw(), FIRST_TWO)
@@ -339,7 +339,7 @@ def test_a_state_takes_the_place_of_what_was_known_before(kind):
 
 def test_runs_made_before_are_paid_by_everyone_in_the_sound_view_alone():
     budget = make(view="published")
-    budget.prepay(draw(), 30, {GRADIENT: np.ones(1)})
+    budget.charge_prior(draw(), 30, {GRADIENT: np.ones(1)})
     charge(budget, draw(), FIRST_TWO, rounds=20)
     expected = [sound_price({draw(): count}) for count in (50, 50, 30)]
     assert budget.epsilon_sound() == pytest.approx(expected)

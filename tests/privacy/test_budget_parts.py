@@ -9,7 +9,7 @@ from fedpriv.privacy.accountants import GdpAccountant, PldAccountant
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.claims import ldp_fedsgd
 from fedpriv.privacy.clippers import MedianHistogramClipper
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query, RandomizedBit
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, JointQuery, GaussianQuery, RandomizedBit
 from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
 from fedpriv.privacy.sampling import WholeData
 
@@ -17,14 +17,14 @@ DELTA = 1e-8
 ALL, FIRST = np.arange(3), np.array([0])
 GDP = GdpAccountant()
 HISTOGRAM = MedianHistogramClipper(0.1, update_interval=2, updates=5)
-REPORT = Query(GRADIENT, 40.0)
+REPORT = GaussianQuery(GRADIENT, 40.0)
 
 
-def draw(*queries) -> Draw:  # type: ignore[no-untyped-def]
-    return Draw(WholeData(REPLACE_ONE), queries)
+def draw(*queries) -> JointQuery:  # type: ignore[no-untyped-def]
+    return JointQuery(WholeData(REPLACE_ONE), queries)
 
 
-def round_of(round_index: int) -> Draw:
+def round_of(round_index: int) -> JointQuery:
     """A noised report, and the histogram where the clipper asks for one."""
     histogram = HISTOGRAM.query(round_index, 40.0)
     return draw(REPORT) if histogram is None else draw(REPORT, histogram)
@@ -43,7 +43,7 @@ def budget() -> Budget:
     )
 
 
-def charge(spent: Budget, one: Draw, clients: np.ndarray = ALL, count: int = 1) -> None:
+def charge(spent: Budget, one: JointQuery, clients: np.ndarray = ALL, count: int = 1) -> None:
     for _ in range(count):
         spent.charge(one, clients, {q.name: np.ones(len(clients)) for q in one.queries}, one)
 
@@ -92,7 +92,7 @@ def test_without_an_aggregator_the_clients_part_is_the_whole():
 def test_a_part_is_that_of_the_client_that_released_most():
     spent = budget()
     charge(spent, draw(REPORT), FIRST)
-    charge(spent, draw(Query(GRADIENT, 30.0)), np.array([1]), count=5)
+    charge(spent, draw(GaussianQuery(GRADIENT, 30.0)), np.array([1]), count=5)
     charge(spent, draw(REPORT), np.array([2]), count=2)
     assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(5, 30.0))
 
@@ -115,7 +115,7 @@ def test_equal_parts_of_different_draws_are_added_up():
 
 def test_a_part_without_noise_is_worth_nothing():
     spent = budget()
-    charge(spent, draw(REPORT, Query(CLIP_STATISTIC, 0.0, by=AGGREGATOR)))
+    charge(spent, draw(REPORT, GaussianQuery(CLIP_STATISTIC, 0.0, by=AGGREGATOR)))
     assert spent.epsilon_of_part(AGGREGATOR) == float("inf")
     assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(1))
 

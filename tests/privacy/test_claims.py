@@ -20,18 +20,18 @@ from fedpriv.privacy.claims import (
     wei_true_epsilon,
 )
 from fedpriv.privacy.clippers import QuantileClipper
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, JointQuery, GaussianQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 ADAP_DPFL = adap_dpfl()
 
 
-def draw(sampling, sigma: float = 3.0, statistic: float | None = None) -> Draw:  # type: ignore[no-untyped-def]
-    queries = [Query(GRADIENT, sigma)]
+def draw(sampling, sigma: float = 3.0, statistic: float | None = None) -> JointQuery:  # type: ignore[no-untyped-def]
+    queries = [GaussianQuery(GRADIENT, sigma)]
     if statistic is not None:
-        queries.append(Query(CLIP_STATISTIC, statistic))
-    return Draw(sampling, tuple(queries))
+        queries.append(GaussianQuery(CLIP_STATISTIC, statistic))
+    return JointQuery(sampling, tuple(queries))
 
 
 def test_the_claim_charges_the_gradient():
@@ -99,14 +99,14 @@ def test_the_running_total_of_a_reading_is_its_composition():
 # ---- the other works
 
 
-def budget_on(claim, first: Draw, epsilon: float) -> Budget:  # type: ignore[no-untyped-def]
+def budget_on(claim, first: JointQuery, epsilon: float) -> Budget:  # type: ignore[no-untyped-def]
     return Budget(
         clients=1, epsilon=epsilon, delta=0.01, view="published", accountant=claim.accountant(),
         claim=claim, first_draw=first, adaptive=False,
     )  # fmt: skip
 
 
-def rounds_within(budget: Budget, one: Draw) -> int:
+def rounds_within(budget: Budget, one: JointQuery) -> int:
     rounds, who = 0, np.array([0])
     while budget.may_take_part(one, 1, who)[0]:
         budget.charge(one, who, {GRADIENT: np.array([1.0])}, one)
@@ -189,13 +189,13 @@ def test_a_query_without_noise_has_no_finite_claim():
 # ---- central DP-FedAvg: updates and bits are charged jointly
 
 
-def clipped_by_quantile(z: float, bit_noise: float) -> Draw:
+def clipped_by_quantile(z: float, bit_noise: float) -> JointQuery:
     clipper = QuantileClipper(0.1, bit_noise=bit_noise)
-    gradient = Query(GRADIENT, clipper.gradient_multiplier(z))
-    return Draw(PoissonSampling(0.01), (gradient, clipper.query(0, z)))
+    gradient = GaussianQuery(GRADIENT, clipper.gradient_multiplier(z))
+    return JointQuery(PoissonSampling(0.01), (gradient, clipper.query(0, z)))
 
 
-def fedavg_epsilon(one: Draw, count: int = 1000) -> float:
+def fedavg_epsilon(one: JointQuery, count: int = 1000) -> float:
     claim = dp_fedavg()
     return claim.accountant().epsilon_of({claim.event(one): count}, 1e-5, claim.neighbours)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.privacy.events import describe_event, event_words, parse_event
-from fedpriv.privacy.mechanism import GRADIENT, Draw, Query, RandomizedBit
+from fedpriv.privacy.mechanisms import GRADIENT, JointQuery, GaussianQuery, RandomizedBit
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import (
     FixedSizeSampling,
@@ -38,8 +38,8 @@ def test_every_event_comes_back_exactly(rate, multiplier):
 )
 def test_bits_alone_and_beside_a_gaussian_come_back_exactly(multiplier, epsilons):
     bits = tuple(RandomizedBit(f"bit {i}", epsilon) for i, epsilon in enumerate(epsilons))
-    for queries in (bits, (Query(GRADIENT, multiplier), *bits)):
-        event = Draw(WholeData(REPLACE_ONE), queries).event()
+    for queries in (bits, (GaussianQuery(GRADIENT, multiplier), *bits)):
+        event = JointQuery(WholeData(REPLACE_ONE), queries).event()
         assert parse_event(describe_event(event)) == event
 
 
@@ -91,7 +91,7 @@ def test_anything_else_is_refused(text):
         (FixedSizeSampling(100, 5).event(1.0), "lots of fixed size without replacement"),
         (TruncatedPoissonSampling(0.1, 100, 20).event(1.0), "Poisson lots cut to a size"),
         (
-            Draw(WholeData(REPLACE_ONE), (Query(GRADIENT, 1.0), RandomizedBit("bit", 1.0))).event(),
+            JointQuery(WholeData(REPLACE_ONE), (GaussianQuery(GRADIENT, 1.0), RandomizedBit("bit", 1.0))).event(),
             "Gaussians without sampling with randomized responses",
         ),
         (dp_event.NonPrivateDpEvent(), "releases without noise"),

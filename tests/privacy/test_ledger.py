@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.mechanism import (
+from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
     ONE_HOT,
-    Draw,
-    Query,
+    JointQuery,
+    GaussianQuery,
     RandomizedBit,
 )
 from fedpriv.privacy.names import AGGREGATOR, REPLACE_ONE
@@ -22,8 +22,8 @@ ALL = np.arange(4)
 POISSON = PoissonSampling(0.013)
 
 
-def gradient_draw(sigma: float = 3.0, sampling: Sampling = POISSON) -> Draw:
-    return Draw(sampling, (Query(GRADIENT, sigma),))
+def gradient_draw(sigma: float = 3.0, sampling: Sampling = POISSON) -> JointQuery:
+    return JointQuery(sampling, (GaussianQuery(GRADIENT, sigma),))
 
 
 def ones(clients: np.ndarray) -> dict[str, np.ndarray]:
@@ -88,7 +88,7 @@ def test_the_sensitivity_is_kept_as_the_range_it_moved_through():
 
 def test_a_query_without_noise_has_zero_noise_and_its_unbounded_sensitivity():
     ledger = Ledger(4)
-    draw = Draw(PoissonSampling(0.1), (Query(GRADIENT, 3.0), Query(CLIP_STATISTIC, 0.0)))
+    draw = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, 3.0), GaussianQuery(CLIP_STATISTIC, 0.0)))
     ledger.record(draw, ALL, {GRADIENT: np.ones(4), CLIP_STATISTIC: np.full(4, np.inf)})
     entry = only_entry(ledger)
     assert entry.noise_std[CLIP_STATISTIC].high == 0.0
@@ -96,16 +96,16 @@ def test_a_query_without_noise_has_zero_noise_and_its_unbounded_sensitivity():
 
 
 def test_a_histograms_noise_is_that_on_every_count():
-    histogram = Query(CLIP_STATISTIC, 8.5, replaced=ONE_HOT, by=AGGREGATOR)
+    histogram = GaussianQuery(CLIP_STATISTIC, 8.5, replaced=ONE_HOT, by=AGGREGATOR)
     ledger = Ledger(4)
-    ledger.record(Draw(WholeData(REPLACE_ONE), (histogram,)), ALL, {CLIP_STATISTIC: np.ones(4)})
+    ledger.record(JointQuery(WholeData(REPLACE_ONE), (histogram,)), ALL, {CLIP_STATISTIC: np.ones(4)})
     extent = only_entry(ledger).noise_std[CLIP_STATISTIC]
     assert (extent.low, extent.high) == (8.5, 8.5)
 
 
 def test_a_flipped_bit_has_a_sensitivity_and_no_noise_that_was_added():
     ledger = Ledger(4)
-    draw = Draw(WholeData(REPLACE_ONE), (Query(GRADIENT, 3.0), RandomizedBit(CLIP_STATISTIC, 1.0)))
+    draw = JointQuery(WholeData(REPLACE_ONE), (GaussianQuery(GRADIENT, 3.0), RandomizedBit(CLIP_STATISTIC, 1.0)))
     ledger.record(draw, ALL, {GRADIENT: np.ones(4), CLIP_STATISTIC: np.full(4, 0.5)})
     entry = only_entry(ledger)
     assert entry.sensitivity[CLIP_STATISTIC].high == 0.5

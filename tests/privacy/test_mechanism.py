@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import GdpAccountant
-from fedpriv.privacy.mechanism import (
+from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     DOUBLED,
     GRADIENT,
     ONE_HOT,
-    Draw,
-    Query,
+    JointQuery,
+    GaussianQuery,
     RandomizedBit,
     joint_noise_multiplier,
 )
@@ -25,9 +25,9 @@ multipliers = st.floats(1e-3, 1e6)
 laws = settings(max_examples=100, deadline=None)
 
 
-def two_queries(gradient: float, statistic: float) -> Draw:
-    queries = (Query(GRADIENT, gradient), Query(CLIP_STATISTIC, statistic))
-    return Draw(PoissonSampling(0.013), queries)
+def two_queries(gradient: float, statistic: float) -> JointQuery:
+    queries = (GaussianQuery(GRADIENT, gradient), GaussianQuery(CLIP_STATISTIC, statistic))
+    return JointQuery(PoissonSampling(0.013), queries)
 
 
 # ---- the joint multiplier
@@ -103,7 +103,7 @@ def test_the_queries_without_noise_are_named():
 
 
 def test_a_fixed_lot_halves_the_joint_multiplier():
-    draw = Draw(FixedSizeSampling(100, 5), (Query(GRADIENT, 3.0),))
+    draw = JointQuery(FixedSizeSampling(100, 5), (GaussianQuery(GRADIENT, 3.0),))
     gaussian = dp_event.GaussianDpEvent(1.5)
     assert draw.event() == dp_event.SampledWithoutReplacementDpEvent(100, 5, gaussian)
 
@@ -118,12 +118,12 @@ GDP = GdpAccountant()
 REPLACED = WholeData(REPLACE_ONE)
 
 
-def one_hot(multiplier: float) -> Query:
-    return Query(CLIP_STATISTIC, multiplier, replaced=ONE_HOT, by=AGGREGATOR)
+def one_hot(multiplier: float) -> GaussianQuery:
+    return GaussianQuery(CLIP_STATISTIC, multiplier, replaced=ONE_HOT, by=AGGREGATOR)
 
 
-def gdp(*queries: Query, count: int = 1) -> float:
-    return GDP.epsilon_of({Draw(REPLACED, queries).event(): count}, 1e-5, REPLACE_ONE)
+def gdp(*queries: GaussianQuery, count: int = 1) -> float:
+    return GDP.epsilon_of({JointQuery(REPLACED, queries).event(): count}, 1e-5, REPLACE_ONE)
 
 
 def of_mu(squared: float) -> object:
@@ -132,13 +132,13 @@ def of_mu(squared: float) -> object:
 
 
 def test_a_query_doubles_where_a_unit_is_replaced_unless_it_says_otherwise():
-    assert Query(GRADIENT, 1.0).replaced == DOUBLED == 2.0
+    assert GaussianQuery(GRADIENT, 1.0).replaced == DOUBLED == 2.0
 
 
 @laws
 @given(z=st.floats(0.1, 1e4))
 def test_a_replaced_unit_costs_a_gradient_two_over_its_multiplier(z):
-    assert gdp(Query(GRADIENT, z)) == of_mu((2 / z) ** 2)
+    assert gdp(GaussianQuery(GRADIENT, z)) == of_mu((2 / z) ** 2)
 
 
 @laws
@@ -151,23 +151,23 @@ def test_a_replaced_unit_costs_a_one_hot_query_a_root_of_two_over_its_multiplier
 @given(sigma=st.floats(0.5, 100.0), z=st.floats(0.5, 100.0), count=st.integers(1, 50))
 def test_a_gradient_and_a_one_hot_query_add_their_squared_costs(sigma, z, count):
     """μ² = (2/σ)² + (√2/z)² for each draw."""
-    found = gdp(Query(GRADIENT, sigma), one_hot(z), count=count)
+    found = gdp(GaussianQuery(GRADIENT, sigma), one_hot(z), count=count)
     assert found == of_mu(count * ((2 / sigma) ** 2 + 2 / z**2))
 
 
 @pytest.mark.parametrize("sampling", [WholeData(), PoissonSampling(0.1)])
 def test_where_a_unit_joins_or_leaves_a_one_hot_query_is_like_any_other(sampling):
-    pair = [Draw(sampling, (query,)).event() for query in (one_hot(3.0), Query(GRADIENT, 3.0))]
+    pair = [JointQuery(sampling, (query,)).event() for query in (one_hot(3.0), GaussianQuery(GRADIENT, 3.0))]
     assert pair[0] == pair[1]
 
 
 def test_a_one_hot_query_on_a_lot_of_fixed_size_has_the_multiplier_of_its_own_sensitivity():
-    event = Draw(FixedSizeSampling(100, 5), (one_hot(3.0),)).event()
+    event = JointQuery(FixedSizeSampling(100, 5), (one_hot(3.0),)).event()
     assert event.event.noise_multiplier == pytest.approx(3.0 / math.sqrt(2))
 
 
 def test_queries_that_a_replaced_unit_moves_differently_are_different_draws():
-    draws = {Draw(REPLACED, (one_hot(3.0),)), Draw(REPLACED, (Query(CLIP_STATISTIC, 3.0),))}
+    draws = {JointQuery(REPLACED, (one_hot(3.0),)), JointQuery(REPLACED, (GaussianQuery(CLIP_STATISTIC, 3.0),))}
     assert len(draws) == 2
 
 
@@ -184,52 +184,52 @@ def test_a_bit_is_answered_at_random_twice_as_often_as_it_is_flipped(epsilon):
 
 
 def test_a_bit_alone_is_randomized_response():
-    assert Draw(REPLACED, (BIT,)).event() == BIT.event()
+    assert JointQuery(REPLACED, (BIT,)).event() == BIT.event()
 
 
 def test_a_bit_beside_a_gradient_is_composed_with_it():
-    event = Draw(REPLACED, (Query(GRADIENT, 3.0), BIT)).event()
+    event = JointQuery(REPLACED, (GaussianQuery(GRADIENT, 3.0), BIT)).event()
     assert event == dp_event.ComposedDpEvent((dp_event.GaussianDpEvent(1.5), BIT.event()))
 
 
 def test_gaussians_beside_a_bit_are_still_one():
-    event = Draw(REPLACED, (Query(GRADIENT, 3.0), BIT, one_hot(3.0))).event()
-    gaussian = Draw(REPLACED, (Query(GRADIENT, 3.0), one_hot(3.0))).event()
+    event = JointQuery(REPLACED, (GaussianQuery(GRADIENT, 3.0), BIT, one_hot(3.0))).event()
+    gaussian = JointQuery(REPLACED, (GaussianQuery(GRADIENT, 3.0), one_hot(3.0))).event()
     assert event == dp_event.ComposedDpEvent((gaussian, BIT.event()))
 
 
 def test_every_bit_of_a_draw_is_charged():
     other = RandomizedBit("other", 2.0)
-    event = Draw(REPLACED, (Query(GRADIENT, 3.0), BIT, other)).event()
+    event = JointQuery(REPLACED, (GaussianQuery(GRADIENT, 3.0), BIT, other)).event()
     parts = (dp_event.GaussianDpEvent(1.5), BIT.event(), other.event())
     assert event == dp_event.ComposedDpEvent(parts)
 
 
 def test_a_bit_does_not_protect_a_gradient_without_noise():
-    assert Draw(REPLACED, (Query(GRADIENT, 0.0), BIT)).event() == dp_event.NonPrivateDpEvent()
+    assert JointQuery(REPLACED, (GaussianQuery(GRADIENT, 0.0), BIT)).event() == dp_event.NonPrivateDpEvent()
 
 
 def test_a_bit_is_never_unprotected():
-    assert Draw(REPLACED, (Query(GRADIENT, 0.0), BIT)).unprotected == (GRADIENT,)
+    assert JointQuery(REPLACED, (GaussianQuery(GRADIENT, 0.0), BIT)).unprotected == (GRADIENT,)
 
 
 # ---- who noised what
 
 
 def test_a_draw_is_split_by_who_noised_its_queries():
-    draw = Draw(REPLACED, (Query(GRADIENT, 4.0), one_hot(3.0), BIT))
-    assert draw.of(CLIENT) == Draw(REPLACED, (Query(GRADIENT, 4.0), BIT))
-    assert draw.of(AGGREGATOR) == Draw(REPLACED, (one_hot(3.0),))
+    draw = JointQuery(REPLACED, (GaussianQuery(GRADIENT, 4.0), one_hot(3.0), BIT))
+    assert draw.of(CLIENT) == JointQuery(REPLACED, (GaussianQuery(GRADIENT, 4.0), BIT))
+    assert draw.of(AGGREGATOR) == JointQuery(REPLACED, (one_hot(3.0),))
 
 
 def test_a_draw_of_one_alone_is_all_of_it():
-    draw = Draw(PoissonSampling(0.1), (Query(GRADIENT, 4.0),))
+    draw = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, 4.0),))
     assert draw.of(CLIENT) == draw
     assert draw.of(AGGREGATOR) is None
 
 
 def test_each_part_of_a_draw_costs_less_than_the_draw():
-    queries = (Query(GRADIENT, 4.0), one_hot(3.0))
+    queries = (GaussianQuery(GRADIENT, 4.0), one_hot(3.0))
     parts = [gdp(query) for query in queries]
     assert max(parts) < gdp(*queries) < sum(parts)
 
@@ -239,7 +239,7 @@ def test_each_part_of_a_draw_costs_less_than_the_draw():
     [
         (one_hot(3.0), "clip_statistic=3"),
         (BIT, "clip_statistic=randomized_response(1)"),
-        (Query(GRADIENT, 0.123456789), "gradient_sum=0.123457"),
+        (GaussianQuery(GRADIENT, 0.123456789), "gradient_sum=0.123457"),
     ],
 )
 def test_a_query_reads_as_its_name_and_noise(query, words):

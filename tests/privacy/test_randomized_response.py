@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.privacy.randomized_response import flip_probability, noised_count
+from fedpriv.privacy.mechanisms.randomized_response import flip_probability, noised_count
 
 laws = settings(max_examples=60, deadline=None)
 epsilons = st.floats(1e-3, 50.0)

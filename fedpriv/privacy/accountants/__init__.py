@@ -4,7 +4,7 @@ An accountant is a settings object with a pure ``epsilon_of(composition, delta)`
 ``running(clients)`` total that is updated draw by draw and asked before every release.
 """
 
-from fedpriv.privacy.accountants.base import Accountant, CannotPrice, RunningTotal
+from fedpriv.privacy.accountants.base import Accountant, CannotAccount, RunningTotal
 from fedpriv.privacy.accountants.gaussian import GdpAccountant, ZcdpAccountant
 from fedpriv.privacy.accountants.pld import PldAccountant
 from fedpriv.privacy.accountants.prv import PrvAccountant
@@ -13,7 +13,7 @@ from fedpriv.privacy.accountants.rdp import RdpAccountant
 
 __all__ = [
     "Accountant",
-    "CannotPrice",
+    "CannotAccount",
     "GdpAccountant",
     "PldAccountant",
     "PrvAccountant",

@@ -13,7 +13,7 @@ from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 
 
-class CannotPrice(FedprivError):
+class CannotAccount(FedprivError):
     """Releases whose price is beyond the numerics of an accountant."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dp_accounting import dp_event
 
 from fedpriv.common import checks
-from fedpriv.privacy.accountants.base import CannotPrice
+from fedpriv.privacy.accountants.base import CannotAccount
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.events import event_words
@@ -43,7 +43,7 @@ class PrvAccountant(CompositionAccountant):
     ) -> float:
         points = self._points(composition, delta)
         if points > _MOST_POINTS:
-            raise CannotPrice(
+            raise CannotAccount(
                 f"prv would need {points:.1g} points at this noise, delta and number of draws "
                 f"(at most {_MOST_POINTS:g}); pld has no such limit"
             )
@@ -59,7 +59,7 @@ class PrvAccountant(CompositionAccountant):
                 return max(0.0, float(library.get_epsilon(delta, eps_error=self.eps_error)))
             except (ValueError, RuntimeError, MemoryError) as error:
                 reason = str(error).splitlines()[0].strip().rstrip(".")
-                raise CannotPrice(f"prv (Opacus) fails here: {reason}") from None
+                raise CannotAccount(f"prv (Opacus) fails here: {reason}") from None
 
     def _points(self, composition: Mapping[dp_event.DpEvent, int], delta: float) -> float:
         """How many points Opacus would lay out: its own rule (Gopi et al. 2021, remark 5.6)."""

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import Accountant
-from fedpriv.privacy.mechanism import Draw, Query
+from fedpriv.privacy.mechanisms import JointQuery, GaussianQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
 
@@ -118,7 +118,7 @@ def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):
         # ---- joint queries
 
         def test_pricing_a_second_query_as_a_draw_of_its_own_would_understate_it(self):
-            draw = Draw(self.sampling(0.013), (Query("a", 1.1), Query("b", 1.1)))
+            draw = JointQuery(self.sampling(0.013), (GaussianQuery("a", 1.1), GaussianQuery("b", 1.1)))
             assert self.price({draw.event(): 97}) > 1.2 * self.price(
                 {self.sampling(0.013).event(1.1): 2 * 97}
             )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, ZcdpAccountant
-from fedpriv.privacy.mechanism import Draw, Query
+from fedpriv.privacy.mechanisms import JointQuery, GaussianQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE
 from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
@@ -31,7 +31,7 @@ class OfPlainGaussians(AccountantSuite):
     )
 
     def test_pricing_a_second_query_as_a_draw_of_its_own_would_understate_it(self):
-        draw = Draw(WholeData(), (Query("a", 1.1), Query("b", 1.1)))
+        draw = JointQuery(WholeData(), (GaussianQuery("a", 1.1), GaussianQuery("b", 1.1)))
         joint, apart = self.price({draw.event(): 97}), self.price({WholeData().event(1.1): 2 * 97})
         assert joint == pytest.approx(apart)  # without sampling there is nothing to understate
 

@@ -6,7 +6,7 @@ import pytest
 from accountants.suite import suite
 from dp_accounting import dp_event
 
-from fedpriv.privacy.accountants import CannotPrice, PldAccountant, PrvAccountant
+from fedpriv.privacy.accountants import CannotAccount, PldAccountant, PrvAccountant
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
@@ -71,5 +71,5 @@ def test_other_events_and_neighbours_are_refused_by_name():
     ],
 )
 def test_what_is_beyond_its_numerics_is_said_at_once(multiplier, rate, steps, delta):
-    with pytest.raises(CannotPrice, match="prv"):
+    with pytest.raises(CannotAccount, match="prv"):
         price(rate, multiplier, steps, delta)

@@ -17,7 +17,7 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
     ZcdpAccountant,
 )
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, GRADIENT, Draw, Query, RandomizedBit
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, JointQuery, GaussianQuery, RandomizedBit
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import tightest
@@ -34,8 +34,8 @@ def bit(epsilon: float):  # type: ignore[no-untyped-def]
 
 
 def pair(multiplier: float, epsilon: float):  # type: ignore[no-untyped-def]
-    queries = (Query(GRADIENT, multiplier), RandomizedBit(CLIP_STATISTIC, epsilon))
-    return Draw(WholeData(REPLACE_ONE), queries).event()
+    queries = (GaussianQuery(GRADIENT, multiplier), RandomizedBit(CLIP_STATISTIC, epsilon))
+    return JointQuery(WholeData(REPLACE_ONE), queries).event()
 
 
 def gaussian(multiplier: float):  # type: ignore[no-untyped-def]

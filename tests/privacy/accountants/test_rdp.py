@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import RdpAccountant
-from fedpriv.privacy.mechanism import joint_noise_multiplier
+from fedpriv.privacy.mechanisms import joint_noise_multiplier
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.rdp import WIDE_ORDERS, rdp_of_event
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling

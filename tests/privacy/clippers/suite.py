@@ -37,7 +37,7 @@ class ClipperSuite(ABC):
     def one_round(self, clipper: Clipper, norms: list[float], clients: list[int]) -> torch.Tensor:
         """A round without noise in which every client has a lot of these norms; its bounds."""
         members = torch.tensor(clients)
-        bounds = clipper.bound(0, members)
+        bounds = clipper.clip_norm(0, members)
         of_record = torch.arange(len(clients)).repeat_interleave(len(norms))
         all_norms = torch.tensor(norms * len(clients))
         released = None
@@ -53,13 +53,13 @@ class ClipperSuite(ABC):
     def test_no_clipped_record_exceeds_the_bound(self, norms):
         clipper = self.started()
         norms = torch.tensor(norms)
-        bounds = clipper.bound(0, torch.zeros(len(norms), dtype=torch.long))
+        bounds = clipper.clip_norm(0, torch.zeros(len(norms), dtype=torch.long))
         assert (clipper.factors(norms, bounds) * norms <= bounds * (1 + ROUNDING)).all()
 
     def test_no_factor_is_negative_or_not_finite(self):
         clipper = self.started()
         norms = torch.tensor([0.0, 1e-38, 1e-20, 1.0, 1e20, 3e38, float("inf")])
-        factors = clipper.factors(norms, clipper.bound(0, torch.zeros(7, dtype=torch.long)))
+        factors = clipper.factors(norms, clipper.clip_norm(0, torch.zeros(7, dtype=torch.long)))
         assert factors.isfinite().all()
         assert (factors >= 0).all()
 
@@ -69,35 +69,35 @@ class ClipperSuite(ABC):
         clipper = self.started()
         for norms in lots:
             self.one_round(clipper, norms, [0, 1, 2])
-        bounds = clipper.bound(0, torch.arange(3))
+        bounds = clipper.clip_norm(0, torch.arange(3))
         assert (bounds > 0).all()
         assert bounds.isfinite().all()
 
     def test_a_round_leaves_the_bound_it_was_noised_with_as_it_was(self):
         clipper = self.started()
-        bounds = clipper.bound(0, torch.arange(3))
+        bounds = clipper.clip_norm(0, torch.arange(3))
         before = bounds.tolist()
         self.one_round(clipper, [0.1, 50.0, 80.0], [0, 1, 2])
         assert bounds.tolist() == before
 
     def test_the_bound_of_a_client_that_took_no_part_does_not_move(self):
         clipper = self.started()
-        before = clipper.bound(0, torch.arange(3)).tolist()
+        before = clipper.clip_norm(0, torch.arange(3)).tolist()
         self.one_round(clipper, [0.1, 50.0, 80.0], [2, 0])
-        assert clipper.bound(0, torch.arange(3)).tolist()[1] == before[1]
+        assert clipper.clip_norm(0, torch.arange(3)).tolist()[1] == before[1]
 
     def test_a_bound_that_adapts_moves_and_any_other_does_not(self):
         clipper = self.started()
-        before = clipper.bound(0, torch.arange(3)).tolist()
+        before = clipper.clip_norm(0, torch.arange(3)).tolist()
         self.one_round(clipper, [30.0, 50.0, 80.0], [0, 1, 2])
-        moved = clipper.bound(0, torch.arange(3)).tolist() != before
+        moved = clipper.clip_norm(0, torch.arange(3)).tolist() != before
         assert moved is self.adapts
 
     def test_bounds_come_in_the_order_asked_for(self):
         clipper = self.started()
         self.one_round(clipper, [30.0, 50.0], [1])
-        everyone = clipper.bound(0, torch.arange(3)).tolist()
-        assert clipper.bound(0, torch.tensor([1, 2, 0])).tolist() == [
+        everyone = clipper.clip_norm(0, torch.arange(3)).tolist()
+        assert clipper.clip_norm(0, torch.tensor([1, 2, 0])).tolist() == [
             everyone[k] for k in (1, 2, 0)
         ]
 
@@ -108,11 +108,11 @@ class ClipperSuite(ABC):
         for one in (clipper, restored):
             self.one_round(one, [7.0, 0.1, 2.0], [0, 1])
         everyone = torch.arange(3)
-        assert restored.bound(0, everyone).tolist() == clipper.bound(0, everyone).tolist()
+        assert restored.clip_norm(0, everyone).tolist() == clipper.clip_norm(0, everyone).tolist()
 
     def test_a_saved_state_does_not_change_with_the_clipper(self):
         clipper, restored = self.started(), self.started()
-        state, before = clipper.state_dict(), clipper.bound(0, torch.arange(3)).tolist()
+        state, before = clipper.state_dict(), clipper.clip_norm(0, torch.arange(3)).tolist()
         self.one_round(clipper, [30.0, 50.0], [0, 1, 2])
         restored.load_state_dict(state)
-        assert restored.bound(0, torch.arange(3)).tolist() == before
+        assert restored.clip_norm(0, torch.arange(3)).tolist() == before

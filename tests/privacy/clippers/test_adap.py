@@ -54,11 +54,11 @@ def ask(clipper: AdapClipper, norms: list[float], bound: float) -> tuple[float, 
 def noiseless_round(clipper: AdapClipper, norms: torch.Tensor) -> float:
     """One round of client 0 with the whole of ``norms`` as lot and no noise; the new bound."""
     client = torch.tensor([0])
-    bound = clipper.bound(0, client)
+    bound = clipper.clip_norm(0, client)
     of_record = torch.zeros(len(norms), dtype=torch.long)
     answer, _ = clipper.statistic(norms, bound[of_record], of_record, bound)
     clipper.observe(client, answer, torch.zeros(1, 3), torch.tensor([float(len(norms))]))
-    return clipper.bound(0, client).item()
+    return clipper.clip_norm(0, client).item()
 
 
 # ---- sensitivity, by brute force
@@ -112,10 +112,10 @@ def test_the_unclipped_mean_has_no_finite_sensitivity():
 
 def test_the_sensitivity_is_of_the_bound_before_the_round():
     clipper = started("scalar", initial=2.0)
-    bounds = clipper.bound(0, torch.tensor([0]))
+    bounds = clipper.clip_norm(0, torch.tensor([0]))
     noiseless_round(clipper, torch.tensor([0.1, 0.1]))
     _, sensitivity = clipper.statistic(torch.tensor([1.0]), bounds, torch.tensor([0]), bounds)
-    assert clipper.bound(0, torch.tensor([0])).item() == pytest.approx(0.1)
+    assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(0.1)
     assert sensitivity.tolist() == [2.0]
 
 
@@ -172,13 +172,13 @@ def test_the_fraction_is_taken_of_the_public_denominator():
     """A lot of 2 where 4 were expected: b̃ = (½ + ½)/4 + ½."""
     clipper = started("sound", 1.0, target_quantile=0.5, quantile_learning_rate=0.2)
     clipper.observe(torch.tensor([0]), torch.tensor([1.0]), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert clipper.bound(0, torch.tensor([0])).item() == pytest.approx(math.exp(-0.2 * 0.25))
+    assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(math.exp(-0.2 * 0.25))
 
 
 def test_an_empty_lot_moves_the_bound_as_if_half_were_clipped():
     clipper = started("sound", 1.0, target_quantile=0.5)
     clipper.observe(torch.tensor([0]), torch.zeros(1), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert clipper.bound(0, torch.tensor([0])).item() == 1.0
+    assert clipper.clip_norm(0, torch.tensor([0])).item() == 1.0
 
 
 @pytest.mark.parametrize("released", [-1e30, 1e30])
@@ -186,7 +186,7 @@ def test_an_absurd_answer_leaves_the_bound_within_its_limits(released):
     clipper = started("sound", 1.0)
     client = torch.tensor([0])
     clipper.observe(client, torch.tensor([released]), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert 1e-6 * 0.999 <= clipper.bound(0, client).item() <= 1e12
+    assert 1e-6 * 0.999 <= clipper.clip_norm(0, client).item() <= 1e12
 
 
 # ---- the other readings
@@ -211,23 +211,23 @@ def test_scalar_is_alpha_times_the_mean_clipped_norm():
 def test_scalar_folds_a_negative_answer():
     clipper = started("scalar", 2.0, alpha=0.5)
     clipper.observe(torch.tensor([0]), torch.tensor([-8.0]), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert clipper.bound(0, torch.tensor([0])).item() == pytest.approx(1.0)
+    assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(1.0)
 
 
 def test_vector_is_alpha_times_the_norm_of_the_noised_mean():
     clipper = started("vector", alpha=0.5, clients=2)
     gradients = torch.tensor([[3.0, 4.0], [0.0, 2.0]])
     clipper.observe(torch.tensor([1, 0]), None, gradients, torch.ones(2))
-    assert clipper.bound(0, torch.arange(2)).tolist() == [1.0, 2.5]
+    assert clipper.clip_norm(0, torch.arange(2)).tolist() == [1.0, 2.5]
 
 
 def test_vector_may_explode_only_to_the_ceiling():
     """With σ=3, d=26010, L=78 the noise alone multiplies C by 6.2 in each round."""
     clipper, client = started("vector", alpha=1.0), torch.tensor([0])
     for _ in range(100):
-        noised = 6.2 * clipper.bound(0, client).unsqueeze(1)
+        noised = 6.2 * clipper.clip_norm(0, client).unsqueeze(1)
         clipper.observe(client, None, noised, torch.ones(1))
-    assert clipper.bound(0, client).item() == pytest.approx(1e12)
+    assert clipper.clip_norm(0, client).item() == pytest.approx(1e12)
 
 
 def test_unclipped_is_alpha_times_the_mean_norm():
@@ -254,7 +254,7 @@ def test_the_sound_bound_stops_at_the_floor():
 
 
 def test_the_first_bound_is_the_configured_one():
-    assert started("sound", 0.3, clients=2).bound(0, torch.arange(2)).tolist() == pytest.approx(
+    assert started("sound", 0.3, clients=2).clip_norm(0, torch.arange(2)).tolist() == pytest.approx(
         [0.3] * 2
     )
 
@@ -262,20 +262,20 @@ def test_the_first_bound_is_the_configured_one():
 def test_without_one_the_first_bound_is_the_norm_measured_on_noise():
     clipper = AdapClipper("sound")
     clipper.start(2, "cpu", lambda: 4.5)
-    assert clipper.bound(0, torch.arange(2)).tolist() == [4.5, 4.5]
+    assert clipper.clip_norm(0, torch.arange(2)).tolist() == [4.5, 4.5]
 
 
 def test_a_configured_bound_needs_no_norm_measured_on_noise():
     clipper = AdapClipper("sound", initial_clip_norm=0.3)
     clipper.start(2, "cpu", None)
-    assert clipper.bound(0, torch.arange(2)).tolist() == pytest.approx([0.3, 0.3])
+    assert clipper.clip_norm(0, torch.arange(2)).tolist() == pytest.approx([0.3, 0.3])
 
 
 @pytest.mark.parametrize(("measured", "bound"), [(0.0, 1e-6), (math.inf, 1e12)])
 def test_an_extreme_measured_norm_is_brought_within_the_limits(measured, bound):
     clipper = AdapClipper("sound")
     clipper.start(1, "cpu", lambda: measured)
-    assert clipper.bound(0, torch.tensor([0])).item() == pytest.approx(bound)
+    assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(bound)
 
 
 # ---- arguments
@@ -320,5 +320,5 @@ def test_the_first_bound_is_alpha_times_the_mean_norm_on_noise(reading, keys, ex
     clipper = AdapClipper(reading, alpha=0.02, **keys)
     clipper.start(2, "cpu", lambda: 3.0)
     torch.testing.assert_close(
-        clipper.bound(0, torch.arange(2)), torch.full((2,), expected), rtol=1e-6, atol=0
+        clipper.clip_norm(0, torch.arange(2)), torch.full((2,), expected), rtol=1e-6, atol=0
     )

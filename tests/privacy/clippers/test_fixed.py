@@ -49,7 +49,7 @@ def started(clipper, clients: int = 2):  # type: ignore[no-untyped-def]
 
 
 def test_every_client_has_the_same_constant_bound():
-    bounds = started(ConstantClipper(0.7), 3).bound(0, torch.tensor([2, 0]))
+    bounds = started(ConstantClipper(0.7), 3).clip_norm(0, torch.tensor([2, 0]))
     assert bounds.tolist() == pytest.approx([0.7, 0.7])
 
 
@@ -90,7 +90,7 @@ def test_automatic_clipping_is_the_published_rule():
 
 
 def test_the_sensitivity_of_automatic_clipping_is_one():
-    assert started(AutomaticClipper()).bound(0, torch.arange(2)).tolist() == [1.0, 1.0]
+    assert started(AutomaticClipper()).clip_norm(0, torch.arange(2)).tolist() == [1.0, 1.0]
 
 
 # ---- none
@@ -102,7 +102,7 @@ def test_no_clipping_leaves_every_record_as_it_is():
 
 
 def test_no_clipping_has_no_finite_sensitivity():
-    assert started(NoClipper()).bound(0, torch.arange(2)).tolist() == [math.inf, math.inf]
+    assert started(NoClipper()).clip_norm(0, torch.arange(2)).tolist() == [math.inf, math.inf]
 
 
 # ---- polynomial
@@ -110,7 +110,7 @@ def test_no_clipping_has_no_finite_sensitivity():
 
 def bounds_of(clipper: PolynomialClipper, rounds: list[int]) -> list[float]:
     started(clipper, 1)
-    return [clipper.bound(t, torch.tensor([0])).item() for t in rounds]
+    return [clipper.clip_norm(t, torch.tensor([0])).item() for t in rounds]
 
 
 def test_the_quadratic_bound_is_a_quarter_at_half_the_horizon():
@@ -155,7 +155,7 @@ def test_a_polynomial_bound_never_grows(power, horizon, rounds):
 
 def test_every_client_has_the_bound_of_the_round():
     clipper = started(PolynomialClipper(8.0, horizon=4), 3)
-    assert clipper.bound(1, torch.tensor([2, 0])).tolist() == [6.0, 6.0]
+    assert clipper.clip_norm(1, torch.tensor([2, 0])).tolist() == [6.0, 6.0]
 
 
 # ---- all of them

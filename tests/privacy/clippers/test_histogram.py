@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.clippers import MedianHistogramClipper
-from fedpriv.privacy.mechanism import CLIP_STATISTIC, ONE_HOT, Draw, Query
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, ONE_HOT, JointQuery, GaussianQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, REPLACE_ONE
 from fedpriv.privacy.sampling import WholeData
 
@@ -52,7 +52,7 @@ def observed(counts: list[list[float]] | None, clients: int = 1) -> list[float]:
     clipper = started(clients, edges=[0.5, 2.0, 8.0])
     released = None if counts is None else torch.tensor(counts)
     clipper.observe(torch.arange(clients), released, torch.zeros(clients, 3), torch.ones(clients))
-    return clipper.bound(0, torch.arange(clients)).tolist()
+    return clipper.clip_norm(0, torch.arange(clients)).tolist()
 
 
 def test_the_bound_becomes_the_upper_edge_of_the_median_bin():
@@ -76,11 +76,11 @@ def test_the_bound_stays_where_the_noise_left_no_median():
 def test_without_noise_the_bound_is_the_next_edge_above_the_median_norm(norms):
     clipper, client = started(), torch.tensor([0])
     values, of_record = torch.tensor(norms), torch.zeros(len(norms), dtype=torch.long)
-    bound = clipper.bound(0, client)
+    bound = clipper.clip_norm(0, client)
     counts, _ = clipper.statistic(values, bound[of_record], of_record, bound)
     clipper.observe(client, counts, torch.zeros(1, 3), torch.ones(1))
     median = np.quantile(values.numpy(), 0.5, method="inverted_cdf")
-    assert clipper.bound(0, client).item() == min(e for e in clipper.edges if e >= median)
+    assert clipper.clip_norm(0, client).item() == min(e for e in clipper.edges if e >= median)
 
 
 # ---- when it is asked
@@ -124,13 +124,13 @@ def test_interval_and_updates_together_need_no_rounds():
 
 def test_the_sensitivity_entered_is_one_whatever_the_bound():
     clipper, client = started(initial_clip_norm=7.0), torch.tensor([0])
-    bound = clipper.bound(0, client)
+    bound = clipper.clip_norm(0, client)
     _, sensitivity = clipper.statistic(torch.tensor([3.0]), bound, client, bound)
     assert sensitivity.tolist() == [1.0]
 
 
 def price(clipper: MedianHistogramClipper, neighbours: str, updates: int) -> float:
-    draw = Draw(WholeData(neighbours), (clipper.query(clipper.update_interval - 1, 1.0),))
+    draw = JointQuery(WholeData(neighbours), (clipper.query(clipper.update_interval - 1, 1.0),))
     return GdpAccountant().epsilon_of({draw.event(): updates}, clipper.delta, neighbours)
 
 
@@ -164,7 +164,7 @@ def test_the_noise_is_a_root_of_two_updates_over_mu():
 
 def test_the_query_is_one_hot_and_noised_by_the_aggregator_with_the_noise_charged():
     clipper = make()
-    expected = Query(CLIP_STATISTIC, clipper.noise_std, replaced=ONE_HOT, by=AGGREGATOR)
+    expected = GaussianQuery(CLIP_STATISTIC, clipper.noise_std, replaced=ONE_HOT, by=AGGREGATOR)
     assert clipper.query(0, 7.0) == expected
 
 

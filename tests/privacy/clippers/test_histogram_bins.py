@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedpriv.privacy.clippers import MedianHistogramClipper
 from fedpriv.privacy.clippers.histogram import geometric_edges, median_bin
-from fedpriv.privacy.mechanism import ONE_HOT
+from fedpriv.privacy.mechanisms import ONE_HOT
 
 laws = settings(max_examples=60, deadline=None)
 whole_counts = st.lists(st.integers(0, 50), min_size=1, max_size=20)

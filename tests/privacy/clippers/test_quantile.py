@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import QuantileClipper
 from fedpriv.privacy.clippers.quantile import split_multiplier
-from fedpriv.privacy.mechanism import (
+from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
-    Draw,
-    Query,
+    JointQuery,
+    GaussianQuery,
     RandomizedBit,
     joint_noise_multiplier,
 )
 from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
-from fedpriv.privacy.randomized_response import noised_count
+from fedpriv.privacy.mechanisms.randomized_response import noised_count
 from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
 laws = settings(max_examples=60, deadline=None)
@@ -58,11 +58,11 @@ def noiseless(initial: float, **keys) -> QuantileClipper:  # type: ignore[no-unt
 def round_of(clipper: QuantileClipper, norms: torch.Tensor) -> float:
     """One round of client 0 with the whole of ``norms`` as lot and no noise; the new bound."""
     client = torch.tensor([0])
-    bound = clipper.bound(0, client)
+    bound = clipper.clip_norm(0, client)
     of_record = torch.zeros(len(norms), dtype=torch.long)
     answer, _ = clipper.statistic(norms, bound[of_record], of_record, bound)
     clipper.observe(client, answer, torch.zeros(1, 3), torch.tensor([float(len(norms))]))
-    return clipper.bound(0, client).item()
+    return clipper.clip_norm(0, client).item()
 
 
 # ---- where C goes
@@ -112,14 +112,14 @@ def test_the_fraction_is_of_the_public_denominator():
     """A cohort of 2 where 4 were expected, nobody clipped: b̃ = (½ + ½)/4 + ½."""
     clipper = noiseless(1.0, target_quantile=0.5, quantile_learning_rate=0.2)
     clipper.observe(torch.tensor([0]), torch.tensor([1.0]), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert clipper.bound(0, torch.tensor([0])).item() == pytest.approx(math.exp(-0.2 * 0.25))
+    assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(math.exp(-0.2 * 0.25))
 
 
 @pytest.mark.parametrize("update", ["geometric", "linear"])
 def test_an_empty_cohort_leaves_the_median_where_it_is(update):
     clipper = noiseless(1.0, target_quantile=0.5, update=update)
     clipper.observe(torch.tensor([0]), torch.zeros(1), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert clipper.bound(0, torch.tensor([0])).item() == 1.0
+    assert clipper.clip_norm(0, torch.tensor([0])).item() == 1.0
 
 
 @pytest.mark.parametrize("update", ["geometric", "linear"])
@@ -127,7 +127,7 @@ def test_an_empty_cohort_leaves_the_median_where_it_is(update):
 def test_an_absurd_answer_leaves_the_bound_within_its_limits(update, released):
     clipper, client = started(1.0, update=update, min_clip_norm=0.5), torch.tensor([0])
     clipper.observe(client, torch.tensor([released]), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert 0.5 <= clipper.bound(0, client).item() <= 1e12
+    assert 0.5 <= clipper.clip_norm(0, client).item() <= 1e12
 
 
 # ---- sensitivity
@@ -174,8 +174,8 @@ def test_the_split_pair_costs_exactly_what_z_costs(bit_noise, share):
 @pytest.mark.parametrize("sampling", [PoissonSampling(0.01), WholeData(), WholeData(REPLACE_ONE)])
 def test_the_draw_of_a_split_pair_is_the_event_of_z(sampling):
     clipper = QuantileClipper(1.0, bit_noise=0.8)
-    gradient = Query(GRADIENT, clipper.gradient_multiplier(1.1))
-    event = Draw(sampling, (gradient, clipper.query(0, 1.1))).event()
+    gradient = GaussianQuery(GRADIENT, clipper.gradient_multiplier(1.1))
+    event = JointQuery(sampling, (gradient, clipper.query(0, 1.1))).event()
     expected = sampling.event(1.1)
     gaussians = [getattr(e, "event", e).noise_multiplier for e in (event, expected)]
     assert type(event) is type(expected)
@@ -215,7 +215,7 @@ def test_without_a_split_the_gradient_keeps_its_multiplier(keys):
 @pytest.mark.parametrize("by", [AGGREGATOR, CLIENT])
 def test_a_gaussian_bit_is_a_query_of_twice_its_noise(by):
     query = QuantileClipper(1.0, bit_noise=5.0, noised_by=by).query(7, 1.0)
-    assert query == Query(CLIP_STATISTIC, 10.0, by=by)
+    assert query == GaussianQuery(CLIP_STATISTIC, 10.0, by=by)
 
 
 def test_randomized_response_is_asked_with_its_epsilon_by_the_client():

@@ -47,7 +47,7 @@ def spent(sigmas: list[float]) -> float:
 
 
 def cap(schedule: RecalculatedNoise) -> float:
-    return schedule.noise_multiplier_of_everything**-2
+    return schedule.total_noise_multiplier**-2
 
 
 @pytest.mark.parametrize(("over", "noise"), [(PRINTED, 0.0670614), (SAMPLED, 0.0519456)])
