@@ -150,7 +150,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting
     _State.process, _State.task_started, _State.sweep_dir = os.getpid(), False, None
-    _State.figure = _prepare_figure(arguments)
+    _State.figure = _is_figure(arguments)
     _State.failures.clear()
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
@@ -170,15 +170,12 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     _raise_failures(_State.failures)
 
 
-def _prepare_figure(arguments: Sequence[str]) -> bool:
-    """Whether a figure is asked for; if so its sweeper is made known to Hydra."""
+def _is_figure(arguments: Sequence[str]) -> bool:
+    """Whether a figure is asked for. Raises ConfigError if it is not asked for as a sweep."""
     if not any(a.startswith(("+figure=", "figure=")) for a in arguments):
         return False
     if not {"-m", "--multirun"} & set(arguments):
         raise ConfigError("a figure is a sweep: add -m, or use fedpriv figure <name>")
-    from fedpriv.figures.plugin import register
-
-    register()
     return True
 
 

@@ -18,6 +18,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.claims import Claim
+from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, Sampling, WholeData, sample_cohort
 from fedpriv.privacy.trust import LOCAL_TRUST, Trust
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fedpriv.algorithms.rounds_search import RoundsSearch
     from fedpriv.algorithms.trainer import Trainer
     from fedpriv.privacy.clippers import Clipper
+    from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 
 class Algorithm(ABC):
@@ -84,6 +86,10 @@ class Algorithm(ABC):
             )
 
     # ---- noise
+
+    def mechanism(self, clipper: Clipper, schedule: NoiseSchedule) -> Mechanism:
+        """What every round releases. To override with a mechanism of its own."""
+        return Mechanism(self, clipper, schedule)
 
     def gradient_multiplier(
         self, noise_multiplier: float, sampling: Sampling, clipper: Clipper

@@ -19,13 +19,13 @@ from torch import Tensor
 from fedpriv.algorithms.optimizers import Optimizer
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.server_steps import ServerStep
+from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
     Bounded,
     OpenRound,
-    ReleaseError,
     Visible,
 )
 from fedpriv.privacy.mechanisms.bounded import sum_per_owner

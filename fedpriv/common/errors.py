@@ -43,6 +43,10 @@ class ArgumentError(ValueError):
         return ConfigError(key, self.value, self.allowed, self.hint)
 
 
+class ReleaseError(FedprivError):
+    """Something would leave a client or the server that was not announced, noised and charged."""
+
+
 class DataError(FedprivError):
     """Data that is absent, unreadable or not what its checksum says; found before the first round."""
 

@@ -84,7 +84,7 @@ class Parts:
     @cached_property
     def mechanism(self) -> Mechanism:
         """What every round releases."""
-        return Mechanism(self.algorithm, self.clipper, self.noise_schedule)
+        return self.algorithm.mechanism(self.clipper, self.noise_schedule)
 
     def costs(self, records: int | None = None) -> Costs:
         """Of what is planned, for a client of ``records`` records (default: an even share)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.mechanisms.bounded import Bounded, clipped_sum
-from fedpriv.privacy.mechanisms.release import ReleaseError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -25,10 +25,9 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.clippers.base import LARGEST, StoredNorms
-from fedpriv.privacy.mechanisms.bounded import histogram
+from fedpriv.privacy.mechanisms.bounded import ONE_HOT, histogram
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
-from fedpriv.privacy.mechanisms.query import ONE_HOT
 from fedpriv.privacy.names import AGGREGATOR
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ was released. Nothing here needs torch until a value is noised: a plan needs non
 """
 
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
-from fedpriv.privacy.mechanisms.bounded import Bounded
+from fedpriv.privacy.mechanisms.bounded import DOUBLED, ONE_HOT, Bounded
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import (
     CLIP_STATISTIC,
@@ -15,9 +15,9 @@ from fedpriv.privacy.mechanisms.joint import (
     joint_noise_multiplier,
 )
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
-from fedpriv.privacy.mechanisms.query import DOUBLED, ONE_HOT, Query
+from fedpriv.privacy.mechanisms.query import Query
 from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
-from fedpriv.privacy.mechanisms.release import Release, ReleaseError
+from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.round import OpenRound
 from fedpriv.privacy.mechanisms.visible import Foreign, Public, Released, Unprotected, Visible
 
@@ -39,7 +39,6 @@ __all__ = [
     "Query",
     "RandomizedBit",
     "Release",
-    "ReleaseError",
     "Released",
     "Unprotected",
     "Visible",

@@ -13,10 +13,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.mechanisms.query import DOUBLED, ONE_HOT
+from fedpriv.common.errors import ReleaseError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+DOUBLED = 2.0
+"""Replacing a unit moves a clipped sum by up to 2C where adding one moves it by up to C."""
+ONE_HOT = math.sqrt(2.0)
+"""Replacing a unit moves one count of a histogram down and another up."""
 
 _MADE_HERE = object()
 
@@ -46,7 +51,7 @@ class Bounded:
         made: object = None,
     ):
         if made is not _MADE_HERE:
-            raise TypeError(
+            raise ReleaseError(
                 "a Bounded is made by a clipper or a bounded statistic (bounded_sum, histogram, ...), which "
                 "enforce the sensitivity that it states"
             )

@@ -13,7 +13,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.mechanisms.query import DOUBLED, Noising, Query
+from fedpriv.privacy.mechanisms.bounded import DOUBLED
+from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.names import CLIENT
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import FedprivError
+from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
-from fedpriv.privacy.mechanisms.query import DOUBLED, Query
+from fedpriv.privacy.mechanisms.query import Query
 from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import Sampling, WholeData

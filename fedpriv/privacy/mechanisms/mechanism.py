@@ -30,8 +30,43 @@ from fedpriv.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from fedpriv.common.secret_streams import SecretStreams
-    from fedpriv.privacy.clippers.base import Clipper
-    from fedpriv.privacy.noise_schedules.base import NoiseSchedule
+
+
+class Asking(Protocol):
+    """What a mechanism needs to know of a clipper; see :class:`fedpriv.privacy.clippers.Clipper`."""
+
+    one_query_a_round: bool
+
+    def query(self, round_index: int, noise_multiplier: float) -> Query | None: ...
+
+    def kinds_of_rounds(self, rounds: int) -> dict[int, int]: ...
+
+    def gradient_multiplier(self, noise_multiplier: float) -> float: ...
+
+
+class LossAsked(Protocol):
+    """See :class:`fedpriv.privacy.noise_schedules.LossQuery`."""
+
+    @property
+    def query(self) -> Query: ...
+
+
+class Pacing(Protocol):
+    """What a mechanism needs to know of a noise schedule; see
+    :class:`fedpriv.privacy.noise_schedules.NoiseSchedule`."""
+
+    @property
+    def loss_query(self) -> LossAsked | None: ...
+
+    @property
+    def planned_rounds(self) -> float | None: ...
+
+    @property
+    def total_noise_multiplier(self) -> float | None: ...
+
+    def noise_multiplier(self, round_index: int) -> float: ...
+
+    def lowest(self, round_index: int) -> float: ...
 
 
 class Releasing(Protocol):
@@ -45,10 +80,10 @@ class Releasing(Protocol):
     def sampling_of(self, records: int) -> Sampling: ...
 
     def gradient_multiplier(
-        self, noise_multiplier: float, sampling: Sampling, clipper: Clipper
+        self, noise_multiplier: float, sampling: Sampling, clipper: Asking
     ) -> float: ...
 
-    def refuse_clipper(self, clipper: Clipper) -> None: ...
+    def refuse_clipper(self, clipper: Asking) -> None: ...
 
 
 class Mechanism:
@@ -58,7 +93,7 @@ class Mechanism:
     on the same sample.
     """
 
-    def __init__(self, algorithm: Releasing, clipper: Clipper, schedule: NoiseSchedule):
+    def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
         self._groups: list[tuple[Sampling, np.ndarray]] = []
         self.clients = 0

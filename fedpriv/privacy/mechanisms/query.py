@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,6 @@ if TYPE_CHECKING:
 
     from fedpriv.common.secret_streams import Stream
     from fedpriv.privacy.mechanisms.bounded import Bounded
-
-DOUBLED = 2.0
-"""Replacing a unit moves a clipped sum by up to 2C where adding one moves it by up to C."""
-ONE_HOT = math.sqrt(2.0)
-"""Replacing a unit moves one count of a histogram down and another up."""
 
 
 class Query(ABC):

@@ -17,7 +17,8 @@ from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.secret_streams import Stream
-from fedpriv.privacy.mechanisms.query import DOUBLED, Noising, Query
+from fedpriv.privacy.mechanisms.bounded import DOUBLED
+from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.names import CLIENT
 
 if TYPE_CHECKING:

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.common.errors import FedprivError
+from fedpriv.common.errors import ReleaseError
 
 if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms.joint import JointQuery
 
 _ROUNDING = 1e-9
-
-
-class ReleaseError(FedprivError):
-    """A round released something else than it announced, or less noise than that needs."""
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
 from fedpriv.privacy.mechanisms.bounded import Bounded
 from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.query import Noising, Query
-from fedpriv.privacy.mechanisms.release import Release, ReleaseError
+from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.visible import Unprotected, Visible, released
 from fedpriv.privacy.trust import Trust
 
@@ -174,7 +175,9 @@ class OpenRound:
         return len(self._steps)
 
     def close(self) -> tuple[Release, ...]:
-        """What was released, a record for each group of clients and sample."""
+        """What was released, a record for each group of clients and sample. Raises ReleaseError where
+        something that was announced is missing."""
+        self.refuse_unless_complete()
         asked = self.announcement.asked_after
         if self._groups and asked is not None and self._after is None:
             raise self._not_released(asked)

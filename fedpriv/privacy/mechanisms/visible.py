@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.privacy.mechanisms.release import ReleaseError
+from fedpriv.common.errors import ReleaseError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +44,9 @@ class Released(Visible):
 
     def __init__(self, values: Any, *, made: object = None):
         if made is not _MADE_BY_MECHANISM:
-            raise TypeError("a Released is made by a mechanism, which noises it and writes it down")
+            raise ReleaseError(
+                "a Released is made by a mechanism, which noises it and writes it down, and by nothing else"
+            )
         super().__init__(values)
 
 

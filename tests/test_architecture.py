@@ -1,0 +1,110 @@
+"""The rooms of ARCHITECTURE.md: imports point down, without circles, and secrets are drawn in named rooms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fedpriv
+
+PACKAGE = Path(fedpriv.__file__).parent
+ROOMS = (  # from the top; a room imports from those below it, and from itself
+    ("__main__",),
+    ("cli",),
+    ("completion",),
+    ("listing",),
+    ("figures",),
+    ("train",),
+    ("audit", "bench"),
+    ("accounting",),
+    ("experiment",),
+    ("attacks",),
+    ("algorithms",),
+    ("results",),
+    ("engine",),
+    ("privacy",),
+    ("models",),
+    ("data",),
+    ("config",),
+    ("common",),
+)
+LEVEL = {name: len(ROOMS) - place for place, names in enumerate(ROOMS) for name in names}
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its name below it."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        if name != "__init__":  # the package's own door
+            found[name.removesuffix(".__init__")] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+MODULES = modules()
+
+
+def imported(tree: ast.Module, *, typing: bool) -> Iterator[str]:
+    """What a module imports of this package, wherever the import stands; ``typing``: for annotations too."""
+    skipped: set[ast.AST] = set()
+    if not typing:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                skipped.update(ast.walk(node))
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fedpriv":
+            module = ".".join(node.module.split(".")[1:])
+            for alias in node.names:
+                inner = f"{module}.{alias.name}".lstrip(".")
+                if inner in MODULES or module:
+                    yield inner if inner in MODULES else module
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "fedpriv":
+                    yield ".".join(alias.name.split(".")[1:])
+
+
+def room(name: str) -> str:
+    return name.split(".")[0]
+
+
+@pytest.mark.parametrize("name", list(MODULES))
+def test_no_import_points_upward(name):
+    upward = [
+        other
+        for other in imported(MODULES[name], typing=True)
+        if other and room(other) != room(name) and LEVEL[room(other)] >= LEVEL[room(name)]
+    ]
+    assert upward == []
+
+
+def circles() -> list[list[str]]:
+    """Modules that import each other, however far round: strongly connected components of two or more."""
+    graph = {
+        name: {o for o in imported(tree, typing=True) if o in MODULES and o != name}
+        for name, tree in MODULES.items()
+    }
+    reach: dict[str, set[str]] = {}
+    for start in graph:
+        seen, stack = set(), [start]
+        while stack:
+            for other in graph.get(stack.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    stack.append(other)
+        reach[start] = seen
+    found = {
+        tuple(sorted({start, *(o for o in reach[start] if start in reach.get(o, ()))}))
+        for start in graph
+        if start in reach[start]
+    }
+    return [list(circle) for circle in sorted(found)]
+
+
+def test_no_modules_import_each_other():
+    assert circles() == []
