@@ -100,6 +100,11 @@ class Algorithm(ABC):
     def refuse_clipper(self, clipper: Clipper) -> None:
         """Raise ConfigError for a clipper that this algorithm cannot take."""
 
+    def own_claim(self, claim: Claim) -> Claim | None:
+        """The claim of a work's own algorithm. A class of the user's that extends one inherits none: the
+        theorem is not about what it changes. It may set ``self.claim`` to its own."""
+        return claim if type(self).__module__.startswith("fedpriv.") else None
+
     # ---- the work
 
     @abstractmethod

@@ -54,7 +54,7 @@ class CdpFedAvg(ServerStepAlgorithm):
         self.local_learning_rate = checks.number(
             "local_learning_rate", local_learning_rate, above=0
         )
-        self.claim = dp_fedavg()
+        self.claim = self.own_claim(dp_fedavg())
 
     def sampling_of(self, records: int) -> Sampling:
         """Of the clients: what is released is one sum over the cohort."""

@@ -26,4 +26,4 @@ class DpFl(LocalStepsAlgorithm):
         """``claim``: which reading of theorem 1 is the published view, ``with_log`` or
         ``as_printed``; the rest is common to all algorithms with local steps."""
         super().__init__(*args, **settings)
-        self.claim = adap_dpfl(checks.one_of("claim", claim, ADAP_DPFL_READINGS))
+        self.claim = self.own_claim(adap_dpfl(checks.one_of("claim", claim, ADAP_DPFL_READINGS)))

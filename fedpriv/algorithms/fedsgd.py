@@ -39,4 +39,4 @@ class LdpFedSgd(UnsampledReports, GradientAlgorithm):
 
     def __init__(self, *args: Any, **settings: Any):
         super().__init__(*args, **settings)
-        self.claim = ldp_fedsgd()
+        self.claim = self.own_claim(ldp_fedsgd())

@@ -42,7 +42,7 @@ class NaseriCdp(CdpFedAvg):
     def __init__(self, *args: Any, noise: str = FIXED, **settings: Any):
         super().__init__(*args, **settings)
         self.noise = checks.one_of("noise", noise, NOISES)
-        self.claim = naseri_cdp(noise)
+        self.claim = self.own_claim(naseri_cdp(noise))
 
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import ProjectedChanges
@@ -109,7 +109,7 @@ class NaseriLdp(LocalStepsAlgorithm):
         )
         self.noise = checks.one_of("noise", noise, NOISES)
         self.cost_depends_on_records = self.noise == PRINTED
-        self.claim = naseri_ldp()
+        self.claim = self.own_claim(naseri_ldp())
 
     def sampling_of(self, records: int) -> Sampling:
         if self.noise == PRINTED:

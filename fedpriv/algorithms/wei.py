@@ -108,7 +108,7 @@ class ModelCdp(UnsampledReports, ServerStepAlgorithm):
         clients_per_round: int | None,
     ):
         super().__init__(name, learning_rate=1.0)
-        self.claim, self.sensitivity = claim, sensitivity
+        self.claim, self.sensitivity = self.own_claim(claim), sensitivity
         self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
         self.local_learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.clients_per_round = clients_per_round
@@ -154,7 +154,7 @@ class OneStepCdp(UnsampledReports, LocalStepsAlgorithm):
             participation="all" if clients_per_round is None else "sampled",
             clients_per_round=clients_per_round,
         )
-        self.claim = claim
+        self.claim = self.own_claim(claim)
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         who = f"{self.clients_per_round or 'all'} clients"

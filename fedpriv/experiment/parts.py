@@ -161,6 +161,14 @@ def _some_sigma(parts: Parts) -> float:
 
 def _accountant(chosen: Any, algorithm: Any, settings: Settings) -> Accountant:
     """The accountant asked for; for ``accountant=published`` the one of the work's theorem."""
+    published = settings.budget_view == PUBLISHED
+    if algorithm.private and algorithm.claim is None and published:
+        raise ConfigError(
+            "budget_view",
+            PUBLISHED,
+            f"sound with algorithm={algorithm.name}, which has no published claim",
+            "one that extends a work's algorithm inherits none: the theorem is not about what it changes",
+        )
     if not isinstance(chosen, PublishedAccountant):
         return chosen
     if algorithm.claim is None:

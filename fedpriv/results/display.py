@@ -249,7 +249,10 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
             ("published", "epsilon_published"),
             ("sound", "epsilon_sound"),
         )
-        numbers = ", ".join(f"{name} {round_up(privacy[key])}" for name, key in pairs)
+        numbers = ", ".join(
+            f"{name} {'none' if privacy[key] is None else round_up(privacy[key])}"
+            for name, key in pairs
+        )
         text += f"\nEpsilon of the worst client: {numbers}.\nIn full, with caveats: privacy.txt"
     return text
 
@@ -294,7 +297,8 @@ def _epsilon_words(summary: Mapping[str, Any]) -> str:
     words = f"{round_up(enforced)} at delta {summary['delta']:g}"
     if math.isinf(sound) and math.isfinite(enforced):
         return words + " by the published analysis; sound: infinite"
-    if sound > enforced and math.isclose(enforced, summary["epsilon_published"]):
+    published = summary["epsilon_published"]
+    if sound > enforced and published is not None and math.isclose(enforced, published):
         return words + f" by the published analysis; sound: {round_up(sound)}"
     if sound > enforced:
         return (

@@ -13,6 +13,7 @@ from fedpriv.common.files import write_atomically
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.ledger import Entry, Ledger
+from fedpriv.privacy.mechanisms import JointQuery
 from fedpriv.privacy.names import PUBLISHED
 from fedpriv.results.tables import parse_ranges, ranges
 
@@ -30,7 +31,7 @@ COLUMNS = (
 )
 
 
-def write_ledger(path: Path, ledger: Ledger, claim: Claim) -> None:
+def write_ledger(path: Path, ledger: Ledger, claim: Claim | None) -> None:
     """A row per (distinct draw, number of times); ranges are low..high over clients and rounds."""
 
     def write(file) -> None:  # type: ignore[no-untyped-def]
@@ -43,8 +44,7 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim) -> None:
                     (
                         describe_event(joint.event()),
                         joint.sampling.neighbours,
-                        describe_event(claim.event(joint)),
-                        claim.neighbours,
+                        *_published(joint, claim),
                         " ".join(query.describe() for query in joint.queries),
                         _extents(entry, "noise_std"),
                         _extents(entry, "sensitivity"),
@@ -55,6 +55,11 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim) -> None:
                 )
 
     write_atomically(path, write)
+
+
+def _published(joint: JointQuery, claim: Claim | None) -> tuple[str, str]:
+    """The event that the work's theorem charges, and its adjacency; empty where there is no theorem."""
+    return ("", "") if claim is None else (describe_event(claim.event(joint)), claim.neighbours)
 
 
 class LedgerError(ValueError):
@@ -80,6 +85,8 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
     counts: dict[int, dict[dp_event.DpEvent, int]] = {}
     claimed: dict[tuple[str, str], tuple[dp_event.DpEvent, int]] = {}  # of every client, by draw
     relations = set()
+    if rows and view == PUBLISHED and not any(row.get("event_published") for row in rows):
+        raise LedgerError(f"{path} has no published view: its algorithm has no published claim")
     for number, row in enumerate(rows, start=2):
         try:
             event, count = parse_event(row[f"event_{view}"]), int(row["draws_per_client"])

@@ -70,13 +70,13 @@ def privacy_facts(
         "noise_adapts": budget.adaptive,
         "accountant": budget.accountant.describe(),
         "order": budget.order(),
-        **{name: float(np.max(array)) for name, array in values.items()},
+        **{name: _number_or_none(np.max(array)) for name, array in values.items()},
         "reasons": budget.reasons(),
         "spread": {
             name: {
-                "lowest": float(np.min(array)),
-                "median": float(np.median(array)),
-                "highest": float(np.max(array)),
+                "lowest": _number_or_none(np.min(array)),
+                "median": _number_or_none(np.median(array)),
+                "highest": _number_or_none(np.max(array)),
             }
             for name, array in values.items()
         },
@@ -89,7 +89,9 @@ def privacy_facts(
         },
         "views": {
             "sound": {"unit": unit, "trust": trust.name, "neighbours": budget.neighbours},
-            "published": {
+            "published": None
+            if claim is None
+            else {
                 "unit": claim.unit,
                 "trust": claim.trust,
                 "neighbours": claim.neighbours,
@@ -107,6 +109,11 @@ def privacy_facts(
         ],
         "diagnostics": diagnostic_items(trust.secret_cohort) if diagnostics else [],
     }
+
+
+def _number_or_none(value: float) -> float | None:
+    """None for what does not exist: the published ε of an algorithm without a published claim."""
+    return None if np.isnan(value) else float(value)
 
 
 def _parts(budget: Budget, trust: Trust) -> dict[str, float] | None:
@@ -195,19 +202,19 @@ def composition_word(facts: dict[str, Any]) -> str:
 def _whom(facts: dict[str, Any]) -> str:
     if math.isfinite(facts["epsilon_sound"]):
         return "Protected:"
-    if math.isinf(facts["epsilon_published"]):
+    if facts["epsilon_published"] is None or math.isinf(facts["epsilon_published"]):
         return "Not protected:"
     return "Not protected, though the published claim is about it:"
 
 
 def _claimed(facts: dict[str, Any]) -> str:
     """What the published analysis says, where nothing or little is protected."""
-    published, unit = facts["epsilon_published"], facts["views"]["published"]["unit"]
-    if math.isinf(published):
+    published = facts["epsilon_published"]
+    if published is None or math.isinf(published):
         return "No published analysis claims a finite epsilon of it."
     return (
         f"The published analysis claims epsilon = {round_up(published)} at delta = {facts['delta']:g} "
-        f"about one {unit}."
+        f"about one {facts['views']['published']['unit']}."
     )
 
 
@@ -270,6 +277,8 @@ def _number(key: str, label: str, facts: dict[str, Any]) -> str:
 
 
 def _published(facts: dict[str, Any]) -> str:
+    if facts["epsilon_published"] is None:
+        return f"Published: none. {_sentence(facts['reasons']['epsilon_published'])}"
     view, words = facts["views"]["published"], _number("epsilon_published", "Published", facts)
     if math.isinf(facts["epsilon_published"]):
         return words
