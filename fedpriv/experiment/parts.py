@@ -222,7 +222,10 @@ _UNEXPECTED = re.compile(r"unexpected keyword argument '([^']+)'")
 
 def _explain(error: BaseException) -> str:
     """A wrong call or target in the words of Python, on one line."""
-    return _first_line(error).replace("\n", " ")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):  # the reason is on the next one
+        return f"{lines[0]} {lines[1]}"
+    return _first_line(error)
 
 
 def _first_line(error: BaseException) -> str:
