@@ -55,11 +55,50 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
         overrides = [*overrides, f"hydra.searchpath=['file://{path}']"]
     try:
         if GlobalHydra.instance().is_initialized():
-            return hydra_compose(config_name="config", overrides=list(overrides))
+            return with_protocol(hydra_compose(config_name="config", overrides=list(overrides)))
         with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
-            return hydra_compose(config_name="config", overrides=list(overrides))
+            return with_protocol(hydra_compose(config_name="config", overrides=list(overrides)))
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise explain(error, overrides) from None
+
+
+def with_protocol(config: DictConfig) -> DictConfig:
+    """The configuration with the numbers of the protocol that it names (``protocol: dp_fl``), if it does.
+
+    An algorithm of the user's own has no ``conf/protocol/<algorithm>_<data set>.yaml``; its YAML may name the
+    algorithm whose numbers it takes. Where that one has none for the data set, the defaults hold. Raises
+    ConfigError for a name without any protocol.
+    """
+    inherited = config.get("protocol")
+    if not isinstance(inherited, str):
+        return config
+    folder = conf_dir() / "protocol"
+    known = sorted({path.stem.removesuffix(f"_{data}") for path, data in _protocols(folder)})
+    if inherited not in known:
+        near = nearest(inherited, known)
+        hint = f"did you mean {near}?" if near else ""
+        raise ConfigError("protocol", inherited, f"one of {', '.join(known)}", hint)
+    chosen = config.copy()
+    OmegaConf.set_struct(chosen, False)
+    chosen.protocol = {}
+    for path, data in _protocols(folder):
+        target = yaml.safe_load((conf_dir() / "dataset" / f"{data}.yaml").read_text("utf-8"))
+        same = target["dataset"]["_target_"] == config.dataset.get("_target_")
+        if same and path.stem == f"{inherited}_{data}":
+            chosen.protocol = OmegaConf.load(path)
+    OmegaConf.set_struct(chosen, True)
+    return chosen
+
+
+def _protocols(folder: Path) -> list[tuple[Path, str]]:
+    """Each protocol's file and its data set: the longest name that the file's ends with."""
+    names = sorted((name for name, _ in options("dataset")), key=len, reverse=True)
+    found = []
+    for path in sorted(folder.glob("*.yaml")):
+        data = next((name for name in names if path.stem.endswith("_" + name)), None)
+        if data is not None:
+            found.append((path, data))
+    return found
 
 
 def options(group: str, folder: Path | None = None) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.words import counted
-from fedpriv.config import conf_dir, explain
+from fedpriv.config import conf_dir, explain, with_protocol
 from fedpriv.experiment.run import RunResult, run
 from fedpriv.results.folder import RunFolder, not_resumable
 
@@ -53,6 +53,7 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     overrides = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
+        config = with_protocol(config)
         refuse_if_stopped(config)
         audits = wanted_audits(config)
         result = run(config, overrides=overrides, default_folder=folder, label=label)

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.words import counted
-from fedpriv.config import explain
+from fedpriv.config import explain, with_protocol
 from fedpriv.experiment.parts import Parts, build_parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.figures.command import as_flag
@@ -121,7 +121,7 @@ def _is_figures(override: str) -> bool:
 def _job_config(context: HydraContext, config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """The configuration of a job."""
     try:
-        job = context.config_loader.load_sweep_config(config, list(overrides))
+        job = with_protocol(context.config_loader.load_sweep_config(config, list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, overrides) from None
     with open_dict(job):
