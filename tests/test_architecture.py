@@ -108,3 +108,84 @@ def circles() -> list[list[str]]:
 
 def test_no_modules_import_each_other():
     assert circles() == []
+
+
+# ---- randomness: who may draw what
+
+SECRET = {
+    "common.secret_streams",  # the streams themselves
+    "privacy.sampling",  # lots, cohorts, batches
+    "privacy.noise",  # normals on their grid
+    "privacy.mechanisms.round",  # the noise of every release
+    "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
+    "audit.contributions",  # an observer's own, with a key of its own
+    "bench",  # of no run
+}
+PUBLIC = {
+    "common.random_streams", "models", "data", "attacks", "audit", "bench",
+    "algorithms.problem",  # records that read no data
+}  # fmt: skip
+OPERATING_SYSTEM = {"experiment.secrets"}  # the key of a published run
+
+SECRET_CALLS = {"sampling", "noise", "standard_normals", "Stream", "Noise"}
+SECRET_CALLS |= {"simulated", "of_run"}
+PUBLIC_CALLS = {
+    "numpy_stream", "torch_stream", "stream_key", "default_rng", "Generator", "Philox", "rand", "randn",
+    "randint", "randperm", "normal", "bernoulli", "multinomial", "manual_seed", "normal_", "uniform_",
+    "kaiming_normal_", "exponential_", "rand_like", "randn_like", "randint_like", "shuffle", "getrandbits",
+}  # fmt: skip
+SYSTEM_CALLS = {"urandom", "token_hex", "token_bytes", "SystemRandom"}
+MAKE_STREAMS = {
+    "experiment.secrets",
+    "experiment.assemble",
+}  # of the run's digest, or of nobody's yet
+
+
+def calls(tree: ast.Module) -> set[str]:
+    """The last names of everything that is called."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                found.add(node.func.attr)
+            elif isinstance(node.func, ast.Name):
+                found.add(node.func.id)
+    return found
+
+
+def lies_in(name: str, rooms: set[str]) -> bool:
+    return any(name == room or name.startswith(room + ".") for room in rooms)
+
+
+DRAWING = {  # what is called where without being random: each looked at
+    ("privacy.mechanisms.gaussian", "Noise"),  # applies what the round's streams give
+    ("privacy.mechanisms.round", "Noise"),
+    ("algorithms.uploads", "shuffle"),  # of privacy.sampling
+    ("figures.jobs", "sampling"),
+}
+
+
+@pytest.mark.parametrize("name", list(MODULES))
+def test_random_numbers_are_drawn_in_named_rooms(name):
+    called = {c for c in calls(MODULES[name]) if (name, c) not in DRAWING}
+    if not lies_in(name, SECRET | MAKE_STREAMS):
+        assert called & SECRET_CALLS == set()
+    if not lies_in(name, PUBLIC | {"privacy.sampling"}):
+        assert called & PUBLIC_CALLS == set()
+    if not lies_in(name, OPERATING_SYSTEM):
+        assert called & SYSTEM_CALLS == set()
+    modules = {
+        a.name for n in ast.walk(MODULES[name]) if isinstance(n, ast.Import) for a in n.names
+    }
+    assert "random" not in modules
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.randn(3)", "np.random.default_rng(0)", "streams.noise('x', 0)", "values.normal_()",
+        "streams.sampling('lot', 0)", "os.urandom(8)",
+    ],
+)  # fmt: skip
+def test_the_search_finds_what_it_is_for(code):
+    assert calls(ast.parse(code)) & (SECRET_CALLS | PUBLIC_CALLS | SYSTEM_CALLS)

@@ -117,6 +117,7 @@ def federate(
     every training record to give out. Raises DataError or ConfigError before anything is trained.
     """
     loaded = dataset.load()
+    _refuse_other_than_said(dataset, loaded)
     for part in (loaded.train, loaded.test):
         _refuse_out_of_range(dataset, part)
     train, client_ids, held_out, kept = loaded.train, loaded.client_ids, None, None
@@ -136,6 +137,22 @@ def federate(
         vocabulary=loaded.vocabulary,
         numbers=kept,
     )
+
+
+def _refuse_other_than_said(dataset: Dataset, loaded: object) -> None:
+    """The plan was made of what the data set says before it is loaded."""
+    if not isinstance(loaded, LoadedDataset):
+        raise DataError(
+            f"{dataset.name}: load must return a LoadedDataset of fedpriv.data.records, got a "
+            f"{type(loaded).__name__}"
+        )
+    facts = (
+        ("train_records", dataset.train_records, len(loaded.train)),
+        ("input_shape", tuple(dataset.input_shape), tuple(loaded.train.inputs.shape[1:])),
+    )
+    for name, said, found in facts:
+        if said != found:
+            raise DataError(f"{dataset.name}: {name} is {said}, and what was loaded has {found}")
 
 
 def _refuse_out_of_range(dataset: Dataset, records: Records) -> None:

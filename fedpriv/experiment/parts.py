@@ -20,6 +20,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import REPLACEMENT, Backdoor
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.config import unknown_key
+from fedpriv.experiment.contracts import refuse_incomplete, refuse_without_validation
 from fedpriv.experiment.costs import Costs
 from fedpriv.experiment.settings import Settings, read_settings
 from fedpriv.models.fit import refuse_misfit
@@ -193,7 +194,9 @@ def _build(config: DictConfig, group: str) -> Any:
             f"see fedpriv list {group}",
         )
     keys = [key for key in node if key != "_target_"]
-    return within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
+    made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
+    refuse_incomplete(group, made)
+    return made
 
 
 def within_group(group: str, make: Callable[[], Any], keys: Sequence[str] = ()) -> Any:
@@ -239,6 +242,7 @@ _PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
 def _refuse_bad_combinations(parts: Parts) -> None:
     settings, algorithm = parts.settings, parts.algorithm
     refuse_misfit(parts.model, parts.dataset)
+    refuse_without_validation(parts.dataset, parts.noise_schedule)
     clips, noises = (
         not isinstance(parts.clipper, NoClipper),
         not isinstance(parts.noise_schedule, NoNoise),

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import re
-import shlex
 from collections.abc import Sequence
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.figures.overrides import overrides_of
 
 
 def add_figure(commands: argparse._SubParsersAction, words: str) -> argparse.ArgumentParser:
@@ -63,7 +62,7 @@ def add_plot(commands: argparse._SubParsersAction, words: str) -> argparse.Argum
 
 def run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Make or list figures. Raises ConfigError for flags that cannot be."""
-    settings = [*_settings(options), *overrides]
+    settings = [*overrides_of(options), *overrides]
     if options.list:
         from fedpriv.figures.catalogue import show_figures
 
@@ -78,46 +77,9 @@ def run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
     return 0
 
 
-def _settings(options: argparse.Namespace) -> list[str]:
-    settings = []
-    if options.quick:
-        settings.append("figure.scale=quick")
-    if options.seeds is not None:
-        settings.append(f"figure.seeds=[{','.join(str(s) for s in _seeds(options.seeds))}]")
-    if options.reuse:
-        quoted = ",".join("'" + folder.replace("'", "\\'") + "'" for folder in options.reuse)
-        settings.append(f"figure.reuse=[{quoted}]")
-    if options.draw:
-        settings.append("figure.draw_only=true")
-    if options.dry_run:
-        settings.append("dry_run=true")
-    return settings
-
-
-_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
-
-
-def as_flag(override: str) -> str:
-    """The flag that stands for an override of :func:`_settings`, else the override, quoted."""
-    flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
-    if override.startswith("figure.reuse=['"):
-        folders = (folder.replace("\\'", "'") for folder in _QUOTED.findall(override))
-        return " ".join(f"--reuse {shlex.quote(folder)}" for folder in folders)
-    if override.startswith("figure.seeds=["):
-        return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
-    return flags.get(override, shlex.quote(override))
-
-
 def _launcher(jobs: str | None) -> list[str]:
     if jobs is None:
         return []
     if not (jobs.isascii() and jobs.isdigit() and int(jobs) >= 1):
         raise ConfigError("--jobs", jobs, "a whole number >= 1")
     return ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={int(jobs)}"]
-
-
-def _seeds(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
-        raise ConfigError("--seeds", text or "nothing", "whole numbers, such as 0,1,2")
-    return [int(part) for part in parts]

@@ -27,11 +27,11 @@ from fedpriv.common.words import counted
 from fedpriv.config import explain, with_protocol
 from fedpriv.experiment.parts import Parts, build_parts
 from fedpriv.experiment.plan import make_plan
-from fedpriv.figures.command import as_flag
 from fedpriv.figures.computed import make_computed
 from fedpriv.figures.definition import Figure
 from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct, in_short
 from fedpriv.figures.monitor import Monitor
+from fedpriv.figures.overrides import as_flag
 from fedpriv.figures.reading import read_figure
 from fedpriv.figures.series import read_runs
 from fedpriv.figures.stop import StopFile

@@ -1,0 +1,59 @@
+"""What the object behind each group must offer, so that what is missing is one sentence before the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.attacks.backdoor import Backdoor
+from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.accountants import Accountant, PublishedAccountant
+from fedpriv.privacy.clippers import Clipper
+from fedpriv.privacy.noise_schedules import NoiseSchedule
+
+NEEDS: dict[str, dict[str, str]] = {
+    "dataset": {
+        "name": "its name in tables and messages",
+        "train_records": "how many training records there are",
+        "input_shape": "the shape of one record, a tuple",
+        "classes": "how many labels there are",
+        "load": "a method that returns a LoadedDataset (train and test Records)",
+    },
+    "partition": {
+        "clients": "how many clients there are; None where the data decide",
+        "assign": "a method (labels, client_ids) -> a list of index arrays, one for each client",
+    },
+    "algorithm": {
+        "name": "its name, as in algorithm.name",
+        "private": "whether it claims privacy, True or False",
+        "unit": 'what it protects, "record" or "client"',
+    },
+}
+BASES: dict[str, tuple[type, ...]] = {
+    "clipper": (Clipper,),
+    "noise_schedule": (NoiseSchedule,),
+    "accountant": (Accountant, PublishedAccountant),
+    "algorithm": (Algorithm,),
+    "attack": (Backdoor,),
+}
+
+
+def refuse_incomplete(group: str, made: Any) -> None:
+    """Raise ConfigError naming what the object of a group lacks."""
+    kind = type(made).__name__
+    bases = BASES.get(group)
+    if bases is not None and not isinstance(made, bases):
+        base = f"{bases[0].__module__}.{bases[0].__name__}"
+        raise ConfigError(f"{group} needs a class that extends {base}, got {kind}")
+    for attribute, what in NEEDS.get(group, {}).items():
+        if not hasattr(made, attribute):
+            raise ConfigError(f"{group} needs {attribute}: {what} ({kind} has none)")
+
+
+def refuse_without_validation(dataset: Any, schedule: NoiseSchedule) -> None:
+    """A schedule that reads a public split needs a data set that says how large it is."""
+    if schedule.reads_validation and not hasattr(dataset, "validation_records"):
+        raise ConfigError(
+            "dataset needs validation_records: the size of the public split that this noise_schedule reads "
+            f"({type(dataset).__name__} has none)"
+        )
