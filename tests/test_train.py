@@ -16,9 +16,9 @@ class Halving(Clipper):
     def __init__(self, first: float):
         self.first = first
 
-    def bound(self, round_index, clients):
+    def clip_norm(self, round_index, holders):
         import torch
-        return torch.full(clients.shape, self.first / 2**round_index)
+        return torch.full(holders.shape, self.first / 2**round_index)
 """
 
 
@@ -28,7 +28,7 @@ def own(tmp_path):
     (tmp_path / "halving_clipper.py").write_text(CLIPPER)
     (tmp_path / "mine" / "clipper").mkdir(parents=True)
     (tmp_path / "mine" / "clipper" / "halving.yaml").write_text(
-        "# half the bound every round\n_target_: halving_clipper.Halving\nfirst: 4.0\n"
+        "# half the clip norm every round\n_target_: halving_clipper.Halving\nfirst: 4.0\n"
     )
 
 

@@ -90,7 +90,10 @@ class ClientWork:
         for first in range(0, len(cohort), AT_ONCE):
             clients = cohort[first : first + AT_ONCE]
             batch = self._uploads.of(turn.round_index, clients)
-            uploads = problem.sent(aggregation, clients, batch.uploads)
+            uploads = batch.uploads
+            if (found := problem.foreign(aggregation, clients, uploads)) is not None:
+                rows, foreign = found
+                uploads = foreign.values.where(rows[:, None], uploads)
             norm = norms_above(uploads)
             finite = norm.isfinite()
             if not bool(finite.all()):  # a factor of 0 would not do: 0 · nan is nan

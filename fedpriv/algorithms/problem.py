@@ -14,6 +14,7 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import Engine, FlatModel
 from fedpriv.privacy.clippers.base import Clipper
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
+from fedpriv.privacy.mechanisms.visible import Foreign
 
 if TYPE_CHECKING:
     from fedpriv.data.federated import FederatedData
@@ -80,11 +81,16 @@ class Problem:
             return sampled
         return self.attack.with_attackers(round_index, sampled)
 
-    def sent(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
-        """What ``clients`` [c] send to the server: their uploads [c, d], unless some are malicious."""
-        return (
-            uploads if self.attack is None else self.attack.uploads(aggregation, clients, uploads)
-        )
+    def foreign(
+        self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor
+    ) -> tuple[Tensor, Foreign] | None:
+        """(which of ``clients`` [c] are attackers [c] (bool), what they send [c, d]), given what all would
+        send if they were honest; None where nobody attacks. Rows of honest clients mean nothing."""
+        if self.attack is None:
+            return None
+        theirs = self.attack.uploads(aggregation, clients, uploads)
+        rows = torch.from_numpy(np.isin(clients, self.attack.attackers)).to(uploads.device)
+        return rows, Foreign(theirs)
 
     def prove_engine(self) -> None:
         """Let the engine compare its rules with autograd on records that read no data: a run must not stop,

@@ -98,9 +98,8 @@ class RecordWork:
     def sent(self, turn: Turn, changes: Visible) -> Visible:
         weights = self._server.weights(turn.cohort)
         aggregation = Aggregation(turn.round_index, turn.cohort, weights)
-        return changes.sent_with(
-            lambda uploads: self.problem.sent(aggregation, turn.cohort, uploads)
-        )
+        found = self.problem.foreign(aggregation, turn.cohort, changes.values)
+        return changes if found is None else changes.with_foreign(*found)
 
     def _lots(self, turn: Turn) -> tuple[Records, Tensor]:
         """(the records of all lots [n], position in the cohort of each [n])."""

@@ -135,7 +135,7 @@ class Trainer:
             change = gradients.then(lambda values: self._optimizer.step(holders, values))
             changes = change if changes is None else _added(changes, change)
         opened.refuse_unless_complete()
-        if model.flat._version != version and not torch.equal(model.flat, before):
+        if model.flat._version != version and not _same_bits(model.flat, before):
             raise ReleaseError(
                 f"round {opened.round_index + 1}: the global weights were changed outside the server step"
             )
@@ -194,6 +194,10 @@ class Trainer:
         self._optimizer.load_state_dict(state["optimizer"])
         self.problem.clipper.load_state_dict(state["clipper"])
         self.server.load_state_dict(state.get("server", {}))
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
 
 
 def _added(changes: Visible, change: Visible) -> Visible:

@@ -26,6 +26,7 @@ from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, FlatModel, StackedModel, make_engine
 from fedpriv.privacy.clippers import ConstantClipper
+from fedpriv.privacy.noise_schedules import NoNoise
 
 CLIENTS, RATE = 50, 0.1
 ROUND = "whole round: clients side by side, clip, average"
@@ -108,13 +109,15 @@ def stacked_round(model: FlatModel, records: Records, work: Work) -> Callable[[]
         local_learning_rate=RATE,
     )
     clipper = ConstantClipper(CLIP_NORM)
-    training = algorithm.start(
-        Problem(data, model, make_engine(model), clipper, 0, SecretStreams.simulated(0, 0))
-    )
+    mechanism, streams = algorithm.mechanism(clipper, NoNoise()), SecretStreams.simulated(0, 0)
+    mechanism.join(data.records_per_client)
+    problem = Problem(data, model, make_engine(model), clipper, 0, streams, mechanism)
+    trainer = algorithm.start(problem)
     everyone, rounds = np.arange(CLIENTS), iter(range(2**62))
 
     def step() -> None:
-        training.round(next(rounds), everyone, 0.0)
+        announced = mechanism.announce(next(rounds))
+        trainer.round(mechanism.open(announced, everyone, streams))
 
     return step
 

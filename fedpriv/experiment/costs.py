@@ -92,11 +92,14 @@ class Costs:
                 most=clipper.largest_noise_multiplier,
             )
         except ArgumentError as error:
-            kinds = self._events(self.mechanism.plan(self.sampling, 1.0, rounds))
-            if not clipper.asks(0) and len(kinds) == 1:
+            if not clipper.asks(0) and self._alike(rounds):
                 raise
             hint = f"what the clipper asks costs the rest: {clipper.describe()}"
             raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
+
+    def _alike(self, rounds: int) -> bool:
+        """Whether every sample of so many rounds releases the same."""
+        return len(self._events(self.mechanism.plan(self.sampling, 1.0, rounds))) == 1
 
     def epsilon_of_schedule(self, rounds: int) -> float:
         """ε of ``rounds`` rounds at the σ the schedule gives each of them (one fixed in advance)."""

@@ -361,7 +361,7 @@ def _refuse_unsearchable(parts: Parts) -> None:
             f"published with algorithm={parts.algorithm.name}",
             "the runs that search T spend the budget many times over, which a sound view cannot allow",
         )
-    if type(parts.noise_schedule) is not UniformBudget or parts.clipper.asks(0):
+    if type(parts.noise_schedule) is not UniformBudget or parts.clipper.asks_ever():
         raise ConfigError(
             f"algorithm={parts.algorithm.name} takes noise_schedule=uniform_budget and a clipper that asks "
             "nothing (constant, poly, automatic)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,9 +17,8 @@ from torch.nn import functional
 from fedpriv.algorithms import DpFl
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
-from fedpriv.algorithms.local_training import LocalTraining
-from fedpriv.algorithms.server_training import ServerTraining
-from fedpriv.algorithms.problem import Aggregation, Problem, RoundOutcome
+from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.trainer import RoundOutcome, Trainer
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import FederatedData, federate
@@ -28,11 +28,19 @@ from fedpriv.engine import FlatModel, make_engine
 from fedpriv.models import Logistic
 from fedpriv.models.base import ModelFactory
 from fedpriv.privacy.clippers import Clipper, ConstantClipper
+from fedpriv.privacy.mechanisms import JointQuery, Mechanism, Release
+from fedpriv.privacy.noise_schedules import ConstantNoise, NoNoise
+from fedpriv.privacy.sampling import Sampling
 
 
 def secrets(seed: int, noise_seed: int) -> SecretStreams:
     """Lots that depend on ``seed`` alone and noise that depends on ``noise_seed`` alone."""
     return SecretStreams.simulated(seed, 0).with_noise(noise_seed.to_bytes(32, "big"))
+
+
+def mechanism_of(algorithm: Algorithm, clipper: Clipper, sigma: float) -> Mechanism:
+    """What the algorithm releases with a constant noise multiplier; 0: without noise."""
+    return Mechanism(algorithm, clipper, ConstantNoise(sigma) if sigma else NoNoise())
 
 
 class SeenInputs:
@@ -61,6 +69,11 @@ class Eavesdropper:
     uploaded: list[Tensor]
     transform: Transform | None = None
 
+    @property
+    def attackers(self) -> np.ndarray:
+        """Whoever it likes."""
+        return np.arange(self.data.client_count)
+
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         return self.data.clients[client]
 
@@ -71,10 +84,50 @@ class Eavesdropper:
 
 @dataclass
 class Caught:
-    """What rounds are played on, and what was uploaded in them."""
+    """A training whose rounds can be repeated from the same state, and what was uploaded in them.
+
+    ``releases``: what the last round says it released.
+    """
 
     problem: Problem
     uploads: list[Tensor]
+    algorithm: Algorithm
+    trainer: Trainer
+    releases: tuple[Release, ...] = ()
+
+    def round(self, round_index: int, cohort: np.ndarray, sigma: float) -> RoundOutcome:
+        """A round as a run makes it, and its record."""
+        problem = self.problem
+        mechanism = mechanism_of(self.algorithm, problem.clipper, sigma)
+        mechanism.join(problem.data.records_per_client)
+        problem.mechanism = mechanism
+        opened = mechanism.open(mechanism.announce(round_index), cohort, problem.streams)
+        outcome = self.trainer.round(opened)
+        self.releases = opened.close()
+        return outcome
+
+    def sensitivity(self, query: str, step: int = 0) -> np.ndarray:
+        """What the ledger enters for the last round: of every participant [m], or of the cohort [1]."""
+        return self._entered([release.sensitivity[query] for release in self._of(step)], step)
+
+    def noise_std(self, query: str, step: int = 0) -> np.ndarray:
+        """Likewise the standard deviation of the noise that each share added."""
+        return self._entered([release.noise_std[query] for release in self._of(step)], step)
+
+    def _of(self, step: int) -> list[Release]:
+        """One local step's releases: a group of clients each, and a group has a release for each step."""
+        seen: Counter[JointQuery] = Counter()
+        found = []
+        for release in self.releases:
+            if seen[release.joint] == step:
+                found.append(release)
+            seen[release.joint] += 1
+        return found
+
+    def _entered(self, values: list[np.ndarray], step: int) -> np.ndarray:
+        clients = np.concatenate([release.clients for release in self._of(step)])
+        entered = np.concatenate(values)
+        return entered[np.argsort(clients)] if len(entered) == len(clients) else entered
 
     def noise_anew(self, noise_seed: int) -> None:
         """Other noise from now on, on the same lots."""
@@ -90,16 +143,13 @@ class Caught:
         return self.problem.model.flat
 
 
-@dataclass
 class Work(Caught):
-    """A training whose rounds can be repeated from the same state."""
-
-    training: LocalTraining
+    """A training whose clients take the steps."""
 
     @property
     def lot_sizes(self) -> Tensor:
         """q n_k of every client [K]."""
-        rate = self.training.algorithm.sample_rate
+        rate = self.algorithm.sample_rate
         return rate * torch.tensor(self.problem.data.records_per_client, dtype=torch.float32)
 
     def play(
@@ -107,7 +157,7 @@ class Work(Caught):
     ) -> tuple[Tensor, RoundOutcome]:
         """A round: (what each participant uploads [m, d], the outcome)."""
         cohort = self.everyone if cohort is None else np.array(cohort)
-        outcome = self.training.round(round_index, cohort, sigma)
+        outcome = self.round(round_index, cohort, sigma)
         return self.uploads[-1], outcome
 
     def released(
@@ -115,11 +165,11 @@ class Work(Caught):
     ) -> tuple[Tensor, RoundOutcome]:
         """A round that leaves the state as it was: (noised gradient sum of each participant [m, d],
         the outcome). For one step of SGD: upload = -η sum / (q n_k)."""
-        before = self.training.state_dict()
+        before = self.trainer.state_dict()
         uploads, outcome = self.play(round_index, cohort, sigma)
-        self.training.load_state_dict(before)
+        self.trainer.load_state_dict(before)
         lots = self.lot_sizes if cohort is None else self.lot_sizes[list(cohort)]
-        return uploads * lots[:, None] / -self.training.algorithm.learning_rate, outcome
+        return uploads * lots[:, None] / -self.algorithm.learning_rate, outcome
 
 
 @pytest.fixture(scope="session")
@@ -148,16 +198,19 @@ def work(digits):
         uploads: list[Tensor] = []
 
         flat = FlatModel((model or Logistic(seed=0)).build(data.input_shape, data.classes))
+        clipper = clipper or ConstantClipper(1.0)
+        algorithm = algorithm or DpFl("dp_fl", **keys)
         problem = Problem(
             data=data,
             model=flat,
             engine=SeenInputs(make_engine(flat, engine=engine)),
-            clipper=clipper or ConstantClipper(1.0),
+            clipper=clipper,
             seed=seed,
             streams=secrets(seed, noise_seed),
+            mechanism=mechanism_of(algorithm, clipper, 0.0),
             attack=Eavesdropper(data, uploads),
         )
-        return Work(problem, uploads, (algorithm or DpFl("dp_fl", **keys)).start(problem))
+        return Work(problem, uploads, algorithm, algorithm.start(problem))
 
     return build
 
@@ -191,17 +244,17 @@ def lots_of():
 
 
 @pytest.fixture
-def lots_drawn(monkeypatch):
-    """The positions of the records of every lot, those of all clients together, as they are drawn."""
-    drawn: list[set[int]] = []
+def lots_sampled(monkeypatch):
+    """The positions of the records of every lot, those of all clients together, as they are sampled."""
+    sampled: list[set[int]] = []
     subset = Records.subset
 
     def noted(records: Records, indices: np.ndarray) -> Records:
-        drawn.append(set(indices.tolist()))
+        sampled.append(set(indices.tolist()))
         return subset(records, indices)
 
     monkeypatch.setattr(Records, "subset", noted)
-    return drawn
+    return sampled
 
 
 class Overheard:
@@ -213,18 +266,15 @@ class Overheard:
     def __getattr__(self, name: str):
         return getattr(self._clipper, name)
 
-    def observe(self, clients, released, gradients, lot_sizes):
-        self.released.append(None if released is None else released.clone())
-        self.means.append(gradients[0].clone())
-        self.denominators.append(float(lot_sizes))
-        self._clipper.observe(clients, released, gradients, lot_sizes)
+    def observe(self, holders, statistic, gradients, denominators):
+        self.released.append(None if statistic is None else statistic.values.clone())
+        self.means.append(gradients.values[0].clone())
+        self.denominators.append(float(denominators))
+        self._clipper.observe(holders, statistic, gradients, denominators)
 
 
-@dataclass
 class Served(Caught):
-    """A training whose server takes the step; a round can be repeated from the same state."""
-
-    training: ServerTraining
+    """A training whose server takes the step."""
 
     @property
     def heard(self) -> Overheard:
@@ -235,15 +285,15 @@ class Served(Caught):
     ) -> RoundOutcome:
         """A round."""
         cohort = self.everyone if cohort is None else np.array(cohort, dtype=np.int64)
-        return self.training.round(round_index, cohort, sigma)
+        return self.round(round_index, cohort, sigma)
 
     def released(
         self, round_index: int = 0, cohort: Sequence[int] | None = None, sigma: float = 0.0
     ) -> tuple[Tensor, RoundOutcome]:
         """A round that leaves the state as it was: (the noised sum of the uploads [d], the outcome)."""
-        before = self.training.state_dict()
+        before = self.trainer.state_dict()
         outcome = self.play(round_index, cohort, sigma)
-        self.training.load_state_dict(before)
+        self.trainer.load_state_dict(before)
         return self.heard.means[-1] * self.heard.denominators[-1], outcome
 
 
@@ -265,16 +315,30 @@ def serve(digits):
         uploads: list[Tensor] = []
 
         flat = FlatModel((model or Logistic(seed=0)).build(data.input_shape, data.classes))
+        overheard = Overheard(clipper or ConstantClipper(1.0))
         problem = Problem(
             data=data,
             model=flat,
             engine=make_engine(flat),
-            clipper=Overheard(clipper or ConstantClipper(1.0)),
+            clipper=overheard,
             seed=seed,
             streams=secrets(seed, noise_seed),
+            mechanism=mechanism_of(algorithm, overheard, 0.0),
             attack=Eavesdropper(data, uploads, attack),
         )
-        return Served(problem, uploads, algorithm.start(problem))
+        return Served(problem, uploads, algorithm, algorithm.start(problem))
+
+    return build
+
+
+@pytest.fixture
+def joint_of():
+    """(algorithm, sampling, sigma, clipper) → what a participant answers on one sample of a round."""
+
+    def build(
+        algorithm: Algorithm, sampling: Sampling, sigma: float, clipper: Clipper
+    ) -> JointQuery:
+        return mechanism_of(algorithm, clipper, sigma).joint(sampling, sigma, 0)
 
     return build
 

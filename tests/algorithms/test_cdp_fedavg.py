@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from fedpriv.algorithms import CdpFedAvg
-from fedpriv.algorithms import server_training as module
+from fedpriv.algorithms import client_work as module
 from fedpriv.common.errors import ConfigError
 from fedpriv.models import Cnn, Mlp
 from fedpriv.privacy.clippers import (
@@ -39,7 +39,7 @@ def cdp(**settings) -> CdpFedAvg:
 
 def trained(training, client: int, round_index: int = 0) -> torch.Tensor:
     """The change of one client's weights [d] by SGD over its epochs and batches, naively."""
-    algorithm, data = training.training.algorithm, training.problem.data
+    algorithm, data = training.algorithm, training.problem.data
     own = copy.deepcopy(training.problem.model.module)
     records = data.clients[client]
     size = algorithm.batch_size or len(records)
@@ -69,7 +69,7 @@ def test_an_upload_is_what_local_sgd_makes_of_the_weights(epochs, batch, model, 
     torch.testing.assert_close(training.uploads[-1], expected, rtol=1e-3, atol=1e-5)
 
 
-def test_batches_are_drawn_anew_every_epoch_and_round(serve, ragged):
+def test_batches_are_sampled_anew_every_epoch_and_round(serve, ragged):
     """Two epochs of batches differ from one epoch twice, and round 1 from round 0."""
     training = serve(cdp(batch_size=5), data=ragged)
     for round_index in (0, 1):
@@ -105,9 +105,9 @@ def test_the_step_is_the_sum_of_the_changes_over_the_expected_cohort(cohort, ser
 def test_every_change_is_clipped_before_it_is_added_up(serve, ragged):
     changes = torch.stack([trained(serve(cdp(), data=ragged), k) for k in range(6)])
     norms = changes.norm(dim=1)
-    bound = float(norms.median())
-    training = serve(cdp(), data=ragged, clipper=ConstantClipper(bound))
-    expected = (changes * (bound / norms).clamp(max=1)[:, None]).sum(dim=0)
+    clip_norm = float(norms.median())
+    training = serve(cdp(), data=ragged, clipper=ConstantClipper(clip_norm))
+    expected = (changes * (clip_norm / norms).clamp(max=1)[:, None]).sum(dim=0)
     torch.testing.assert_close(training.released()[0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -145,10 +145,10 @@ def test_one_client_more_moves_the_sum_by_the_clip_norm_at_most(
         cdp(), data=ragged, clipper=CLIPPERS[name](), attack=lambda *sent: size * sent[-1]
     )
     others = [k for k in range(6) if k != client]
-    with_it, outcome = training.released(round_index)
+    with_it, _ = training.released(round_index)
+    sensitivity = training.sensitivity(GRADIENT)[0]
     without, _ = training.released(round_index, cohort=others)
-    bound = outcome.sensitivities[0][GRADIENT][0]
-    assert (with_it - without).norm() <= bound * ROUNDING + 1e-6
+    assert (with_it - without).norm() <= sensitivity * ROUNDING + 1e-6
 
 
 # ---- an empty cohort
@@ -262,6 +262,6 @@ def test_a_client_that_stays_at_home_has_no_influence_whatever_it_holds(serve, r
         ),
     ],
 )  # fmt: skip
-def test_bits_that_clients_noise_are_refused(clipper, key):
+def test_bits_that_clients_noise_are_refused(clipper, key, joint_of):
     with pytest.raises(ConfigError, match=key):
-        cdp().draw(PoissonSampling(0.5), 1.0, clipper, 0)
+        joint_of(cdp(), PoissonSampling(0.5), 1.0, clipper)

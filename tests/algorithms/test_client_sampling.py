@@ -29,9 +29,9 @@ def test_the_size_of_a_cohort_has_the_mean_and_variance_of_poisson_sampling():
 
 
 def test_every_client_comes_as_often_as_any_other():
-    drawn = np.bincount(np.concatenate(cohorts(cdp(client_rate=0.25), 40, 2000)), minlength=40)
+    came = np.bincount(np.concatenate(cohorts(cdp(client_rate=0.25), 40, 2000)), minlength=40)
     standard = math.sqrt(2000 * 0.25 * 0.75)
-    assert np.abs(drawn - 500).max() < 5 * standard
+    assert np.abs(came - 500).max() < 5 * standard
 
 
 def test_clients_come_independently_of_each_other():
@@ -62,10 +62,11 @@ def test_a_client_that_is_not_eligible_does_not_come_and_displaces_nobody():
 
 
 def test_everyone_pays_whoever_came():
-    assert cdp().charged(np.array([3]), 5).tolist() == [0, 1, 2, 3, 4]
+    assert cdp().trust.charged(np.array([3]), 5).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_the_sampling_of_the_ledger_is_the_one_that_draws():
+def test_the_sampling_of_the_ledger_is_the_one_that_samples():
     sampling = cdp(client_rate=0.125).sampling_of(77)
+    assert cdp(client_rate=0.125).client_sampling(30) == sampling
     assert sampling == PoissonSampling(0.125)
     assert sampling.neighbours == ADD_OR_REMOVE

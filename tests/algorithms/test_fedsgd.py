@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedpriv.algorithms import FedSgd, LdpFedSgd
-from fedpriv.algorithms import server_training as module
+from fedpriv.algorithms import client_work as module
 from fedpriv.models import Cnn, Mlp
 from fedpriv.privacy.clippers import (
     AutomaticClipper,
@@ -103,7 +103,7 @@ def test_a_lot_is_divided_by_its_expected_size(serve, ragged, gradient_of):
         training.released(round_index)
         for k, own in enumerate(ragged.clients):
             stream = training.problem.streams.sampling("lot", round_index, 0, k)
-            lot = own[PoissonSampling(rate).draw(stream, len(own))]
+            lot = own[PoissonSampling(rate).sample(stream, len(own))]
             expected = torch.zeros_like(training.weights)
             if len(lot):
                 expected = gradient_of(training, lot) * len(lot) / (rate * len(own))
@@ -157,8 +157,8 @@ def test_no_upload_counts_for_more_than_the_clip_norm(
     training = serve(
         ldp(), data=ragged, clipper=CLIPPERS[name](), attack=lambda *sent: size * sent[-1]
     )
-    released, outcome = training.released(round_index, cohort=[client])
-    assert released.norm() <= outcome.sensitivities[0][GRADIENT][0] * ROUNDING
+    released, _ = training.released(round_index, cohort=[client])
+    assert released.norm() <= training.sensitivity(GRADIENT)[0] * ROUNDING
 
 
 def test_a_sum_of_m_uploads_is_at_most_m_clip_norms_long(serve, ragged):
@@ -197,9 +197,11 @@ def test_replacing_a_clients_input_moves_the_sum_by_two_clip_norms_at_most(serve
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_the_outcome_names_one_bound_for_the_whole_cohort(name, serve, ragged):
-    _, outcome = serve(ldp(), data=ragged, clipper=CLIPPERS[name]()).released(3)
-    assert outcome.sensitivities[0][GRADIENT].shape == (1,)
+def test_one_clip_norm_holds_for_the_whole_cohort(name, serve, ragged):
+    training = serve(ldp(), data=ragged, clipper=CLIPPERS[name]())
+    _, outcome = training.released(3)
+    assert training.sensitivity(GRADIENT).shape == (1,)
+    assert np.array_equal(outcome.clip_norms, training.sensitivity(GRADIENT))
 
 
 def test_the_norms_of_the_outcome_are_those_of_the_uploads(serve, ragged):
@@ -208,7 +210,7 @@ def test_the_norms_of_the_outcome_are_those_of_the_uploads(serve, ragged):
     exact = training.uploads[-1].double().norm(dim=1)
     assert (outcome.norms >= exact).all()  # so that rounding hides nothing from the clip norm
     torch.testing.assert_close(outcome.norms, exact.float(), rtol=2e-5, atol=0)
-    assert outcome.client_of_record.tolist() == [0, 1]
+    assert outcome.units.tolist() == [0, 1]
 
 
 # ---- seeds, and what must not matter

@@ -96,8 +96,11 @@ def test_a_cohort_larger_than_the_federation_is_refused():
         DpFl("mine", 0.1, participation="sampled", clients_per_round=11).check_clients(10)
 
 
-def test_fedavg_releases_nothing_that_is_accounted():
-    assert FedAvg("fedavg", 0.1).draw(PoissonSampling(0.1), 1.0, ConstantClipper(1.0), 0) is None
+def test_fedavg_releases_nothing_that_is_accounted(work):
+    training = work(algorithm=FedAvg("fedavg", 0.1))
+    training.play(sigma=1.0)
+    assert training.problem.mechanism.announce(1).groups == ()
+    assert training.releases == ()
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,6 @@ def test_fedavg_releases_nothing_that_is_accounted():
     ],
     ids=["constant", "vector", "scalar", "sound", "unclipped"],
 )
-def test_a_draw_lists_every_query_answered_on_the_lot(clipper, expected):
-    draw = DpFl("mine", 0.1).draw(PoissonSampling(0.1), 3.0, clipper, 0)
-    assert {query.name: query.noise_multiplier for query in draw.queries} == expected
+def test_a_joint_query_lists_every_query_answered_on_the_lot(clipper, expected, joint_of):
+    joint = joint_of(DpFl("mine", 0.1), PoissonSampling(0.1), 3.0, clipper)
+    assert {query.name: query.noise_multiplier for query in joint.queries} == expected

@@ -17,9 +17,9 @@ def test_the_share_of_records_in_the_lots_is_the_sample_rate(work):
     training = work(sample_rate=0.1)
     total = len(training.problem.data.train)
     rounds = 200
-    drawn = sum(len(training.released(r)[1].norms) for r in range(rounds))
+    sampled = sum(len(training.released(r)[1].norms) for r in range(rounds))
     deviation = math.sqrt(0.1 * 0.9 / (rounds * total))
-    assert abs(drawn / (rounds * total) - 0.1) < 5 * deviation
+    assert abs(sampled / (rounds * total) - 0.1) < 5 * deviation
 
 
 def test_every_record_joins_about_equally_often(work, numbered, lots_of):
@@ -73,9 +73,9 @@ def test_lots_differ_between_clients(work, numbered, lots_of):
     assert first != {number - 100 for number in second}
 
 
-def test_lots_differ_between_local_steps(work, numbered, lots_drawn):
+def test_lots_differ_between_local_steps(work, numbered, lots_sampled):
     work(data=numbered(100), sample_rate=0.5, local_steps=2).play()
-    first, second = lots_drawn
+    first, second = lots_sampled
     assert first != second
 
 
@@ -87,7 +87,7 @@ def test_the_lot_of_a_client_does_not_depend_on_who_else_takes_part(work, number
     assert lots_of(training)[0] == together
 
 
-def test_seed_zero_and_seed_one_draw_other_lots(work, numbered, lots_of):
+def test_seed_zero_and_seed_one_sample_other_lots(work, numbered, lots_of):
     lots = []
     for seed in (0, 1):
         training = work(data=numbered(100), sample_rate=0.5, seed=seed)

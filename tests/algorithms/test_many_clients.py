@@ -19,6 +19,8 @@ from fedpriv.engine import FlatModel, make_engine
 from fedpriv.models import Mlp
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.clippers import QuantileClipper
+from fedpriv.privacy.mechanisms import Mechanism
+from fedpriv.privacy.noise_schedules import ConstantNoise
 
 CLIENTS, SHAPE = 10_000, (1, 28, 28)
 rng = np.random.default_rng(0)
@@ -27,19 +29,27 @@ records = Records(torch.rand(bounds[-1], *SHAPE), torch.from_numpy(rng.integers(
 clients = [np.arange(a, b) for a, b in zip(bounds, bounds[1:])]
 model = FlatModel(Mlp(seed=0).build(SHAPE, 10))
 for algorithm in (LdpFedSgd("ldp_fedsgd"), CdpFedAvg("cdp_fedavg", client_rate=1.0)):
-    training = algorithm.start(
+    clipper, streams = QuantileClipper(0.1), SecretStreams.simulated(0, 0)
+    data = FederatedData(records, clients, None, records, 10, SHAPE)
+    mechanism = Mechanism(algorithm, clipper, ConstantNoise(1.0))
+    mechanism.join(data.records_per_client)
+    trainer = algorithm.start(
         Problem(
-            data=FederatedData(records, clients, None, records, 10, SHAPE),
+            data=data,
             model=model,
             engine=make_engine(model),
-            clipper=QuantileClipper(0.1),
+            clipper=clipper,
             seed=0,
-            streams=SecretStreams.simulated(0, 0),
+            streams=streams,
+            mechanism=mechanism,
         )
     )
-    outcome = training.round(0, np.arange(CLIENTS), 1.0)
+    opened = mechanism.open(mechanism.announce(0), np.arange(CLIENTS), streams)
+    outcome = trainer.round(opened)
     assert outcome.healthy
     assert len(outcome.norms) == CLIENTS
+    (release,) = opened.close()
+    assert len(release.clients) == CLIENTS
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(int(peak.split()[1]))
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -16,6 +15,7 @@ from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
 from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.noise import grid_of
 from fedpriv.privacy.sampling import PoissonSampling
+from fedpriv.privacy.trust import CENTRAL_TRUST, LOCAL_TRUST
 
 RATE = 0.3
 
@@ -31,7 +31,7 @@ def ldp(**more) -> NaseriLdp:
 
 def projected(work, client: int, radius: float) -> tuple[torch.Tensor, list[float]]:
     """(Δ of a client by a loop of its own, the norm of its change after every batch)."""
-    data, model, algorithm = work.problem.data, work.problem.model, work.training.algorithm
+    data, model, algorithm = work.problem.data, work.problem.model, work.algorithm
     start, norms = work.weights.clone(), []
     own = data.clients[client]
     for epoch in range(algorithm.local_epochs):
@@ -87,6 +87,9 @@ def test_where_the_noise_of_cdp_stands(serve, noise, cohort):
     found = work.weights - quiet
     clients = work.problem.data.client_count
     expected = 3.0 * 2.0 / 0.5 / (clients if noise == "fixed_denominator" else 1)
+    entered = float(work.noise_std(GRADIENT)[0])  # on the sum over q K, or on the printed mean
+    divided_by = 0.5 * clients if noise == "fixed_denominator" else 1.0
+    assert entered / divided_by == pytest.approx(expected)
     assert float(found.std()) == pytest.approx(expected, rel=5 / math.sqrt(2 * len(found)))
 
 
@@ -101,19 +104,21 @@ def test_the_printed_mean_is_over_those_who_came(serve):
 
 
 @pytest.mark.parametrize(("noise", "multiplier"), [("fixed_denominator", 0.8), ("as_printed", 1.6)])
-def test_what_cdp_charges_and_what_it_claims(noise, multiplier):
+def test_what_cdp_charges_and_what_it_claims(noise, multiplier, joint_of):
     algorithm = cdp(noise=noise)
-    draw = algorithm.draw(algorithm.sampling_of(50), 0.8, ConstantClipper(1.0), 0)
-    assert draw.event().event.noise_multiplier == pytest.approx(multiplier)
-    assert algorithm.claim.event(draw).event.noise_multiplier == pytest.approx(0.8)
-    assert (algorithm.unit, algorithm.trust, algorithm.secret_cohort) == ("client", "central", True)
+    joint = joint_of(algorithm, algorithm.sampling_of(50), 0.8, ConstantClipper(1.0))
+    assert joint.event().event.noise_multiplier == pytest.approx(multiplier)
+    assert algorithm.claim.event(joint).event.noise_multiplier == pytest.approx(0.8)
+    assert (algorithm.unit, algorithm.trust) == ("client", CENTRAL_TRUST)
+    assert algorithm.trust.name == "central"
+    assert algorithm.trust.secret_cohort
 
 
-def test_cdp_as_printed_takes_no_clipper_that_asks():
+def test_cdp_as_printed_takes_no_clipper_that_asks(joint_of):
     """Its answer would be divided by how many came, exactly."""
     with pytest.raises(ConfigError, match="one that asks nothing with noise=as_printed"):
-        cdp(noise="as_printed").draw(PoissonSampling(0.5), 0.8, QuantileClipper(0.1), 0)
-    fixed = cdp().draw(PoissonSampling(0.5), 0.8, QuantileClipper(0.1), 0)
+        joint_of(cdp(noise="as_printed"), PoissonSampling(0.5), 0.8, QuantileClipper(0.1))
+    fixed = joint_of(cdp(), PoissonSampling(0.5), 0.8, QuantileClipper(0.1))
     assert len(fixed.queries) == 2
 
 
@@ -122,48 +127,44 @@ def test_cdp_as_printed_takes_no_clipper_that_asks():
 def test_ldp_takes_as_many_steps_as_its_epochs_hold_lots(epochs, rate, steps):
     found = ldp(sample_rate=rate, local_epochs=epochs)
     assert found.local_steps == found.samples_per_round == steps
-    assert (found.unit, found.trust) == ("record", "local")
+    assert (found.unit, found.trust) == ("record", LOCAL_TRUST)
 
 
-def test_ldp_as_printed_is_priced_by_what_its_noise_is_on_the_sum():
+def test_ldp_as_printed_is_charged_for_what_its_noise_is_on_the_sum(joint_of):
     """σ p n / C: σ = .02, p = .1, n = 500, C = 2 → .5."""
     found = ldp(noise="as_printed")
-    draw = found.draw(found.sampling_of(500), 0.02, ConstantClipper(2.0), 0)
-    assert draw.queries[0].noise_multiplier == pytest.approx(0.5)
-    assert draw.event().event.noise_multiplier == pytest.approx(0.5)
+    joint = joint_of(found, found.sampling_of(500), 0.02, ConstantClipper(2.0))
+    assert joint.queries[0].noise_multiplier == pytest.approx(0.5)
+    assert joint.event().event.noise_multiplier == pytest.approx(0.5)
     assert found.cost_depends_on_records
-    fixed = ldp().draw(ldp().sampling_of(500), 0.8, ConstantClipper(2.0), 0)
+    fixed = joint_of(ldp(), ldp().sampling_of(500), 0.8, ConstantClipper(2.0))
     assert fixed.event().event.noise_multiplier == 0.8
 
 
-def test_ldp_as_printed_needs_one_clip_norm():
+def test_ldp_as_printed_needs_one_clip_norm(joint_of):
     found = ldp(noise="as_printed")
     with pytest.raises(ConfigError, match="constant with noise=as_printed"):
-        found.draw(found.sampling_of(500), 0.02, QuantileClipper(0.1), 0)
+        joint_of(found, found.sampling_of(500), 0.02, QuantileClipper(0.1))
 
 
 @pytest.mark.parametrize("noise", ["fixed_denominator", "as_printed"])
 def test_the_noise_that_ldp_adds_is_the_noise_it_is_charged_for(work, noise):
     """On the gradient sum of client k: σ C, or σ p n_k."""
     algorithm = ldp(noise=noise, sample_rate=0.5, local_epochs=1)
+    algorithm.local_steps = algorithm.samples_per_round = 1  # of which the change is seen
     work = work(algorithm=algorithm, clipper=ConstantClipper(2.0), model=Mlp(seed=0))
-    before = work.training.state_dict()
-    quiet = _steps(work, before, 0.0)
-    loud = _steps(work, before, 0.7)
+    before = work.trainer.state_dict()
+    quiet, _ = work.play(sigma=0.0)
+    work.trainer.load_state_dict(before)
+    loud, _ = work.play(sigma=0.7)
+    entered, sensitivity = work.noise_std(GRADIENT), work.sensitivity(GRADIENT)
     sizes = work.problem.data.records_per_client
     for k, n in enumerate(sizes):
         std = 0.7 * (2.0 if noise == "fixed_denominator" else 0.5 * n)
-        expected = RATE * std / (0.5 * n)  # of the first step's change
+        assert (entered[k], sensitivity[k]) == (pytest.approx(std), 2.0)
+        expected = RATE * entered[k] / (0.5 * n)  # of the first step's change
         found = float((loud[k] - quiet[k]).std())
         assert found == pytest.approx(expected, rel=0.1)
-
-
-def _steps(work, before, sigma: float) -> torch.Tensor:
-    """The first local step's changes of every client [K, d]."""
-    work.training.load_state_dict(before)
-    work.training.algorithm.local_steps = 1
-    work.training.round(0, np.arange(work.problem.data.client_count), sigma)
-    return work.uploads[-1]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,8 @@ def test_bad_settings_name_the_key(make, changed, key):
 
 def test_the_gradients_query_is_named(serve):
     work = serve(cdp(), clipper=ConstantClipper(0.1))
-    assert list(work.play().sensitivities[0]) == [GRADIENT]
+    work.play()
+    assert [list(release.sensitivity) for release in work.releases] == [[GRADIENT]]
 
 
 def test_the_grid_of_the_printed_mean_does_not_tell_how_many_came(serve, ragged):

@@ -1,4 +1,4 @@
-"""The noise that is really added: its size, its independence, and the bound it is scaled by."""
+"""The noise that is really added: its size, its independence, and the clip norm it is scaled by."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ EMPTY = 1e-12  # a sampling rate at which every lot is empty
 class Heard(AdapClipper):
     """Adaptive clipping that keeps the noised answers it is given."""
 
-    def observe(self, clients, released, gradients, lot_sizes):
-        self.heard = None if released is None else released.clone()
-        super().observe(clients, released, gradients, lot_sizes)
+    def observe(self, holders, statistic, gradients, denominators):
+        self.heard = None if statistic is None else statistic.values.clone()
+        super().observe(holders, statistic, gradients, denominators)
 
 
 def noises(work, rounds: int = ROUNDS, **played) -> torch.Tensor:
@@ -45,13 +45,15 @@ def noises(work, rounds: int = ROUNDS, **played) -> torch.Tensor:
 @pytest.mark.parametrize("name", CLIPPERS)
 def test_the_noise_has_the_standard_deviation_that_the_ledger_enters(name, work):
     training = work(clipper=CLIPPERS[name]())
-    for round_index in (0, 1):  # so that adaptive bounds differ between clients
+    for round_index in (0, 1):  # so that adaptive clip norms differ between clients
         training.play(round_index, sigma=SIGMA)
     noise = noises(training, round_index=2)
     _, outcome = training.released(round_index=2, sigma=SIGMA)
-    bounds = outcome.sensitivities[0][GRADIENT]
-    assert (len(set(bounds.tolist())) == 10) == (name in ("sound", "scalar", "vector", "unclipped"))
-    entered = SIGMA * torch.tensor(outcome.sensitivities[0][GRADIENT])
+    norms = training.sensitivity(GRADIENT)
+    assert (len(set(norms.tolist())) == 10) == (name in ("sound", "scalar", "vector", "unclipped"))
+    assert np.array_equal(outcome.clip_norms, norms)
+    entered = training.noise_std(GRADIENT)
+    np.testing.assert_allclose(entered, SIGMA * norms.astype(float), rtol=1e-12)
     measured = noise.double().square().mean(dim=(0, 2)).sqrt()
     tolerance = 5 / math.sqrt(2 * ROUNDS * noise.shape[2])  # of a standard deviation, 5 sigma
     np.testing.assert_allclose(measured, entered, rtol=tolerance)
@@ -73,29 +75,32 @@ def test_the_noise_is_gaussian(work):
 
 
 @pytest.mark.parametrize("name", ["sound", "scalar", "vector", "unclipped"])
-def test_the_noise_of_a_round_is_scaled_by_the_bound_that_clipped_in_it(name, work):
+def test_the_noise_of_a_round_is_scaled_by_the_clip_norm_that_clipped_in_it(name, work):
     fast = {"alpha": 3.0, "quantile_learning_rate": 1.0, "bit_noise": 1.0}
     training = work(clipper=AdapClipper(name, initial_clip_norm=0.5, **fast))
     noise = noises(training)
     training.play(sigma=SIGMA)
-    next_bound = training.training.state_dict()["clipper"]["bounds"]
+    next_norm = training.trainer.state_dict()["clipper"]["bounds"]
     measured = noise.double().square().mean(dim=(0, 2)).sqrt() / SIGMA
-    assert ((next_bound / 0.5).log().abs() > 0.2).all()
+    assert ((next_norm / 0.5).log().abs() > 0.2).all()
     np.testing.assert_allclose(measured, 0.5, rtol=5 / math.sqrt(2 * ROUNDS * noise.shape[2]))
 
 
 @pytest.mark.parametrize("reading", ["sound", "scalar"])
-def test_the_clipping_statistic_gets_the_noise_that_the_ledger_charges(reading, work):
+def test_the_clipping_statistic_gets_the_noise_that_the_ledger_charges(reading, work, joint_of):
     clipper = Heard(reading, initial_clip_norm=0.8, bit_noise=4.0)
     training = work(clipper=clipper)
-    draw = training.training.algorithm.draw(PoissonSampling(0.5), SIGMA, clipper, 0)
-    charged = {query.name: query.noise_multiplier for query in draw.queries}[CLIP_STATISTIC]
+    joint = joint_of(training.algorithm, PoissonSampling(0.5), SIGMA, clipper)
+    charged = {query.name: query.noise_multiplier for query in joint.queries}[CLIP_STATISTIC]
     answers = []
     for noise_seed in range(400):
         training.noise_anew(noise_seed)
-        _, outcome = training.released(sigma=SIGMA)
+        training.released(sigma=SIGMA)
         answers.append(clipper.heard)
-    entered = charged * torch.tensor(outcome.sensitivities[0][CLIP_STATISTIC])
+    assert {release.joint for release in training.releases} == {joint}
+    entered = training.noise_std(CLIP_STATISTIC)
+    sensitivity = training.sensitivity(CLIP_STATISTIC).astype(float)
+    np.testing.assert_allclose(entered, charged * sensitivity, rtol=1e-12)
     measured = torch.stack(answers).double().std(dim=0)
     np.testing.assert_allclose(measured, entered, rtol=5 / math.sqrt(2 * 400))
 

@@ -109,9 +109,9 @@ def test_adam_refuses_a_state_that_cannot_fit_and_says_its_size():
 def test_a_client_that_sits_out_a_round_keeps_its_adam_state(optimizer_state, work):
     training = work(optimizer="adam", optimizer_state=optimizer_state, learning_rate=0.01)
     training.play(round_index=0, sigma=1.0)
-    before = training.training.state_dict()["optimizer"]
+    before = training.trainer.state_dict()["optimizer"]
     training.play(round_index=1, cohort=[1, 4], sigma=1.0)
-    after = training.training.state_dict()["optimizer"]
+    after = training.trainer.state_dict()["optimizer"]
     absent = [0, 2, 3, 5, 6, 7, 8, 9]
     assert torch.equal(before["first"][absent], after["first"][absent])
     assert torch.equal(before["second"][absent], after["second"][absent])

@@ -55,67 +55,69 @@ def with_inputs(digits: FederatedData, value: float) -> FederatedData:
 
 
 def differences(work, make, pair) -> tuple[float, float]:
-    """(change of the first client's exact gradient sum, bound in the ledger)."""
+    """(change of the first client's exact gradient sum, sensitivity in the ledger)."""
     sums = []
     for data in pair:
-        released, outcome = work(data=data, clipper=make(), sample_rate=1.0).released()
+        training = work(data=data, clipper=make(), sample_rate=1.0)
+        released, _ = training.released()
         sums.append(released[0])
-    return (sums[0] - sums[1]).norm().item(), float(outcome.sensitivities[0][GRADIENT][0])
+    return (sums[0] - sums[1]).norm().item(), float(training.sensitivity(GRADIENT)[0])
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_leaving_out_any_record_moves_the_sum_by_at_most_the_bound(name, work, digits):
+def test_leaving_out_any_record_moves_the_sum_by_at_most_the_sensitivity(name, work, digits):
     for left_out in range(RECORDS):
         pair = neighbours(digits, left_out)
-        change, bound = differences(work, CLIPPERS[name], pair)
-        assert 0 < change <= bound * ROUNDING
+        change, sensitivity = differences(work, CLIPPERS[name], pair)
+        assert 0 < change <= sensitivity * ROUNDING
 
 
 @pytest.mark.parametrize("value", NASTY)
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_a_nasty_record_moves_the_sum_by_at_most_the_bound(name, value, work, digits):
+def test_a_nasty_record_moves_the_sum_by_at_most_the_sensitivity(name, value, work, digits):
     pair = neighbours(with_inputs(digits, NASTY[value]), left_out=0)
-    change, bound = differences(work, CLIPPERS[name], pair)
-    assert change <= bound * ROUNDING
+    change, sensitivity = differences(work, CLIPPERS[name], pair)
+    assert change <= sensitivity * ROUNDING
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_the_bound_holds_at_weights_that_training_has_moved(name, work, digits):
+def test_the_sensitivity_holds_at_weights_that_training_has_moved(name, work, digits):
     with_it, without = neighbours(digits, left_out=5)
     sums = []
     for data in (with_it, without):
         training = work(data=data, clipper=CLIPPERS[name](), sample_rate=1.0)
         stream = torch.Generator().manual_seed(1)
         training.weights.copy_(5 * torch.randn(len(training.weights), generator=stream))
-        released, outcome = training.released()
+        released, _ = training.released()
         sums.append(released[0])
-    bound = float(outcome.sensitivities[0][GRADIENT][0])
-    assert (sums[0] - sums[1]).norm() <= bound * ROUNDING
+    sensitivity = float(training.sensitivity(GRADIENT)[0])
+    assert (sums[0] - sums[1]).norm() <= sensitivity * ROUNDING
 
 
 @pytest.mark.parametrize("name", ["constant", "automatic", "sound"])
-def test_the_bound_holds_in_later_local_steps(name, work, digits, lots_drawn):
+def test_the_sensitivity_holds_in_later_local_steps(name, work, digits, lots_sampled):
     """Rounds whose second lot alone has the record, against the same with a record that counts 0."""
-    steps, sums, joined = [], [], []
+    sensitivities, sums, joined = [], [], []
     for value in (1e5, float("nan")):
         data = with_inputs(small(digits, list(range(RECORDS))), value)
         training = work(data=data, clipper=CLIPPERS[name](), sample_rate=0.5, local_steps=2)
         for round_index in range(12):
-            lots_drawn.clear()
-            released, outcome = training.released(round_index)
+            lots_sampled.clear()
+            released, _ = training.released(round_index)
             sums.append(released[0])
-            steps.append(outcome.sensitivities)
-            joined.append([data.clients[0][0] in lot for lot in lots_drawn])
+            sensitivities.append(
+                [float(training.sensitivity(GRADIENT, step)[0]) for step in (0, 1)]
+            )
+            joined.append([data.clients[0][0] in lot for lot in lots_sampled])
     only_second = [r for r in range(12) if joined[r] == [False, True]]
     assert only_second
     for r in only_second:
-        bound = float(steps[r][1][GRADIENT][0])
-        assert 0 < (sums[r] - sums[r + 12]).norm() <= bound * ROUNDING
+        assert 0 < (sums[r] - sums[r + 12]).norm() <= sensitivities[r][1] * ROUNDING
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_the_bound_holds_on_sampled_lots(name, work, digits):
-    """Over many lots: those that have the record change by at most the bound, the others by 0."""
+def test_the_sensitivity_holds_on_sampled_lots(name, work, digits):
+    """Over many lots: those that have the record change by at most the sensitivity, the others by 0."""
     pair = neighbours(digits, left_out=3)
     trainings = [work(data=data, clipper=CLIPPERS[name](), sample_rate=0.5) for data in pair]
     joined = 0
@@ -124,12 +126,12 @@ def test_the_bound_holds_on_sampled_lots(name, work, digits):
         for training in trainings:
             released, outcome = training.released(round_index)
             sums.append(released[0])
-            sizes.append(int((outcome.client_of_record == 0).sum()))
+            sizes.append(int((outcome.units == 0).sum()))
         change = (sums[0] - sums[1]).norm()
-        bound = float(outcome.sensitivities[0][GRADIENT][0])
+        sensitivity = float(training.sensitivity(GRADIENT)[0])
         has_it = sizes[0] - sizes[1]
         joined += has_it
-        assert change <= has_it * bound * ROUNDING + 1e-5
+        assert change <= has_it * sensitivity * ROUNDING + 1e-5
     assert 0 < joined < 30
 
 
@@ -149,14 +151,15 @@ def statistics(work, reading: str, pair) -> tuple[list[float], float]:
     heard: list[float] = []
 
     class Heard(AdapClipper):
-        def observe(self, clients, released, gradients, lot_sizes):
-            heard.append(released[0].item())
-            super().observe(clients, released, gradients, lot_sizes)
+        def observe(self, holders, statistic, gradients, denominators):
+            heard.append(statistic.values[0].item())
+            super().observe(holders, statistic, gradients, denominators)
 
     for data in pair:
         clipper = Heard(reading, initial_clip_norm=1.0)
-        _, outcome = work(data=data, clipper=clipper, sample_rate=1.0).released()
-    return heard, float(outcome.sensitivities[0][CLIP_STATISTIC][0])
+        training = work(data=data, clipper=clipper, sample_rate=1.0)
+        training.released()
+    return heard, float(training.sensitivity(CLIP_STATISTIC)[0])
 
 
 @pytest.mark.parametrize("reading", ["scalar", "sound"])
@@ -177,8 +180,9 @@ def test_a_nasty_record_moves_the_clipping_statistic_by_at_most_its_sensitivity(
 
 
 def test_the_unclipped_statistic_is_entered_with_infinite_sensitivity(work):
-    _, outcome = work(clipper=AdapClipper("unclipped")).released()
-    assert np.isinf(outcome.sensitivities[0][CLIP_STATISTIC]).all()
+    training = work(clipper=AdapClipper("unclipped"))
+    training.released()
+    assert np.isinf(training.sensitivity(CLIP_STATISTIC)).all()
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "1e30"])

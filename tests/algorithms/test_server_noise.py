@@ -47,6 +47,13 @@ def std_of(noise: torch.Tensor) -> float:
     return noise.square().mean().sqrt().item()
 
 
+def entered(training, query: str = GRADIENT) -> float:
+    """The standard deviation that the ledger enters for each share of the noise."""
+    (release,) = training.releases
+    (std,) = release.noise_std[query]
+    return float(std)
+
+
 def within(noise: torch.Tensor) -> float:
     """Five standard errors of a measured standard deviation, as a share of it."""
     return 5 / math.sqrt(2 * noise.numel())
@@ -59,8 +66,10 @@ def test_m_reports_of_ldp_fedsgd_bring_the_noise_of_m_gaussians(name, m, serve):
     training = serve(LDP, clipper=CLIPPERS[name]())
     noise = noises(training, cohort=range(m))
     multiplier = training.heard.gradient_multiplier(SIGMA)
-    bound = float(training.heard.clip_norm(0, torch.zeros(1, dtype=torch.int64)))
-    expected = multiplier * bound * math.sqrt(m)
+    norm = float(training.heard.clip_norm(0, torch.zeros(1, dtype=torch.int64)))
+    assert entered(training) == pytest.approx(multiplier * norm)
+    assert [release.shares[GRADIENT] for release in training.releases] == [m]
+    expected = entered(training) * math.sqrt(m)
     assert std_of(noise) == pytest.approx(expected, rel=within(noise))
 
 
@@ -69,9 +78,10 @@ def test_m_reports_of_ldp_fedsgd_bring_the_noise_of_m_gaussians(name, m, serve):
 def test_the_sum_of_cdp_fedavg_has_one_noise_whoever_came(name, m, serve):
     training = serve(CDP, clipper=CLIPPERS[name]())
     noise = noises(training, cohort=range(m))
-    bound = float(training.heard.clip_norm(0, torch.zeros(1, dtype=torch.int64)))
-    expected = training.heard.gradient_multiplier(SIGMA) * bound
-    assert std_of(noise) == pytest.approx(expected, rel=within(noise))
+    norm = float(training.heard.clip_norm(0, torch.zeros(1, dtype=torch.int64)))
+    assert entered(training) == pytest.approx(training.heard.gradient_multiplier(SIGMA) * norm)
+    assert [release.shares[GRADIENT] for release in training.releases] == [1]
+    assert std_of(noise) == pytest.approx(entered(training), rel=within(noise))
 
 
 @pytest.mark.parametrize("trust", TRUST)
@@ -81,6 +91,7 @@ def test_with_split_the_gradient_gets_the_noise_of_z_delta(trust, serve):
     noise = noises(training, cohort=[5])
     z_delta = (SIGMA**-2 - (2 * 2.0) ** -2) ** -0.5
     assert z_delta > 1.5 * SIGMA
+    assert entered(training) == pytest.approx(z_delta * 0.2)
     assert std_of(noise) == pytest.approx(z_delta * 0.2, rel=within(noise))
 
 
@@ -91,17 +102,19 @@ def test_the_noise_of_a_round_is_scaled_by_the_clip_norm_of_that_round(round_ind
     training = serve(TRUST[trust], clipper=PolynomialClipper(0.8, horizon=8))
     noise = noises(training, round_index=round_index, cohort=[2])
     expected = SIGMA * 0.8 * (1 - round_index / 8)
+    assert entered(training) == pytest.approx(expected)
     assert std_of(noise) == pytest.approx(expected, rel=within(noise))
 
 
 @pytest.mark.parametrize("trust", TRUST)
-def test_the_noise_is_scaled_by_the_bound_that_clipped_and_not_by_the_next_one(trust, serve):
+def test_the_noise_is_scaled_by_the_clip_norm_that_clipped_and_not_by_the_next_one(trust, serve):
     fast = QuantileClipper(0.5, quantile_learning_rate=2.0, split=False)
     training = serve(TRUST[trust], clipper=fast)
     noise = noises(training, cohort=[2])
     training.play(sigma=SIGMA)
-    next_bound = training.training.state_dict()["clipper"]["bounds"]
-    assert abs(math.log(next_bound / 0.5)) > 0.2
+    next_norm = training.trainer.state_dict()["clipper"]["bounds"]
+    assert abs(math.log(next_norm / 0.5)) > 0.2
+    assert entered(training) == pytest.approx(SIGMA * 0.5)
     assert std_of(noise) == pytest.approx(SIGMA * 0.5, rel=within(noise))
 
 
@@ -186,8 +199,10 @@ SUMMED = {
 @pytest.mark.parametrize(("trust", "by"), SUMMED)
 def test_the_bits_get_the_noise_of_whoever_adds_it(trust, by, m, serve):
     clipper = QuantileClipper(0.2, bit_noise=BIT, noised_by=by, split=False)
-    heard = answers(serve(TRUST[trust], clipper=clipper), cohort=range(m))
+    training = serve(TRUST[trust], clipper=clipper)
+    heard = answers(training, cohort=range(m))
     expected = SUMMED[trust, by](m)
+    assert entered(training, CLIP_STATISTIC) == pytest.approx(BIT)
     assert heard.std().item() == pytest.approx(expected, rel=within(heard))
 
 
@@ -224,9 +239,11 @@ def test_flipped_bits_have_the_variance_of_the_flips(flipped):
 @pytest.mark.parametrize("trust", TRUST)
 def test_every_count_of_the_histogram_gets_the_same_noise(trust, serve):
     clipper = MedianHistogramClipper(0.2, update_interval=1, updates=3, bins=5)
-    heard = answers(serve(TRUST[trust], clipper=clipper), rounds=60)
+    training = serve(TRUST[trust], clipper=clipper)
+    heard = answers(training, rounds=60)
     assert heard.shape == (60, 1, 5)
     noise = heard - heard.mean(dim=0)
+    assert entered(training, CLIP_STATISTIC) == pytest.approx(clipper.noise_std)
     assert std_of(noise) == pytest.approx(clipper.noise_std, rel=1.2 * within(noise))
 
 
@@ -242,11 +259,15 @@ def test_a_histogram_is_asked_for_in_the_rounds_planned_and_in_no_other(trust, s
 
 
 @pytest.mark.parametrize("trust", TRUST)
-def test_the_sensitivities_of_the_outcome_are_what_the_noise_was_scaled_by(trust, serve):
+def test_the_sensitivities_of_the_release_are_what_the_noise_was_scaled_by(trust, serve):
     training = serve(TRUST[trust], clipper=QuantileClipper(0.3))
-    _, outcome = training.released(sigma=SIGMA)
-    names = {name: values.tolist() for name, values in outcome.sensitivities[0].items()}
+    training.released(sigma=SIGMA)
+    (release,) = training.releases
+    names = {name: values.tolist() for name, values in release.sensitivity.items()}
     assert names == {GRADIENT: [pytest.approx(0.3)], CLIP_STATISTIC: [0.5]}
+    for query in release.joint.queries:
+        expected = query.noise_multiplier * names[query.name][0]
+        assert entered(training, query.name) == pytest.approx(expected)
 
 
 def test_the_bits_and_the_sum_have_noise_of_their_own(serve):
@@ -263,4 +284,5 @@ def test_adaptive_clipping_of_reports_is_noised_by_the_clients(reading, serve):
     training = serve(LDP, clipper=clipper)
     heard = answers(training, cohort=range(4))
     std = BIT if reading == "sound" else SIGMA * 0.5
+    assert entered(training, CLIP_STATISTIC) == pytest.approx(std)
     assert heard.std().item() == pytest.approx(std * math.sqrt(4), rel=within(heard))

@@ -27,7 +27,7 @@ def test_uploads_are_those_of_clients_one_by_one(model, rate, work, ragged):
     assert (a.not_finite, a.healthy) == (b.not_finite, b.healthy)
     np.testing.assert_allclose([a.train_loss], [b.train_loss], rtol=1e-5)
     np.testing.assert_allclose(a.norms, b.norms, rtol=1e-4, atol=1e-6)
-    assert torch.equal(a.client_of_record, b.client_of_record)
+    assert torch.equal(a.units, b.units)
 
 
 def test_the_engine_sees_the_first_step_and_the_others_go_side_by_side(work, ragged):
@@ -37,15 +37,15 @@ def test_the_engine_sees_the_first_step_and_the_others_go_side_by_side(work, rag
     assert len(training.problem.engine.calls) == before + 1
 
 
-def test_each_client_has_its_own_bound(work, ragged):
-    """A bound that only one client has clips that client alone, in later steps as in the first."""
+def test_each_client_has_its_own_clip_norm(work, ragged):
+    """A clip norm that only one client has clips that client alone, in later steps as in the first."""
 
-    class OwnBounds(ConstantClipper):
-        def bound(self, round_index, clients):
-            return torch.where(clients == 4, 1e-6, 1e6)
+    class OwnNorms(ConstantClipper):
+        def clip_norm(self, round_index, holders):
+            return torch.where(holders == 4, 1e-6, 1e6)
 
     settings = {"data": ragged, "local_steps": 2, "learning_rate": 0.1}
-    own, _ = work(clipper=OwnBounds(1.0), **settings).play()
+    own, _ = work(clipper=OwnNorms(1.0), **settings).play()
     free, _ = work(clipper=ConstantClipper(1e6), **settings).play()
     assert own[4].norm() < 1e-5
     torch.testing.assert_close(own[[0, 1, 2, 3, 5]], free[[0, 1, 2, 3, 5]])
@@ -80,5 +80,5 @@ def test_a_clipper_that_asks_is_answered_in_the_order_of_the_cohort(work, ragged
         for round_index in range(2):
             training.play(round_index, sigma=0.1)
     everyone = torch.arange(len(ragged.clients))
-    bounds = [t.problem.clipper.clip_norm(2, everyone) for t in (together, alone)]
-    torch.testing.assert_close(*bounds, rtol=1e-4, atol=0)
+    norms = [t.problem.clipper.clip_norm(2, everyone) for t in (together, alone)]
+    torch.testing.assert_close(*norms, rtol=1e-4, atol=0)

@@ -18,6 +18,7 @@ from fedpriv.data.partitions import FixedSize
 from fedpriv.models import Mlp
 from fedpriv.privacy.clippers import ConstantClipper, NoClipper
 from fedpriv.privacy.mechanisms import GRADIENT
+from fedpriv.privacy.trust import LOCAL_TRUST
 
 RATE, RECORDS, CLIENTS = 0.3, 100, 12
 
@@ -48,34 +49,36 @@ def descended(work, client: int, steps: int) -> torch.Tensor:
     return after
 
 
-def clipped(vectors: list[torch.Tensor], bound: float) -> torch.Tensor:
-    return torch.stack([v * min(1.0, bound / float(v.norm())) for v in vectors])
+def clipped(vectors: list[torch.Tensor], clip_norm: float) -> torch.Tensor:
+    return torch.stack([v * min(1.0, clip_norm / float(v.norm())) for v in vectors])
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize("bound", [0.5, 100.0])
+@pytest.mark.parametrize("clip_norm", [0.5, 100.0])
 @pytest.mark.parametrize("model", [None, Mlp(seed=0)])
 def test_the_mean_of_the_clipped_weights_takes_the_place_of_the_global_ones(
-    serve, even, steps, bound, model
+    serve, even, steps, clip_norm, model
 ):
     work = serve(
-        algorithm("weights", local_steps=steps), data=even, clipper=ConstantClipper(bound),
+        algorithm("weights", local_steps=steps), data=even, clipper=ConstantClipper(clip_norm),
         model=model,
     )  # fmt: skip
-    expected = clipped([descended(work, k, steps) for k in range(CLIENTS)], bound).mean(0)
-    outcome = work.play()
+    expected = clipped([descended(work, k, steps) for k in range(CLIENTS)], clip_norm).mean(0)
+    work.play()
     assert torch.allclose(work.weights, expected, atol=1e-5)
-    assert outcome.sensitivities[0][GRADIENT].tolist() == [bound]
+    assert work.sensitivity(GRADIENT).tolist() == [clip_norm]
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize("bound", [0.05, 100.0])
-def test_the_mean_of_the_clipped_changes_is_added(serve, even, steps, bound):
-    work = serve(algorithm("update", local_steps=steps), data=even, clipper=ConstantClipper(bound))
+@pytest.mark.parametrize("clip_norm", [0.05, 100.0])
+def test_the_mean_of_the_clipped_changes_is_added(serve, even, steps, clip_norm):
+    work = serve(
+        algorithm("update", local_steps=steps), data=even, clipper=ConstantClipper(clip_norm)
+    )
     before = work.weights.clone()
     changes = [descended(work, k, steps) - before for k in range(CLIENTS)]
     work.play()
-    assert torch.allclose(work.weights, before + clipped(changes, bound).mean(0), atol=1e-5)
+    assert torch.allclose(work.weights, before + clipped(changes, clip_norm).mean(0), atol=1e-5)
 
 
 def test_without_clipping_one_step_is_the_same_by_all_three(serve, work, even):
@@ -105,33 +108,34 @@ def test_the_average_has_the_noise_of_m_uploads(serve, even):
     loud, _ = work.released(sigma=3.0)
     noise = (loud - quiet) / CLIENTS
     expected = 3.0 * 2.0 / math.sqrt(CLIENTS)
+    assert work.noise_std(GRADIENT).tolist() == [pytest.approx(3.0 * 2.0)]
     n = len(noise)
     assert abs(float(noise.mean())) < 5 * expected / math.sqrt(n)
     assert float(noise.std()) == pytest.approx(expected, rel=5 / math.sqrt(2 * n))
 
 
-def test_one_step_clips_records_and_protects_one():
+def test_one_step_clips_records_and_protects_one(joint_of):
     found = algorithm("one_step")
-    assert (found.unit, found.trust, found.samples_per_round) == ("record", "local", 1)
-    event = found.draw(found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0), 0).event()
+    assert (found.unit, found.trust, found.samples_per_round) == ("record", LOCAL_TRUST, 1)
+    event = joint_of(found, found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0)).event()
     assert event.noise_multiplier == 4.0  # a record replaced moves the sum by 2C
     assert found.claim.sensitivity == 2.0
 
 
 @pytest.mark.parametrize("sensitivity", ["weights", "update"])
-def test_whole_uploads_protect_a_client_though_a_record_is_claimed(sensitivity):
+def test_whole_uploads_protect_a_client_though_a_record_is_claimed(sensitivity, joint_of):
     found = algorithm(sensitivity)
     assert (found.unit, found.claim.unit) == ("client", "record")
-    draw = found.draw(found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0), 0)
-    assert draw.event().noise_multiplier == 4.0
-    assert found.claim.event(draw).noise_multiplier == pytest.approx(8.0 * RECORDS / 2.0)
+    joint = joint_of(found, found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0))
+    assert joint.event().noise_multiplier == 4.0
+    assert found.claim.event(joint).noise_multiplier == pytest.approx(8.0 * RECORDS / 2.0)
 
 
-def test_the_claim_counts_on_the_rate_of_the_cohort():
+def test_the_claim_counts_on_the_rate_of_the_cohort(joint_of):
     found = algorithm("weights", clients_per_round=3)
-    draw = found.draw(found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0), 0)
+    joint = joint_of(found, found.sampling_of(RECORDS), 8.0, ConstantClipper(1.0))
     assert found.claim.client_rate == 0.25
-    assert found.claim.event(draw).noise_multiplier == pytest.approx(8.0 * RECORDS / 2.0 / 0.5)
+    assert found.claim.event(joint).noise_multiplier == pytest.approx(8.0 * RECORDS / 2.0 / 0.5)
     assert len(found.cohort(SecretStreams.simulated(0, 0), 0, np.ones(CLIENTS, dtype=bool))) == 3
 
 

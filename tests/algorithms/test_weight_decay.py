@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedpriv.algorithms import CdpFedAvg, FedSgd
+from fedpriv.algorithms import CdpFedAvg, FedSgd, LdpFedSgd
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.models import Svm
@@ -37,14 +37,16 @@ def both(work, serve, odd):
         if kind == "records":
             settings = {"learning_rate": RATE, "sample_rate": 0.5}
             return [work(model=svm(decay), **shared, **settings) for decay in (DECAY, 0.0)]
-        algorithm = FedSgd("fedsgd", learning_rate=RATE)
+        algorithm = {"clients": LdpFedSgd, "baseline": FedSgd}[kind](kind, learning_rate=RATE)
         return [serve(algorithm, model=svm(decay), **shared) for decay in (DECAY, 0.0)]
 
     return build
 
 
-@pytest.mark.parametrize("sigma", [0.0, 2.0])
-@pytest.mark.parametrize("kind", ["records", "clients"])
+@pytest.mark.parametrize(
+    ("kind", "sigma"),
+    [("records", 0.0), ("records", 2.0), ("clients", 0.0), ("clients", 2.0), ("baseline", 0.0)],
+)
 def test_a_step_moves_by_minus_eta_lambda_theta_besides(kind, sigma, both):
     decayed, plain = both(kind, ConstantClipper(0.01))
     start = plain.weights.clone()
@@ -55,16 +57,19 @@ def test_a_step_moves_by_minus_eta_lambda_theta_besides(kind, sigma, both):
     torch.testing.assert_close(decayed.weights, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["records", "clients"])
+@pytest.mark.parametrize("kind", ["records", "clients", "baseline"])
 def test_norms_and_sensitivities_are_those_without_it(kind, both):
-    (_, decayed), (_, plain) = (t.released(sigma=1.0) for t in both(kind, ConstantClipper(0.5)))
+    trainings = both(kind, ConstantClipper(0.5))
+    (_, decayed), (_, plain) = (t.released(sigma=1.0) for t in trainings)
     assert torch.equal(decayed.norms, plain.norms)
     assert decayed.gradient_norm == plain.gradient_norm
-    for a, b in zip(decayed.sensitivities, plain.sensitivities, strict=True):
-        np.testing.assert_equal(a, b)
+    for a, b in zip(*(t.releases for t in trainings), strict=True):
+        assert a.joint == b.joint
+        np.testing.assert_equal(a.sensitivity, b.sensitivity)
+        np.testing.assert_equal(a.noise_std, b.noise_std)
 
 
-@pytest.mark.parametrize("kind", ["records", "clients"])
+@pytest.mark.parametrize("kind", ["records", "clients", "baseline"])
 def test_the_training_loss_has_it(kind, both):
     decayed, plain = both(kind, NoClipper())
     penalty = DECAY / 2 * float(plain.weights.square().sum())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.trainer import Trainer
 from fedpriv.attacks import Backdoor, PixelPattern
 from fedpriv.attacks.malicious import MaliciousClients
 from fedpriv.common.secret_streams import SecretStreams
@@ -20,6 +21,8 @@ from fedpriv.data.partitions import Iid
 from fedpriv.engine import FlatModel, make_engine
 from fedpriv.models import Logistic
 from fedpriv.privacy.clippers import Clipper, ConstantClipper
+from fedpriv.privacy.mechanisms import Mechanism
+from fedpriv.privacy.noise_schedules import ConstantNoise, NoNoise
 
 
 @pytest.fixture(scope="session")
@@ -28,12 +31,18 @@ def digits() -> FederatedData:
     return federate(Digits(), Iid(12, seed=0), validation=False, seed=0)
 
 
+def mechanism_of(algorithm: Algorithm, clipper: Clipper, sigma: float) -> Mechanism:
+    """What the algorithm releases with a constant noise multiplier; 0: without noise."""
+    return Mechanism(algorithm, clipper, ConstantNoise(sigma) if sigma else NoNoise())
+
+
 @dataclass
 class Federation:
     """A training with attackers (or without), and everything that was sent to the server."""
 
     problem: Problem
-    training: object
+    algorithm: Algorithm
+    trainer: Trainer | None
     malicious: MaliciousClients | None
     sent: list[tuple[np.ndarray, Tensor]] = field(default_factory=list)
 
@@ -47,7 +56,13 @@ class Federation:
         cohort = np.arange(self.problem.data.client_count) if cohort is None else np.array(cohort)
         if self.malicious is not None:
             cohort = self.malicious.with_attackers(round_index, cohort)
-        self.training.round(round_index, cohort, sigma)
+        problem = self.problem
+        mechanism = mechanism_of(self.algorithm, problem.clipper, sigma)
+        mechanism.join(problem.data.records_per_client)
+        problem.mechanism = mechanism
+        opened = mechanism.open(mechanism.announce(round_index), cohort, problem.streams)
+        self.trainer.round(opened)
+        opened.close()
         return {
             int(k): u for clients, sent in self.sent for k, u in zip(clients, sent, strict=True)
         }
@@ -70,27 +85,33 @@ def federation(digits):
             settings = {"trigger": PixelPattern(size=2), "attackers": 2, **attack}
             malicious = MaliciousClients(Backdoor(**settings), data)
             data = malicious.data
+        clipper = clipper or ConstantClipper(1.0)
         model = FlatModel(Logistic(seed=0).build(data.input_shape, data.classes))
         problem = Problem(
             data=data,
             model=model,
             engine=make_engine(model),
-            clipper=clipper or ConstantClipper(1.0),
+            clipper=clipper,
             seed=0,
             streams=SecretStreams.simulated(0, 0).with_noise(noise_seed.to_bytes(32, "big")),
+            mechanism=mechanism_of(algorithm, clipper, 0.0),
         )
         if malicious is not None:
             malicious.join(problem)
-        made = Federation(problem, None, malicious)
-        original = problem.sent
+        made = Federation(problem, algorithm, None, malicious)
+        original = problem.foreign
 
         def noted(aggregation, clients, uploads):
-            result = original(aggregation, clients, uploads)
-            made.sent.append((clients.copy(), result.clone()))
-            return result
+            found = original(aggregation, clients, uploads)
+            sent = uploads
+            if found is not None:
+                rows, foreign = found
+                sent = foreign.values.where(rows[:, None], uploads)
+            made.sent.append((clients.copy(), sent.clone()))
+            return found
 
-        problem.sent = noted
-        made.training = algorithm.start(problem)
+        problem.foreign = noted
+        made.trainer = algorithm.start(problem)
         return made
 
     return build

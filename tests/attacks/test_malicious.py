@@ -70,12 +70,12 @@ def test_a_single_shot_is_one_round(federation):
     assert [t for t in range(50) if malicious.settings.attacks_in(t)] == [3]
 
 
-def test_fixed_attackers_join_the_attacked_rounds_beside_those_drawn(federation):
+def test_fixed_attackers_join_the_attacked_rounds_beside_those_sampled(federation):
     made = federation(fedavg(), {"participation": "fixed", "every": 2})
     attackers = set(made.malicious.attackers.tolist())
-    drawn = [k for k in range(EVERYONE) if k not in attackers][:3]
-    assert set(made.play(0, drawn)) == attackers | set(drawn)
-    assert set(made.play(1, drawn)) == set(drawn)
+    sampled = [k for k in range(EVERYONE) if k not in attackers][:3]
+    assert set(made.play(0, sampled)) == attackers | set(sampled)
+    assert set(made.play(1, sampled)) == set(sampled)
 
 
 @pytest.mark.parametrize("server_rate", [1.0, 0.5])
@@ -100,7 +100,7 @@ def test_replacement_moves_the_model_onto_the_attackers_own_where_nobody_else_mo
 
 
 @pytest.mark.parametrize("cohort", [[0, 1, 2], [0, 1, 2, 5, 6, 7, 8, 9, 10]])
-def test_replacement_knows_the_expected_size_of_a_cohort_drawn_with_probability_q(
+def test_replacement_knows_the_expected_size_of_a_cohort_sampled_with_probability_q(
     federation, cohort
 ):
     """The sum is divided by q K, however many came: γ = q K / n_adv."""
@@ -130,7 +130,7 @@ def test_replacement_knows_the_weights_of_an_average_by_records(federation, digi
     torch.testing.assert_close(made.weights, before + sent[own] / scale, rtol=1e-4, atol=1e-5)
 
 
-def test_a_boosted_update_exceeds_the_bound_and_is_capped_by_norm_bounding(federation, norm):
+def test_a_boosted_update_exceeds_the_clip_norm_and_is_capped_by_norm_bounding(federation, norm):
     made = federation(
         norm_bounding(), {"boost": 100.0, "attackers": 1}, clipper=ConstantClipper(0.5)
     )

@@ -87,7 +87,7 @@ def came():
 
 @pytest.fixture
 def charged():
-    """(folder, clients) → how many draws the ledger charges each client for [K]."""
+    """(folder, clients) → how many samples the ledger charges each client for [K]."""
 
     def count(folder: Path, clients: int) -> np.ndarray:
         counts = np.zeros(clients, dtype=int)

@@ -73,13 +73,13 @@ def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train)
     attackers = attacked.summary["attackers"]
     ledgers = [pd.read_csv(result.folder / "ledger.csv") for result in (honest, attacked)]
 
-    def draws(ledger: pd.DataFrame) -> np.ndarray:
+    def samples(ledger: pd.DataFrame) -> np.ndarray:
         counts = np.zeros(10)
         for row in ledger.itertuples():
             counts[parse_ranges(str(row.clients))] += row.draws_per_client
         return counts
 
-    alone, together = map(draws, ledgers)
+    alone, together = map(samples, ledgers)
     assert (together[attackers] == 0).all()
     others = np.setdiff1d(np.arange(10), attackers)
     assert np.array_equal(alone[others], together[others])

@@ -142,7 +142,7 @@ def test_bits_that_the_clients_noise_are_refused(overrides, key, command, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_clipper_that_does_not_say_who_noises_its_question_leaves_it_to_the_server(ran):
+def test_a_clipper_that_does_not_say_who_noises_its_query_leaves_it_to_the_server(ran):
     """Adaptive clipping of Adap DP-FL has no key noised_by; a trusted server noises the sum."""
     result = ran("algorithm=cdp_fedavg", "rounds=3", "clipper=adap")
     assert result.summary["rounds"] == 3

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fedpriv
-from fedpriv.experiment.loop import at_most_two_digits
+from fedpriv.experiment.observers import at_most_two_digits
 from fedpriv.experiment.parts import build_parts
 
 FREE = ("epsilon=null", "rounds=6")
@@ -21,7 +21,7 @@ def metrics_of(result) -> pd.DataFrame:
     return pd.read_csv(result.folder / "metrics.csv")
 
 
-def draws_by_client(result) -> np.ndarray:
+def samples_by_client(result) -> np.ndarray:
     """Lots of each of ten clients, from the ledger."""
     counts = np.zeros(10, dtype=int)
     for row in csv.DictReader((result.folder / "ledger.csv").open()):
@@ -150,7 +150,7 @@ def test_clients_that_are_sampled_are_charged_only_for_their_rounds(train):
         "algorithm=dp_fl", "algorithm.participation=sampled", "algorithm.clients_per_round=3", *FREE
     )
     assert rounds_by_client(result).sum() == 18
-    assert np.array_equal(draws_by_client(result), rounds_by_client(result))
+    assert np.array_equal(samples_by_client(result), rounds_by_client(result))
 
 
 def test_a_client_that_never_took_part_spent_nothing(train):
@@ -169,7 +169,7 @@ def test_a_client_that_never_took_part_spent_nothing(train):
 def test_every_local_step_is_charged(train):
     result = train("algorithm=dp_fl", "algorithm.local_steps=3", *FREE)
     once = train("algorithm=dp_fl", "epsilon=null", "rounds=18", name="once")
-    assert (draws_by_client(result) == 18).all()
+    assert (samples_by_client(result) == 18).all()
     assert result.summary["epsilon_sound"] == pytest.approx(once.summary["epsilon_sound"])
 
 
@@ -194,7 +194,7 @@ def test_clients_whose_budget_is_spent_are_left_out_until_none_can_go_on(train):
     assert result.stop_reason == "budget"
     assert len(set(rounds.tolist())) > 3
     assert result.summary["rounds"] == rounds.max()
-    assert np.array_equal(draws_by_client(result), rounds)
+    assert np.array_equal(samples_by_client(result), rounds)
     spread = result.privacy["spread"]["epsilon"]
     assert spread["highest"] <= 1.2
     assert spread["lowest"] > 0.9
@@ -228,7 +228,7 @@ def test_the_test_records_are_evaluated_every_interval_and_at_the_end(interval, 
 
 
 def test_evaluating_more_often_changes_nothing(train):
-    """The interval is part of a run's identity, but no draw depends on it."""
+    """The interval is part of a run's identity, but nothing random depends on it."""
     states = []
     for interval in (1, 7):
         result = train(f"evaluation_interval={interval}", *FREE, name=str(interval))

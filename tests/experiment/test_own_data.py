@@ -44,7 +44,7 @@ def test_the_plan_counts_the_records_that_the_partition_fixes():
 def test_lots_of_a_fixed_size_are_priced_for_the_records_that_the_partition_fixes():
     fixed = ("algorithm=dp_fl", "algorithm.sampling=fixed_size", "dataset=mnist", "rounds=10")
     asked = make_plan(parts_of(*fixed, "partition=fixed_size"))  # 50 clients of 128 records
-    assert asked.draw.sampling.records == 128
+    assert asked.first.upload.joint.sampling.records == 128
 
 
 def test_a_run_uses_the_fixed_number_of_records(command):

@@ -10,7 +10,8 @@ import pytest
 
 from fedpriv.algorithms import DpFl
 from fedpriv.privacy.clippers import MedianHistogramClipper
-from fedpriv.privacy.mechanisms import joint_noise_multiplier
+from fedpriv.privacy.mechanisms import Mechanism, joint_noise_multiplier
+from fedpriv.privacy.noise_schedules import ConstantNoise
 
 SIGMA, ROUNDS = 6.0, 4
 CLIPPERS = {
@@ -76,17 +77,18 @@ def test_a_record_replaced_moves_two_counts_and_a_clipped_sum_by_two_clip_norms(
     """Lots of a fixed size: (2/z)² + (√2/s)² in the event."""
     clipper = MedianHistogramClipper(0.5, epsilon=3, delta=1e-5, update_interval=1, updates=2)
     algorithm = DpFl("dp_fl", sampling="fixed_size", sample_rate=0.5)
-    event = algorithm.draw(algorithm.sampling_of(100), SIGMA, clipper, 0).event()
+    mechanism = Mechanism(algorithm, clipper, ConstantNoise(SIGMA))
+    event = mechanism.joint(algorithm.sampling_of(100), SIGMA, 0).event()
     mu = math.hypot(2 / SIGMA, math.sqrt(2) / clipper.noise_std)
     assert event.event.noise_multiplier == pytest.approx(1 / mu, rel=1e-9)
 
 
 def test_histograms_are_asked_for_in_the_rounds_planned_only(ran, ledger):
-    draws = {
+    samples = {
         "clip_statistic" in row["queries"]: int(row["draws_per_client"])
         for row in ledger(ran(*dp_fl("median_histogram")).folder)
     }
-    assert draws == {True: 2, False: 2}
+    assert samples == {True: 2, False: 2}
 
 
 @pytest.mark.parametrize("clipper", ["quantile", "median_histogram"])

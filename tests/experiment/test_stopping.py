@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import torch
 
-from fedpriv.algorithms.losses import Losses
+from fedpriv.algorithms.losses import ReportedLoss
 from fedpriv.data import federated
 from fedpriv.data.records import Records
-from fedpriv.privacy.mechanisms import TRAINING_LOSS, GaussianQuery
-from fedpriv.privacy.noise_schedules import LossQuery
+from fedpriv.privacy.mechanisms import TRAINING_LOSS, GaussianQuery, Mechanism
+from fedpriv.privacy.noise_schedules import LossQuery, NoiseSchedule
 
 FEW = ("partition=iid", "partition.clients=8", "rounds=12", "epsilon=null")
 RUNS = {
@@ -74,20 +74,36 @@ def test_a_loss_that_is_not_a_number_is_answered_as_the_largest(poison, train):
     assert pd.read_csv(result.folder / "metrics.csv")["reported_loss"].notna().all()
 
 
+class Asking(NoiseSchedule):
+    """Asks the clients for their losses, each cut at 2, without noise."""
+
+    loss_query = LossQuery(GaussianQuery(TRAINING_LOSS, 0.0), bound=2.0)
+
+    def noise_multiplier(self, round_index):
+        return 4.0
+
+
+def reported(problem) -> float:
+    """What the schedule hears of clients 0 and 1."""
+    mechanism = Mechanism(problem.mechanism.algorithm, problem.clipper, Asking())
+    mechanism.join(problem.data.records_per_client)
+    opened = mechanism.open(mechanism.announce(0), np.array([0, 1]), problem.streams)
+    return ReportedLoss(problem, Asking.loss_query, "client").ask(opened).values
+
+
 def test_the_public_penalty_is_added_to_what_is_released(digits_problem):
     """Summed before the noise in single precision, a large one let a record move the answer 29 times as far
     as was declared."""
     problem = digits_problem
-    question = LossQuery(GaussianQuery(TRAINING_LOSS, 0.0), bound=2.0)
     problem.model.module.weight_decay = 1e9
     problem.model.weight_decay = 1e9
     problem.model.loss = lambda outputs, targets: torch.full((len(outputs),), 0.5)
-    first = Losses(problem, question, "client").ask(0, np.array([0, 1]))
+    first = reported(problem)
     moved = iter((0.5, 0.5 + 1e-6))
     problem.model.loss = lambda outputs, targets: torch.full(
         (len(outputs),), next(moved), dtype=torch.float64
     )
-    second = Losses(problem, question, "client").ask(0, np.array([0, 1]))
+    second = reported(problem)
     assert first > 1e5
     assert second - first == pytest.approx(5e-7, rel=0.05)
 
@@ -134,11 +150,10 @@ def test_a_label_that_no_model_has_is_refused_before_the_run():
 def test_losses_stay_between_zero_and_the_bound(digits_problem):
     """The sensitivity b/n is that of numbers in [0, b]: a model's own loss may be anything."""
     problem = digits_problem
-    question = LossQuery(GaussianQuery(TRAINING_LOSS, 0.0), bound=2.0)
     answers = []
     for loss in (-5.0, 0.5, 9.0, float("nan"), float("inf"), -float("inf")):
         problem.model.loss = lambda outputs, targets, loss=loss: torch.full((len(outputs),), loss)
-        answers.append(Losses(problem, question, "client").ask(0, np.array([0, 1])))
+        answers.append(reported(problem))
     assert answers == [0.0, 0.5, 2.0, 2.0, 2.0, 0.0]
 
 

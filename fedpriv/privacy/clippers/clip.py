@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ReleaseError
@@ -22,17 +23,19 @@ class Clip:
 
     def __init__(self, clipper: Clipper, round_index: int, holders: Tensor):
         self._clipper = clipper
-        self.norms = clipper.clip_norm(round_index, holders)
+        self.norms = clipper.clip_norm(
+            round_index, holders
+        ).clone()  # ours: no clipper writes into it
         self._scaled = False
 
     def factors(self, norms: Tensor, owners: Tensor) -> Tensor:
         """The scale c of each unit [n], given its norm [n] and holder [n]: c ‖g‖ ≤ C, enforced."""
         self._scaled = True
         bounds = self.norms[owners]
-        factors = self._clipper.factors(norms, bounds)
+        most = bounds / norms.clamp_min(1e-30)
+        factors = self._clipper.factors(norms.clone(), bounds)
         if self._clipper.unbounded:
             return factors
-        most = bounds / norms.clamp_min(1e-30)
         return factors.nan_to_num(nan=0.0).minimum(most).maximum(-most)
 
     def bounded(self, sums: Tensor, divided_by: float = 1.0) -> Bounded:
@@ -42,11 +45,14 @@ class Clip:
             raise ReleaseError(
                 "a sum was said to be clipped, but the clipper was not asked for its factors"
             )
-        return clipped_sum(sums, self.norms, divided_by)
+        sensitivity = self.norms
+        if self._clipper.unbounded:
+            sensitivity = sensitivity.new_full(sensitivity.shape, math.inf)
+        return clipped_sum(sums, sensitivity, divided_by)
 
     def statistic(self, norms: Tensor, owners: Tensor) -> Bounded:
         """The clipper's own answer on the same units. Raises ReleaseError if it is not a Bounded."""
-        answer = self._clipper.statistic(norms, owners, self.norms)
+        answer = self._clipper.statistic(norms.clone(), owners, self.norms.clone())
         if not isinstance(answer, Bounded):
             raise ReleaseError(
                 f"{type(self._clipper).__name__}.statistic must return a bounded statistic (bounded_sum, "

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dp_accounting import dp_event
 
@@ -41,22 +42,7 @@ class JointQuery:
 
     def event(self) -> dp_event.DpEvent:
         """The joint event of all queries (``NonPrivateDpEvent`` if one of them has no noise)."""
-        joint = joint_noise_multiplier(self._multipliers())
-        if joint == 0:
-            return dp_event.NonPrivateDpEvent()
-        bits = [query.event() for query in self.queries if isinstance(query, RandomizedBit)]
-        if not isinstance(self.sampling, WholeData) and bits:
-            raise FedprivError("randomized response on a sampled lot has no price here")
-        parts = bits if math.isinf(joint) else [self.sampling.event(joint), *bits]
-        return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(tuple(parts))
-
-    def _multipliers(self) -> Iterable[float]:
-        """Of the Gaussian queries, as if each doubled its sensitivity when a unit is replaced."""
-        replaces = self.sampling.neighbours == REPLACE_ONE
-        for query in self.queries:
-            if isinstance(query, GaussianQuery):
-                factor = DOUBLED / query.replaced if replaces else 1.0
-                yield factor * query.noise_multiplier
+        return _event(self)
 
     @property
     def names(self) -> frozenset[str]:
@@ -65,7 +51,10 @@ class JointQuery:
 
     def query(self, name: str) -> Query:
         """The query of that name."""
-        return next(query for query in self.queries if query.name == name)
+        for query in self.queries:
+            if query.name == name:
+                return query
+        raise KeyError(f"{name} is not among {', '.join(sorted(self.names))}")
 
     def only(self, *names: str) -> JointQuery:
         """The same sample with only the queries of these names."""
@@ -80,6 +69,27 @@ class JointQuery:
     def unprotected(self) -> tuple[str, ...]:
         """The queries answered without noise."""
         return tuple(query.name for query in self.queries if not query.protects)
+
+
+@lru_cache(maxsize=4096)  # asked for in every round, and the same in most
+def _event(joint: JointQuery) -> dp_event.DpEvent:
+    multiplier = joint_noise_multiplier(_multipliers(joint))
+    if multiplier == 0:
+        return dp_event.NonPrivateDpEvent()
+    bits = [query.event() for query in joint.queries if isinstance(query, RandomizedBit)]
+    if not isinstance(joint.sampling, WholeData) and bits:
+        raise FedprivError("randomized response on a sampled lot has no known privacy cost")
+    parts = bits if math.isinf(multiplier) else [joint.sampling.event(multiplier), *bits]
+    return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(tuple(parts))
+
+
+def _multipliers(joint: JointQuery) -> Iterable[float]:
+    """Of the Gaussian queries, as if each doubled its sensitivity when a unit is replaced."""
+    replaces = joint.sampling.neighbours == REPLACE_ONE
+    for query in joint.queries:
+        if isinstance(query, GaussianQuery):
+            factor = DOUBLED / query.replaced if replaces else 1.0
+            yield factor * query.noise_multiplier
 
 
 def joint_noise_multiplier(multipliers: Iterable[float]) -> float:

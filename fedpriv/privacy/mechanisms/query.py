@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Query(ABC):
         """Name and parameter, as the ledger has them."""
 
 
+@dataclass(frozen=True)
 class Noising:
     """What a query needs to noise one answer.
 
@@ -62,12 +64,7 @@ class Noising:
         drawn: Noise that is being drawn already, or None.
     """
 
-    def __init__(
-        self,
-        streams: Sequence[Stream],
-        multipliers: Tensor | None = None,
-        shares: int = 1,
-        drawn: object | None = None,
-    ):
-        self.streams, self.multipliers = streams, multipliers
-        self.shares, self.drawn = shares, drawn
+    streams: Sequence[Stream]
+    multipliers: Tensor | None = None
+    shares: int = 1
+    drawn: object | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +28,8 @@ class Release:
         noise_std: Of each query, the standard deviation of the noise that was added to it (by one share,
             where several clients add one each to the same sum), like ``sensitivity``. A bit that is flipped
             has none.
-        shares: How many shares of that noise the sum got (1: the answer is one participant's).
+        shares: Of each query, how many shares of that noise its sum got (1, the default: the answer is one
+            participant's, or somebody noised it for all).
         count: How many independent samples of that kind.
     """
 
@@ -36,24 +37,29 @@ class Release:
     clients: np.ndarray
     sensitivity: Mapping[str, np.ndarray]
     noise_std: Mapping[str, np.ndarray]
-    shares: int = 1
+    shares: Mapping[str, int] = field(default_factory=dict)
     count: int = 1
 
     def __post_init__(self) -> None:
         for query in self.joint.queries:
-            self._check(query.name)
+            multiplier = getattr(query, "noise_multiplier", None)
+            if multiplier is not None and query.protects:
+                added = self.noise_std.get(query.name, np.zeros(1))
+                refuse_too_little_noise(
+                    query.name, np.float64(multiplier), self.sensitivity[query.name], added
+                )
 
-    def _check(self, name: str) -> None:
-        """The noise really added is what the query's multiplier asks for. Raises ReleaseError."""
-        query = self.joint.query(name)
-        multiplier = getattr(query, "noise_multiplier", None)
-        if multiplier is None or not query.protects:
-            return
-        needed = multiplier * np.asarray(self.sensitivity[name], dtype=float)
-        added = np.broadcast_to(self.noise_std.get(name, np.zeros(1)), needed.shape)
-        short = ~(added >= needed * (1.0 - _ROUNDING))
-        if short.any():
-            raise ReleaseError(
-                f"{name} was released with noise of standard deviation {added[short][0]:.6g}, less than the "
-                f"{needed[short][0]:.6g} that its noise multiplier {multiplier:.6g} asks for"
-            )
+
+def refuse_too_little_noise(
+    name: str, multipliers: np.ndarray, sensitivity: np.ndarray, noise_std: np.ndarray
+) -> None:
+    """Raise ReleaseError where the noise that was added is less than multiplier × sensitivity."""
+    needed = multipliers * np.asarray(sensitivity, dtype=float)
+    multipliers = np.broadcast_to(multipliers, needed.shape)
+    added = np.broadcast_to(noise_std, needed.shape)
+    short = ~(added >= needed * (1.0 - _ROUNDING))
+    if short.any():
+        raise ReleaseError(
+            f"{name} was released with noise of standard deviation {added[short][0]:.6g}, less than the "
+            f"{needed[short][0]:.6g} that its noise multiplier {multipliers[short][0]:.6g} asks for"
+        )

@@ -12,7 +12,7 @@ from fedpriv.privacy.mechanisms.announcement import Announcement, Group
 from fedpriv.privacy.mechanisms.bounded import Bounded
 from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.query import Noising, Query
-from fedpriv.privacy.mechanisms.release import Release
+from fedpriv.privacy.mechanisms.release import Release, refuse_too_little_noise
 from fedpriv.privacy.mechanisms.visible import Unprotected, Visible, released
 from fedpriv.privacy.trust import Trust
 
@@ -95,19 +95,30 @@ class OpenRound:
                 f"round {self.round_index + 1}: a unit replaced moves {name} by {answer.replaced:g} times as "
                 f"much as one more, and {query.replaced:g} times was announced"
             )
-        std = None
+        sensitivity, added = _numbers(answer.sensitivity), None
         if query.protects:
-            drawn = self._drawn if name == GRADIENT else None
-            reports = 1 if self._row_per_client else len(self.cohort)
-            noising = Noising(
-                self._streams_of(query, answer.of_reports),
-                self._multipliers(name, answer.values),
-                self._trust.shares(query.by, reports),
-                drawn,
-            )
-            std = query.release(answer, noising)
-        added = None if std is None else _numbers(std)
-        return released(answer.values, query.protects), (_numbers(answer.sensitivity), added)
+            added = self._noise(name, query, answer)
+        return released(answer.values, query.protects), (sensitivity, added)
+
+    def _noise(self, name: str, query: Query, answer: Bounded) -> np.ndarray | None:
+        """Noise the answer, and return the standard deviation of what was added, if that is a number."""
+        reports = 1 if self._row_per_client else len(self.cohort)
+        multipliers = self._multipliers(name, answer.values)
+        noising = Noising(
+            self._streams_of(query, answer.of_reports),
+            multipliers,
+            self._trust.shares(query.by, reports),
+            self._drawn if name == GRADIENT else None,
+        )
+        sensitivity = _numbers(answer.sensitivity)
+        std = query.release(answer, noising)
+        if std is None:
+            return None
+        asked = getattr(query, "noise_multiplier", 0.0)
+        wanted = np.float64(asked) if multipliers is None else _numbers(multipliers)
+        added = _numbers(std)
+        refuse_too_little_noise(name, wanted, sensitivity, added)
+        return added
 
     def _query(self, name: str) -> Query | None:
         """The query of that name; None where no privacy is claimed."""
@@ -130,7 +141,7 @@ class OpenRound:
 
     def _multipliers(self, name: str, like: Tensor) -> Tensor | None:
         """That of each row [c], where clients of several groups have their own."""
-        if not self._row_per_client or len(self._groups) < 2:
+        if not self._row_per_client or len(self._groups) < 2 or len(like) != len(self.cohort):
             return None
         found = np.empty(len(self.cohort))
         for group in self._groups:
@@ -180,7 +191,10 @@ class OpenRound:
         self.refuse_unless_complete()
         asked = self.announcement.asked_after
         if self._groups and asked is not None and self._after is None:
-            raise self._not_released(asked)
+            raise ReleaseError(
+                f"round {self.round_index + 1} did not release {asked}, which was announced: nothing of this "
+                "round is charged or saved"
+            )
         return tuple(r for group in self._groups for r in self._records(group))
 
     def _records(self, group: Group) -> list[Release]:
@@ -209,15 +223,15 @@ class OpenRound:
         def own(values: np.ndarray) -> np.ndarray:
             return values if len(values) == 1 else values[places]  # one number for all
 
-        shares = {self._trust.shares(query.by, len(self.cohort)) for query in joint.queries}
+        reports = 1 if self._row_per_client else len(self.cohort)
         return Release(
             joint,
             members,
             {name: own(sensitivity) for name, (sensitivity, _) in measured.items()},
             {name: own(std) for name, (_, std) in measured.items() if std is not None},
-            shares=1 if self._row_per_client else max(shares),
+            {query.name: self._trust.shares(query.by, reports) for query in joint.queries},
         )
 
 
 def _numbers(values: Tensor) -> np.ndarray:
-    return values.detach().cpu().numpy().reshape(-1)
+    return values.detach().cpu().numpy().reshape(-1).copy()

@@ -32,9 +32,9 @@ class Visible:
         made.values = function(self.values)
         return made
 
-    def sent_with(self, attack: Callable[[Tensor], Tensor]) -> Visible:
-        """The rows of all clients, those of attackers replaced by what they send: see :class:`Foreign`."""
-        return self.then(attack)
+    def with_foreign(self, rows: Tensor, foreign: Foreign) -> Visible:
+        """The rows of all clients [c, d], those where ``rows`` [c] (bool) replaced by what attackers send."""
+        return self.then(lambda own: foreign.values.where(rows[:, None], own))
 
 
 class Released(Visible):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dp_accounting import dp_event
 
@@ -25,10 +25,8 @@ from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.claims import MomentsBound, wei_budget
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import TRAINING_LOSS
+from fedpriv.privacy.mechanisms.visible import Visible, seen
 from fedpriv.privacy.noise_schedules.base import LossQuery, NoiseSchedule, Setting
-
-if TYPE_CHECKING:
-    from fedpriv.privacy.mechanisms.visible import Visible
 
 FORMS = ("printed", "exact")
 DISCOUNTS = ("beta_squared", "beta")
@@ -222,8 +220,9 @@ class RecalculatedNoise(UniformBudget):
     def observe(self, round_index: int, loss: Visible) -> None:
         completed = round_index + 1
         self._spent += self._sigma**-2
-        stalled = loss.values >= self._loss
-        self._loss = loss.values
+        now = seen(loss, "a noise schedule")
+        stalled = now >= self._loss
+        self._loss = now
         if stalled and self.beta < 1:
             self._shorten(completed)
 

@@ -13,13 +13,11 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedpriv.common import checks
+from fedpriv.privacy.mechanisms.visible import Visible, seen
 from fedpriv.privacy.noise_schedules.base import NoiseSchedule, initial_sigma
-
-if TYPE_CHECKING:
-    from fedpriv.privacy.mechanisms.visible import Visible
 
 DECAY_INDICES = ("eq9", "algorithm1")
 _FIRST_MEASURED = 3  # J(w_0), J(w_1), J(w_2) are infinite by definition
@@ -48,7 +46,8 @@ class ValidationDecay(NoiseSchedule):
     def observe(self, round_index: int, loss: Visible) -> None:
         model_index = round_index + 1
         known = model_index >= _FIRST_MEASURED
-        self._losses.append(loss.values if known else float("inf"))
+        now = seen(loss, "a noise schedule")
+        self._losses.append(now if known else float("inf"))
         recent = list(self._losses)
         tested = recent[:4] if self.decay_index == "eq9" else recent[1:]
         if all(a > b for a, b in itertools.pairwise(tested)):
