@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fedpriv
 from fedpriv.common.errors import ConfigError
 from fedpriv.config import GROUPS, fingerprint, identity, options
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.build import build_parts
 
 EVERY_OPTION = [(group, name) for group in GROUPS for name, _ in options(group)]
 ORDERS_OF_THE_PAPER = tuple(float(order) for order in range(2, 65))

@@ -25,8 +25,8 @@ from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
     ONE_HOT,
-    JointQuery,
     GaussianQuery,
+    JointQuery,
     RandomizedBit,
     joint_noise_multiplier,
 )
@@ -83,14 +83,14 @@ def sigma_of_report(epsilon: float) -> float:
 
 def flipped(reports: int) -> float:
     """ε of reports of σ = 4, each with a bit by randomized response of ε = 1."""
-    draw = JointQuery(LOCAL, (GaussianQuery(GRADIENT, 4.0), RandomizedBit(CLIP_STATISTIC, 1.0)))
-    return price(PLD, draw.event(), reports, REPLACE_ONE)
+    report = JointQuery(LOCAL, (GaussianQuery(GRADIENT, 4.0), RandomizedBit(CLIP_STATISTIC, 1.0)))
+    return price(PLD, report.event(), reports, REPLACE_ONE)
 
 
 def with_histogram(queries: list[GaussianQuery]) -> float:
     """ε of one report of σ = 4 with further queries, as the command shows it."""
-    draw = JointQuery(LOCAL, (GaussianQuery(GRADIENT, 4.0), *queries))
-    return float(round_up(price(GDP, draw.event(), 1, REPLACE_ONE)))
+    report = JointQuery(LOCAL, (GaussianQuery(GRADIENT, 4.0), *queries))
+    return float(round_up(price(GDP, report.event(), 1, REPLACE_ONE)))
 
 
 def capped(cap: int):  # type: ignore[no-untyped-def]
@@ -196,7 +196,9 @@ NUMBERS = {
     "a report": ("makes 1.994 into", lambda: with_histogram([]), "1.994"),
     "and a histogram": (
         "into 2.005",
-        lambda: with_histogram([GaussianQuery(CLIP_STATISTIC, HISTOGRAM.noise_std, replaced=ONE_HOT)]),
+        lambda: with_histogram(
+            [GaussianQuery(CLIP_STATISTIC, HISTOGRAM.noise_std, replaced=ONE_HOT)]
+        ),
         "2.005",
     ),
     "naseri as printed": (

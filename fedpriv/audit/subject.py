@@ -17,8 +17,9 @@ from fedpriv.algorithms.problem import Problem
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment import snapshots
 from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.machine import choose_threads, resolve_device
-from fedpriv.experiment.parts import Parts, build_parts
+from fedpriv.experiment.parts import Parts
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.tables import parse_ranges
 

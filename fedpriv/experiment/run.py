@@ -17,9 +17,11 @@ from fedpriv.common.errors import FedprivError, Interrupted
 from fedpriv.common.files import locked, write_text
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
-from fedpriv.experiment.parts import Parts, build_parts
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, make_plan
 from fedpriv.experiment.search import find_rounds, with_rounds
+from fedpriv.results.display import show_plan, teller
 from fedpriv.results.folder import RunFolder, not_resumable
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
@@ -53,13 +55,10 @@ def run(
     sweep apart, which gets a line at its end instead of tables. Raises ConfigError or
     DataError before the first round. With ``dry_run`` only the plan is made.
     """
-    from fedpriv.results import display
-    from fedpriv.results.report import write_report
-
     parts = build_parts(config)
     plan = make_plan(parts)
     if parts.settings.dry_run:
-        display.show_plan(plan)
+        show_plan(plan.lines)
         return RunResult(plan)
     if not parts.algorithm.cost_depends_on_records:
         plan.refuse_if_impossible(parts.settings.epsilon)
@@ -72,9 +71,14 @@ def run(
             return RunResult(plan, folder.path, summary, privacy)
         found = None
         if parts.algorithm.search is not None:
-            found = find_rounds(config, parts.algorithm.search, run, display.teller(parts.settings))
+            found = find_rounds(
+                config, parts.algorithm.search, run, teller(parts.settings.runtime.progress)
+            )
             parts = build_parts(with_rounds(config, found.rounds))
             plan = make_plan(parts)
+        from fedpriv.experiment.report import write_report  # what needs torch comes last
+        from fedpriv.experiment.reporter import Reporter
+
         running = assemble(parts, config, folder, overrides, default_folder)
         if found is not None:
             write_text(running.folder.search, found.table.to_csv(index=False))
@@ -82,7 +86,7 @@ def run(
                 running.charge_search(found.samples)
         if folder is None and not _reusing(parts):
             _hold(held, running.folder)
-        reporter = display.Reporter(running, plan, label)
+        reporter = Reporter(running, plan, label)
         stop_reason = reporter.watch(lambda: running.go(reporter))
         try:
             summary, privacy = write_report(running, stop_reason)

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.files import write_text
-from fedpriv.experiment.parts import within_group
+from fedpriv.experiment.instantiate import within_group
 from fedpriv.figures.comparison import drawn_by
 from fedpriv.figures.reading import KEYS, refuse_unknown
 from fedpriv.results.display import console

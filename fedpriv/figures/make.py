@@ -25,7 +25,8 @@ from rich.table import Table
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.words import counted
 from fedpriv.config import explain, with_protocol
-from fedpriv.experiment.parts import Parts, build_parts
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.figures.computed import make_computed
 from fedpriv.figures.definition import Figure

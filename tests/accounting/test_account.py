@@ -174,9 +174,9 @@ def test_a_run_can_be_priced_at_another_delta(answer, train):
 def test_the_worst_client_is_the_one_that_is_priced(answer, train):
     result = train("algorithm=dp_fl", "rounds=9", "algorithm.participation=sampled",
                    "algorithm.clients_per_round=3")  # fmt: skip
-    draws = pd.read_csv(result.folder / "ledger.csv")["draws_per_client"]
+    samples = pd.read_csv(result.folder / "ledger.csv")["draws_per_client"]
     found = answer("account", "--run", str(result.folder), "--accountant", "pld")
-    assert found["steps"] == draws.max() > draws.min()
+    assert found["steps"] == samples.max() > samples.min()
     assert found["accountants"]["pld"]["epsilon"]["1e-05"] == result.privacy["epsilon_sound"]
 
 

@@ -9,7 +9,7 @@ from scipy import optimize, stats
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.build import build_parts
 
 DELTA, K = 1e-5, 20
 RUN = (

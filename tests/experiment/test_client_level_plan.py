@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedpriv
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 
 FEDSGD = ("algorithm=fedsgd", "partition.clients=100", "algorithm.learning_rate=0.1")

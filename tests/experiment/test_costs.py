@@ -7,8 +7,8 @@ import math
 import pytest
 
 import fedpriv
+from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.costs import Costs
-from fedpriv.experiment.parts import build_parts
 
 HISTOGRAM = (
     "algorithm=ldp_fedsgd", "noise_schedule=constant", "noise_schedule.noise_multiplier=4",

@@ -15,7 +15,7 @@ import fedpriv
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.experiment import secrets
 from fedpriv.experiment.assemble import make_problem
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.build import build_parts
 
 ROUND = ("algorithm=dp_fl", "epsilon=null", "rounds=1", "algorithm.optimizer=sgd", "clipper=constant",
          "algorithm.sample_rate=1", "algorithm.learning_rate=0.01")  # fmt: skip

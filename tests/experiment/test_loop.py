@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import fedpriv
+from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.observers import at_most_two_digits
-from fedpriv.experiment.parts import build_parts
 
 FREE = ("epsilon=null", "rounds=6")
 

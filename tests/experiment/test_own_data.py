@@ -10,7 +10,7 @@ import pytest
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 
 FIXED = ("partition=fixed_size", "partition.clients=5", "partition.records=20")

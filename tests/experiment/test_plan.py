@@ -9,7 +9,7 @@ import pytest
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 
 BASELINE = ("algorithm=dp_fl", "dataset=mnist")

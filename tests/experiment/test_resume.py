@@ -224,7 +224,7 @@ def test_a_run_interrupted_after_its_rounds_says_how_to_go_on(
 
     folder = whole.parent / "late"
     with monkeypatch.context() as patch:
-        patch.setattr("fedpriv.results.report.write_report", interrupted)
+        patch.setattr("fedpriv.experiment.report.write_report", interrupted)
         with pytest.raises(Interrupted, match="continue with fedpriv train resume="):
             train(*SHORT, name="late")
     train(*SHORT, f"resume={folder}", name="late")

@@ -161,7 +161,7 @@ def test_losses_stay_between_zero_and_the_bound(digits_problem):
 def digits_problem():
     import fedpriv
     from fedpriv.experiment.assemble import make_problem
-    from fedpriv.experiment.parts import build_parts
+    from fedpriv.experiment.build import build_parts
 
     parts = build_parts(fedpriv.compose(["algorithm=ldp_fedsgd", *FEW]))
     return make_problem(parts, torch.device("cpu"))

@@ -9,7 +9,7 @@ import pytest
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 
 SMALL = ("model.hidden=4", "model.embedding=4", "runtime.plots=false", "rounds=1")

@@ -8,7 +8,7 @@ import pytest
 from omegaconf import DictConfig
 
 from fedpriv.config import compose, options
-from fedpriv.experiment.parts import build_parts
+from fedpriv.experiment.build import build_parts
 from fedpriv.figures.computed import read_computed
 from fedpriv.figures.definition import Figure
 from fedpriv.figures.reading import read_figure

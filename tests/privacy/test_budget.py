@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from releases import announced, group_of, released
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.claims import adap_dpfl
-from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, JointQuery, GaussianQuery
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, GaussianQuery, JointQuery, Public
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.noise_schedules import ValidationDecay
 from fedpriv.privacy.rdp import rdp_of_event
@@ -22,7 +23,7 @@ FIRST_TWO = np.array([0, 1])
 ACCOUNTANT = RdpAccountant("2..64", "classical")
 
 
-def draw(sigma: float = 3.0, statistic: float | None = None, sampling=None) -> JointQuery:  # type: ignore[no-untyped-def]
+def joint(sigma: float = 3.0, statistic: float | None = None, sampling=None) -> JointQuery:  # type: ignore[no-untyped-def]
     queries = [GaussianQuery(GRADIENT, sigma)]
     if statistic is not None:
         queries.append(GaussianQuery(CLIP_STATISTIC, statistic))
@@ -30,7 +31,7 @@ def draw(sigma: float = 3.0, statistic: float | None = None, sampling=None) -> J
 
 
 def make(
-    first: JointQuery | None = None, *, epsilon=2.0, view="sound", adaptive=False, cap=None
+    first: JointQuery | None = None, *, epsilon=2.0, view="sound", adaptive=False, bound=None
 ) -> Budget:  # type: ignore[no-untyped-def]
     return Budget(
         clients=3,
@@ -39,20 +40,20 @@ def make(
         view=view,
         accountant=ACCOUNTANT,
         claim=ADAP_DPFL,
-        first_draw=first or draw(),
+        first=group_of(first or joint(), ALL),
         adaptive=adaptive,
-        cap=cap,
+        bound=bound,
     )
 
 
-def charge(budget: Budget, drawn: JointQuery, clients=ALL, rounds: int = 1, worst=None) -> None:  # type: ignore[no-untyped-def]
-    sensitivities = {q.name: np.ones(len(clients)) for q in drawn.queries}
+def charge(budget: Budget, one: JointQuery, clients=ALL, rounds: int = 1, lowest=None) -> None:  # type: ignore[no-untyped-def]
+    announcement, release = announced(one, ALL, lowest=lowest), released(one, clients)
     for _ in range(rounds):
-        budget.charge(drawn, clients, sensitivities, worst or drawn)
+        budget.charge([release], announcement)
 
 
 def sound_price(composition: dict[JointQuery, int], neighbours: str = ADD_OR_REMOVE) -> float:
-    events = {d.event(): count for d, count in composition.items()}
+    events = {one.event(): count for one, count in composition.items()}
     return PldAccountant().epsilon_of(events, DELTA, neighbours)
 
 
@@ -61,10 +62,10 @@ def decaying(budget: Budget, schedule: ValidationDecay, rounds: int) -> list[flo
     path = []
     for t in range(rounds):
         sigma = schedule.noise_multiplier(t)
-        if not budget.may_take_part(draw(sigma), 1, ALL).all():
+        if not budget.eligible(announced(joint(sigma), ALL)).all():
             break
-        charge(budget, draw(sigma), worst=draw(schedule.lowest(t)))
-        schedule.observe(t, -float(t))
+        charge(budget, joint(sigma), lowest=joint(schedule.lowest(t)))
+        schedule.observe(t, Public(-float(t)))
         path.append(sigma)
     return path
 
@@ -74,27 +75,27 @@ def decaying(budget: Budget, schedule: ValidationDecay, rounds: int) -> list[flo
 
 def test_constant_noise_is_charged_to_the_configured_accountant():
     budget = make()
-    charge(budget, draw(), rounds=50)
-    expected = ACCOUNTANT.epsilon_of({draw().event(): 50}, DELTA, ADD_OR_REMOVE)
+    charge(budget, joint(), rounds=50)
+    expected = ACCOUNTANT.epsilon_of({joint().event(): 50}, DELTA, ADD_OR_REMOVE)
     assert budget.epsilon() == pytest.approx([expected] * 3)
 
 
 def test_constant_noise_published_is_the_claims_price():
     budget = make()
-    charge(budget, draw(), rounds=50)
-    claimed = ADAP_DPFL.accountant().epsilon_of({draw().event(): 50}, DELTA, ADD_OR_REMOVE)
+    charge(budget, joint(), rounds=50)
+    claimed = ADAP_DPFL.accountant().epsilon_of({joint().event(): 50}, DELTA, ADD_OR_REMOVE)
     assert budget.epsilon_published() == pytest.approx([claimed] * 3)
 
 
 def test_constant_noise_sound_is_the_price_of_what_happened():
     budget = make()
-    charge(budget, draw(), rounds=50)
-    assert budget.epsilon_sound() == pytest.approx([sound_price({draw(): 50})] * 3)
+    charge(budget, joint(), rounds=50)
+    assert budget.epsilon_sound() == pytest.approx([sound_price({joint(): 50})] * 3)
 
 
 def test_the_sound_epsilon_is_not_above_a_cruder_accountants():
     budget = make()
-    charge(budget, draw(), rounds=50)
+    charge(budget, joint(), rounds=50)
     assert (budget.epsilon_sound() <= budget.epsilon()).all()
 
 
@@ -107,7 +108,7 @@ def test_a_fresh_budget_has_spent_nothing():
 @pytest.mark.parametrize("view", ["sound", "published"])
 def test_a_client_that_took_no_part_spent_nothing(view):
     budget = make(view=view)
-    charge(budget, draw(), FIRST_TWO, rounds=10)
+    charge(budget, joint(), FIRST_TWO, rounds=10)
     for epsilon in (budget.epsilon(), budget.epsilon_published(), budget.epsilon_sound()):
         assert epsilon[2] == 0.0
         assert epsilon[0] > 0.0
@@ -115,54 +116,54 @@ def test_a_client_that_took_no_part_spent_nothing(view):
 
 def test_clients_may_take_part_up_to_the_published_round_count():
     """q=.013, σ=1.1, δ=1e-5, ε=2, orders 2 … 64, classical: 451 rounds."""
-    budget, rounds = make(draw(1.1)), 0
-    while budget.may_take_part(draw(1.1), 1, ALL).all():
-        charge(budget, draw(1.1))
+    budget, rounds = make(joint(1.1)), 0
+    while budget.eligible(announced(joint(1.1), ALL)).all():
+        charge(budget, joint(1.1))
         rounds += 1
     assert rounds == 451
 
 
 def test_the_budget_never_lets_epsilon_pass_it():
-    budget = make(draw(1.1))
-    charge(budget, draw(1.1), rounds=451)
+    budget = make(joint(1.1))
+    charge(budget, joint(1.1), rounds=451)
     assert budget.epsilon().max() <= 2.0
 
 
-def test_several_draws_are_asked_for_together():
-    budget = make(draw(1.1))
-    charge(budget, draw(1.1), rounds=449)
-    assert [budget.may_take_part(draw(1.1), n, ALL).all() for n in (2, 3)] == [True, False]
+def test_several_samples_are_asked_for_together():
+    budget = make(joint(1.1))
+    charge(budget, joint(1.1), rounds=449)
+    assert [budget.eligible(announced(joint(1.1), ALL, n)).all() for n in (2, 3)] == [True, False]
 
 
 def test_each_client_is_stopped_by_its_own_spending():
-    budget = make(draw(1.1))
-    charge(budget, draw(1.1), FIRST_TWO, rounds=451)
-    assert budget.may_take_part(draw(1.1), 1, ALL).tolist() == [False, False, True]
+    budget = make(joint(1.1))
+    charge(budget, joint(1.1), FIRST_TWO, rounds=451)
+    assert budget.eligible(announced(joint(1.1), ALL)).tolist() == [False, False, True]
 
 
 def test_without_a_limit_everybody_may_always_take_part():
-    budget = make(draw(0.5), epsilon=None)
-    charge(budget, draw(0.5), rounds=100)
-    assert budget.may_take_part(draw(0.5), 10**6, ALL).all()
+    budget = make(joint(0.5), epsilon=None)
+    charge(budget, joint(0.5), rounds=100)
+    assert budget.eligible(announced(joint(0.5), ALL, 10**6)).all()
 
 
 def test_the_statistic_is_charged_jointly_with_the_gradient():
     """Sound ``scalar`` reading at σ=3: 3660 rounds instead of 7921."""
-    both = draw(3.0, statistic=3.0)
+    both = joint(3.0, statistic=3.0)
     budget = make(both)
-    assert budget.may_take_part(both, 3660, ALL).all()
-    assert not budget.may_take_part(both, 3661, ALL).any()
+    assert budget.eligible(announced(both, ALL, 3660)).all()
+    assert not budget.eligible(announced(both, ALL, 3661)).any()
 
 
 def test_the_published_view_leaves_the_statistic_out():
-    both = draw(3.0, statistic=3.0)
+    both = joint(3.0, statistic=3.0)
     budget = make(both, view="published")
-    assert budget.may_take_part(both, 7921, ALL).all()
-    assert not budget.may_take_part(both, 7922, ALL).any()
+    assert budget.eligible(announced(both, ALL, 7921)).all()
+    assert not budget.eligible(announced(both, ALL, 7922)).any()
 
 
 def test_the_published_view_enforces_the_claim_and_reports_both():
-    both = draw(3.0, statistic=3.0)
+    both = joint(3.0, statistic=3.0)
     budget = make(both, view="published")
     charge(budget, both, rounds=20)
     assert budget.epsilon().tolist() == budget.epsilon_published().tolist()
@@ -170,19 +171,19 @@ def test_the_published_view_enforces_the_claim_and_reports_both():
 
 
 def test_fixed_lots_published_as_poisson_lots_cost_more_in_truth():
-    fixed = draw(sampling=FixedSizeSampling(6000, 78))
+    fixed = joint(sampling=FixedSizeSampling(6000, 78))
     budget = make(fixed, view="published")
     charge(budget, fixed, rounds=3000)
     assert budget.epsilon_sound() == pytest.approx([sound_price({fixed: 3000}, REPLACE_ONE)] * 3)
     assert (budget.epsilon_sound() > budget.epsilon()).all()
 
 
-def test_a_draw_of_the_other_relation_is_refused_and_not_charged():
+def test_a_release_of_the_other_relation_is_refused_and_not_charged():
     budget = make()
-    charge(budget, draw())
+    charge(budget, joint())
     before = budget.epsilon().tolist()
     with pytest.raises(FedprivError):
-        charge(budget, draw(sampling=FixedSizeSampling(6000, 78)))
+        charge(budget, joint(sampling=FixedSizeSampling(6000, 78)))
     assert budget.epsilon().tolist() == before
 
 
@@ -190,8 +191,8 @@ def test_a_draw_of_the_other_relation_is_refused_and_not_charged():
 
 
 def test_a_filtered_budget_starts_at_the_filters_offset():
-    budget = make(draw(1e6), adaptive=True)
-    charge(budget, draw(1e6), FIRST_TWO)
+    budget = make(joint(1e6), adaptive=True)
+    charge(budget, joint(1e6), FIRST_TWO)
     order = budget.order()
     offset = math.log(1 / DELTA) / (order - 1)
     assert budget.epsilon() == pytest.approx([offset, offset, 0.0])
@@ -199,27 +200,27 @@ def test_a_filtered_budget_starts_at_the_filters_offset():
 
 def test_a_filtered_budget_is_what_may_be_claimed():
     budget = make(adaptive=True)
-    charge(budget, draw(), FIRST_TWO)
+    charge(budget, joint(), FIRST_TWO)
     assert budget.epsilon_sound().tolist() == [2.0, 2.0, 0.0]
 
 
 def test_an_overspent_filter_promises_nothing():
-    budget = make(draw(1.1), adaptive=True)
-    charge(budget, draw(1.1), FIRST_TWO, rounds=452)
+    budget = make(joint(1.1), adaptive=True)
+    charge(budget, joint(1.1), FIRST_TWO, rounds=452)
     assert budget.epsilon_sound().tolist() == [np.inf, np.inf, 0.0]
 
 
 def test_a_filter_stops_a_falling_noise_within_its_budget():
-    budget = make(draw(1.5), adaptive=True)
+    budget = make(joint(1.5), adaptive=True)
     path = decaying(budget, ValidationDecay(1.5, 0.999), 5000)
     order = budget.order()
-    spent = sum(rdp_of_event(draw(s).event(), (order,))[0] for s in path)
+    spent = sum(rdp_of_event(joint(s).event(), (order,))[0] for s in path)
     assert path[-1] < path[0]
     assert spent + math.log(1 / DELTA) / (order - 1) <= 2.0
 
 
 def test_a_filter_keeps_the_order_chosen_at_the_first_noise():
-    budget = make(draw(1.1), adaptive=True)
+    budget = make(joint(1.1), adaptive=True)
     decaying(budget, ValidationDecay(1.1, 0.9), 20)
     assert budget.order() == 9.0
 
@@ -235,21 +236,21 @@ def test_the_reason_names_the_filter_and_its_order():
 
 def test_adaptive_noise_under_the_published_view_has_no_sound_epsilon():
     budget = make(view="published", adaptive=True)
-    charge(budget, draw(), FIRST_TWO)
+    charge(budget, joint(), FIRST_TWO)
     assert budget.epsilon_sound().tolist() == [np.inf, np.inf, 0.0]
     assert budget.reasons()["epsilon_sound"].startswith("sigma adapts")
 
 
 def test_adaptive_noise_under_the_published_view_is_enforced_by_the_claim():
-    budget = make(draw(1.1), view="published", adaptive=True)
+    budget = make(joint(1.1), view="published", adaptive=True)
     assert budget.epsilon().tolist() == [0.0, 0.0, 0.0]
-    assert budget.may_take_part(draw(1.1), 451, ALL).all()
-    assert not budget.may_take_part(draw(1.1), 452, ALL).any()
+    assert budget.eligible(announced(joint(1.1), ALL, 451)).all()
+    assert not budget.eligible(announced(joint(1.1), ALL, 452)).any()
 
 
 @pytest.mark.parametrize("index", ["eq9", "algorithm1"])
 def test_adaptive_noise_without_a_limit_is_charged_at_the_lowest_it_could_be(index):
-    budget = make(draw(2.0), epsilon=None, adaptive=True)
+    budget = make(joint(2.0), epsilon=None, adaptive=True)
     schedule = ValidationDecay(2.0, 0.99, index)
     path = decaying(budget, schedule, 20)
     lowest = [2.0 * 0.99 ** max(0, t - 4) for t in range(20)]
@@ -260,13 +261,13 @@ def test_adaptive_noise_without_a_limit_is_charged_at_the_lowest_it_could_be(ind
 
 
 def _counted(path: list[float]) -> dict:
-    events = [draw(sigma).event() for sigma in path]
+    events = [joint(sigma).event() for sigma in path]
     return {event: events.count(event) for event in events}
 
 
 def test_the_reason_names_the_lowest_noise():
-    budget = make(draw(2.0), epsilon=None, adaptive=True)
-    charge(budget, draw(2.0))
+    budget = make(joint(2.0), epsilon=None, adaptive=True)
+    charge(budget, joint(2.0))
     assert "smallest sigma" in budget.reasons()["epsilon_sound"]
 
 
@@ -274,7 +275,7 @@ def test_the_reason_names_the_lowest_noise():
 
 
 def test_a_statistic_without_noise_makes_the_sound_epsilon_infinite():
-    unclipped = draw(3.0, statistic=0.0)
+    unclipped = joint(3.0, statistic=0.0)
     budget = make(unclipped, view="published")
     charge(budget, unclipped, FIRST_TWO, rounds=5)
     assert budget.epsilon_sound().tolist() == [np.inf, np.inf, 0.0]
@@ -282,7 +283,7 @@ def test_a_statistic_without_noise_makes_the_sound_epsilon_infinite():
 
 
 def test_the_reason_names_what_was_released_without_noise():
-    unclipped = draw(3.0, statistic=0.0)
+    unclipped = joint(3.0, statistic=0.0)
     budget = make(unclipped, view="published")
     charge(budget, unclipped)
     reason = budget.reasons()["epsilon_sound"]
@@ -291,12 +292,12 @@ def test_the_reason_names_what_was_released_without_noise():
 
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_the_sound_view_lets_nobody_release_without_noise(adaptive):
-    unclipped = draw(3.0, statistic=0.0)
-    assert not make(unclipped, adaptive=adaptive).may_take_part(unclipped, 1, ALL).any()
+    unclipped = joint(3.0, statistic=0.0)
+    assert not make(unclipped, adaptive=adaptive).eligible(announced(unclipped, ALL)).any()
 
 
 def test_a_statistic_without_noise_is_infinite_without_a_limit_too():
-    unclipped = draw(3.0, statistic=0.0)
+    unclipped = joint(3.0, statistic=0.0)
     budget = make(unclipped, epsilon=None, adaptive=True)
     charge(budget, unclipped)
     assert budget.epsilon_sound().tolist() == [np.inf] * 3
@@ -310,7 +311,7 @@ BEFORE = {
     "published, adaptive": {"view": "published", "adaptive": True},
     "no limit": {"epsilon": None},
     "no limit, adaptive": {"epsilon": None, "adaptive": True},
-    "capped": {"epsilon": None, "adaptive": True, "cap": {WholeData().event(3.0): 9}},
+    "capped": {"epsilon": None, "adaptive": True, "bound": {WholeData().event(3.0): 9}},
 }
 
 
@@ -318,7 +319,7 @@ BEFORE = {
 def test_what_was_known_without_noise_leaves_no_client_a_sound_epsilon(kind):
     budget = make(**BEFORE[kind])
     budget.expose(["vocabulary"])
-    charge(budget, draw(), FIRST_TWO)
+    charge(budget, joint(), FIRST_TWO)
     assert budget.epsilon_sound().tolist() == [np.inf] * 3
     assert budget.worst(seldom=True)["epsilon_sound"] == np.inf
     assert budget.reasons()["epsilon_sound"] == "released without noise: vocabulary"
@@ -331,17 +332,17 @@ def test_a_state_takes_the_place_of_what_was_known_before(kind):
     budget, restored = make(**BEFORE[kind]), make(**BEFORE[kind])
     for one in (budget, restored):
         one.expose(["vocabulary"])
-    charge(budget, draw(), FIRST_TWO)
+    charge(budget, joint(), FIRST_TWO)
     restored.load_state_dict(budget.state_dict())
     assert numbers(restored) == numbers(budget)
-    assert restored.ledger.draws_of("vocabulary").tolist() == [1, 1, 1]
+    assert restored.ledger.samples_of("vocabulary").tolist() == [1, 1, 1]
 
 
 def test_runs_made_before_are_paid_by_everyone_in_the_sound_view_alone():
     budget = make(view="published")
-    budget.charge_prior(draw(), 30, {GRADIENT: np.ones(1)})
-    charge(budget, draw(), FIRST_TWO, rounds=20)
-    expected = [sound_price({draw(): count}) for count in (50, 50, 30)]
+    budget.charge_prior(released(joint(), ALL, {GRADIENT: np.ones(1)}, 30))
+    charge(budget, joint(), FIRST_TWO, rounds=20)
+    expected = [sound_price({joint(): count}) for count in (50, 50, 30)]
     assert budget.epsilon_sound() == pytest.approx(expected)
     assert budget.epsilon()[2] == budget.epsilon_published()[2] == 0.0
 
@@ -364,16 +365,16 @@ def test_the_reason_of_constant_noise_names_accountant_and_view():
 
 def test_the_worst_clients_order_is_told():
     budget = make()
-    charge(budget, draw(), rounds=7921)
+    charge(budget, joint(), rounds=7921)
     assert budget.order() == 13.0
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_the_fraction_spent_runs_from_nothing_to_all(adaptive):
-    budget = make(draw(1.1), adaptive=adaptive)
+    budget = make(joint(1.1), adaptive=adaptive)
     fractions = [budget.fraction_spent()]
     for _ in range(451):
-        charge(budget, draw(1.1))
+        charge(budget, joint(1.1))
         fractions.append(budget.fraction_spent())
     assert fractions == pytest.approx([n * fractions[1] for n in range(452)])  # linear in rounds
     assert 0.99 < fractions[-1] <= 1.0
@@ -405,18 +406,18 @@ def numbers(budget: Budget) -> list:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_budget_goes_on_exactly(kind):
     budget, restored = make(**KINDS[kind]), make(**KINDS[kind])
-    charge(budget, draw(3.0), FIRST_TWO, rounds=4, worst=draw(2.5))
+    charge(budget, joint(3.0), FIRST_TWO, rounds=4, lowest=joint(2.5))
     restored.load_state_dict(budget.state_dict())
     for one in (budget, restored):
-        charge(one, draw(2.9), rounds=3, worst=draw(2.4))
+        charge(one, joint(2.9), rounds=3, lowest=joint(2.4))
     assert numbers(restored) == numbers(budget)
     assert restored.reasons() == budget.reasons()
 
 
 def test_a_saved_state_does_not_change_with_the_budget():
     budget, restored = make(), make()
-    charge(budget, draw(), FIRST_TWO, rounds=4)
+    charge(budget, joint(), FIRST_TWO, rounds=4)
     state, before = budget.state_dict(), numbers(budget)
-    charge(budget, draw(), rounds=10)
+    charge(budget, joint(), rounds=10)
     restored.load_state_dict(state)
     assert numbers(restored) == before

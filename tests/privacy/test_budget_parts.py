@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from releases import announced, group_of, released
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.claims import ldp_fedsgd
 from fedpriv.privacy.clippers import MedianHistogramClipper
-from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, JointQuery, GaussianQuery, RandomizedBit
+from fedpriv.privacy.mechanisms import (
+    CLIP_STATISTIC,
+    GRADIENT,
+    GaussianQuery,
+    JointQuery,
+    RandomizedBit,
+)
 from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
 from fedpriv.privacy.sampling import WholeData
 
@@ -20,14 +27,14 @@ HISTOGRAM = MedianHistogramClipper(0.1, update_interval=2, updates=5)
 REPORT = GaussianQuery(GRADIENT, 40.0)
 
 
-def draw(*queries) -> JointQuery:  # type: ignore[no-untyped-def]
+def joint(*queries) -> JointQuery:  # type: ignore[no-untyped-def]
     return JointQuery(WholeData(REPLACE_ONE), queries)
 
 
 def round_of(round_index: int) -> JointQuery:
     """A noised report, and the histogram where the clipper asks for one."""
     histogram = HISTOGRAM.query(round_index, 40.0)
-    return draw(REPORT) if histogram is None else draw(REPORT, histogram)
+    return joint(REPORT) if histogram is None else joint(REPORT, histogram)
 
 
 def budget() -> Budget:
@@ -38,14 +45,14 @@ def budget() -> Budget:
         view="sound",
         accountant=GDP,
         claim=ldp_fedsgd(),
-        first_draw=draw(REPORT),
+        first=group_of(joint(REPORT), ALL),
         adaptive=False,
     )
 
 
 def charge(spent: Budget, one: JointQuery, clients: np.ndarray = ALL, count: int = 1) -> None:
     for _ in range(count):
-        spent.charge(one, clients, {q.name: np.ones(len(clients)) for q in one.queries}, one)
+        spent.charge([released(one, clients)], announced(one, ALL))
 
 
 def of_reports(count: int, multiplier: float = 40.0) -> float:
@@ -63,7 +70,7 @@ def test_all_planned_histograms_of_an_aggregator_cost_the_epsilon_they_were_made
     assert run_of_ten_rounds().epsilon_of_part(AGGREGATOR) == pytest.approx(0.8, abs=1e-9)
 
 
-def test_the_clients_part_is_the_price_of_their_reports_alone():
+def test_the_clients_part_is_the_cost_of_their_reports_alone():
     assert run_of_ten_rounds().epsilon_of_part(CLIENT) == pytest.approx(of_reports(10))
 
 
@@ -75,7 +82,7 @@ def test_both_parts_together_cost_more_than_either():
 
 def test_without_an_aggregator_its_part_is_none():
     spent = budget()
-    charge(spent, draw(REPORT))
+    charge(spent, joint(REPORT))
     assert spent.epsilon_of_part(AGGREGATOR) is None
 
 
@@ -85,27 +92,27 @@ def test_before_anything_was_released_there_is_no_part():
 
 def test_without_an_aggregator_the_clients_part_is_the_whole():
     spent = budget()
-    charge(spent, draw(REPORT), count=7)
+    charge(spent, joint(REPORT), count=7)
     assert spent.epsilon_of_part(CLIENT) == pytest.approx(spent.epsilon_sound()[0])
 
 
 def test_a_part_is_that_of_the_client_that_released_most():
     spent = budget()
-    charge(spent, draw(REPORT), FIRST)
-    charge(spent, draw(GaussianQuery(GRADIENT, 30.0)), np.array([1]), count=5)
-    charge(spent, draw(REPORT), np.array([2]), count=2)
+    charge(spent, joint(REPORT), FIRST)
+    charge(spent, joint(GaussianQuery(GRADIENT, 30.0)), np.array([1]), count=5)
+    charge(spent, joint(REPORT), np.array([2]), count=2)
     assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(5, 30.0))
 
 
 def test_an_aggregator_that_noised_something_of_one_client_only_has_a_part():
     spent = budget()
-    charge(spent, draw(REPORT), count=3)
+    charge(spent, joint(REPORT), count=3)
     charge(spent, round_of(1), FIRST)
     expected = GDP.epsilon_of_sum(2 / HISTOGRAM.noise_std**2, DELTA)
     assert spent.epsilon_of_part(AGGREGATOR) == pytest.approx(expected)
 
 
-def test_equal_parts_of_different_draws_are_added_up():
+def test_equal_parts_of_different_releases_are_added_up():
     """The report is the same with and without a histogram beside it."""
     spent = budget()
     charge(spent, round_of(0), count=3)
@@ -115,7 +122,7 @@ def test_equal_parts_of_different_draws_are_added_up():
 
 def test_a_part_without_noise_is_worth_nothing():
     spent = budget()
-    charge(spent, draw(REPORT, GaussianQuery(CLIP_STATISTIC, 0.0, by=AGGREGATOR)))
+    charge(spent, joint(REPORT, GaussianQuery(CLIP_STATISTIC, 0.0, by=AGGREGATOR)))
     assert spent.epsilon_of_part(AGGREGATOR) == float("inf")
     assert spent.epsilon_of_part(CLIENT) == pytest.approx(of_reports(1))
 
@@ -129,7 +136,8 @@ def test_what_was_known_before_the_run_is_nobodys_part():
 
 
 def test_flipped_bits_are_in_the_clients_part():
-    spent, one = budget(), draw(REPORT, RandomizedBit(CLIP_STATISTIC, 0.5))
+    spent, one = budget(), joint(REPORT, RandomizedBit(CLIP_STATISTIC, 0.5))
     both = PldAccountant().epsilon_of({one.event(): 4}, DELTA, REPLACE_ONE)
-    spent.ledger.record(one, ALL, {GRADIENT: np.ones(3), CLIP_STATISTIC: np.full(3, 0.5)}, 4)
+    sensitivity = {GRADIENT: np.ones(3), CLIP_STATISTIC: np.full(3, 0.5)}
+    spent.ledger.record(released(one, ALL, sensitivity, 4))
     assert spent.epsilon_of_part(CLIENT) == both > of_reports(4)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from releases import announced, group_of, released
 
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.claims import (
@@ -20,14 +21,14 @@ from fedpriv.privacy.claims import (
     wei_true_epsilon,
 )
 from fedpriv.privacy.clippers import QuantileClipper
-from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, JointQuery, GaussianQuery
+from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, GaussianQuery, JointQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 ADAP_DPFL = adap_dpfl()
 
 
-def draw(sampling, sigma: float = 3.0, statistic: float | None = None) -> JointQuery:  # type: ignore[no-untyped-def]
+def joint(sampling, sigma: float = 3.0, statistic: float | None = None) -> JointQuery:  # type: ignore[no-untyped-def]
     queries = [GaussianQuery(GRADIENT, sigma)]
     if statistic is not None:
         queries.append(GaussianQuery(CLIP_STATISTIC, statistic))
@@ -35,17 +36,17 @@ def draw(sampling, sigma: float = 3.0, statistic: float | None = None) -> JointQ
 
 
 def test_the_claim_charges_the_gradient():
-    assert ADAP_DPFL.event(draw(PoissonSampling(0.013))) == PoissonSampling(0.013).event(3.0)
+    assert ADAP_DPFL.event(joint(PoissonSampling(0.013))) == PoissonSampling(0.013).event(3.0)
 
 
 @pytest.mark.parametrize("statistic", [3.0, 0.0])
 def test_the_claim_does_not_charge_the_clipping_statistic(statistic):
-    event = ADAP_DPFL.event(draw(PoissonSampling(0.013), statistic=statistic))
+    event = ADAP_DPFL.event(joint(PoissonSampling(0.013), statistic=statistic))
     assert event == PoissonSampling(0.013).event(3.0)
 
 
 def test_the_claim_takes_lots_of_fixed_size_for_poisson_lots():
-    event = ADAP_DPFL.event(draw(FixedSizeSampling(6000, 78)))
+    event = ADAP_DPFL.event(joint(FixedSizeSampling(6000, 78)))
     assert event == PoissonSampling(78 / 6000).event(3.0)
 
 
@@ -60,7 +61,7 @@ def test_the_claim_prescribes_the_theorems_orders_and_conversion():
 )
 def test_the_claimed_two_allows_the_published_rounds(sampling):
     """q=.013, σ=3, δ=1e-5, ε=2 → 7921 rounds, whatever really drew the lots."""
-    event = ADAP_DPFL.event(draw(sampling))
+    event = ADAP_DPFL.event(joint(sampling))
     allowed = ADAP_DPFL.accountant().steps_allowed(event, 2.0, 1e-5, ADAP_DPFL.neighbours)
     assert allowed == 7921
 
@@ -76,20 +77,20 @@ def test_the_statement_says_what_is_not_charged():
 def test_as_printed_a_round_without_any_loss_already_costs():
     """ε_α = A_α/(α-1) with A_α ≥ 1: even at σ → ∞ each round costs at least 1/63."""
     printed = adap_dpfl("as_printed")
-    event, accountant = printed.event(draw(PoissonSampling(0.013), 1e6)), printed.accountant()
+    event, accountant = printed.event(joint(PoissonSampling(0.013), 1e6)), printed.accountant()
     costs = [accountant.epsilon_of({event: n}, 1e-5, printed.neighbours) for n in (1, 64)]
     assert costs[1] - costs[0] >= 1.0
 
 
 def test_as_printed_the_budget_of_two_lasts_for_about_a_hundred_rounds():
     printed = adap_dpfl("as_printed")
-    event = printed.event(draw(PoissonSampling(0.013)))
+    event = printed.event(joint(PoissonSampling(0.013)))
     assert printed.accountant().steps_allowed(event, 2.0, 1e-5, printed.neighbours) == 109
 
 
 def test_the_running_total_of_a_reading_is_its_composition():
     printed = adap_dpfl("as_printed")
-    event, accountant = printed.event(draw(PoissonSampling(0.013))), printed.accountant()
+    event, accountant = printed.event(joint(PoissonSampling(0.013))), printed.accountant()
     total = accountant.running(1, printed.neighbours)
     total.add(event, np.array([0]), 50)
     composed = accountant.epsilon_of({event: 50}, 1e-5, printed.neighbours)
@@ -102,14 +103,15 @@ def test_the_running_total_of_a_reading_is_its_composition():
 def budget_on(claim, first: JointQuery, epsilon: float) -> Budget:  # type: ignore[no-untyped-def]
     return Budget(
         clients=1, epsilon=epsilon, delta=0.01, view="published", accountant=claim.accountant(),
-        claim=claim, first_draw=first, adaptive=False,
+        claim=claim, first=group_of(first, np.arange(1)), adaptive=False,
     )  # fmt: skip
 
 
 def rounds_within(budget: Budget, one: JointQuery) -> int:
     rounds, who = 0, np.array([0])
-    while budget.may_take_part(one, 1, who)[0]:
-        budget.charge(one, who, {GRADIENT: np.array([1.0])}, one)
+    announcement = announced(one, who)
+    while budget.eligible(announcement)[0]:
+        budget.charge([released(one, who)], announcement)
         rounds += 1
     return rounds
 
@@ -118,7 +120,7 @@ def test_weis_budget_lasts_exactly_the_rounds_its_noise_was_made_for():
     """Eq. (15) at ε=10, δ=.01, C=1, n=128, q=1, T=200: s = .0670614, and 200 rounds fit."""
     noise = wei_noise_std(10.0, 0.01, 2 / 128, 1.0, 200)
     assert noise == pytest.approx(0.0670614, abs=1e-7)
-    one = draw(WholeData(REPLACE_ONE), noise * (1 + 1e-12))
+    one = joint(WholeData(REPLACE_ONE), noise * (1 + 1e-12))
     budget = budget_on(wei(2 / 128), one, 10.0)
     assert rounds_within(budget, one) == 200
     assert budget.epsilon_published()[0] == pytest.approx(10.0)
@@ -164,9 +166,9 @@ def test_with_the_sensitivity_of_the_printed_mechanism(claimed, true):
 
 
 def test_local_dp_compares_any_two_inputs():
-    one = draw(WholeData(REPLACE_ONE), 4.0)
+    one = joint(WholeData(REPLACE_ONE), 4.0)
     budget = budget_on(ldp_fedsgd(), one, 5.0)
-    budget.charge(one, np.array([0]), {GRADIENT: np.array([1.0])}, one)
+    budget.charge([released(one, np.array([0]))], announced(one, np.array([0])))
     assert budget.epsilon_published()[0] == ldp_epsilon(4.0, 1, 0.01, 1.0)
     assert budget.epsilon_sound()[0] == pytest.approx(ldp_epsilon(4.0, 1, 0.01, 2.0))
 
@@ -175,15 +177,15 @@ def test_the_printed_noise_of_naseri_is_claimed_for_z_though_it_is_z_over_q():
     rate, z = 30 / 3383, 0.744
     printed = naseri_printed_multipliers(z, rate, 3383)
     assert printed["ratio"] == pytest.approx(3383)
-    charged = naseri_cdp("as_printed").event(draw(PoissonSampling(rate), printed["noise_on_mean"]))
+    charged = naseri_cdp("as_printed").event(joint(PoissonSampling(rate), printed["noise_on_mean"]))
     assert charged.event.noise_multiplier == pytest.approx(z)
-    fixed = naseri_cdp().event(draw(PoissonSampling(rate), z))
+    fixed = naseri_cdp().event(joint(PoissonSampling(rate), z))
     assert fixed.event.noise_multiplier == z
 
 
 def test_a_query_without_noise_has_no_finite_claim():
     for claim in (adap_dpfl(), wei(2 / 128), ldp_fedsgd(), dp_fedavg(), naseri_cdp()):
-        assert claim.event(draw(PoissonSampling(0.1), 0.0)) == dp_event.NonPrivateDpEvent()
+        assert claim.event(joint(PoissonSampling(0.1), 0.0)) == dp_event.NonPrivateDpEvent()
 
 
 # ---- central DP-FedAvg: updates and bits are charged jointly
@@ -202,22 +204,22 @@ def fedavg_epsilon(one: JointQuery, count: int = 1000) -> float:
 
 @pytest.mark.parametrize(("z", "bit_noise"), [(1.0, 5.0), (1.0, 0.51), (0.6, 20.0)])
 def test_updates_and_quantile_bits_are_claimed_for_what_a_single_query_of_z_costs(z, bit_noise):
-    alone = fedavg_epsilon(draw(PoissonSampling(0.01), z))
+    alone = fedavg_epsilon(joint(PoissonSampling(0.01), z))
     assert fedavg_epsilon(clipped_by_quantile(z, bit_noise)) == pytest.approx(alone, rel=1e-9)
 
 
-def test_the_claim_of_dp_fedavg_is_the_event_of_the_draw():
+def test_the_claim_of_dp_fedavg_is_the_event_of_the_joint_query():
     one = clipped_by_quantile(1.0, 5.0)
     assert dp_fedavg().event(one) == one.event()
 
 
 def test_dp_fedavg_charges_a_statistic_that_is_not_split_on_top():
-    alone, beside = (draw(PoissonSampling(0.01), 1.0, statistic) for statistic in (None, 10.0))
+    alone, beside = (joint(PoissonSampling(0.01), 1.0, statistic) for statistic in (None, 10.0))
     assert fedavg_epsilon(beside) > fedavg_epsilon(alone)
 
 
 def test_dp_fedavg_charges_a_statistic_without_noise():
-    one = draw(PoissonSampling(0.01), 1.0, statistic=0.0)
+    one = joint(PoissonSampling(0.01), 1.0, statistic=0.0)
     assert dp_fedavg().event(one) == dp_event.NonPrivateDpEvent()
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.privacy.events import describe_event, event_words, parse_event
-from fedpriv.privacy.mechanisms import GRADIENT, JointQuery, GaussianQuery, RandomizedBit
+from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, JointQuery, RandomizedBit
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import (
     FixedSizeSampling,
@@ -91,7 +91,9 @@ def test_anything_else_is_refused(text):
         (FixedSizeSampling(100, 5).event(1.0), "lots of fixed size without replacement"),
         (TruncatedPoissonSampling(0.1, 100, 20).event(1.0), "Poisson lots cut to a size"),
         (
-            JointQuery(WholeData(REPLACE_ONE), (GaussianQuery(GRADIENT, 1.0), RandomizedBit("bit", 1.0))).event(),
+            JointQuery(
+                WholeData(REPLACE_ONE), (GaussianQuery(GRADIENT, 1.0), RandomizedBit("bit", 1.0))
+            ).event(),
             "Gaussians without sampling with randomized responses",
         ),
         (dp_event.NonPrivateDpEvent(), "releases without noise"),

@@ -13,8 +13,8 @@ from fedpriv.privacy.mechanisms import (
     DOUBLED,
     GRADIENT,
     ONE_HOT,
-    JointQuery,
     GaussianQuery,
+    JointQuery,
     RandomizedBit,
     joint_noise_multiplier,
 )
@@ -80,7 +80,7 @@ def test_tiny_noise_is_no_overflow():
     assert joint_noise_multiplier([1e-200, 1.0]) == pytest.approx(1e-200)
 
 
-# ---- draws and their events
+# ---- joint queries and their events
 
 
 def test_the_joint_event_stands_inside_the_sampling():
@@ -89,11 +89,11 @@ def test_the_joint_event_stands_inside_the_sampling():
     assert event == dp_event.PoissonSampledDpEvent(0.013, gaussian)
 
 
-def test_a_draw_with_a_query_without_noise_is_not_private():
+def test_a_joint_query_with_a_query_without_noise_is_not_private():
     assert two_queries(3.0, 0.0).event() == dp_event.NonPrivateDpEvent()
 
 
-def test_a_draw_without_gradient_noise_is_not_private():
+def test_a_joint_query_without_gradient_noise_is_not_private():
     assert two_queries(0.0, 3.0).event() == dp_event.NonPrivateDpEvent()
 
 
@@ -103,12 +103,12 @@ def test_the_queries_without_noise_are_named():
 
 
 def test_a_fixed_lot_halves_the_joint_multiplier():
-    draw = JointQuery(FixedSizeSampling(100, 5), (GaussianQuery(GRADIENT, 3.0),))
+    joint = JointQuery(FixedSizeSampling(100, 5), (GaussianQuery(GRADIENT, 3.0),))
     gaussian = dp_event.GaussianDpEvent(1.5)
-    assert draw.event() == dp_event.SampledWithoutReplacementDpEvent(100, 5, gaussian)
+    assert joint.event() == dp_event.SampledWithoutReplacementDpEvent(100, 5, gaussian)
 
 
-def test_equal_draws_are_one_key():
+def test_equal_joint_queries_are_one_key():
     assert len({two_queries(3.0, 1.0), two_queries(3.0, 1.0), two_queries(3.0, 2.0)}) == 2
 
 
@@ -150,14 +150,15 @@ def test_a_replaced_unit_costs_a_one_hot_query_a_root_of_two_over_its_multiplier
 @laws
 @given(sigma=st.floats(0.5, 100.0), z=st.floats(0.5, 100.0), count=st.integers(1, 50))
 def test_a_gradient_and_a_one_hot_query_add_their_squared_costs(sigma, z, count):
-    """μ² = (2/σ)² + (√2/z)² for each draw."""
+    """μ² = (2/σ)² + (√2/z)² for each sample."""
     found = gdp(GaussianQuery(GRADIENT, sigma), one_hot(z), count=count)
     assert found == of_mu(count * ((2 / sigma) ** 2 + 2 / z**2))
 
 
 @pytest.mark.parametrize("sampling", [WholeData(), PoissonSampling(0.1)])
 def test_where_a_unit_joins_or_leaves_a_one_hot_query_is_like_any_other(sampling):
-    pair = [JointQuery(sampling, (query,)).event() for query in (one_hot(3.0), GaussianQuery(GRADIENT, 3.0))]
+    queries = (one_hot(3.0), GaussianQuery(GRADIENT, 3.0))
+    pair = [JointQuery(sampling, (query,)).event() for query in queries]
     assert pair[0] == pair[1]
 
 
@@ -166,9 +167,9 @@ def test_a_one_hot_query_on_a_lot_of_fixed_size_has_the_multiplier_of_its_own_se
     assert event.event.noise_multiplier == pytest.approx(3.0 / math.sqrt(2))
 
 
-def test_queries_that_a_replaced_unit_moves_differently_are_different_draws():
-    draws = {JointQuery(REPLACED, (one_hot(3.0),)), JointQuery(REPLACED, (GaussianQuery(CLIP_STATISTIC, 3.0),))}
-    assert len(draws) == 2
+def test_queries_that_a_replaced_unit_moves_differently_are_different_joint_queries():
+    queries = (one_hot(3.0), GaussianQuery(CLIP_STATISTIC, 3.0))
+    assert len({JointQuery(REPLACED, (query,)) for query in queries}) == 2
 
 
 # ---- randomized bits
@@ -198,7 +199,7 @@ def test_gaussians_beside_a_bit_are_still_one():
     assert event == dp_event.ComposedDpEvent((gaussian, BIT.event()))
 
 
-def test_every_bit_of_a_draw_is_charged():
+def test_every_bit_of_a_joint_query_is_charged():
     other = RandomizedBit("other", 2.0)
     event = JointQuery(REPLACED, (GaussianQuery(GRADIENT, 3.0), BIT, other)).event()
     parts = (dp_event.GaussianDpEvent(1.5), BIT.event(), other.event())
@@ -206,7 +207,10 @@ def test_every_bit_of_a_draw_is_charged():
 
 
 def test_a_bit_does_not_protect_a_gradient_without_noise():
-    assert JointQuery(REPLACED, (GaussianQuery(GRADIENT, 0.0), BIT)).event() == dp_event.NonPrivateDpEvent()
+    assert (
+        JointQuery(REPLACED, (GaussianQuery(GRADIENT, 0.0), BIT)).event()
+        == dp_event.NonPrivateDpEvent()
+    )
 
 
 def test_a_bit_is_never_unprotected():
@@ -216,19 +220,19 @@ def test_a_bit_is_never_unprotected():
 # ---- who noised what
 
 
-def test_a_draw_is_split_by_who_noised_its_queries():
-    draw = JointQuery(REPLACED, (GaussianQuery(GRADIENT, 4.0), one_hot(3.0), BIT))
-    assert draw.of(CLIENT) == JointQuery(REPLACED, (GaussianQuery(GRADIENT, 4.0), BIT))
-    assert draw.of(AGGREGATOR) == JointQuery(REPLACED, (one_hot(3.0),))
+def test_a_joint_query_is_split_by_who_noised_its_queries():
+    both = JointQuery(REPLACED, (GaussianQuery(GRADIENT, 4.0), one_hot(3.0), BIT))
+    assert both.noised_by(CLIENT) == JointQuery(REPLACED, (GaussianQuery(GRADIENT, 4.0), BIT))
+    assert both.noised_by(AGGREGATOR) == JointQuery(REPLACED, (one_hot(3.0),))
 
 
-def test_a_draw_of_one_alone_is_all_of_it():
-    draw = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, 4.0),))
-    assert draw.of(CLIENT) == draw
-    assert draw.of(AGGREGATOR) is None
+def test_a_joint_query_of_one_alone_is_all_of_it():
+    alone = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, 4.0),))
+    assert alone.noised_by(CLIENT) == alone
+    assert alone.noised_by(AGGREGATOR) is None
 
 
-def test_each_part_of_a_draw_costs_less_than_the_draw():
+def test_each_part_of_a_joint_query_costs_less_than_all_of_it():
     queries = (GaussianQuery(GRADIENT, 4.0), one_hot(3.0))
     parts = [gdp(query) for query in queries]
     assert max(parts) < gdp(*queries) < sum(parts)

@@ -163,7 +163,9 @@ def test_sampling_never_adds_to_the_price(rate, multiplier, order):
 
 @laws
 @given(rate=rates, first=multipliers, second=multipliers, order=integer_orders)
-def test_two_queries_on_one_draw_cost_at_least_two_on_separate_draws(rate, first, second, order):
+def test_two_queries_on_one_sample_cost_at_least_two_on_separate_samples(
+    rate, first, second, order
+):
     """E[f(B) g(B)] ≥ E[f(B)] E[g(B)] for the number B of sampled copies in A_α."""
     joint = 1 / math.hypot(1 / first, 1 / second)
     one, two, both = (

@@ -22,14 +22,14 @@ from fedpriv.privacy.sampling import (
 laws = settings(max_examples=50, deadline=None)
 
 
-def lots(sampling, records: int, draws: int) -> list[np.ndarray]:
-    return [sampling.draw(numpy_stream(0, "test_lots", t), records) for t in range(draws)]
+def lots(sampling, records: int, count: int) -> list[np.ndarray]:
+    return [sampling.sample(numpy_stream(0, "test_lots", t), records) for t in range(count)]
 
 
 # ---- Poisson
 
 
-def test_the_fraction_of_records_drawn_is_the_rate():
+def test_the_fraction_of_records_sampled_is_the_rate():
     sizes = [len(lot) for lot in lots(PoissonSampling(0.013), 6000, 400)]
     error = np.mean(sizes) - 78.0
     assert abs(error) < 4 * math.sqrt(6000 * 0.013 * 0.987 / 400)
@@ -41,12 +41,12 @@ def test_lot_sizes_vary_like_a_binomial():
 
 
 def test_every_record_is_as_likely_as_every_other():
-    drawn = np.bincount(np.concatenate(lots(PoissonSampling(0.2), 50, 4000)), minlength=50)
-    deviations = (drawn - 800) / math.sqrt(4000 * 0.2 * 0.8)
+    sampled = np.bincount(np.concatenate(lots(PoissonSampling(0.2), 50, 4000)), minlength=50)
+    deviations = (sampled - 800) / math.sqrt(4000 * 0.2 * 0.8)
     assert np.abs(deviations).max() < 4.5
 
 
-def test_two_records_are_drawn_independently():
+def test_two_records_are_sampled_independently():
     both = [{3, 7} <= set(lot) for lot in lots(PoissonSampling(0.3), 10, 4000)]
     assert np.mean(both) == pytest.approx(0.09, abs=4 * math.sqrt(0.09 * 0.91 / 4000))
 
@@ -60,13 +60,13 @@ def test_empty_lots_happen():
 @laws
 @given(rate=st.floats(0.0, 1.0), records=st.integers(0, 300), seed=st.integers(0, 2**32))
 def test_a_poisson_lot_names_distinct_records_in_order(rate, records, seed):
-    lot = PoissonSampling(rate).draw(numpy_stream(seed, "test_lots"), records)
+    lot = PoissonSampling(rate).sample(numpy_stream(seed, "test_lots"), records)
     assert np.all(np.diff(lot) > 0)
     assert set(lot) <= set(range(records))
 
 
-def test_a_rate_of_one_draws_everybody():
-    lot = PoissonSampling(1.0).draw(numpy_stream(0, "test_lots"), 100)
+def test_a_rate_of_one_samples_everybody():
+    lot = PoissonSampling(1.0).sample(numpy_stream(0, "test_lots"), 100)
     assert lot.tolist() == list(range(100))
 
 
@@ -86,15 +86,15 @@ def test_a_poisson_lot_is_priced_by_its_rate_and_multiplier():
 @given(records=st.integers(1, 300), seed=st.integers(0, 2**32), data=st.data())
 def test_a_fixed_lot_has_its_size_and_distinct_records_in_order(records, seed, data):
     size = data.draw(st.integers(1, records))
-    lot = FixedSizeSampling(records, size).draw(numpy_stream(seed, "test_lots"), records)
+    lot = FixedSizeSampling(records, size).sample(numpy_stream(seed, "test_lots"), records)
     assert len(lot) == size
     assert np.all(np.diff(lot) > 0)
     assert set(lot) <= set(range(records))
 
 
 def test_every_record_is_as_likely_in_fixed_lots():
-    drawn = np.bincount(np.concatenate(lots(FixedSizeSampling(50, 10), 50, 4000)), minlength=50)
-    deviations = (drawn - 800) / math.sqrt(4000 * 0.2 * 0.8)
+    sampled = np.bincount(np.concatenate(lots(FixedSizeSampling(50, 10), 50, 4000)), minlength=50)
+    deviations = (sampled - 800) / math.sqrt(4000 * 0.2 * 0.8)
     assert np.abs(deviations).max() < 4.5
 
 
@@ -114,7 +114,7 @@ def test_a_fixed_lot_is_priced_with_twice_the_sensitivity():
 @pytest.mark.parametrize("sampling", [PoissonSampling(0.1), FixedSizeSampling(100, 10)])
 def test_a_lot_depends_on_its_stream_alone(sampling):
     first, again, other = (
-        sampling.draw(numpy_stream(seed, "test_lots"), 100).tolist() for seed in (1, 1, 2)
+        sampling.sample(numpy_stream(seed, "test_lots"), 100).tolist() for seed in (1, 1, 2)
     )
     assert first == again != other
 
@@ -146,7 +146,7 @@ def test_equal_samplings_are_one_key():
 def test_a_capped_lot_never_exceeds_its_cap_and_is_a_poisson_lot_below_it():
     capped, free = TruncatedPoissonSampling(0.1, 500, 50), PoissonSampling(0.1)
     for t in range(200):
-        cut, whole = (s.draw(numpy_stream(0, "test_lots", t), 500) for s in (capped, free))
+        cut, whole = (s.sample(numpy_stream(0, "test_lots", t), 500) for s in (capped, free))
         assert len(cut) <= 50
         assert set(cut) <= set(whole)
         assert len(whole) > 50 or cut.tolist() == whole.tolist()
@@ -154,10 +154,10 @@ def test_a_capped_lot_never_exceeds_its_cap_and_is_a_poisson_lot_below_it():
 
 
 def test_who_is_cut_is_chosen_uniformly():
-    drawn = np.bincount(
+    sampled = np.bincount(
         np.concatenate(lots(TruncatedPoissonSampling(0.9, 20, 10), 20, 4000)), minlength=20
     )
-    deviations = (drawn - 2000) / math.sqrt(4000 * 0.5 * 0.5)
+    deviations = (sampled - 2000) / math.sqrt(4000 * 0.5 * 0.5)
     assert np.abs(deviations).max() < 4.5
 
 
@@ -167,7 +167,7 @@ def test_a_record_more_can_push_another_one_out():
     for t in range(50):
         sampling = TruncatedPoissonSampling(0.9, 12, 10)
         before, after = (
-            set(sampling.draw(numpy_stream(0, "test_lots", t), n).tolist()) for n in (11, 12)
+            set(sampling.sample(numpy_stream(0, "test_lots", t), n).tolist()) for n in (11, 12)
         )
         pushed |= 11 in after and not before <= after
     assert pushed
@@ -190,7 +190,7 @@ def test_a_cap_makes_poisson_lots_capped_ones():
 
 
 def test_whole_data_takes_every_record_every_time():
-    assert WholeData().draw(numpy_stream(0, "test_lots"), 5).tolist() == [0, 1, 2, 3, 4]
+    assert WholeData().sample(numpy_stream(0, "test_lots"), 5).tolist() == [0, 1, 2, 3, 4]
     assert WholeData().expected_size(5) == 5.0
 
 

@@ -48,7 +48,7 @@ def test_a_composition_is_priced_by_the_tightest():
 
 
 def test_an_enforced_price_that_is_valid_and_smaller_is_taken():
-    """At very many draws, or by finer cells, another accountant may be the tighter one."""
+    """At very many samples, or by finer cells, another accountant may be the tighter one."""
     fine = PldAccountant(discretization=1e-5)
     enforced = fine.running(2, ADD_OR_REMOVE)
     price = Composed(EVENT, 2, ADD_OR_REMOVE, enforced, fine, lowest=False)

@@ -223,9 +223,9 @@ def test_without_diagnostics_snapshots_have_no_date(train):
 
 def test_without_diagnostics_lines_of_progress_stay_out_of_the_log(train, monkeypatch, capsys):
     """When they come tells how long the rounds before them took."""
-    from fedpriv.results import display
+    from fedpriv.experiment import reporter
 
-    monkeypatch.setattr(display, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(reporter, "_SECONDS_BETWEEN_LINES", 0.0)
     shown = ("runtime.progress=lines", *SHORT)
     logs = [
         (train(*shown, f"runtime.diagnostics={flag}", name=flag).folder / "run.log").read_text()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import Accountant
-from fedpriv.privacy.mechanisms import JointQuery, GaussianQuery
+from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
 
@@ -117,9 +117,11 @@ def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):
 
         # ---- joint queries
 
-        def test_pricing_a_second_query_as_a_draw_of_its_own_would_understate_it(self):
-            draw = JointQuery(self.sampling(0.013), (GaussianQuery("a", 1.1), GaussianQuery("b", 1.1)))
-            assert self.price({draw.event(): 97}) > 1.2 * self.price(
+        def test_pricing_a_second_query_on_a_sample_of_its_own_would_understate_it(self):
+            both = JointQuery(
+                self.sampling(0.013), (GaussianQuery("a", 1.1), GaussianQuery("b", 1.1))
+            )
+            assert self.price({both.event(): 97}) > 1.2 * self.price(
                 {self.sampling(0.013).event(1.1): 2 * 97}
             )
 
@@ -154,7 +156,7 @@ def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):
             running.add(self.event(0.1, 1.0), np.array([0, 2]), 10)
             assert running.epsilon(DELTA)[1] == 0.0
 
-        def test_each_client_pays_for_its_own_draws(self):
+        def test_each_client_pays_for_its_own_releases(self):
             event, running = self.event(0.05, 1.0), self.running()
             running.add(event, np.array([0, 1]), 10)
             running.add(event, np.array([1]), 30)
@@ -162,7 +164,7 @@ def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):
                 [self.price({event: 10}), self.price({event: 40}), 0.0], rel=self.tolerance
             )
 
-        def test_zero_draws_of_an_event_without_noise_cost_nothing(self):
+        def test_zero_samples_of_an_event_without_noise_cost_nothing(self):
             running = self.running()
             running.add(dp_event.NonPrivateDpEvent(), ALL, 0)
             assert running.epsilon(DELTA).tolist() == [0.0, 0.0, 0.0]
@@ -175,7 +177,7 @@ def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):
             exceeds = self.running().would_exceed(self.event(0.01, 1e-200), 1, 1e300, DELTA)
             assert exceeds.tolist() == [True, True, True]
 
-        def test_asking_whether_a_draw_would_exceed_charges_nothing(self):
+        def test_asking_whether_a_release_would_exceed_charges_nothing(self):
             running = self.running()
             running.would_exceed(self.event(0.1, 1.0), 1000, 1.0, DELTA)
             assert running.epsilon(DELTA).tolist() == [0.0, 0.0, 0.0]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, ZcdpAccountant
-from fedpriv.privacy.mechanisms import JointQuery, GaussianQuery
+from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE
 from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
@@ -30,9 +30,9 @@ class OfPlainGaussians(AccountantSuite):
         test_an_event_of_the_other_relation_is_refused_with_a_reason
     )
 
-    def test_pricing_a_second_query_as_a_draw_of_its_own_would_understate_it(self):
-        draw = JointQuery(WholeData(), (GaussianQuery("a", 1.1), GaussianQuery("b", 1.1)))
-        joint, apart = self.price({draw.event(): 97}), self.price({WholeData().event(1.1): 2 * 97})
+    def test_pricing_a_second_query_on_a_sample_of_its_own_would_understate_it(self):
+        both = JointQuery(WholeData(), (GaussianQuery("a", 1.1), GaussianQuery("b", 1.1)))
+        joint, apart = self.price({both.event(): 97}), self.price({WholeData().event(1.1): 2 * 97})
         assert joint == pytest.approx(apart)  # without sampling there is nothing to understate
 
 

@@ -17,7 +17,13 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
     ZcdpAccountant,
 )
-from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, JointQuery, GaussianQuery, RandomizedBit
+from fedpriv.privacy.mechanisms import (
+    CLIP_STATISTIC,
+    GRADIENT,
+    GaussianQuery,
+    JointQuery,
+    RandomizedBit,
+)
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import tightest
@@ -26,7 +32,7 @@ CELL = 1e-3
 PLD, RDP = PldAccountant(CELL), RdpAccountant()
 DELTA, TINY = 1e-5, 1e-12
 laws = settings(max_examples=15, deadline=None)
-bit_epsilons, multipliers, draws = st.floats(0.05, 3.0), st.floats(2.0, 20.0), st.integers(1, 40)
+bit_epsilons, multipliers, counts = st.floats(0.05, 3.0), st.floats(2.0, 20.0), st.integers(1, 40)
 
 
 def bit(epsilon: float):  # type: ignore[no-untyped-def]
@@ -84,7 +90,7 @@ def test_the_price_of_bits_is_exact_up_to_a_cell_for_each(epsilon, count):
 
 
 @laws
-@given(epsilon=bit_epsilons, count=draws)
+@given(epsilon=bit_epsilons, count=counts)
 def test_bits_cost_at_most_their_sum(epsilon, count):
     assert pld(bit(epsilon), count) <= count * (epsilon + CELL)
 
@@ -97,27 +103,27 @@ def test_rdp_of_one_bit_is_near_its_epsilon():
 
 
 @laws
-@given(multiplier=multipliers, epsilon=bit_epsilons, count=draws)
+@given(multiplier=multipliers, epsilon=bit_epsilons, count=counts)
 def test_a_bit_beside_a_gaussian_costs_more_than_the_gaussian_alone(multiplier, epsilon, count):
     assert pld(pair(multiplier, epsilon), count) > pld(gaussian(multiplier), count)
 
 
 @laws
-@given(multiplier=multipliers, epsilon=bit_epsilons, count=draws)
+@given(multiplier=multipliers, epsilon=bit_epsilons, count=counts)
 def test_a_bit_beside_a_gaussian_adds_at_most_its_epsilon(multiplier, epsilon, count):
     added = pld(pair(multiplier, epsilon), count) - pld(gaussian(multiplier), count)
     assert added <= count * (epsilon + 3 * CELL)
 
 
 @laws
-@given(multiplier=multipliers, epsilon=bit_epsilons, count=draws)
+@given(multiplier=multipliers, epsilon=bit_epsilons, count=counts)
 def test_rdp_of_a_bit_beside_a_gaussian_is_not_below_pld(multiplier, epsilon, count):
     event = pair(multiplier, epsilon)
     assert pld(event, count) <= rdp(event, count)
 
 
 @laws
-@given(multiplier=multipliers, epsilon=bit_epsilons, count=draws)
+@given(multiplier=multipliers, epsilon=bit_epsilons, count=counts)
 def test_rdp_adds_up_the_gaussian_and_the_bit(multiplier, epsilon, count):
     apart = {gaussian(multiplier): count, bit(epsilon): count}
     expected = RDP.epsilon_of(apart, DELTA, REPLACE_ONE)

@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.clippers import Clipper
+from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.mechanisms import Unprotected
 
 laws = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
@@ -24,7 +26,7 @@ class ClipperSuite(ABC):
     """Give ``make``: a clipper that is not started."""
 
     adapts = True
-    """Whether what the first round saw moves the bound."""
+    """Whether what the first round saw moves the clip norm."""
 
     @abstractmethod
     def make(self) -> Clipper: ...
@@ -35,26 +37,34 @@ class ClipperSuite(ABC):
         return clipper
 
     def one_round(self, clipper: Clipper, norms: list[float], clients: list[int]) -> torch.Tensor:
-        """A round without noise in which every client has a lot of these norms; its bounds."""
+        """A round without noise in which every client has a lot of these norms; its clip norms."""
         members = torch.tensor(clients)
-        bounds = clipper.clip_norm(0, members)
-        of_record = torch.arange(len(clients)).repeat_interleave(len(norms))
-        all_norms = torch.tensor(norms * len(clients))
+        clip = Clip(clipper, 0, members)
+        owners = torch.arange(len(clients)).repeat_interleave(len(norms))
         released = None
-        if clipper.query(0, 1.0) is not None:
-            released, _ = clipper.statistic(all_norms, bounds[of_record], of_record, bounds)
-        gradients = torch.ones(len(clients), 4)
+        if clipper.asks(0):
+            answer = clip.statistic(torch.tensor(norms * len(clients)), owners)
+            released = Unprotected(answer.values)
+        gradients = Unprotected(torch.ones(len(clients), 4))
         sizes = torch.full((len(clients),), float(len(norms)))
         clipper.observe(members, released, gradients, sizes)
-        return bounds
+        return clip.norms
 
     @laws
     @given(norms=norms_of_a_lot)
-    def test_no_clipped_record_exceeds_the_bound(self, norms):
+    def test_no_clipped_record_exceeds_the_clip_norm(self, norms):
         clipper = self.started()
         norms = torch.tensor(norms)
-        bounds = clipper.clip_norm(0, torch.zeros(len(norms), dtype=torch.long))
-        assert (clipper.factors(norms, bounds) * norms <= bounds * (1 + ROUNDING)).all()
+        clip_norms = clipper.clip_norm(0, torch.zeros(len(norms), dtype=torch.long))
+        assert (clipper.factors(norms, clip_norms) * norms <= clip_norms * (1 + ROUNDING)).all()
+
+    @laws
+    @given(norms=norms_of_a_lot)
+    def test_what_keeps_to_the_clip_norm_is_enforced_without_a_change(self, norms):
+        clipper = self.started()
+        norms, owners = torch.tensor(norms), torch.zeros(len(norms), dtype=torch.long)
+        enforced = Clip(clipper, 0, torch.tensor([0])).factors(norms, owners)
+        assert enforced.tolist() == clipper.factors(norms, clipper.clip_norm(0, owners)).tolist()
 
     def test_no_factor_is_negative_or_not_finite(self):
         clipper = self.started()
@@ -65,35 +75,35 @@ class ClipperSuite(ABC):
 
     @laws
     @given(lots=st.lists(norms_of_a_lot, min_size=1, max_size=10))
-    def test_bounds_stay_positive_and_finite(self, lots):
+    def test_clip_norms_stay_positive_and_finite(self, lots):
         clipper = self.started()
         for norms in lots:
             self.one_round(clipper, norms, [0, 1, 2])
-        bounds = clipper.clip_norm(0, torch.arange(3))
-        assert (bounds > 0).all()
-        assert bounds.isfinite().all()
+        clip_norms = clipper.clip_norm(0, torch.arange(3))
+        assert (clip_norms > 0).all()
+        assert clip_norms.isfinite().all()
 
-    def test_a_round_leaves_the_bound_it_was_noised_with_as_it_was(self):
+    def test_a_round_leaves_the_clip_norm_it_was_noised_with_as_it_was(self):
         clipper = self.started()
-        bounds = clipper.clip_norm(0, torch.arange(3))
-        before = bounds.tolist()
+        clip_norms = clipper.clip_norm(0, torch.arange(3))
+        before = clip_norms.tolist()
         self.one_round(clipper, [0.1, 50.0, 80.0], [0, 1, 2])
-        assert bounds.tolist() == before
+        assert clip_norms.tolist() == before
 
-    def test_the_bound_of_a_client_that_took_no_part_does_not_move(self):
+    def test_the_clip_norm_of_a_client_that_took_no_part_does_not_move(self):
         clipper = self.started()
         before = clipper.clip_norm(0, torch.arange(3)).tolist()
         self.one_round(clipper, [0.1, 50.0, 80.0], [2, 0])
         assert clipper.clip_norm(0, torch.arange(3)).tolist()[1] == before[1]
 
-    def test_a_bound_that_adapts_moves_and_any_other_does_not(self):
+    def test_a_clip_norm_that_adapts_moves_and_any_other_does_not(self):
         clipper = self.started()
         before = clipper.clip_norm(0, torch.arange(3)).tolist()
         self.one_round(clipper, [30.0, 50.0, 80.0], [0, 1, 2])
         moved = clipper.clip_norm(0, torch.arange(3)).tolist() != before
         assert moved is self.adapts
 
-    def test_bounds_come_in_the_order_asked_for(self):
+    def test_clip_norms_come_in_the_order_asked_for(self):
         clipper = self.started()
         self.one_round(clipper, [30.0, 50.0], [1])
         everyone = clipper.clip_norm(0, torch.arange(3)).tolist()

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import AdapClipper
+from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.mechanisms import DOUBLED, Unprotected
 
 laws = settings(max_examples=80, deadline=None)
 norm = st.floats(0.0, 100.0) | st.sampled_from([1e30, 1e300, math.inf])
@@ -42,22 +44,39 @@ def started(reading: str, initial: float = 1.0, clients: int = 1, **keys) -> Ada
     return clipper
 
 
-def ask(clipper: AdapClipper, norms: list[float], bound: float) -> tuple[float, float]:
+def ask(clipper: AdapClipper, norms: list[float], clip_norm: float) -> tuple[float, float]:
     """The statistic of one client's lot and its sensitivity, in float64."""
     values = torch.tensor(norms, dtype=torch.float64)
-    bounds = torch.full((len(norms),), bound, dtype=torch.float64)
-    of_record = torch.zeros(len(norms), dtype=torch.long)
-    answer, sensitivity = clipper.statistic(values, bounds, of_record, bounds.new_tensor([bound]))
-    return answer.item(), sensitivity.item()
+    owners = torch.zeros(len(norms), dtype=torch.long)
+    answer = clipper.statistic(values, owners, values.new_tensor([clip_norm]))
+    assert answer.replaced == DOUBLED == 2.0
+    assert answer.divided_by == 1.0
+    return answer.values.item(), answer.sensitivity.item()
+
+
+def observe(  # type: ignore[no-untyped-def]
+    clipper: AdapClipper, statistic: float | None, *, holders=(0,), gradients=None, denominators
+) -> None:
+    """What was released of client 0, or of ``holders``."""
+    clipper.observe(
+        torch.tensor(holders),
+        None if statistic is None else Unprotected(torch.tensor([statistic])),
+        Unprotected(torch.zeros(1, 3) if gradients is None else gradients),
+        torch.tensor(denominators),
+    )
 
 
 def noiseless_round(clipper: AdapClipper, norms: torch.Tensor) -> float:
-    """One round of client 0 with the whole of ``norms`` as lot and no noise; the new bound."""
+    """One round of client 0 with the whole of ``norms`` as lot and no noise; the new clip norm."""
     client = torch.tensor([0])
-    bound = clipper.clip_norm(0, client)
-    of_record = torch.zeros(len(norms), dtype=torch.long)
-    answer, _ = clipper.statistic(norms, bound[of_record], of_record, bound)
-    clipper.observe(client, answer, torch.zeros(1, 3), torch.tensor([float(len(norms))]))
+    answer = None
+    if clipper.asks(0):
+        bounded = Clip(clipper, 0, client).statistic(
+            norms, torch.zeros(len(norms), dtype=torch.long)
+        )
+        answer = Unprotected(bounded.values)
+    gradients = Unprotected(torch.zeros(1, 3))
+    clipper.observe(client, answer, gradients, torch.tensor([float(len(norms))]))
     return clipper.clip_norm(0, client).item()
 
 
@@ -69,13 +88,13 @@ def noiseless_round(clipper: AdapClipper, norms: torch.Tensor) -> float:
     reading=st.sampled_from(["sound", "scalar"]),
     lot=lots,
     record=norm,
-    bound=st.floats(1e-3, 50.0),
+    clip_norm=st.floats(1e-3, 50.0),
 )
-def test_one_record_moves_the_statistic_by_at_most_its_sensitivity(reading, lot, record, bound):
+def test_one_record_moves_the_statistic_by_at_most_its_sensitivity(reading, lot, record, clip_norm):
     clipper = started(reading)
-    without, sensitivity = ask(clipper, lot, bound)
-    including, _ = ask(clipper, [*lot, record], bound)
-    rounding = 1e-12 * bound * (len(lot) + 1)
+    without, sensitivity = ask(clipper, lot, clip_norm)
+    including, _ = ask(clipper, [*lot, record], clip_norm)
+    rounding = 1e-12 * clip_norm * (len(lot) + 1)
     assert abs(including - without) <= sensitivity + rounding
 
 
@@ -85,15 +104,15 @@ def test_one_record_moves_the_statistic_by_at_most_its_sensitivity(reading, lot,
     lot=lots,
     record=norm,
     other=norm,
-    bound=st.floats(1e-3, 50.0),
+    clip_norm=st.floats(1e-3, 50.0),
 )
 def test_a_replaced_record_moves_the_statistic_by_at_most_twice_its_sensitivity(
-    reading, lot, record, other, bound
+    reading, lot, record, other, clip_norm
 ):
     clipper = started(reading)
-    first, sensitivity = ask(clipper, [*lot, record], bound)
-    second, _ = ask(clipper, [*lot, other], bound)
-    assert abs(first - second) <= 2 * sensitivity + 1e-12 * bound * (len(lot) + 1)
+    first, sensitivity = ask(clipper, [*lot, record], clip_norm)
+    second, _ = ask(clipper, [*lot, other], clip_norm)
+    assert abs(first - second) <= 2 * sensitivity + 1e-12 * clip_norm * (len(lot) + 1)
 
 
 def test_the_sensitivity_of_a_centred_bit_is_reached():
@@ -102,7 +121,7 @@ def test_the_sensitivity_of_a_centred_bit_is_reached():
     assert ask(clipper, [2.0], 1.0) == (-0.5, 0.5)
 
 
-def test_the_sensitivity_of_the_clipped_norm_is_the_bound():
+def test_the_sensitivity_of_the_clipped_norm_is_the_clip_norm():
     assert ask(started("scalar"), [100.0], 3.0) == (3.0, 3.0)
 
 
@@ -110,21 +129,21 @@ def test_the_unclipped_mean_has_no_finite_sensitivity():
     assert ask(started("unclipped"), [1e6], 3.0) == (1e6, math.inf)
 
 
-def test_the_sensitivity_is_of_the_bound_before_the_round():
+def test_the_sensitivity_is_of_the_clip_norm_before_the_round():
     clipper = started("scalar", initial=2.0)
-    bounds = clipper.clip_norm(0, torch.tensor([0]))
+    clip = Clip(clipper, 0, torch.tensor([0]))
     noiseless_round(clipper, torch.tensor([0.1, 0.1]))
-    _, sensitivity = clipper.statistic(torch.tensor([1.0]), bounds, torch.tensor([0]), bounds)
+    answer = clip.statistic(torch.tensor([1.0]), torch.tensor([0]))
     assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(0.1)
-    assert sensitivity.tolist() == [2.0]
+    assert answer.sensitivity.tolist() == [2.0]
 
 
 def test_each_clients_records_are_counted_for_that_client():
     clipper = started("sound", clients=3)
     norms = torch.tensor([0.5, 9.0, 0.1, 0.2, 9.0])
-    of_record = torch.tensor([0, 0, 2, 2, 2])
-    answer, _ = clipper.statistic(norms, torch.ones(5), of_record, torch.ones(3))
-    assert answer.tolist() == [0.0, 0.0, 0.5]
+    owners = torch.tensor([0, 0, 2, 2, 2])
+    answer = clipper.statistic(norms, owners, torch.ones(3))
+    assert answer.values.tolist() == [0.0, 0.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -144,19 +163,19 @@ FIXED_NORMS = torch.linspace(0.5, 5.0, 1000)
 
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("initial", [1e-3, 1e3], ids=["from below", "from above"])
-def test_the_bound_converges_to_the_quantile(quantile, initial):
+def test_the_clip_norm_converges_to_the_quantile(quantile, initial):
     clipper = started("sound", initial, target_quantile=quantile, quantile_learning_rate=0.2)
     for _ in range(1200):
-        bound = noiseless_round(clipper, FIXED_NORMS)
-    assert bound == pytest.approx(torch.quantile(FIXED_NORMS, quantile).item(), rel=0.02)
+        clip_norm = noiseless_round(clipper, FIXED_NORMS)
+    assert clip_norm == pytest.approx(torch.quantile(FIXED_NORMS, quantile).item(), rel=0.02)
 
 
-def test_the_bound_grows_where_too_many_records_are_clipped():
+def test_the_clip_norm_grows_where_too_many_records_are_clipped():
     clipper = started("sound", 1.0, target_quantile=0.5)
     assert noiseless_round(clipper, torch.tensor([0.5, 2.0, 2.0, 2.0])) > 1.0
 
 
-def test_the_bound_shrinks_where_too_few_records_are_clipped():
+def test_the_clip_norm_shrinks_where_too_few_records_are_clipped():
     clipper = started("sound", 1.0, target_quantile=0.5)
     assert noiseless_round(clipper, torch.tensor([0.5, 0.5, 0.5, 2.0])) < 1.0
 
@@ -164,28 +183,28 @@ def test_the_bound_shrinks_where_too_few_records_are_clipped():
 def test_the_step_is_geometric_in_the_unclipped_fraction():
     """Andrew et al. 2021: C ← C exp(-η_C (b - γ)), b the fraction not clipped."""
     clipper = started("sound", 2.0, target_quantile=0.3, quantile_learning_rate=0.2)
-    bound = noiseless_round(clipper, torch.tensor([0.5, 1.0, 1.5, 8.0]))
-    assert bound == pytest.approx(2.0 * math.exp(-0.2 * (0.75 - 0.3)))
+    clip_norm = noiseless_round(clipper, torch.tensor([0.5, 1.0, 1.5, 8.0]))
+    assert clip_norm == pytest.approx(2.0 * math.exp(-0.2 * (0.75 - 0.3)))
 
 
 def test_the_fraction_is_taken_of_the_public_denominator():
     """A lot of 2 where 4 were expected: b̃ = (½ + ½)/4 + ½."""
     clipper = started("sound", 1.0, target_quantile=0.5, quantile_learning_rate=0.2)
-    clipper.observe(torch.tensor([0]), torch.tensor([1.0]), torch.zeros(1, 3), torch.tensor([4.0]))
+    observe(clipper, 1.0, denominators=[4.0])
     assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(math.exp(-0.2 * 0.25))
 
 
-def test_an_empty_lot_moves_the_bound_as_if_half_were_clipped():
+def test_an_empty_lot_moves_the_clip_norm_as_if_half_were_clipped():
     clipper = started("sound", 1.0, target_quantile=0.5)
-    clipper.observe(torch.tensor([0]), torch.zeros(1), torch.zeros(1, 3), torch.tensor([4.0]))
+    observe(clipper, 0.0, denominators=[4.0])
     assert clipper.clip_norm(0, torch.tensor([0])).item() == 1.0
 
 
 @pytest.mark.parametrize("released", [-1e30, 1e30])
-def test_an_absurd_answer_leaves_the_bound_within_its_limits(released):
+def test_an_absurd_answer_leaves_the_clip_norm_within_its_limits(released):
     clipper = started("sound", 1.0)
     client = torch.tensor([0])
-    clipper.observe(client, torch.tensor([released]), torch.zeros(1, 3), torch.tensor([4.0]))
+    observe(clipper, released, denominators=[4.0])
     assert 1e-6 * 0.999 <= clipper.clip_norm(0, client).item() <= 1e12
 
 
@@ -210,14 +229,14 @@ def test_scalar_is_alpha_times_the_mean_clipped_norm():
 
 def test_scalar_folds_a_negative_answer():
     clipper = started("scalar", 2.0, alpha=0.5)
-    clipper.observe(torch.tensor([0]), torch.tensor([-8.0]), torch.zeros(1, 3), torch.tensor([4.0]))
+    observe(clipper, -8.0, denominators=[4.0])
     assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(1.0)
 
 
 def test_vector_is_alpha_times_the_norm_of_the_noised_mean():
     clipper = started("vector", alpha=0.5, clients=2)
     gradients = torch.tensor([[3.0, 4.0], [0.0, 2.0]])
-    clipper.observe(torch.tensor([1, 0]), None, gradients, torch.ones(2))
+    observe(clipper, None, holders=[1, 0], gradients=gradients, denominators=[1.0, 1.0])
     assert clipper.clip_norm(0, torch.arange(2)).tolist() == [1.0, 2.5]
 
 
@@ -226,7 +245,7 @@ def test_vector_may_explode_only_to_the_ceiling():
     clipper, client = started("vector", alpha=1.0), torch.tensor([0])
     for _ in range(100):
         noised = 6.2 * clipper.clip_norm(0, client).unsqueeze(1)
-        clipper.observe(client, None, noised, torch.ones(1))
+        observe(clipper, None, gradients=noised, denominators=[1.0])
     assert clipper.clip_norm(0, client).item() == pytest.approx(1e12)
 
 
@@ -236,46 +255,46 @@ def test_unclipped_is_alpha_times_the_mean_norm():
 
 
 @pytest.mark.parametrize("reading", ["scalar", "vector", "unclipped"])
-def test_a_vanishing_bound_stops_at_the_floor(reading):
+def test_a_vanishing_clip_norm_stops_at_the_floor(reading):
     clipper = started(reading, 1.0, alpha=0.01, min_clip_norm=1e-3)
     for _ in range(5):
-        bound = noiseless_round(clipper, torch.zeros(4))
-    assert bound == pytest.approx(1e-3)
+        clip_norm = noiseless_round(clipper, torch.zeros(4))
+    assert clip_norm == pytest.approx(1e-3)
 
 
-def test_the_sound_bound_stops_at_the_floor():
+def test_the_sound_clip_norm_stops_at_the_floor():
     clipper = started("sound", 1.0, min_clip_norm=0.5, quantile_learning_rate=1.0)
     for _ in range(20):
-        bound = noiseless_round(clipper, torch.zeros(4))
-    assert bound == 0.5
+        clip_norm = noiseless_round(clipper, torch.zeros(4))
+    assert clip_norm == 0.5
 
 
-# ---- the first bound
+# ---- the first clip norm
 
 
-def test_the_first_bound_is_the_configured_one():
+def test_the_first_clip_norm_is_the_configured_one():
     assert started("sound", 0.3, clients=2).clip_norm(0, torch.arange(2)).tolist() == pytest.approx(
         [0.3] * 2
     )
 
 
-def test_without_one_the_first_bound_is_the_norm_measured_on_noise():
+def test_without_one_the_first_clip_norm_is_the_norm_measured_on_noise():
     clipper = AdapClipper("sound")
     clipper.start(2, "cpu", lambda: 4.5)
     assert clipper.clip_norm(0, torch.arange(2)).tolist() == [4.5, 4.5]
 
 
-def test_a_configured_bound_needs_no_norm_measured_on_noise():
+def test_a_configured_clip_norm_needs_no_norm_measured_on_noise():
     clipper = AdapClipper("sound", initial_clip_norm=0.3)
     clipper.start(2, "cpu", None)
     assert clipper.clip_norm(0, torch.arange(2)).tolist() == pytest.approx([0.3, 0.3])
 
 
-@pytest.mark.parametrize(("measured", "bound"), [(0.0, 1e-6), (math.inf, 1e12)])
-def test_an_extreme_measured_norm_is_brought_within_the_limits(measured, bound):
+@pytest.mark.parametrize(("measured", "clip_norm"), [(0.0, 1e-6), (math.inf, 1e12)])
+def test_an_extreme_measured_norm_is_brought_within_the_limits(measured, clip_norm):
     clipper = AdapClipper("sound")
     clipper.start(1, "cpu", lambda: measured)
-    assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(bound)
+    assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(clip_norm)
 
 
 # ---- arguments
@@ -316,7 +335,7 @@ def test_an_argument_that_cannot_be_is_refused(keys, message):
         ("unclipped", {"initial_clip_norm": 0.5}, 0.5),
     ],
 )
-def test_the_first_bound_is_alpha_times_the_mean_norm_on_noise(reading, keys, expected):
+def test_the_first_clip_norm_is_alpha_times_the_mean_norm_on_noise(reading, keys, expected):
     clipper = AdapClipper(reading, alpha=0.02, **keys)
     clipper.start(2, "cpu", lambda: 3.0)
     torch.testing.assert_close(

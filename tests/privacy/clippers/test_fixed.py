@@ -48,27 +48,27 @@ def started(clipper, clients: int = 2):  # type: ignore[no-untyped-def]
 # ---- constant
 
 
-def test_every_client_has_the_same_constant_bound():
-    bounds = started(ConstantClipper(0.7), 3).clip_norm(0, torch.tensor([2, 0]))
-    assert bounds.tolist() == pytest.approx([0.7, 0.7])
+def test_every_client_has_the_same_constant_clip_norm():
+    clip_norms = started(ConstantClipper(0.7), 3).clip_norm(0, torch.tensor([2, 0]))
+    assert clip_norms.tolist() == pytest.approx([0.7, 0.7])
 
 
 @laws
 @given(norm=st.floats(0.0, 1e6), clip=st.floats(1e-3, 1e6))
 def test_a_record_is_scaled_by_abadis_rule(norm, clip):
     """Abadi et al. 2016: g / max(1, ‖g‖ / C)."""
-    norms, bounds = (torch.tensor([x], dtype=torch.float64) for x in (norm, clip))
-    factor = ConstantClipper(clip).factors(norms, bounds).item()
+    norms, clip_norms = (torch.tensor([x], dtype=torch.float64) for x in (norm, clip))
+    factor = ConstantClipper(clip).factors(norms, clip_norms).item()
     assert factor == pytest.approx(1 / max(1.0, norm / clip), rel=1e-12)
 
 
-def test_a_record_within_the_bound_is_left_exactly_as_it_is():
+def test_a_record_within_the_clip_norm_is_left_exactly_as_it_is():
     clipper = started(ConstantClipper(2.0))
     norms = torch.tensor([0.0, 0.5, 2.0])
     assert clipper.factors(norms, torch.full((3,), 2.0)).tolist() == [1.0, 1.0, 1.0]
 
 
-def test_each_record_is_held_to_the_bound_of_its_client():
+def test_each_record_is_held_to_the_clip_norm_of_its_client():
     factors = ConstantClipper(1.0).factors(torch.tensor([4.0, 4.0]), torch.tensor([1.0, 2.0]))
     assert factors.tolist() == [0.25, 0.5]
 
@@ -108,38 +108,42 @@ def test_no_clipping_has_no_finite_sensitivity():
 # ---- polynomial
 
 
-def bounds_of(clipper: PolynomialClipper, rounds: list[int]) -> list[float]:
+def clip_norms_of(clipper: PolynomialClipper, rounds: list[int]) -> list[float]:
     started(clipper, 1)
     return [clipper.clip_norm(t, torch.tensor([0])).item() for t in rounds]
 
 
-def test_the_quadratic_bound_is_a_quarter_at_half_the_horizon():
-    assert bounds_of(PolynomialClipper(0.05, power=2, horizon=100), [50]) == pytest.approx([0.0125])
+def test_the_quadratic_clip_norm_is_a_quarter_at_half_the_horizon():
+    assert clip_norms_of(PolynomialClipper(0.05, power=2, horizon=100), [50]) == pytest.approx(
+        [0.0125]
+    )
 
 
-def test_the_polynomial_starts_at_the_first_bound():
-    assert bounds_of(PolynomialClipper(0.05, power=2, horizon=100), [0]) == pytest.approx([0.05])
+def test_the_polynomial_starts_at_the_first_clip_norm():
+    assert clip_norms_of(PolynomialClipper(0.05, power=2, horizon=100), [0]) == pytest.approx(
+        [0.05]
+    )
 
 
 def test_a_polynomial_of_power_one_falls_on_a_line():
-    bounds = bounds_of(PolynomialClipper(8.0, horizon=4), [0, 1, 2, 3])
-    assert bounds == pytest.approx([8.0, 6.0, 4.0, 2.0])
+    clip_norms = clip_norms_of(PolynomialClipper(8.0, horizon=4), [0, 1, 2, 3])
+    assert clip_norms == pytest.approx([8.0, 6.0, 4.0, 2.0])
 
 
 def test_a_polynomial_of_power_zero_is_constant_even_beyond_the_horizon():
-    bounds = bounds_of(PolynomialClipper(0.5, power=0, horizon=3), [0, 1, 2, 3, 4])
-    assert bounds == [0.5] * 5
+    clip_norms = clip_norms_of(PolynomialClipper(0.5, power=0, horizon=3), [0, 1, 2, 3, 4])
+    assert clip_norms == [0.5] * 5
 
 
 @pytest.mark.parametrize("round_index", [10, 11, 10**6])
-def test_from_the_horizon_on_the_bound_is_the_floor(round_index):
+def test_from_the_horizon_on_the_clip_norm_is_the_floor(round_index):
     clipper = PolynomialClipper(1.0, power=2, horizon=10, min_clip_norm=0.25)
-    assert bounds_of(clipper, [round_index]) == [0.25]
+    assert clip_norms_of(clipper, [round_index]) == [0.25]
 
 
 def test_the_polynomial_does_not_fall_below_the_floor_before_the_horizon():
     clipper = PolynomialClipper(1.0, horizon=10, min_clip_norm=0.25)
-    assert bounds_of(clipper, [7, 8, 9]) == pytest.approx([0.3, 0.25, 0.25])
+    assert clip_norms_of(clipper, [7, 8, 9]) == pytest.approx([0.3, 0.25, 0.25])
 
 
 @laws
@@ -148,12 +152,12 @@ def test_the_polynomial_does_not_fall_below_the_floor_before_the_horizon():
     horizon=st.integers(1, 1000),
     rounds=st.tuples(*[st.integers(0, 1200)] * 2),
 )
-def test_a_polynomial_bound_never_grows(power, horizon, rounds):
+def test_a_polynomial_clip_norm_never_grows(power, horizon, rounds):
     clipper = PolynomialClipper(1.0, power, horizon)
     assert clipper.value(max(rounds)) <= clipper.value(min(rounds))
 
 
-def test_every_client_has_the_bound_of_the_round():
+def test_every_client_has_the_clip_norm_of_the_round():
     clipper = started(PolynomialClipper(8.0, horizon=4), 3)
     assert clipper.clip_norm(1, torch.tensor([2, 0])).tolist() == [6.0, 6.0]
 
@@ -166,7 +170,7 @@ def test_every_client_has_the_bound_of_the_round():
     [NoClipper(), ConstantClipper(1.0), AutomaticClipper(), PolynomialClipper(1.0, horizon=2)],
     ids=lambda c: type(c).__name__,
 )
-def test_a_fixed_bound_asks_nothing_of_the_data(clipper):
+def test_a_fixed_clip_norm_asks_nothing_of_the_data(clipper):
     assert clipper.query(0, 3.0) is None
 
 

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.clippers import MedianHistogramClipper
-from fedpriv.privacy.mechanisms import CLIP_STATISTIC, ONE_HOT, JointQuery, GaussianQuery
+from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.mechanisms import (
+    CLIP_STATISTIC,
+    ONE_HOT,
+    GaussianQuery,
+    JointQuery,
+    Unprotected,
+)
 from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, REPLACE_ONE
 from fedpriv.privacy.sampling import WholeData
 
@@ -44,41 +51,41 @@ class TestNotAskingYet(ClipperSuite):
         return make(update_interval=2)
 
 
-# ---- the bound
+# ---- the clip norm
 
 
 def observed(counts: list[list[float]] | None, clients: int = 1) -> list[float]:
-    """The bounds after a released histogram of each client over the edges 0.5, 2, 8."""
+    """The clip norms after a released histogram of each client over the edges 0.5, 2, 8."""
     clipper = started(clients, edges=[0.5, 2.0, 8.0])
-    released = None if counts is None else torch.tensor(counts)
-    clipper.observe(torch.arange(clients), released, torch.zeros(clients, 3), torch.ones(clients))
+    released = None if counts is None else Unprotected(torch.tensor(counts))
+    gradients = Unprotected(torch.zeros(clients, 3))
+    clipper.observe(torch.arange(clients), released, gradients, torch.ones(clients))
     return clipper.clip_norm(0, torch.arange(clients)).tolist()
 
 
-def test_the_bound_becomes_the_upper_edge_of_the_median_bin():
+def test_the_clip_norm_becomes_the_upper_edge_of_the_median_bin():
     assert observed([[1.0, 1.0, 5.0]]) == [8.0]
 
 
-def test_each_bound_follows_its_own_histogram():
+def test_each_clip_norm_follows_its_own_histogram():
     assert observed([[9.0, 0.1, 0.0], [0.0, 9.0, 0.1]], clients=2) == [0.5, 2.0]
 
 
-def test_the_bound_stays_where_nothing_was_asked():
+def test_the_clip_norm_stays_where_nothing_was_asked():
     assert observed(None) == [1.0]
 
 
-def test_the_bound_stays_where_the_noise_left_no_median():
+def test_the_clip_norm_stays_where_the_noise_left_no_median():
     assert observed([[-3.0, -0.1, 0.0]]) == [1.0]
 
 
 @laws
 @given(norms=st.lists(st.floats(0.01, 30.0), min_size=1, max_size=30))
-def test_without_noise_the_bound_is_the_next_edge_above_the_median_norm(norms):
+def test_without_noise_the_clip_norm_is_the_next_edge_above_the_median_norm(norms):
     clipper, client = started(), torch.tensor([0])
-    values, of_record = torch.tensor(norms), torch.zeros(len(norms), dtype=torch.long)
-    bound = clipper.clip_norm(0, client)
-    counts, _ = clipper.statistic(values, bound[of_record], of_record, bound)
-    clipper.observe(client, counts, torch.zeros(1, 3), torch.ones(1))
+    values, owners = torch.tensor(norms), torch.zeros(len(norms), dtype=torch.long)
+    counts = Unprotected(Clip(clipper, 0, client).statistic(values, owners).values)
+    clipper.observe(client, counts, Unprotected(torch.zeros(1, 3)), torch.ones(1))
     median = np.quantile(values.numpy(), 0.5, method="inverted_cdf")
     assert clipper.clip_norm(0, client).item() == min(e for e in clipper.edges if e >= median)
 
@@ -122,16 +129,18 @@ def test_interval_and_updates_together_need_no_rounds():
 # ---- what it costs
 
 
-def test_the_sensitivity_entered_is_one_whatever_the_bound():
+def test_the_sensitivity_entered_is_one_whatever_the_clip_norm():
     clipper, client = started(initial_clip_norm=7.0), torch.tensor([0])
-    bound = clipper.clip_norm(0, client)
-    _, sensitivity = clipper.statistic(torch.tensor([3.0]), bound, client, bound)
-    assert sensitivity.tolist() == [1.0]
+    answer = Clip(clipper, 0, client).statistic(torch.tensor([3.0]), client)
+    assert answer.sensitivity.tolist() == [1.0]
+    assert answer.replaced == ONE_HOT
+    assert answer.divided_by == 1.0
 
 
 def price(clipper: MedianHistogramClipper, neighbours: str, updates: int) -> float:
-    draw = JointQuery(WholeData(neighbours), (clipper.query(clipper.update_interval - 1, 1.0),))
-    return GdpAccountant().epsilon_of({draw.event(): updates}, clipper.delta, neighbours)
+    query = clipper.query(clipper.update_interval - 1, 1.0)
+    event = JointQuery(WholeData(neighbours), (query,)).event()
+    return GdpAccountant().epsilon_of({event: updates}, clipper.delta, neighbours)
 
 
 @pytest.mark.parametrize("updates", [1, 2, 10, 1000])

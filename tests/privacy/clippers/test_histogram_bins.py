@@ -38,14 +38,15 @@ def test_a_single_geometric_bin_ends_at_the_largest_exponent():
 
 
 def histograms(norms: list[float], edges: list[float], holders: list[int]) -> list[list[float]]:
-    """The counts of each holder of a bound, 0 … the largest of ``holders`` (or only 0)."""
+    """The counts of each holder of a clip norm, 0 … the largest of ``holders`` (or only 0)."""
     clipper = MedianHistogramClipper(1.0, update_interval=1, updates=1, edges=edges)
     clients = max(holders, default=0) + 1
     clipper.start(clients, "cpu", None)
-    of_norm = torch.tensor(holders, dtype=torch.long)
-    bounds = torch.ones(len(norms))
-    counts, _ = clipper.statistic(torch.tensor(norms), bounds, of_norm, torch.ones(clients))
-    return counts.tolist()
+    owners = torch.tensor(holders, dtype=torch.long)
+    answer = clipper.statistic(torch.tensor(norms), owners, torch.ones(clients))
+    assert answer.sensitivity.tolist() == [1.0] * clients
+    assert answer.replaced == ONE_HOT
+    return answer.values.tolist()
 
 
 def histogram(norms: list[float], edges: list[float]) -> list[float]:
@@ -73,7 +74,7 @@ def test_an_empty_lot_has_an_empty_histogram():
     assert histogram([], [1.0, 2.0, 4.0]) == [0, 0, 0]
 
 
-def test_each_holder_of_a_bound_has_a_histogram_of_its_own():
+def test_each_holder_of_a_clip_norm_has_a_histogram_of_its_own():
     counts = histograms([0.5, 1.5, 1.6, 9.0], [1.0, 2.0], [0, 2, 2, 0])
     assert counts == [[1, 1], [0, 0], [0, 2]]
 

@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import QuantileClipper
+from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.clippers.quantile import split_multiplier
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
-    JointQuery,
     GaussianQuery,
+    JointQuery,
     RandomizedBit,
+    Unprotected,
     joint_noise_multiplier,
 )
-from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
 from fedpriv.privacy.mechanisms.randomized_response import noised_count
+from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
 from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
 laws = settings(max_examples=60, deadline=None)
@@ -56,12 +58,16 @@ def noiseless(initial: float, **keys) -> QuantileClipper:  # type: ignore[no-unt
 
 
 def round_of(clipper: QuantileClipper, norms: torch.Tensor) -> float:
-    """One round of client 0 with the whole of ``norms`` as lot and no noise; the new bound."""
-    client = torch.tensor([0])
-    bound = clipper.clip_norm(0, client)
-    of_record = torch.zeros(len(norms), dtype=torch.long)
-    answer, _ = clipper.statistic(norms, bound[of_record], of_record, bound)
-    clipper.observe(client, answer, torch.zeros(1, 3), torch.tensor([float(len(norms))]))
+    """One round of client 0 with the whole of ``norms`` as lot and no noise; the new clip norm."""
+    client, owners = torch.tensor([0]), torch.zeros(len(norms), dtype=torch.long)
+    answer = Clip(clipper, 0, client).statistic(norms, owners)
+    return observed(clipper, answer.values, float(len(norms)))
+
+
+def observed(clipper: QuantileClipper, statistic: torch.Tensor, denominator: float) -> float:
+    """The clip norm of client 0 once this statistic was released."""
+    client, gradients = torch.tensor([0]), Unprotected(torch.zeros(1, 3))
+    clipper.observe(client, Unprotected(statistic), gradients, torch.tensor([denominator]))
     return clipper.clip_norm(0, client).item()
 
 
@@ -73,37 +79,37 @@ FIXED_NORMS = torch.linspace(0.5, 5.0, 1000)
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("initial", [1e-2, 20.0], ids=["from below", "from above"])
 @pytest.mark.parametrize("update", ["geometric", "linear"])
-def test_without_noise_the_bound_converges_to_the_quantile(quantile, initial, update):
+def test_without_noise_the_clip_norm_converges_to_the_quantile(quantile, initial, update):
     clipper = noiseless(initial, target_quantile=quantile, update=update)
     for _ in range(1200):
-        bound = round_of(clipper, FIXED_NORMS)
-    assert bound == pytest.approx(torch.quantile(FIXED_NORMS, quantile).item(), rel=0.01)
+        clip_norm = round_of(clipper, FIXED_NORMS)
+    assert clip_norm == pytest.approx(torch.quantile(FIXED_NORMS, quantile).item(), rel=0.01)
 
 
-def test_where_nothing_is_clipped_one_step_shrinks_the_bound_by_exp_of_a_tenth():
+def test_where_nothing_is_clipped_one_step_shrinks_the_clip_norm_by_exp_of_a_tenth():
     """b = 1, γ = .5, η_C = .2: C ← C exp(-.2 · .5)."""
     clipper = noiseless(3.0, target_quantile=0.5, quantile_learning_rate=0.2)
     assert round_of(clipper, torch.tensor([0.1, 0.2])) == pytest.approx(3.0 * math.exp(-0.1))
 
 
-def test_where_everything_is_clipped_one_step_grows_the_bound_by_exp_of_a_tenth():
+def test_where_everything_is_clipped_one_step_grows_the_clip_norm_by_exp_of_a_tenth():
     clipper = noiseless(3.0, target_quantile=0.5, quantile_learning_rate=0.2)
     assert round_of(clipper, torch.tensor([4.0, 5.0])) == pytest.approx(3.0 * math.exp(0.1))
 
 
 def test_the_geometric_step_is_of_the_fraction_not_clipped():
     clipper = noiseless(2.0, target_quantile=0.3, quantile_learning_rate=0.2)
-    bound = round_of(clipper, torch.tensor([0.5, 1.0, 1.5, 8.0]))
-    assert bound == pytest.approx(2.0 * math.exp(-0.2 * (0.75 - 0.3)))
+    clip_norm = round_of(clipper, torch.tensor([0.5, 1.0, 1.5, 8.0]))
+    assert clip_norm == pytest.approx(2.0 * math.exp(-0.2 * (0.75 - 0.3)))
 
 
 def test_the_linear_step_is_of_the_fraction_not_clipped():
     clipper = noiseless(2.0, target_quantile=0.3, quantile_learning_rate=0.2, update="linear")
-    bound = round_of(clipper, torch.tensor([0.5, 1.0, 1.5, 8.0]))
-    assert bound == pytest.approx(2.0 - 0.2 * (0.75 - 0.3))
+    clip_norm = round_of(clipper, torch.tensor([0.5, 1.0, 1.5, 8.0]))
+    assert clip_norm == pytest.approx(2.0 - 0.2 * (0.75 - 0.3))
 
 
-def test_a_norm_at_the_bound_counts_as_not_clipped():
+def test_a_norm_at_the_clip_norm_counts_as_not_clipped():
     at_it, above_it = noiseless(2.0), noiseless(2.0)
     assert round_of(at_it, torch.tensor([2.0])) < 2.0 < round_of(above_it, torch.tensor([2.01]))
 
@@ -111,23 +117,20 @@ def test_a_norm_at_the_bound_counts_as_not_clipped():
 def test_the_fraction_is_of_the_public_denominator():
     """A cohort of 2 where 4 were expected, nobody clipped: b̃ = (½ + ½)/4 + ½."""
     clipper = noiseless(1.0, target_quantile=0.5, quantile_learning_rate=0.2)
-    clipper.observe(torch.tensor([0]), torch.tensor([1.0]), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(math.exp(-0.2 * 0.25))
+    assert observed(clipper, torch.tensor([1.0]), 4.0) == pytest.approx(math.exp(-0.2 * 0.25))
 
 
 @pytest.mark.parametrize("update", ["geometric", "linear"])
 def test_an_empty_cohort_leaves_the_median_where_it_is(update):
     clipper = noiseless(1.0, target_quantile=0.5, update=update)
-    clipper.observe(torch.tensor([0]), torch.zeros(1), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert clipper.clip_norm(0, torch.tensor([0])).item() == 1.0
+    assert observed(clipper, torch.zeros(1), 4.0) == 1.0
 
 
 @pytest.mark.parametrize("update", ["geometric", "linear"])
 @pytest.mark.parametrize("released", [-1e30, 1e30])
-def test_an_absurd_answer_leaves_the_bound_within_its_limits(update, released):
-    clipper, client = started(1.0, update=update, min_clip_norm=0.5), torch.tensor([0])
-    clipper.observe(client, torch.tensor([released]), torch.zeros(1, 3), torch.tensor([4.0]))
-    assert 0.5 <= clipper.clip_norm(0, client).item() <= 1e12
+def test_an_absurd_answer_leaves_the_clip_norm_within_its_limits(update, released):
+    clipper = started(1.0, update=update, min_clip_norm=0.5)
+    assert 0.5 <= observed(clipper, torch.tensor([released]), 4.0) <= 1e12
 
 
 # ---- sensitivity
@@ -137,16 +140,15 @@ def test_an_absurd_answer_leaves_the_bound_within_its_limits(update, released):
 @given(
     lot=st.lists(st.floats(0.0, 100.0), max_size=20),
     unit=st.floats(0.0, 100.0),
-    bound=st.floats(1e-3, 50.0),
+    clip_norm=st.floats(1e-3, 50.0),
 )
-def test_one_unit_more_moves_the_centred_sum_by_exactly_its_sensitivity(lot, unit, bound):
+def test_one_unit_more_moves_the_centred_sum_by_exactly_its_sensitivity(lot, unit, clip_norm):
     def ask(norms: list[float]) -> tuple[float, float]:
         values = torch.tensor(norms, dtype=torch.float64)
-        bounds = torch.full((len(norms),), bound, dtype=torch.float64)
-        of_unit = torch.zeros(len(norms), dtype=torch.long)
-        one_bound = torch.tensor([bound], dtype=torch.float64)
-        answer, sensitivity = started().statistic(values, bounds, of_unit, one_bound)
-        return answer.item(), sensitivity.item()
+        owners = torch.zeros(len(norms), dtype=torch.long)
+        answer = started().statistic(values, owners, values.new_tensor([clip_norm]))
+        assert answer.divided_by == 1.0
+        return answer.values.item(), answer.sensitivity.item()
 
     (without, sensitivity), (including, _) = ask(lot), ask([*lot, unit])
     assert abs(including - without) == sensitivity == 0.5
@@ -172,7 +174,7 @@ def test_the_split_pair_costs_exactly_what_z_costs(bit_noise, share):
 
 
 @pytest.mark.parametrize("sampling", [PoissonSampling(0.01), WholeData(), WholeData(REPLACE_ONE)])
-def test_the_draw_of_a_split_pair_is_the_event_of_z(sampling):
+def test_the_joint_query_of_a_split_pair_is_the_event_of_z(sampling):
     clipper = QuantileClipper(1.0, bit_noise=0.8)
     gradient = GaussianQuery(GRADIENT, clipper.gradient_multiplier(1.1))
     event = JointQuery(sampling, (gradient, clipper.query(0, 1.1))).event()

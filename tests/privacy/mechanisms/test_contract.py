@@ -189,7 +189,7 @@ def test_one_gaussian_for_the_sum_of_many_reports_states_the_share_and_how_many(
     (record,) = run.close()
     np.testing.assert_array_equal(record.clients, cohort)
     np.testing.assert_allclose(record.noise_std[GRADIENT], SIGMA * 0.5)
-    assert record.shares == m
+    assert record.shares == {GRADIENT: m}
     assert measured(mean * m)[0] == pytest.approx(SIGMA * 0.5 * math.sqrt(m), rel=WITHIN)
 
 

@@ -85,12 +85,11 @@ def chi_square(algorithm: str, clipper: str) -> dict[str, tuple[float, int]]:
         for name, before in exact.items():
             noise = (visible[name].values - before).double().view(rows, -1).numpy()
             scale = divided_by if name == GRADIENT else 1.0
-            by = of.announce(0).groups[0].upload.joint.query(name).by
             std = np.concatenate([np.atleast_1d(r.noise_std[name]) for r in records])
             if rows > 1:  # the records are by group; back to the order of the cohort
                 who = np.concatenate([r.clients for r in records])
                 std = std[np.argsort(who)] if len(std) == rows else std
-            shares = records[0].shares if by == CLIENT else 1
+            shares = records[0].shares[name]
             std = np.broadcast_to(std, rows)[:, None] * math.sqrt(shares) / scale
             total, count = sums.get(name, (0.0, 0))
             sums[name] = total + float(((noise / std) ** 2).sum()), count + noise.size

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fedpriv.privacy.mechanisms import Public
 from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 laws = settings(
@@ -23,7 +24,7 @@ def follow(schedule: NoiseSchedule, losses: list[float], first: int = 0) -> list
     path = []
     for t, loss in enumerate(losses, start=first):
         path.append(schedule.noise_multiplier(t))
-        schedule.observe(t, loss)
+        schedule.observe(t, Public(loss))
     path.append(schedule.noise_multiplier(first + len(losses)))
     return path
 

@@ -10,23 +10,59 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant
-from fedpriv.privacy.claims import wei_recalculated_noise_std
-from fedpriv.privacy.noise_schedules import RecalculatedNoise, Spreading, UniformBudget
+from fedpriv.privacy.claims import wei, wei_recalculated_noise_std
+from fedpriv.privacy.mechanisms import Public
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.noise_schedules import (
+    RecalculatedNoise,
+    Setting,
+    Spreading,
+    UniformBudget,
+)
+from fedpriv.privacy.noise_schedules.budgeted import _spreading
+from fedpriv.privacy.sampling import WholeData
 
 DELTA, D = 0.01, 2 / 128
-PRINTED, SAMPLED = Spreading(D, 1.0, printed=True), Spreading(D, 0.6, printed=True)
-SOUND = Spreading(2.0, 1.0, printed=False)
 
 
-def uniform(over: Spreading = PRINTED, epsilon: float = 10.0, rounds: int = 200, **more):  # type: ignore[no-untyped-def]
+def nothing_solved(epsilon: float, samples: int | None) -> float:
+    raise AssertionError("a budget is spread by its own formula")
+
+
+def setting(published: bool, cohort_share: float = 1.0, neighbours: str = REPLACE_ONE) -> Setting:
+    claim = wei(D)
+    accountant = claim.accountant() if published else GdpAccountant()
+    return Setting(
+        WholeData(neighbours), 1, cohort_share, accountant, claim, published, nothing_solved
+    )
+
+
+PRINTED, SAMPLED, SOUND = setting(True), setting(True, 0.6), setting(False)
+ADDED = setting(False, neighbours=ADD_OR_REMOVE)
+
+
+@pytest.mark.parametrize(
+    ("over", "expected"),
+    [
+        (PRINTED, Spreading(D, 1.0, printed=True)),
+        (SAMPLED, Spreading(D, 0.6, printed=True)),
+        (SOUND, Spreading(2.0, 1.0, printed=False)),
+        (ADDED, Spreading(1.0, 1.0, printed=False)),
+    ],
+)
+def test_what_a_budget_is_spread_over_follows_from_the_enforced_view(over, expected):
+    assert _spreading(over, None) == expected
+
+
+def uniform(over: Setting = PRINTED, epsilon: float = 10.0, rounds: int = 200, **more):  # type: ignore[no-untyped-def]
     schedule = UniformBudget(epsilon, DELTA, rounds, **more)
-    schedule.settle(over)
+    schedule.calibrate(over)
     return schedule
 
 
-def recalculated(over: Spreading = PRINTED, epsilon: float = 10.0, rounds: int = 200, **more):  # type: ignore[no-untyped-def]
+def recalculated(over: Setting = PRINTED, epsilon: float = 10.0, rounds: int = 200, **more):  # type: ignore[no-untyped-def]
     schedule = RecalculatedNoise(epsilon, DELTA, rounds, **more)
-    schedule.settle(over)
+    schedule.calibrate(over)
     schedule.begin(lambda: math.inf)
     return schedule
 
@@ -38,7 +74,7 @@ def play(schedule: RecalculatedNoise, losses) -> list[float]:  # type: ignore[no
         if schedule.ended(t):
             break
         sigmas.append(schedule.noise_multiplier(t))
-        schedule.observe(t, loss)
+        schedule.observe(t, Public(loss))
     return sigmas
 
 
@@ -46,7 +82,7 @@ def spent(sigmas: list[float]) -> float:
     return math.fsum(s**-2 for s in sigmas)
 
 
-def cap(schedule: RecalculatedNoise) -> float:
+def whole(schedule: RecalculatedNoise) -> float:
     return schedule.total_noise_multiplier**-2
 
 
@@ -91,11 +127,11 @@ def test_a_discount_after_ten_rounds():
         if schedule.ended(t):
             break
         rest.append(schedule.noise_multiplier(t))
-        schedule.observe(t, 4.0 - t / 1000)
+        schedule.observe(t, Public(4.0 - t / 1000))
     assert len(sigmas) + len(rest) == 163
-    assert spent(sigmas + rest) <= cap(schedule)
+    assert spent(sigmas + rest) <= whole(schedule)
     # a 164th would overspend
-    assert spent([*sigmas, *rest, rest[-1]]) > cap(schedule)
+    assert spent([*sigmas, *rest, rest[-1]]) > whole(schedule)
 
 
 def test_the_discount_as_printed_sets_the_rounds_before_t_is_advanced():
@@ -134,19 +170,19 @@ def test_whatever_is_heard_the_budget_is_kept_and_rounds_only_fall(losses, beta,
         if schedule.ended(t):
             break
         sigmas.append(schedule.noise_multiplier(t))
-        schedule.observe(t, loss)
+        schedule.observe(t, Public(loss))
         planned.append(schedule.planned_rounds)
     assert len(sigmas) <= rounds
     assert planned == sorted(planned, reverse=True)
-    assert spent(sigmas) <= cap(schedule) * (1 + 1e-9)
+    assert spent(sigmas) <= whole(schedule) * (1 + 1e-9)
     assert min(sigmas) >= schedule.lowest(0) * (1 - 1e-9)
 
 
 def test_the_first_loss_is_compared_with_that_of_the_initial_model():
     schedule = RecalculatedNoise(10.0, DELTA, 200, beta=0.9)
-    schedule.settle(PRINTED)
+    schedule.calibrate(PRINTED)
     schedule.begin(lambda: 2.0)
-    schedule.observe(0, 2.0)
+    schedule.observe(0, Public(2.0))
     assert schedule.decays == 1
     assert schedule.planned_rounds == pytest.approx(0.81 * 199 + 1)
 
@@ -154,16 +190,15 @@ def test_the_first_loss_is_compared_with_that_of_the_initial_model():
 def test_noised_losses_are_paid_before_the_rest_is_spread():
     free, paid = recalculated(SOUND), recalculated(SOUND, trigger="noised")
     joint = 200 * (paid.noise_multiplier(0) ** -2 + (2.0 * 10.0) ** -2)
-    assert joint == pytest.approx(cap(free), rel=1e-6)
+    assert joint == pytest.approx(whole(free), rel=1e-6)
     published = recalculated(PRINTED, trigger="noised")  # the work charges nothing for losses
     assert published.noise_multiplier(0) == recalculated(PRINTED).noise_multiplier(0)
 
 
 def test_noised_losses_are_paid_where_a_record_more_moves_an_upload_by_its_bound():
-    added = Spreading(1.0, 1.0, printed=False)
-    free, paid = recalculated(added), recalculated(added, trigger="noised")
+    free, paid = recalculated(ADDED), recalculated(ADDED, trigger="noised")
     joint = 200 * (paid.noise_multiplier(0) ** -2 + 10.0**-2)
-    assert joint == pytest.approx(cap(free), rel=1e-6)
+    assert joint == pytest.approx(whole(free), rel=1e-6)
 
 
 def test_losses_that_cost_more_than_the_budget_are_refused():
@@ -172,10 +207,10 @@ def test_losses_that_cost_more_than_the_budget_are_refused():
 
 
 def test_what_is_asked_of_the_clients():
-    assert recalculated().question is None
-    assert recalculated(trigger="exact").question.query.noise_multiplier == 0
+    assert recalculated().loss_query is None
+    assert recalculated(trigger="exact").loss_query.query.noise_multiplier == 0
     noised = recalculated(trigger="noised", loss_bound=3.0)
-    assert (noised.question.bound, noised.question.query.noise_multiplier) == (3.0, 10.0)
+    assert (noised.loss_query.bound, noised.loss_query.query.noise_multiplier) == (3.0, 10.0)
     assert not noised.reads_validation
     assert recalculated().reads_validation
 
@@ -190,7 +225,7 @@ def test_a_state_goes_on_as_if_nothing_had_happened():
     rest = []
     for t in range(3, 6):
         rest.append(again.noise_multiplier(t))
-        again.observe(t, losses[t])
+        again.observe(t, Public(losses[t]))
     assert first + rest == expected
     assert again.state_dict() == whole.state_dict()
 
@@ -219,9 +254,13 @@ def test_bad_settings_name_the_key(changed, key):
     assert error.value.argument == key
 
 
-def test_a_budget_that_is_not_settled_has_no_noise():
-    with pytest.raises(RuntimeError, match="settled"):
-        UniformBudget(10.0, DELTA, 200).noise_multiplier(0)
+def test_a_budget_that_is_not_spread_has_no_noise():
+    schedule = UniformBudget(10.0, DELTA, 200)
+    assert not schedule.known
+    with pytest.raises(RuntimeError, match="must be spread before it is used"):
+        schedule.noise_multiplier(0)
+    schedule.calibrate(PRINTED)
+    assert schedule.known
 
 
 def test_with_beta_one_nothing_adapts():

@@ -10,57 +10,64 @@ from noise_schedules.suite import ScheduleSuite
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.calibration import least_noise_multiplier
-from fedpriv.privacy.noise_schedules import CalibratedNoise
+from fedpriv.privacy.noise_schedules import CalibratedNoise, Setting
+from fedpriv.privacy.sampling import WholeData
 
 DELTA = 1e-5
 
 
-def gdp(epsilon: float, draws: int | None) -> float:
-    """σ of ``draws`` plain Gaussians; 10 where the plan decides."""
-    draws = 10 if draws is None else draws
+def gdp(epsilon: float, samples: int | None) -> float:
+    """σ of ``samples`` plain Gaussians; 10 where the plan decides."""
+    samples = 10 if samples is None else samples
     accountant = GdpAccountant()
     return least_noise_multiplier(
-        lambda z: accountant.epsilon_of_sum(draws / z**2, DELTA), epsilon, accountant.name
+        lambda z: accountant.epsilon_of_sum(samples / z**2, DELTA), epsilon, accountant.name
     )
 
 
-def settled(**keys) -> CalibratedNoise:  # type: ignore[no-untyped-def]
+def setting(solve) -> Setting:  # type: ignore[no-untyped-def]
+    return Setting(
+        WholeData(), 1, 1.0, GdpAccountant(), None, False, smallest_noise_multiplier=solve
+    )
+
+
+def calibrated(**keys) -> CalibratedNoise:  # type: ignore[no-untyped-def]
     schedule = CalibratedNoise(**keys)
-    schedule.settle(gdp)
+    schedule.calibrate(setting(gdp))
     return schedule
 
 
 class TestOfTheRun(ScheduleSuite):
     def make(self):
-        return settled(epsilon=2.0)
+        return calibrated(epsilon=2.0)
 
 
 class TestOfADraw(ScheduleSuite):
     def make(self):
-        return settled(epsilon_per_draw=0.5)
+        return calibrated(epsilon_per_draw=0.5)
 
 
 def asked(**keys) -> tuple[float, int | None]:  # type: ignore[no-untyped-def]
-    """What the schedule asks to be solved: (ε, draws)."""
-    questions = []
+    """What the schedule asks to be solved: (ε, samples)."""
+    solved = []
 
-    def solve(epsilon: float, draws: int | None) -> float:
-        questions.append((epsilon, draws))
+    def solve(epsilon: float, samples: int | None) -> float:
+        solved.append((epsilon, samples))
         return 1.0
 
-    CalibratedNoise(**keys).settle(solve)
-    (question,) = questions
-    return question
+    CalibratedNoise(**keys).calibrate(setting(solve))
+    (once,) = solved
+    return once
 
 
 # ---- what is solved
 
 
-def test_an_epsilon_of_the_run_covers_the_draws_of_the_plan():
+def test_an_epsilon_of_the_run_covers_the_samples_of_the_plan():
     assert asked(epsilon=2.0) == (2.0, None)
 
 
-def test_an_epsilon_of_the_run_covers_the_draws_given():
+def test_an_epsilon_of_the_run_covers_the_samples_given():
     assert asked(epsilon=2.0, draws=40) == (2.0, 40)
 
 
@@ -76,29 +83,31 @@ def test_an_epsilon_per_draw_wins_over_that_of_the_run():
 
 
 def test_sigma_is_the_solution_in_every_round():
-    schedule = settled(epsilon=2.0, draws=40)
+    schedule = calibrated(epsilon=2.0, draws=40)
     assert [schedule.noise_multiplier(t) for t in (0, 1, 1000)] == [gdp(2.0, 40)] * 3
 
 
-def test_the_draws_given_cost_the_epsilon_to_six_digits():
-    sigma = settled(epsilon=2.0, draws=40).noise_multiplier(0)
+def test_the_samples_given_cost_the_epsilon_to_six_digits():
+    sigma = calibrated(epsilon=2.0, draws=40).noise_multiplier(0)
     spent = GdpAccountant().epsilon_of_sum(40 / sigma**2, DELTA)
     assert 2.0 * (1 - 2e-5) < spent <= 2.0
 
 
-def test_more_draws_for_one_epsilon_take_the_root_of_so_much_more_noise():
-    few, many = (settled(epsilon=2.0, draws=n).noise_multiplier(0) for n in (10, 90))
+def test_more_samples_for_one_epsilon_take_the_root_of_so_much_more_noise():
+    few, many = (calibrated(epsilon=2.0, draws=n).noise_multiplier(0) for n in (10, 90))
     assert many == pytest.approx(3 * few, rel=2e-5)
 
 
 def test_it_needs_no_filter_and_no_validation():
-    schedule = settled(epsilon=2.0)
+    schedule = calibrated(epsilon=2.0)
     assert not schedule.adaptive
     assert not schedule.reads_validation
 
 
-def test_a_schedule_that_is_not_settled_has_no_noise_to_give():
-    with pytest.raises(RuntimeError, match="settled"):
+def test_a_schedule_that_is_not_calibrated_has_no_noise_to_give():
+    assert not CalibratedNoise(2.0).known
+    assert calibrated(epsilon=2.0).known
+    with pytest.raises(RuntimeError, match="must be calibrated before it is used"):
         CalibratedNoise(2.0).noise_multiplier(0)
 
 

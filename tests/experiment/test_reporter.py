@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedpriv.results.display import Pace
+from fedpriv.experiment.reporter import Pace
 
 
 def pace(*marks: tuple[float, float]) -> float | None:

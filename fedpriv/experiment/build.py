@@ -1,0 +1,98 @@
+"""Builds the parts of an experiment from its configuration. Nothing here needs torch or data: a dry run stops
+after this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.experiment.combinations import (
+    refuse_bad_combinations,
+    refuse_query_of_secret_cohort,
+    refuse_unaccountable,
+)
+from fedpriv.experiment.instantiate import first_line, instantiate, within_group
+from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.settings import Settings, read_settings
+from fedpriv.privacy.accountants import Accountant, PublishedAccountant
+from fedpriv.privacy.names import PUBLISHED
+from fedpriv.privacy.noise_schedules import Setting
+
+
+def build_parts(config: DictConfig) -> Parts:
+    """Instantiate every group and check that they fit. Raises ConfigError."""
+    try:
+        OmegaConf.resolve(config := config.copy())
+        settings = read_settings(config)
+    except OmegaConfBaseException as error:
+        raise ConfigError(first_line(error)) from None
+    algorithm = instantiate(config, "algorithm")
+    parts = Parts(
+        settings=settings,
+        dataset=instantiate(config, "dataset"),
+        partition=instantiate(config, "partition"),
+        model=instantiate(config, "model"),
+        clipper=instantiate(config, "clipper"),
+        noise_schedule=instantiate(config, "noise_schedule"),
+        accountant=_accountant(instantiate(config, "accountant"), algorithm, settings),
+        algorithm=algorithm,
+        attack=None if config.get("attack") is None else instantiate(config, "attack"),
+    )
+    refuse_bad_combinations(parts)
+    if parts.private:
+        refuse_unaccountable(parts)
+        _calibrate_noise(parts)
+        refuse_query_of_secret_cohort(parts)
+    return parts
+
+
+def _calibrate_noise(parts: Parts) -> None:
+    """A noise multiplier that follows from an ε is solved for before anything else needs it."""
+    schedule, algorithm, clients = parts.noise_schedule, parts.algorithm, parts.partition.clients
+    if schedule.known:
+        return
+    if not parts.shares_known:
+        raise ConfigError(
+            "noise_schedule follows from epsilon, which here depends on how many records a client has, and "
+            "partition=natural does not say; set noise_schedule=constant, or another partition"
+        )
+    share = 1.0
+    if clients and algorithm.clients_per_round:
+        share = min(1.0, algorithm.clients_per_round / clients)
+    setting = Setting(
+        sampling=algorithm.sampling_of(parts.even_share),
+        samples_per_round=algorithm.samples_per_round,
+        cohort_share=share,
+        accountant=parts.accountant,
+        claim=algorithm.claim,
+        published=parts.settings.budget_view == PUBLISHED,
+        smallest_noise_multiplier=parts.costs().smallest_noise_multiplier,
+    )
+    within_group("noise_schedule", lambda: schedule.calibrate(setting))
+
+
+def _accountant(chosen: Any, algorithm: Any, settings: Settings) -> Accountant:
+    """The accountant asked for; for ``accountant=published`` the one of the work's theorem."""
+    published = settings.budget_view == PUBLISHED
+    if algorithm.private and algorithm.claim is None and published:
+        raise ConfigError(
+            "budget_view",
+            PUBLISHED,
+            f"sound with algorithm={algorithm.name}, which has no published claim",
+            "one that extends a work's algorithm inherits none: the theorem is not about what it changes",
+        )
+    if not isinstance(chosen, PublishedAccountant):
+        return chosen
+    if algorithm.claim is None:
+        raise ConfigError(
+            f"accountant=published needs an algorithm with a published claim, which {algorithm.name} "
+            "has not"
+        )
+    if settings.budget_view != PUBLISHED:
+        raise ConfigError(
+            "budget_view", settings.budget_view, "published with accountant=published"
+        )
+    return algorithm.claim.accountant()

@@ -1,0 +1,194 @@
+"""Combinations of groups that cannot run, refused before anything does."""
+
+from __future__ import annotations
+
+from fedpriv.attacks.backdoor import REPLACEMENT
+from fedpriv.common.errors import ConfigError
+from fedpriv.experiment.contracts import refuse_without_validation
+from fedpriv.experiment.instantiate import within_group
+from fedpriv.experiment.parts import Parts
+from fedpriv.models.fit import refuse_misfit
+from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.clippers import NoClipper
+from fedpriv.privacy.names import PUBLISHED, SOUND
+from fedpriv.privacy.noise_schedules import NoNoise, UniformBudget
+
+_PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
+
+
+def refuse_bad_combinations(parts: Parts) -> None:
+    """Raise ConfigError for groups that do not go together."""
+    settings, algorithm = parts.settings, parts.algorithm
+    refuse_misfit(parts.model, parts.dataset)
+    refuse_without_validation(parts.dataset, parts.noise_schedule)
+    clips, noises = (
+        not isinstance(parts.clipper, NoClipper),
+        not isinstance(parts.noise_schedule, NoNoise),
+    )
+    if not algorithm.private:
+        if clips or noises:
+            raise ConfigError(
+                f"algorithm={algorithm.name} is not private and takes clipper=none and "
+                f"noise_schedule=none; use algorithm={_PRIVATE[algorithm.unit]} to clip and add noise"
+            )
+        if settings.epsilon is not None:
+            raise ConfigError(
+                "epsilon", settings.epsilon, f"null with algorithm={algorithm.name} (no privacy)"
+            )
+    elif not clips and noises:
+        raise ConfigError(
+            "clipper=none leaves the sensitivity unbounded, so no noise makes it private; choose "
+            "another clipper, or noise_schedule=none with epsilon=null for a run without privacy"
+        )
+    if algorithm.private and settings.epsilon is not None and settings.budget_view == SOUND:
+        for key, value in parts.unprotected.items():
+            raise ConfigError(
+                f"dataset.{key}",
+                value,
+                "another with budget_view=sound and an epsilon",
+                "it is a release without noise, which no budget allows: take epsilon=null or "
+                "budget_view=published",
+            )
+    _refuse_two_budgets(parts)
+    if algorithm.search is not None:
+        _refuse_unsearchable(parts)
+    if parts.attack is not None:
+        _refuse_unattackable(parts)
+    if settings.publish:
+        _refuse_unpublishable(parts)
+    elif settings.publish_test_metrics:
+        raise ConfigError("publish_test_metrics", True, "false unless publish=true")
+    if settings.epsilon is None and settings.rounds is None:
+        raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
+    if clients := getattr(parts.partition, "clients", None):
+        within_group("algorithm", lambda: algorithm.check_clients(clients))
+    for key, assumed in algorithm.assumed.items():
+        true = getattr(parts.partition, key, None)
+        if true is not None and true != assumed:
+            raise ConfigError(
+                f"algorithm.{key}",
+                assumed,
+                f"{true}, which partition.{key} is",
+                f"set partition.{key} alone",
+            )
+
+
+def _refuse_unpublishable(parts: Parts) -> None:
+    """A run whose results are given away is private, stands alone, and is made once."""
+    algorithm = parts.algorithm
+    if not algorithm.private or isinstance(parts.noise_schedule, NoNoise) or parts.unprotected:
+        raise ConfigError(
+            "publish", True, "false for a run without privacy", "nothing of it may be given away"
+        )
+    if parts.settings.runtime.reuse:
+        raise ConfigError(
+            "runtime.reuse",
+            True,
+            "false with publish=true",
+            "each such run has secrets of its own, so none stands for another; figures, which find runs by "
+            "their configuration, cannot have them",
+        )
+    if algorithm.search is not None:
+        raise ConfigError(
+            "publish", True, f"false with algorithm={algorithm.name}, whose search keeps its runs"
+        )
+    if parts.attack is not None:
+        raise ConfigError("publish", True, "false with an attack, which is a simulation")
+
+
+def _refuse_two_budgets(parts: Parts) -> None:
+    """A budget to enforce and another one to spread noise from: one of them would be for nothing."""
+    schedule, enforced = parts.noise_schedule, parts.settings.epsilon
+    if not isinstance(schedule, UniformBudget) or enforced in (None, schedule.epsilon):
+        return
+    raise ConfigError(
+        "noise_schedule.epsilon",
+        schedule.epsilon,
+        f"epsilon, {enforced:g}",
+        "set epsilon alone, for noise is spread from the budget that is enforced",
+    )
+
+
+def _refuse_unattackable(parts: Parts) -> None:
+    """Attackers send changes of weights, and a trigger is for one kind of data."""
+    algorithm, attack = parts.algorithm, parts.attack
+    if not algorithm.uploads_changes:
+        raise ConfigError(
+            f"attack must be none with algorithm={algorithm.name}: its clients do not send changes of "
+            "weights; those of all others but fedsgd and ldp_fedsgd do"
+        )
+    steps_itself = algorithm.unit == "client" and algorithm.optimizer != "sgd"
+    if attack.boost == REPLACEMENT and steps_itself:
+        raise ConfigError(
+            "attack.boost", REPLACEMENT, "a number", "the server's optimizer is not sgd"
+        )
+    if wanted := attack.trigger.misfit(parts.dataset):
+        raise ConfigError(
+            f"attack.trigger needs {wanted}, which dataset={parts.dataset.name} has not"
+        )
+    if clients := getattr(parts.partition, "clients", None):
+        within_group("attack", lambda: attack.attackers_among(clients))
+
+
+def _refuse_unsearchable(parts: Parts) -> None:
+    """A search runs the same data many times over: an oracle, which only the published view allows."""
+    if parts.settings.budget_view != PUBLISHED:
+        raise ConfigError(
+            "budget_view",
+            parts.settings.budget_view,
+            f"published with algorithm={parts.algorithm.name}",
+            "the runs that search T spend the budget many times over, which a sound view cannot allow",
+        )
+    if type(parts.noise_schedule) is not UniformBudget or parts.clipper.asks_ever():
+        raise ConfigError(
+            f"algorithm={parts.algorithm.name} takes noise_schedule=uniform_budget and a clipper that asks "
+            "nothing (constant, poly, automatic)"
+        )
+
+
+def _some_sigma(parts: Parts) -> float:
+    """A noise multiplier the run may use: the first, or any where it is not known yet."""
+    if not parts.noise_schedule.known:
+        return min(1.0, parts.clipper.largest_noise_multiplier / 2.0)
+    return parts.noise_schedule.noise_multiplier(0)
+
+
+def refuse_unaccountable(parts: Parts) -> None:
+    """The accountant must know the events of this sampler, under its neighbours."""
+    sampling = parts.algorithm.sampling_of(1000)
+    sigma = _some_sigma(parts)
+    group = within_group("clipper", lambda: parts.mechanism.group(sampling, sigma, 0))
+    event = group.event()[0]
+    reason = parts.accountant.supports(event, sampling.neighbours)
+    guarded = parts.settings.budget_view == SOUND and parts.settings.epsilon is not None
+    if reason and parts.settings.budget_view == SOUND:
+        able = [
+            a.name
+            for a in (PldAccountant(), RdpAccountant())
+            if not a.supports(event, sampling.neighbours)
+            and (a.has_filter or not (parts.adaptive and guarded))
+        ]
+        raise ConfigError(
+            f"accountant={parts.accountant.name} does not fit what "
+            f"algorithm={parts.algorithm.name} releases: {reason}; "
+            + (
+                f"accountant={able[0]} does"
+                if able
+                else "no accountant does while the noise adapts"
+            )
+        )
+    if parts.adaptive and guarded and not parts.accountant.has_filter:
+        raise ConfigError(
+            f"accountant={parts.accountant.name} has no privacy filter, which a noise multiplier "
+            "that adapts to released values needs; use accountant=rdp, or a schedule fixed in "
+            "advance (noise_schedule=constant, exponential, step)"
+        )
+
+
+def refuse_query_of_secret_cohort(parts: Parts) -> None:
+    """The mean over a cohort, and the noise on it, would tell how many came."""
+    if parts.algorithm.trust.secret_cohort and parts.noise_schedule.loss_query is not None:
+        raise ConfigError(
+            f"noise_schedule asks the clients of a round for their losses, and with algorithm="
+            f"{parts.algorithm.name} who takes part is secret; take a schedule that asks nothing"
+        )

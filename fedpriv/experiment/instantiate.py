@@ -1,0 +1,69 @@
+"""The object of each group from its YAML, and what is wrong with one in a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hydra.utils
+from hydra.errors import InstantiationException
+from omegaconf import DictConfig, OmegaConf
+
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.config import unknown_key
+from fedpriv.experiment.contracts import refuse_incomplete
+
+
+def instantiate(config: DictConfig, group: str) -> Any:
+    """The object of a group. Raises ConfigError."""
+    node = config.get(group)
+    if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
+        raise ConfigError(
+            group,
+            OmegaConf.to_container(node) if isinstance(node, DictConfig) else node,
+            "a group option, that is a YAML with _target_",
+            f"see fedpriv list {group}",
+        )
+    keys = [key for key in node if key != "_target_"]
+    made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
+    refuse_incomplete(group, made)
+    return made
+
+
+def within_group(group: str, make: Callable[[], Any], keys: Sequence[str] = ()) -> Any:
+    """Call ``make``; errors about an argument come out as errors about the key group.argument.
+
+    ``keys``: those of the group, which ``make`` may refuse as unknown.
+    """
+    try:
+        return make()
+    except ArgumentError as error:
+        raise error.within(group) from None
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, ArgumentError):
+            raise cause.within(group) from None
+        if isinstance(cause, FedprivError):
+            raise cause from None
+        refused = _UNEXPECTED.search(str(cause))
+        if refused and refused[1] in keys:
+            raise unknown_key(group, refused[1], [k for k in keys if k != refused[1]]) from None
+        raise ConfigError(f"{group}: {_explain(cause or error)}") from None
+
+
+_UNEXPECTED = re.compile(r"unexpected keyword argument '([^']+)'")
+
+
+def _explain(error: BaseException) -> str:
+    """A wrong call or target in the words of Python, on one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):  # the reason is on the next one
+        return f"{lines[0]} {lines[1]}"
+    return first_line(error)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, cut to a line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

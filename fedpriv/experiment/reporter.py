@@ -1,0 +1,210 @@
+"""What a person sees while a run goes and when it ends: rich on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from fedpriv.common.words import counted, span
+from fedpriv.experiment.plan import Plan
+from fedpriv.experiment.running import Run
+from fedpriv.results.display import console, duration, pairs, statement_lines, summary_lines
+from fedpriv.results.statement import headline, publishable
+
+_SECONDS_BETWEEN_LINES = 5.0
+_SECONDS_BETWEEN_FRAMES = 0.2
+_SECONDS_TO_JUDGE = 1.0  # of rounds, before their pace says anything
+_MARKS = 60  # of the pace, a second apart: what was before is forgotten
+
+
+class Pace:
+    """How fast a run goes of late: the best guess of what is left, because rounds cost more budget as
+    the noise falls. It begins after the first round, which warms up."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, float]] = deque(maxlen=_MARKS)
+        self._latest = (0.0, 0.0)
+
+    def note(self, now: float, fraction: float) -> None:
+        """After a round: the run is so far at this time (in seconds)."""
+        self._latest = (now, fraction)
+        if not self._marks or now - self._marks[-1][0] >= _SECONDS_TO_JUDGE:
+            self._marks.append(self._latest)
+
+    def left(self) -> float | None:
+        """Seconds to the end; ``None`` before there is a second of rounds to judge from."""
+        if not self._marks:
+            return None
+        seconds, done = (b - a for a, b in zip(self._marks[0], self._latest, strict=True))
+        if seconds < _SECONDS_TO_JUDGE or done <= 0:
+            return None
+        return seconds * (1.0 - self._latest[1]) / done
+
+
+class Reporter:
+    """Follows one run: implements ``Watcher`` of the observers."""
+
+    def __init__(self, run: Run, plan: Plan, label: str | None = None):
+        """``label``: what sets a job of a sweep apart, which gets a line at its end instead of tables."""
+        self.label, brief = label, label is not None
+        self.folder, self.loop, self.plan, self.out = run.folder, run.loop, plan, console()
+        loop = run.loop
+        self._epsilon: float | None = None  # the last one known: some accountants price seldom
+        wish = loop.settings.runtime.progress
+        self.mode = wish if wish != "auto" else ("live" if self.out.is_terminal else "lines")
+        self._began = time.perf_counter()
+        self._last_shown = self._began if brief else 0.0
+        self._last_fraction = loop.fraction() or 0.0
+        self._pace = Pace()
+        self._evaluated: dict[str, object] = {}
+        self._live: Live | None = None
+        self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
+        if self.mode != "none" and not brief:
+            self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
+            for caveat in run.caveats():
+                self.out.print(Text(f"note: {caveat}", style="yellow"))
+        if run.resumed:
+            self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
+
+    def _data_lines(self) -> Iterator[tuple[str, str]]:
+        data = self.loop.problem.data
+        sizes = data.records_per_client
+        yield (
+            "records",
+            (
+                f"{sizes.sum()} training records over {counted(data.client_count, 'client')}, "
+                f"{span(sizes.min(), sizes.max())} each; {len(data.test)} test"
+                + (f", {len(data.validation)} public validation" if data.validation else "")
+            ),
+        )
+        if data.labels_per_client is not None and self.loop.settings.runtime.diagnostics:
+            labels = (data.labels_per_client > 0).sum(axis=1)
+            yield "labels", f"{span(labels.min(), labels.max())} of {data.classes} at each client"
+        yield (
+            "model",
+            (
+                f"{type(self.loop.parts.model).__name__.lower()}, "
+                f"{self.loop.problem.model.size:,} parameters, engine {self.loop.problem.engine.name}, "
+                f"device {self.loop.problem.model.device}"
+            ),
+        )
+        left_out = data.client_count - int(self.loop.eligible().sum())
+        if left_out and not self.loop.rounds_done:
+            yield "left out", f"{counted(left_out, 'client')} that cannot afford a single round"
+        yield "run folder", str(self.folder.path)
+
+    def line(self, text: str) -> None:
+        """One line on the console (unless silent) and in run.log."""
+        self._log.write(text + "\n")
+        self._log.flush()
+        if self.mode != "none":
+            self.out.print(Text(text))
+
+    def watch(self, run: Callable[[], str]) -> str:
+        """Call ``run`` with the live display, if there is one, around it."""
+        if self.mode != "live":
+            return run()
+        with Live(console=self.out, refresh_per_second=4, transient=True) as self._live:
+            return run()
+
+    def show(self, row: Mapping[str, object], fraction: float | None) -> None:
+        """Called after every round."""
+        if row.get("epsilon") is not None:
+            self._epsilon = row["epsilon"]
+        if fraction is None and self.plan.rounds:
+            fraction = min(1.0, row["round"] / self.plan.rounds)
+        if row.get("test_accuracy") is not None:
+            kept = ("test_accuracy", "backdoor_accuracy")
+            self._evaluated = {k: row[k] for k in kept if k in row}
+        now = time.perf_counter()
+        self._last_fraction = fraction or 0.0
+        self._pace.note(now, self._last_fraction)
+        pause = _SECONDS_BETWEEN_FRAMES if self._live else _SECONDS_BETWEEN_LINES
+        if now - self._last_shown < pause:
+            return
+        self._last_shown = now
+        if self._live is not None:
+            self._live.update(self._frame(row))
+        elif self.loop.settings.runtime.diagnostics:
+            self.line(self._words(row))
+        elif self.mode != "none":  # when lines come tells how long rounds take: not for run.log
+            self.out.print(Text(self._words(row)))
+
+    def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:
+        limit = self.loop.settings.epsilon
+        facts = [("round", str(row["round"]))]
+        if self._epsilon is not None:
+            of = "" if limit is None else f" of {limit:g}"
+            facts.append(("epsilon", f"{self._epsilon:.3f}{of}"))
+        if row.get("noise_multiplier") is not None:
+            facts += [
+                ("sigma", f"{row['noise_multiplier']:.3f}"),
+                ("C", f"{row['clip_norm']:.4g}"),
+            ]
+        loss = row.get("train_loss", row.get("validation_loss"))
+        if loss is not None:
+            facts.append(("loss", f"{loss:.3f}"))
+        if self._evaluated:
+            facts += [
+                (column.partition("_")[0].replace("test", "accuracy"), f"{100 * share:.2f} %")
+                for column, share in self._evaluated.items()
+            ]
+        left = self._pace.left()
+        facts.append(("left", "?" if left is None else duration(left)))
+        return facts
+
+    def _words(self, row: Mapping[str, object]) -> str:
+        return "  ".join(f"{name} {value}" for name, value in self._facts(row))
+
+    def _frame(self, row: Mapping[str, object]) -> Group:
+        bar = Progress(
+            TextColumn(f"{self.loop.parts.algorithm.name} on {self.loop.parts.dataset.name}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+        )
+        task = bar.add_task("", total=1.0, completed=self._last_fraction)
+        bar.tasks[task].start_time = bar.get_time() - (time.perf_counter() - self._began)
+        table = Table.grid(padding=(0, 3))
+        facts = self._facts(row)
+        table.add_row(*(Text(name, style="cyan") for name, _ in facts))
+        table.add_row(*(Text(value, style="bold") for _, value in facts))
+        return Group(bar, table)
+
+    def finish(self, summary: Mapping[str, Any], privacy: Mapping[str, Any]) -> None:
+        """The summary table, the statement in a sentence, and where everything is."""
+        ended = f"ended after {counted(summary['rounds'], 'round')}: {summary['stop_reason']}"
+        self._log.write(f"{ended}\n{headline(dict(privacy))}\n")
+        self._log.close()
+        if self.mode == "none":
+            return
+        if self.label is not None:
+            rows = summary_lines(summary, self.loop.parts.adaptive)[3:]
+            words = "; ".join(f"{name} {value}" for name, value in rows)
+            job = self.label or self.folder.path.name
+            self.out.print(Text(f"{job}: {words}"))
+            return
+        self.out.print(pairs("Result", summary_lines(summary, self.loop.parts.adaptive)))
+        style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
+        if not privacy["private"]:
+            style = "yellow"
+        self.out.print(
+            Panel(Text(statement_lines(privacy)), title="Privacy", border_style=style, expand=False)
+        )
+        self.out.print(Text(f"run folder: {self.folder.path}", style="bold"))
+        if self.loop.settings.publish:
+            why_not = publishable(dict(privacy))
+            words = str(self.folder.public) if why_not is None else f"nothing: {why_not}"
+            self.out.print(Text(f"public:     {words}"))
+        if self.loop.settings.runtime.plots:
+            self.out.print(Text(f"plots:      {self.folder.plots}"))
