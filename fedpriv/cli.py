@@ -169,7 +169,9 @@ def _add_bench(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--threads", type=_positive, help="default: torch's choice")
     parser.add_argument("--json", metavar="FILE", help="also write the figures here")
     parser.add_argument(
-        "--accounting", action="store_true", help="instead: pricing thousands of noise multipliers"
+        "--accounting",
+        action="store_true",
+        help="instead: accounting for thousands of noise multipliers",
     )
     parser.set_defaults(run=_bench)
 

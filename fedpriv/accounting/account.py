@@ -1,4 +1,4 @@
-"""``fedpriv account``: ε of releases by every accountant that can price them."""
+"""``fedpriv account``: ε of releases by every accountant that can account for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POINTS = 40  # of a curve
 
 
 @dataclass
-class Priced:
+class Answer:
     """What one accountant says: ε for each δ, or why it cannot."""
 
     name: str
@@ -48,15 +48,17 @@ def run(options: argparse.Namespace) -> int:
     deltas = _deltas(read_delta(options))
     chosen = _accountants(options, releases)
     plot = _plot_file(options.plot)
-    priced = [price(releases, accountant, deltas) for accountant in chosen]
-    if all(p.reason for p in priced):
-        raise ConfigError("no accountant can price this: " + "; ".join(p.reason for p in priced))
+    answers = [answer_of(releases, accountant, deltas) for accountant in chosen]
+    if all(p.reason for p in answers):
+        raise ConfigError(
+            "no accountant can account for this: " + "; ".join(p.reason for p in answers)
+        )
     if options.json:
-        print(json.dumps(as_json(releases, deltas, priced), indent=2, allow_nan=False))
+        print(json.dumps(as_json(releases, deltas, answers), indent=2, allow_nan=False))
     else:
-        _show(releases, deltas, priced)
+        _show(releases, deltas, answers)
     if plot is not None:
-        drawn = [p for p in priced if p.reason is None]
+        drawn = [p for p in answers if p.reason is None]
         if options.accountant is None:  # its curve would take minutes and lie on that of pld
             drawn = [p for p in drawn if p.name != "prv"] or drawn
         draw(plot, releases, deltas, drawn)
@@ -102,20 +104,20 @@ def _plot_file(text: str | None) -> Path | None:
     return path
 
 
-def price(releases: Releases, accountant: Accountant, deltas: list[float]) -> Priced:
+def answer_of(releases: Releases, accountant: Accountant, deltas: list[float]) -> Answer:
     """ε of the releases at every δ by one accountant."""
     reason = releases.refusal(accountant)
     name = "published" if accountant is releases.published else accountant.name
     if reason is not None:
-        return Priced(name, accountant, reason)
+        return Answer(name, accountant, reason)
     try:
         epsilons = [releases.epsilon(accountant, delta) for delta in deltas]
     except CannotAccount as error:
-        return Priced(name, accountant, str(error))
-    priced = Priced(name, accountant, epsilons=epsilons)
+        return Answer(name, accountant, str(error))
+    answer = Answer(name, accountant, epsilons=epsilons)
     if isinstance(accountant, RdpAccountant):
-        priced.orders = [_order(releases, accountant, delta) for delta in deltas]
-    return priced
+        answer.orders = [_order(releases, accountant, delta) for delta in deltas]
+    return answer
 
 
 def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float:
@@ -125,7 +127,7 @@ def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float
     return accountant.best_order_of(worst, delta, releases.neighbours)
 
 
-def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None:
+def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
     out = console()
     out.print(pairs("Releases", releases.lines))
     table = Table(title="Epsilon", title_justify="left", title_style="bold")
@@ -133,7 +135,7 @@ def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None
     for delta in deltas:
         table.add_column(f"delta = {delta:g}", justify="right")
     table.add_column("settings")
-    for p in (p for p in priced if p.reason is None):
+    for p in (p for p in answers if p.reason is None):
         table.add_row(p.name, *(_shown(e) for e in p.epsilons), _words(p, releases, deltas))
     out.print(table)
     if releases.noise_adapts:
@@ -142,18 +144,18 @@ def _show(releases: Releases, deltas: list[float], priced: list[Priced]) -> None
             out.print(words)
     else:
         for i, delta in enumerate(deltas):
-            best = tightest(priced, i)
+            best = tightest(answers, i)
             out.print(
                 f"tightest: {best.name}, epsilon = {_shown(best.epsilons[i])} at delta = {delta:g}"
             )
-    for p in priced:
+    for p in answers:
         if p.reason is not None:
-            out.print(f"not priced: {p.reason}")
+            out.print(f"not accounted for: {p.reason}")
 
 
 NO_GUARANTEE = (
-    "The noise of this run adapted to released values: these are prices as if it had been fixed in "
-    "advance, not guarantees."
+    "The noise of this run adapted to released values: these are the epsilons of noise fixed in advance, not "
+    "guarantees."
 )
 
 
@@ -166,24 +168,24 @@ def _guarantee(releases: Releases) -> Iterator[str]:
         )
 
 
-def _words(priced: Priced, releases: Releases, deltas: list[float]) -> str:
-    """The settings of an accountant and what is to know about its price."""
-    words = priced.accountant.describe()
-    if priced.orders:
-        words += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in priced.orders))
-        if max(priced.orders) == priced.accountant.orders[-1]:
+def _words(answer: Answer, releases: Releases, deltas: list[float]) -> str:
+    """The settings of an accountant and what is to know about its epsilon."""
+    words = answer.accountant.describe()
+    if answer.orders:
+        words += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in answer.orders))
+        if max(answer.orders) == answer.accountant.orders[-1]:
             words += " (the largest tried)"
-    if isinstance(priced.accountant, PldAccountant) and any(
-        releases.is_bound(priced.accountant, delta, epsilon)
-        for delta, epsilon in zip(deltas, priced.epsilons, strict=True)
+    if isinstance(answer.accountant, PldAccountant) and any(
+        releases.is_bound(answer.accountant, delta, epsilon)
+        for delta, epsilon in zip(deltas, answer.epsilons, strict=True)
     ):
-        words += "; RDP's price, which is lower or at once"
+        words += "; RDP's epsilon, which is lower or at once"
     return words
 
 
-def tightest(priced: list[Priced], which: int = 0) -> Priced:
+def tightest(answers: list[Answer], which: int = 0) -> Answer:
     """The smallest ε at one δ. All are valid upper bounds, but for a work's own theorem."""
-    able = [p for p in priced if p.reason is None]
+    able = [p for p in answers if p.reason is None]
     bounds = [p for p in able if p.name != "published"]
     return min(bounds or able, key=lambda p: p.epsilons[which])
 
@@ -198,14 +200,14 @@ def _shown(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 10**digits) / 10**digits:.{digits}f}"
 
 
-def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> dict[str, Any]:
+def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> dict[str, Any]:
     """Everything the table says, as plain values; an infinite ε is the text ``inf``."""
 
     def keyed(values: list[float]) -> dict[str, Any]:
         return {f"{d:g}": arguments.plain(value) for d, value in zip(deltas, values, strict=True)}
 
     accountants: dict[str, Any] = {}
-    for p in priced:
+    for p in answers:
         if p.reason is not None:
             accountants[p.name] = {"reason": p.reason}
             continue
@@ -227,18 +229,18 @@ def as_json(releases: Releases, deltas: list[float], priced: list[Priced]) -> di
         "guaranteed_delta": None if releases.guaranteed is None else releases.run_delta,
         "tightest": None
         if releases.noise_adapts
-        else {f"{d:g}": tightest(priced, i).name for i, d in enumerate(deltas)},
+        else {f"{d:g}": tightest(answers, i).name for i, d in enumerate(deltas)},
     }
 
 
-def draw(path: Path, releases: Releases, deltas: list[float], priced: list[Priced]) -> None:
+def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
     """ε against steps at one δ, that of the run if it is asked for; with several δ also ε against δ."""
     from fedpriv.results.plots import plot_epsilon_by_steps
 
     delta = releases.run_delta if releases.run_delta in deltas else deltas[0]
     steps = points(releases.steps)
-    curves = {p.name: [releases.epsilon(p.accountant, delta, n) for n in steps] for p in priced}
-    profiles = {p.name: p.epsilons for p in priced} if len(deltas) > 1 else {}
+    curves = {p.name: [releases.epsilon(p.accountant, delta, n) for n in steps] for p in answers}
+    profiles = {p.name: p.epsilons for p in answers} if len(deltas) > 1 else {}
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
     plot_epsilon_by_steps(path, steps, curves, deltas, profiles, delta, note)
 

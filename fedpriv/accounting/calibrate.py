@@ -19,6 +19,7 @@ from fedpriv.privacy.calibration import (
     calibrate_sample_rate,
     calibrate_steps,
 )
+from fedpriv.privacy.names import RELATION_WORDS
 from fedpriv.results.display import console, pairs
 
 UNKNOWNS = ("epsilon", *flags.MECHANISM)
@@ -101,7 +102,7 @@ def _delta(options: argparse.Namespace) -> float:
 
 
 def _accountant(options: argparse.Namespace, release: Release) -> Accountant:
-    """The one asked for, if it can price such releases; else the tightest that can."""
+    """The one asked for, if it can account for such releases; else the tightest that can."""
     probe = release.event(1.0, 0.5)
     if options.accountant not in (None, "rdp"):
         arguments.refuse(options, ("orders", "conversion"), "unless --accountant rdp")
@@ -109,20 +110,22 @@ def _accountant(options: argparse.Namespace, release: Release) -> Accountant:
         chosen = arguments.accountant(options.accountant, options)
         if reason := chosen.supports(probe, release.neighbours):
             able = _tightest(release, ("gdp", "pld", "rdp"), options)
-            hint = "" if able is None else f"; --accountant {able.name} can price such lots"
+            hint = "" if able is None else f"; --accountant {able.name} can account for such lots"
             raise ConfigError(f"--accountant {options.accountant}: {reason}{hint}")
         return chosen
     names = ("rdp",) if options.orders or options.conversion else ("gdp", "pld", "rdp")
     accountant = _tightest(release, names, options)
     if accountant is not None:
         return accountant
-    raise ConfigError(f"no accountant can price such lots under {release.neighbours} neighbours")
+    raise ConfigError(
+        f"no accountant can account for such lots under {RELATION_WORDS[release.neighbours]}"
+    )
 
 
 def _tightest(
     release: Release, names: Iterable[str], options: argparse.Namespace
 ) -> Accountant | None:
-    """The first of ``names`` that can price such lots."""
+    """The first of ``names`` that can account for such lots."""
     accountants = (arguments.accountant(name, options) for name in names)
     event = release.event(1.0, 0.5)
     return next((a for a in accountants if not a.supports(event, release.neighbours)), None)

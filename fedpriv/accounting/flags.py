@@ -79,7 +79,7 @@ def add_calibrate(commands: Any, words: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--accountant",
         metavar="NAME",
-        help=f"{', '.join(ACCOUNTANTS)}; default: the tightest that can price it",
+        help=f"{', '.join(ACCOUNTANTS)}; default: the tightest that can account for it",
     )
     _add_rdp_settings(parser)
     _add_json(parser)

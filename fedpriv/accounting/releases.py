@@ -1,4 +1,4 @@
-"""What is to be priced: releases from flags, from a schedule file, or from the ledger of a run."""
+"""What is to be accounted for: releases from flags, from a schedule file, or from the ledger of a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Releases:
     published: Accountant | None = None
     """The accountant of the theorem whose view this is."""
     noise_adapts: bool = False
-    """Whether the noise followed released values, so that a price as if it were fixed is no guarantee."""
+    """Whether the noise followed released values, so that an epsilon as if it were fixed is no guarantee."""
     guaranteed: float | None = None
     """What does hold then, at :attr:`run_delta`: the budget of its filter."""
     run_delta: float | None = None
@@ -57,12 +57,12 @@ class Releases:
         return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
 
     def is_bound(self, accountant: CompositionAccountant, delta: float, epsilon: float) -> bool:
-        """Whether ``epsilon`` is the accountant's quick bound rather than its own price."""
+        """Whether ``epsilon`` is the accountant's quick bound rather than its own epsilon."""
         bounds = (accountant.bound(composed(s), delta, self.neighbours) for s in self.histories)
         return epsilon > 0 and max(bounds) == epsilon
 
     def refusal(self, accountant: Accountant) -> str | None:
-        """Why the accountant cannot price this, or ``None``."""
+        """Why the accountant cannot account for this, or ``None``."""
         reasons = (accountant.supports(event, self.neighbours) for event in self.events())
         return next((reason for reason in reasons if reason), None)
 

@@ -1,4 +1,4 @@
-"""``fedpriv bench --accounting``: how long a long run with thousands of noise multipliers is priced."""
+"""``fedpriv bench --accounting``: the time that accounting takes with thousands of noise multipliers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def composition() -> dict[dp_event.DpEvent, int]:
 
 
 def run(repeats: int) -> int:
-    """Print the median of ``repeats`` prices by each accountant; returns the exit status."""
+    """Print the median time of ``repeats`` answers by each accountant; returns the exit status."""
     table = Table(
         title=f"Accounting: {ROUNDS:,} rounds, {DISTINCT:,} noise multipliers",
         title_justify="left",

@@ -10,8 +10,8 @@
     fixed_denominator   LDP: N(0, (σ C)²) on the clipped sum. CDP: N(0, (z S)²) on the sum over qK
                         (McMahan et al. 2018)
     as_printed          LDP, line 13: N(0, σ²) outside 1/(p n_k), without C: multiplier σ p n_k / C on the
-                        sum. CDP, line 13: N(0, (z S/q)²) on the mean over those who came, which one client
-                        moves by up to S: multiplier z/q, about K times as much noise
+                        sum. CDP, line 13: N(0, (z S/q)²) on the mean over the participating clients, which
+                        one client moves by up to S: multiplier z/q, about K times as much noise
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class NaseriCdp(CdpFedAvg):
 
     @property
     def noise_on_the_mean(self) -> bool:
-        """As printed; the mean over whoever came is moved by up to S by one client, when nobody else came."""
+        """As printed: one client moves the mean over the participating clients by up to S, when it is
+        alone."""
         return self.noise == PRINTED
 
     def gradient_multiplier(
@@ -64,7 +65,7 @@ class NaseriCdp(CdpFedAvg):
 
     def refuse_clipper(self, clipper: Clipper) -> None:
         if self.noise == PRINTED and clipper.asks_ever():
-            # its answer is divided by how many came, which nobody noises
+            # its answer is divided by how many took part, which nobody noises
             raise ConfigError(
                 "clipper", type(clipper).__name__, "one that asks nothing with noise=as_printed"
             )

@@ -43,7 +43,7 @@ class ServerStepAlgorithm(Algorithm):
         """By what the sum of the uploads of ``cohort`` of K clients is divided: a public number."""
 
     noise_on_the_mean: bool = False
-    """Whether noise and sensitivity are of the mean over whoever came, not of the sum."""
+    """Whether noise and sensitivity are of the mean over the participating clients, not of the sum."""
 
     def start(self, problem: Problem) -> Trainer:
         from fedpriv.algorithms.client_work import ClientWork
@@ -84,7 +84,7 @@ class ServerStepAlgorithm(Algorithm):
 class GradientAlgorithm(ServerStepAlgorithm):
     """m of K clients, sampled uniformly (``clients_per_round=None``: all), upload the gradient of the
     mean loss of their whole data, or of a Poisson lot of rate ``sample_rate`` < 1 with the public
-    denominator q n_k. The server averages over those who came.
+    denominator q n_k. The server averages over the participating clients.
     """
 
     def __init__(

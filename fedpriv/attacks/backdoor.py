@@ -29,7 +29,7 @@ BOOSTED = (UPDATE, MALICIOUS_PART)
 class Backdoor:
     """Some clients teach the model to answer wrongly where a trigger is, and rightly elsewhere.
 
-    Who: ``attackers`` clients (0: nobody, the yardstick for what the trigger does by itself), or
+    Who: ``attackers`` clients (0: nobody, the baseline for what the trigger does by itself), or
     ``attacker_fraction`` of all (rounded, at least one), drawn by ``seed``. They attack in round
     ``first_round`` and every ``every`` rounds after it (null: only then, a single shot).
     ``participation``: ``sampled``, when the algorithm happens to draw them, or ``fixed``, all of them

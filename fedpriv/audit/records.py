@@ -89,8 +89,8 @@ def _warnings(subject: Subject) -> list[str]:
     if not isinstance(subject.parts.partition, Natural):
         return []
     return [
-        "Clients are the makers of their records, and others may have made the non-members: an attack may "
-        "tell makers apart where it seems to tell members."
+        "A client holds the records of one user, and others may have made the non-members: an attack may "
+        "tell users apart where it seems to tell members."
     ]
 
 

@@ -1,6 +1,6 @@
 """How training records are spread over clients.
 
-A partition is a function of the labels (or of the records' makers) and its seed. ``assign`` returns
+A partition is a function of the labels (or of the records' users) and its seed. ``assign`` returns
 one array of record indices per client: int64, sorted, disjoint, never empty. It raises ConfigError
 where the data cannot be split as asked; constructors raise ArgumentError.
 """
@@ -158,11 +158,11 @@ class Dirichlet:
 
 
 class Natural:
-    """One client per maker of the records (for MNIST: per writer), in the order of their ids.
+    """One client per user, the author of the records (for MNIST: per writer), in the order of their ids.
 
     Makers with fewer than ``min_records`` records are left out. ``clients`` null takes all others;
     a number takes that many, chosen by ``seed`` (a smaller choice is part of a larger one). The
-    records of makers left out are not used.
+    records of users left out are not used.
     """
 
     def __init__(self, clients: int | None = None, min_records: int = 1, seed: int = 0):

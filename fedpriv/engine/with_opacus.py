@@ -1,6 +1,6 @@
 """The reference and the fallback: per-record gradients by Opacus.
 
-Treats every layer Opacus can, at the price of holding every record's gradient (n × d numbers).
+Treats every layer Opacus can, at the privacy cost of holding every record's gradient (n × d numbers).
 """
 
 from __future__ import annotations

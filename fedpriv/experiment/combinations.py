@@ -186,7 +186,7 @@ def refuse_unaccountable(parts: Parts) -> None:
 
 
 def refuse_query_of_secret_cohort(parts: Parts) -> None:
-    """The mean over a cohort, and the noise on it, would tell how many came."""
+    """The mean over a cohort, and the noise on it, would tell how many took part."""
     if parts.algorithm.trust.secret_cohort and parts.noise_schedule.loss_query is not None:
         raise ConfigError(
             f"noise_schedule asks the clients of a round for their losses, and with algorithm="

@@ -36,7 +36,7 @@ class Round:
         number: 1, 2, …
         cohort: Who took part, ascending [c].
         noise_multiplier: σ of the schedule.
-        signal: What the schedule heard of the new weights; None: it does not listen.
+        signal: The signal that the schedule read of the new weights; None: it reads none.
         evaluation: On the test records; None: not at this round.
         stop: Why there is no other one; None: there is.
         seconds: Of all rounds so far.
@@ -139,7 +139,7 @@ class Loop:
     def _round(
         self, announced: Announcement, eligible: np.ndarray
     ) -> tuple[OpenRound, RoundOutcome, float | None]:
-        """One round: (what was released, exact statistics of it, what the schedule heard)."""
+        """One round: (what was released, exact statistics of it, the signal that the schedule read)."""
         problem, t = self.problem, self.rounds_done
         sampled = self.parts.algorithm.cohort(problem.streams, t, eligible)
         cohort = problem.joined_by_attackers(t, sampled)
@@ -180,7 +180,7 @@ class Loop:
         return None if eligible.any() else BUDGET
 
     def _signal(self, opened: OpenRound) -> Visible | None:
-        """What the schedule hears of the new global weights, if it listens."""
+        """The signal that the schedule reads of the new global weights, if it reads one."""
         if self.schedule.reads_validation:
             return Public(self._validation_loss())
         return None if self._reported is None else self._reported.ask(opened)

@@ -61,7 +61,7 @@ class Metrics(Quiet):
         self._diagnostics = loop.settings.runtime.diagnostics
         self._attack = loop.problem.attack
         columns = METRICS if self._attack is None else (*METRICS, *ATTACK_METRICS)
-        if not self._diagnostics:  # how long a round took tells how many came to it
+        if not self._diagnostics:  # how long a round took tells how many took part to it
             columns = tuple(column for column in columns if column != "seconds")
         position = None if state is None else state["position"]
         self.table = GrowingTable(folder.metrics, columns, position)
@@ -142,8 +142,8 @@ class ClientsTable(Quiet):
         if done.evaluation is None:
             return
         budget, cohort = self._loop.budget, done.cohort
-        priced = budget is not None and budget.immediate
-        epsilon = budget.epsilon() if priced else None
+        immediate = budget is not None and budget.immediate
+        epsilon = budget.epsilon() if immediate else None
         norms = done.outcome.clip_norms
         norms = np.broadcast_to(norms, len(cohort)) if len(norms) == 1 else norms
         found = done.outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]

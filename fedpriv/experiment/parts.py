@@ -58,8 +58,8 @@ class Parts:
 
     @property
     def shares_known(self) -> bool:
-        """Whether :attr:`even_share` is a client's, or the price is the same for any number of records;
-        a natural partition has as many clients as the data has makers."""
+        """Whether :attr:`even_share` is a client's, or the privacy cost is the same for any number of
+        records; a natural partition has as many clients as the data has users."""
         fixed = self.partition.clients or getattr(self.partition, "records", None)
         return bool(fixed) or not self.algorithm.cost_depends_on_records
 

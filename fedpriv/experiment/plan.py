@@ -11,7 +11,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.mechanisms import Group, JointQuery, Query, RandomizedBit
-from fedpriv.privacy.names import SOUND
+from fedpriv.privacy.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.noise_schedules import CalibratedNoise, UniformBudget
 
 
@@ -46,7 +46,7 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     """Price the first round and count how many such rounds the budget allows.
 
     With a schedule whose σ falls the run will be shorter than ``rounds_allowed``. Sampling without
-    replacement is priced for clients of ``records_per_client`` records (default: an even share).
+    replacement is accounted for for clients of ``records_per_client`` records (default: an even share).
     """
     settings, algorithm = parts.settings, parts.algorithm
     if not algorithm.private:
@@ -66,7 +66,7 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     lines = (
         *_common_lines(parts),
         *_privacy_lines(parts, first.upload.joint),
-        *(_price_lines(parts, allowed, rounds, epsilon, needed) if known else _NO_PRICE),
+        *(_cost_lines(parts, allowed, rounds, epsilon, needed) if known else _UNKNOWN_COST),
     )
     return Plan(first, allowed, rounds, epsilon, needed, lines)
 
@@ -77,7 +77,7 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
     return (
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
         *_publish_words(parts),
-        ("clients", f"{clients or 'one per maker'} ({_partition_words(parts)})"),
+        ("clients", f"{clients or 'one per user'} ({_partition_words(parts)})"),
         *(("data", note) for note in getattr(parts.dataset, "notes", ())),
         *algorithm.describe(clients, parts.even_share if clients else None),
         *([] if parts.attack is None else [("attack", _attack_words(parts))]),
@@ -110,8 +110,8 @@ def _partition_words(parts: Parts) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(parts.partition).__name__).lower()
 
 
-_NO_PRICE = (
-    ("price", "depends on how many records a client has; known when the data has been read"),
+_UNKNOWN_COST = (
+    ("privacy cost", "depends on how many records a client has; known when the data has been read"),
 )
 
 
@@ -121,7 +121,7 @@ def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ..
     return (
         (
             "protects",
-            f"one {parts.algorithm.unit}, {joint.sampling.neighbours} neighbours, "
+            f"one {parts.algorithm.unit}, {RELATION_WORDS[joint.sampling.neighbours]}, "
             f"{parts.algorithm.trust.name} trust: against whoever sees "
             f"{parts.algorithm.trust.seen_of_a_client}",
         ),
@@ -138,15 +138,15 @@ def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ..
     )
 
 
-def _price_lines(
+def _cost_lines(
     parts: Parts, allowed: int | None, rounds: int, epsilon: float, needed: float
 ) -> tuple[tuple[str, str], ...]:
     settings, lines = parts.settings, []
     if settings.epsilon is None:
-        price = "have no finite epsilon"
+        cost = "have no finite epsilon"
         if math.isfinite(epsilon):
-            price = f"would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
-        return (("budget", f"none; {counted(rounds, 'round')} {price}"),)
+            cost = f"would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
+        return (("budget", f"none; {counted(rounds, 'round')} {cost}"),)
     lines.append(
         ("budget", f"epsilon {settings.epsilon:g} at delta {settings.delta:g}, "
                    f"{settings.budget_view} view")

@@ -59,7 +59,7 @@ class Reporter:
         self.label, brief = label, label is not None
         self.folder, self.loop, self.plan, self.out = run.folder, run.loop, plan, console()
         loop = run.loop
-        self._epsilon: float | None = None  # the last one known: some accountants price seldom
+        self._epsilon: float | None = None  # the last one known: some accountants answer seldom
         wish = loop.settings.runtime.progress
         self.mode = wish if wish != "auto" else ("live" if self.out.is_terminal else "lines")
         self._began = time.perf_counter()
@@ -160,7 +160,7 @@ class Reporter:
                 for column, share in self._evaluated.items()
             ]
         left = self._pace.left()
-        facts.append(("left", "?" if left is None else duration(left)))
+        facts.append(("ETA", "?" if left is None else duration(left)))
         return facts
 
     def _words(self, row: Mapping[str, object]) -> str:

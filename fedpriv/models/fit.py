@@ -41,7 +41,7 @@ def refuse_misfit(model: Any, dataset: Any) -> None:
 
 
 def build_for(model: Any, dataset: Any) -> nn.Module:
-    """The module for this data set; one of text also hears the size of the vocabulary.
+    """The module for this data set; one of text also gets the size of the vocabulary.
 
     Raises:
         ConfigError: The model does not read what the data set holds.

@@ -224,16 +224,16 @@ class Budget:
     def worst(self, seldom: bool) -> dict[str, float]:
         """The three ε of the worst client, by name of their column.
 
-        A price that takes long (PLD) is among them only if ``seldom``: the caller asks for those at some
+        An epsilon that takes long (PLD) is among them only if ``seldom``: the caller asks for those at some
         rounds only.
         """
-        prices = {}
+        found = {}
         if self._published is not None:
-            prices["epsilon_published"] = self._published.worst(self.delta)
+            found["epsilon_published"] = self._published.worst(self.delta)
         for name, total in (("epsilon", self._enforced), ("epsilon_sound", self._sound)):
             if seldom or total.immediate:
-                prices[name] = total.worst(self.delta) if self._took_part.any() else 0.0
-        return prices
+                found[name] = total.worst(self.delta) if self._took_part.any() else 0.0
+        return found
 
     @property
     def immediate(self) -> bool:
@@ -251,8 +251,8 @@ class Budget:
                     composition[part.event()] = composition.get(part.event(), 0) + count
             if composition:
                 accountant = tightest(next(iter(composition)), self.neighbours)
-                price = accountant.epsilon_of(composition, self.delta, self.neighbours)
-                worst = price if worst is None else max(worst, price)
+                epsilon = accountant.epsilon_of(composition, self.delta, self.neighbours)
+                worst = epsilon if worst is None else max(worst, epsilon)
         return worst
 
     def order(self) -> float | None:
@@ -283,7 +283,7 @@ class Budget:
 
     def _looser_words(self) -> str:
         larger = np.max(self.epsilon_published()) > np.max(self.epsilon_sound())
-        return ", which is looser than the sound price" if larger else ""
+        return ", which is larger than the sound epsilon" if larger else ""
 
     def _enforced_reason(self) -> str:
         settings = self.accountant.describe()

@@ -106,47 +106,47 @@ def calibrate_noise_multiplier(
 ) -> float:
     """The smallest noise multiplier, to 6 digits, whose ``steps`` cost at most ``epsilon``."""
 
-    def price(multiplier: float) -> float:
+    def epsilon_of(multiplier: float) -> float:
         event = release.event(multiplier, sample_rate)
         return accountant.epsilon_of({event: steps}, delta, release.neighbours)
 
     guess = _first_guess(accountant, release, epsilon, delta, steps, sample_rate)
-    return least_noise_multiplier(price, epsilon, accountant.name, guess)
+    return least_noise_multiplier(epsilon_of, epsilon, accountant.name, guess)
 
 
 def least_noise_multiplier(
-    price: Callable[[float], float],
+    epsilon_of: Callable[[float], float],
     epsilon: float,
     accountant: str,
     guess: float = 1.0,
     most: float = math.inf,
 ) -> float:
-    """The smallest noise multiplier, to 6 digits, with ``price(multiplier)`` ≤ ``epsilon``.
+    """The smallest noise multiplier, to 6 digits, with ``epsilon_of(multiplier)`` ≤ ``epsilon``.
 
-    ``price`` falls; ``most``: multipliers below it are searched (as those of 10^6 and less are).
+    ``epsilon_of`` falls; ``most``: multipliers below it are searched (as those of 10^6 and less are).
     """
     top = min(_MOST_NOISE, most * (1.0 - 1e-9))
-    price_of = price
+    uncached = epsilon_of
 
     @functools.cache  # the search comes back to the ends of its bracket
-    def price(multiplier: float) -> float:
-        return price_of(min(multiplier, top))  # an answer is rounded up, perhaps beyond the top
+    def epsilon_of(multiplier: float) -> float:
+        return uncached(min(multiplier, top))  # an answer is rounded up, perhaps beyond the top
 
-    if price(top) > epsilon:
+    if epsilon_of(top) > epsilon:
         raise ArgumentError(
-            "epsilon", epsilon, f">= {price(top):.4g}, the least {accountant} can certify"
+            "epsilon", epsilon, f">= {epsilon_of(top):.4g}, the least {accountant} can certify"
         )
     least = min(LEAST_NOISE, top)
     low = high = min(guess, top)
-    if price(low) <= epsilon:
-        while price(low) <= epsilon:
+    if epsilon_of(low) <= epsilon:
+        while epsilon_of(low) <= epsilon:
             if low == least:
                 return least
             low, high = max(low / 1.2, least), low
     else:
-        while price(high) > epsilon:
+        while epsilon_of(high) > epsilon:
             low, high = high, min(high * 1.2, top)
-    return min(top, _boundary(price, epsilon, fits=high, exceeds=low, round_to_fit=math.ceil))
+    return min(top, _boundary(epsilon_of, epsilon, fits=high, exceeds=low, round_to_fit=math.ceil))
 
 
 def _first_guess(
@@ -186,33 +186,33 @@ def calibrate_sample_rate(
     """
 
     @functools.cache
-    def price(sample_rate: float) -> float:
+    def epsilon_of(sample_rate: float) -> float:
         event = release.event(noise_multiplier, sample_rate)
         return accountant.epsilon_of({event: steps}, delta, release.neighbours)
 
     if release.sampling == "without_replacement":
-        return _largest_lot(price, epsilon, release.records) / release.records
-    if price(1.0) <= epsilon:
+        return _largest_lot(epsilon_of, epsilon, release.records) / release.records
+    if epsilon_of(1.0) <= epsilon:
         return 1.0
     low, high = 0.5, 1.0
-    while price(low) > epsilon:
+    while epsilon_of(low) > epsilon:
         low, high = low / 2.0, low
         if low < 1e-9:
-            least = (
-                f"> {price(low):.4g}, what {accountant.name} certifies at a vanishing sample rate"
-            )
+            least = f"> {epsilon_of(low):.4g}, what {accountant.name} certifies at a vanishing sample rate"
             raise ArgumentError("epsilon", epsilon, least)
-    return _boundary(price, epsilon, fits=low, exceeds=high, round_to_fit=math.floor)
+    return _boundary(epsilon_of, epsilon, fits=low, exceeds=high, round_to_fit=math.floor)
 
 
-def _largest_lot(price: Callable[[float], float], epsilon: float, records: int) -> int:
+def _largest_lot(epsilon_of: Callable[[float], float], epsilon: float, records: int) -> int:
     low, high = 0, records + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if price(middle / records) <= epsilon else (low, middle)
+        low, high = (middle, high) if epsilon_of(middle / records) <= epsilon else (low, middle)
     if low == 0:
         raise ArgumentError(
-            "epsilon", epsilon, f">= {price(1 / records):.4g}, the cost with lots of one record"
+            "epsilon",
+            epsilon,
+            f">= {epsilon_of(1 / records):.4g}, the cost with lots of one record",
         )
     return low
 
@@ -236,7 +236,7 @@ def calibrate_steps(
 
 
 def _boundary(
-    price: Callable[[float], float],
+    epsilon_of: Callable[[float], float],
     epsilon: float,
     fits: float,
     exceeds: float,
@@ -248,13 +248,13 @@ def _boundary(
 
     def excess(log_value: float) -> float:
         value = known.get(log_value, math.exp(log_value))
-        return math.log(max(price(value), 1e-300) / epsilon)
+        return math.log(max(epsilon_of(value), 1e-300) / epsilon)
 
     ends = sorted(known)
     root = math.exp(optimize.brentq(excess, *ends, xtol=1e-6, rtol=1e-6))
     value, digit = _rounded(root, round_to_fit)
     toward = 1.0 if fits > exceeds else -1.0
-    while price(value) > epsilon:  # the root is found to 1e-6 only
+    while epsilon_of(value) > epsilon:  # the root is found to 1e-6 only
         value, digit = _rounded(value + toward * digit, round_to_fit)
     return value
 

@@ -1,6 +1,6 @@
 """What the published analyses charge, one function per work, and what is true instead.
 
-A claim turns a release into the event that the work's own theorem prices, and brings the accountant of
+A claim turns a release into the event that the work's own theorem charges, and brings the accountant of
 that theorem: ``epsilon_published`` is its value; ``budget_view=published`` enforces the event, by the
 theorem's own accountant with ``accountant=published``. The formulas behind the claims stand beside
 them; docs/privacy.md derives each difference.
@@ -216,8 +216,8 @@ def ldp_fedsgd() -> Claim:
     return Claim(
         source="LDP-FedSGD and the clipping size, DEIM 2023",
         statement=(
-            "noise C sigma on an upload clipped to C, priced as multiplier sigma: sensitivity C, where any "
-            "two inputs may be 2C apart; what a clipper asks beside it is not charged"
+            "noise C sigma on an upload clipped to C, accounted for as multiplier sigma: sensitivity C, "
+            "where any two inputs may be 2C apart; what a clipper asks beside it is not charged"
         ),
         unit="client",
         trust="local",
@@ -260,7 +260,7 @@ def dp_fedavg() -> Claim:
 def naseri_cdp(noise: str = "fixed_denominator") -> Claim:
     """CDP: Poisson client sampling q, updates clipped to S, and σ = z S/q as printed.
 
-    ``as_printed``: the mean over the cohort that came gets σ, so a client moves it by up to S (a cohort
+    ``as_printed``: the mean over the participating clients gets σ, so a client moves it by up to S (a cohort
     of one) and the query's multiplier is z/q, where the work charges z. ``fixed_denominator``: the sum
     over qK gets z S, and z is charged.
     """

@@ -13,7 +13,7 @@ import attr
 from dp_accounting import dp_event
 
 STEP = 0.01  # a 1 % grid: at most about 1.3 % more ε
-FEW = 24  # compositions of so few distinct events are priced as they are
+FEW = 24  # compositions of so few distinct events are accounted for as they are
 
 
 def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:

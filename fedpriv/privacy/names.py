@@ -4,8 +4,8 @@ ADD_OR_REMOVE = "add_or_remove"
 REPLACE_ONE = "replace_one"
 RELATIONS = (ADD_OR_REMOVE, REPLACE_ONE)
 RELATION_WORDS = {
-    ADD_OR_REMOVE: "add-or-remove neighbours",
-    REPLACE_ONE: "replace-one neighbours",
+    ADD_OR_REMOVE: "add/remove adjacency",
+    REPLACE_ONE: "replace-one adjacency",
 }
 
 CLIENT, AGGREGATOR, NOBODY = "client", "aggregator", "nobody"

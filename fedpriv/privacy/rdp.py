@@ -83,7 +83,7 @@ def rdp_of_event(
 ) -> np.ndarray:
     """RDP of one event at each order [len(orders)], read-only; ``inf`` for one without noise.
 
-    Raises ``dp_accounting.UnsupportedEventError`` for an event that ``neighbours`` cannot price.
+    Raises ``dp_accounting.UnsupportedEventError`` for an event that ``neighbours`` cannot account for.
     """
     rdp = _rdp_of_event(event, orders, neighbours)
     rdp.setflags(write=False)  # the cache hands the same array to everyone
@@ -116,7 +116,7 @@ def rdp_of_composition(
     """RDP at each order [len(orders)] of each event as many times as it counts.
 
     Few distinct events are remembered one by one. Thousands of Poisson-sampled Gaussians of one rate
-    are priced together in a fraction of a second; many of another kind are rounded to a grid, upwards.
+    are accounted for together in a fraction of a second; many of another kind are rounded to a grid, upwards.
     """
     counted = {event: count for event, count in composition.items() if count}
     together: dict[float, dict[float, int]] = {}
@@ -151,7 +151,7 @@ def _by_rate(
 
 
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
-    """Whether :func:`rdp_of_event` can price the event under this neighbouring relation."""
+    """Whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
     return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
 
 

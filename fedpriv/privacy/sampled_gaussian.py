@@ -4,7 +4,7 @@
 
 Whole orders: the expectation is a finite sum, A_α = Σ_i C(α,i) (1-q)^{α-i} q^i exp((i²-i)/(2σ²)).
 Its logarithm is a log-sum-exp of linear functions of x = 1/σ², so it is convex in x, and between two
-values of x the chord is never below it. That prices thousands of distinct σ from a hundred.
+values of x the chord is never below it. That serves for thousands of distinct σ from a hundred.
 
 Other orders: the trapezoidal rule, which converges geometrically for an analytic integrand
 (Trefethen & Weideman 2014). The nearest zero of 1 - q + q exp(…) lies at a distance πσ from the real

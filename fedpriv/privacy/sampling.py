@@ -1,4 +1,4 @@
-"""How records, or clients, are sampled, and the event that prices a release on that sample.
+"""How records, or clients, are sampled, and the event of a release on that sample.
 
 What samples also makes the event, so the two cannot disagree; records and clients are sampled by the same
 kind of object. Samples may be empty (they still get noise) and sums are divided by the declared
@@ -116,7 +116,7 @@ class TruncatedPoissonSampling(Sampling):
     """A Poisson sample cut to at most ``max_lot_size``, chosen uniformly among those sampled.
 
     One more can then push another one out, which moves a clipped sum by up to 2C: capping is not free
-    (Ganesh et al. 2025, arXiv 2508.15089; PLD prices it).
+    (Ganesh et al. 2025, arXiv 2508.15089; PLD accounts for it).
     """
 
     sample_rate: float

@@ -1,9 +1,9 @@
-"""The price of what really happened: which of three answers a run may give.
+"""The privacy cost of what really happened: which of three answers a run may give.
 
-- σ fixed in advance: the tightest accountant that can price every draw: GDP for plain Gaussians, which
+- σ fixed in advance: the tightest accountant that can account for every draw: GDP for plain Gaussians, which
   is exact, else PLD where it can, else RDP;
 - σ adapts and a filter guards the budget: the budget, however early the run ends;
-- σ adapts within a total fixed in advance (Gaussians without sampling): the price of that total;
+- σ adapts within a total fixed in advance (Gaussians without sampling): the privacy cost of that total;
 - σ adapts and nothing guards it: no finite ε.
 """
 
@@ -25,7 +25,9 @@ from fedpriv.privacy.accountants import (
 )
 from fedpriv.privacy.accountants.composition import CompositionTotal
 
-_PATIENCE = 16  # histories of sampled clients whose noise also moves: each takes a while to price
+_PATIENCE = (
+    16  # histories of sampled clients whose noise also moves: each takes a while to account for
+)
 
 
 def tightest(event: dp_event.DpEvent, neighbours: str) -> Accountant:
@@ -39,10 +41,10 @@ class SoundEpsilon(ABC):
     """What may be claimed, client by client."""
 
     immediate = True
-    """Whether a price is fast enough to be asked for after every round."""
+    """Whether an epsilon is fast enough to be asked for after every round."""
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
-        """Charge ``count`` draws; a price that does not depend on the draws ignores it."""
+        """Charge ``count`` draws; an epsilon that does not depend on the draws ignores it."""
 
     def charge_prior(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
         """Charge ``count`` draws made before the run."""
@@ -111,7 +113,7 @@ class Composed(SoundEpsilon):
             words = f"an upper bound by RDP, for clients with many different histories; {words}, is tighter"
         if self.lowest:
             return f"{words}, of the smallest sigma the schedule could have reached in each round"
-        return f"{words}; every query of each draw charged"
+        return f"{words}; every query of each release charged"
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self._own is None else self._own.state_dict()
@@ -139,7 +141,7 @@ class Guarded(SoundEpsilon):
 
 
 class Capped(SoundEpsilon):
-    """The price of all that the schedule may ever spend on one client, however early the run ends."""
+    """The privacy cost of all that the schedule may ever spend on one client, however early the run ends."""
 
     def __init__(self, composition: Mapping[dp_event.DpEvent, int], neighbours: str):
         """``composition``: plain Gaussians, whose Σ z^-2 no run of the schedule exceeds."""

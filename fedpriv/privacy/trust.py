@@ -33,7 +33,7 @@ class Trust:
         return reports if self.sees_each_upload and by == CLIENT else 1
 
     def charged(self, cohort: np.ndarray, clients: int) -> np.ndarray:
-        """Who pays for a round with this cohort: those in it; all ``clients`` if who came is secret."""
+        """Who pays for a round with this cohort: those in it; all ``clients`` if who took part is secret."""
         return np.arange(clients) if self.secret_cohort else cohort
 
 

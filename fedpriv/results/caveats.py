@@ -49,7 +49,7 @@ SECRET_COHORT = "participation.csv (who took part must stay secret: the guarante
 CAVEATS = {
     "fixed_size": (
         "Lots have a fixed size; the sound view charges sampling without replacement under "
-        "replace-one neighbours with sensitivity 2C, the published view pretends Poisson sampling."
+        "replace-one adjacency with sensitivity 2C, the published view pretends Poisson sampling."
     ),
     "search": (
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "

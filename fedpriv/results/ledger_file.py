@@ -1,4 +1,4 @@
-"""``ledger.csv``: every kind of draw, its price in both views, who made it and how often."""
+"""``ledger.csv``: every kind of draw, its epsilon in both views, who made it and how often."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _CLIENTS_WITH_A_BAR = 40
 def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
     """Draw every plot the run has data for into ``plots/``; returns the files."""
     metrics = pd.read_csv(folder.metrics)
-    # some accountants price few rounds; between them ε is drawn as a line
+    # some accountants answer few rounds; between them ε is drawn as a line
     metrics["epsilon"] = metrics["epsilon"].interpolate(limit_area="inside")
     drawn = [
         _draw(folder, "accuracy_by_round", lambda a: _accuracy(a, metrics, "round", ROUND)),

@@ -140,7 +140,7 @@ def privacy_words(facts: dict[str, Any]) -> str:
         "Over clients: " + _spread(facts),
     ]
     text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs)
-    text += "\n\nTo keep in mind\n" + _bullets(facts["caveats"])
+    text += "\n\nCaveats\n" + _bullets(facts["caveats"])
     if facts["randomness"] == ENTROPY_ROOT:
         text += "\n\n" + _of_a_published_run(facts) + "\n"
     elif facts["diagnostics"]:

@@ -1,4 +1,4 @@
-"""Accountants: the price (ε at δ) of a composition of events.
+"""Accountants: the privacy cost (ε at δ) of a composition of events.
 
 An accountant is a settings object with a pure ``epsilon_of(composition, delta)`` and a
 ``running(clients)`` total that is updated draw by draw and asked before every release.

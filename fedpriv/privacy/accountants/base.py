@@ -14,7 +14,7 @@ from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 
 
 class CannotAccount(FedprivError):
-    """Releases whose price is beyond the numerics of an accountant."""
+    """Releases whose privacy cost is beyond the numerics of an accountant."""
 
 
 class RunningTotal(ABC):
@@ -66,7 +66,7 @@ class RunningTotal(ABC):
 
 
 class Accountant(ABC):
-    """Settings of one way to price events."""
+    """Settings of one way to account for events."""
 
     name: str
     has_filter = False
@@ -74,7 +74,7 @@ class Accountant(ABC):
 
     @abstractmethod
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
-        """``None`` if the event can be priced, else the reason in words."""
+        """``None`` if the event can be accounted for, else the reason in words."""
 
     @abstractmethod
     def epsilon_of(
@@ -111,13 +111,13 @@ class Accountant(ABC):
     ) -> int:
         """How many draws of ``event`` fit after ``composition`` within ``epsilon``, up to ``at_most``."""
 
-        def price(steps: int) -> float:
+        def epsilon_after(steps: int) -> float:
             counts = dict(composition)
             counts[event] = counts.get(event, 0) + steps
             return self.epsilon_of(counts, delta, neighbours)
 
         start = self._guess(event, epsilon, delta, neighbours) if at_most == MANY_STEPS else at_most
-        return most_steps(price, epsilon, at_most, start)
+        return most_steps(epsilon_after, epsilon, at_most, start)
 
     def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
         """Where the search for a number of steps begins."""

@@ -1,6 +1,6 @@
-"""A running total for accountants that can only price a whole composition (PLD, PRV).
+"""A running total for accountants that can only account for a whole composition (PLD, PRV).
 
-Pricing takes milliseconds to a second, so a price is asked for seldom: clients with the same history
+That takes milliseconds to a second, so an epsilon is asked for seldom: clients with the same history
 share one, and "does one more draw fit?" is answered from an allowance, the number of further draws
 known to fit, which is computed again only when it is used up or the events change.
 
@@ -27,7 +27,7 @@ from fedpriv.privacy.rdp import without_noise
 # an allowance is for so many draws, and twice as many as were served: when σ soon differs again,
 # looking further ahead is wasted
 _AHEAD = 4
-_PRICES_KEPT = 256
+_EPSILONS_KEPT = 256
 
 _UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
 _PER_CLIENT = ("_for", "_left", "_known", "_served")
@@ -36,7 +36,7 @@ Composition = dict[dp_event.DpEvent, int]
 
 
 class CompositionAccountant(Accountant):
-    """An accountant whose running total keeps counts and prices them as a whole."""
+    """An accountant whose running total keeps counts and accounts for them as a whole."""
 
     def epsilon_of(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
@@ -49,10 +49,10 @@ class CompositionAccountant(Accountant):
                 raise UnsupportedEventError(reason)
         if any(without_noise(event) for event in counted):
             return math.inf
-        return self._price(counted, delta, neighbours)
+        return self._epsilon_of(counted, delta, neighbours)
 
     @abstractmethod
-    def _price(self, composition: Composition, delta: float, neighbours: str) -> float:
+    def _epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         """ε of a composition that is not empty, of few events, all with noise and supported."""
 
     def bound(
@@ -117,19 +117,19 @@ class Histories:
 
 
 class CompositionTotal(RunningTotal):
-    """Counts per event and client, priced by ``accountant.epsilon_of``."""
+    """Counts per event and client, accounted for by ``accountant.epsilon_of``."""
 
     immediate = False
     patience: int | None = None
-    """With more distinct histories than this, clients are priced by the accountant's quick bound."""
+    """With more distinct histories than this, clients are accounted for by the accountant's quick bound."""
 
     def __init__(self, accountant: Accountant, clients: int, neighbours: str):
         self.accountant, self.neighbours = accountant, neighbours
         self._histories = Histories(clients)
-        self._prices: dict[tuple[frozenset, float], float] = {}
+        self._known_epsilons: dict[tuple[frozenset, float], float] = {}
         # the allowance: so many more draws of one event (or one no weaker) fit this (ε, δ)
         self._limit: tuple[float, float] | None = None
-        self._ids: dict[tuple[dp_event.DpEvent, bool], int] = {}  # (event, in exact prices)
+        self._ids: dict[tuple[dp_event.DpEvent, bool], int] = {}  # (event, exactly)
         self._for = np.full(clients, -1, dtype=np.int64)  # the id of what the allowance is for
         self._left = np.zeros(clients, dtype=np.int64)
         self._known = np.zeros(clients, dtype=np.int8)  # _UNKNOWN, _AT_LEAST, _EXACTLY
@@ -139,7 +139,7 @@ class CompositionTotal(RunningTotal):
         if not count or not len(clients):
             return
         self._histories.add(event, clients, count)
-        # an allowance in exact prices is for that event only; one on the grid for all it rounds to
+        # an exact allowance is for that event only; one on the grid for all it rounds to
         ids = [self._ids.get((event, True), -2), self._ids.get((weaker_event(event), False), -2)]
         covered = np.isin(self._for[clients], ids)
         self._left[clients] -= count
@@ -148,8 +148,8 @@ class CompositionTotal(RunningTotal):
 
     def epsilon(self, delta: float) -> np.ndarray:
         histories, group_of = self._histories.groups()
-        price = self._price if self._few(self._largest(histories)) else self._bound
-        return np.array([price(history, delta) for history in histories])[group_of]
+        epsilon_of = self._epsilon_of if self._few(self._largest(histories)) else self._bound
+        return np.array([epsilon_of(history, delta) for history in histories])[group_of]
 
     def worst(self, delta: float) -> float:
         """ε of the worst client."""
@@ -161,7 +161,7 @@ class CompositionTotal(RunningTotal):
         for i in np.argsort(bounds)[::-1]:
             if bounds[i] <= worst:  # it and all that follow cost no more
                 break
-            worst = max(worst, self._price(largest[i], delta))
+            worst = max(worst, self._epsilon_of(largest[i], delta))
         return worst
 
     @staticmethod
@@ -178,19 +178,19 @@ class CompositionTotal(RunningTotal):
 
     @property
     def bounded(self) -> bool:
-        """Whether there are too many histories to price, so that the quick bound is what is told."""
+        """Whether there are too many histories to account for, so that the quick bound is what is told."""
         return not self._few(self._largest(self._histories.groups()[0]))
 
     def _bound(self, history: Composition, delta: float) -> float:
         return self.accountant.bound(history, delta, self.neighbours) if history else 0.0
 
-    def _price(self, history: Composition, delta: float) -> float:
+    def _epsilon_of(self, history: Composition, delta: float) -> float:
         key = (frozenset(history.items()), delta)
-        if key not in self._prices:
-            if len(self._prices) >= _PRICES_KEPT:
-                self._prices.clear()
-            self._prices[key] = self.accountant.epsilon_of(history, delta, self.neighbours)
-        return self._prices[key]
+        if key not in self._known_epsilons:
+            if len(self._known_epsilons) >= _EPSILONS_KEPT:
+                self._known_epsilons.clear()
+            self._known_epsilons[key] = self.accountant.epsilon_of(history, delta, self.neighbours)
+        return self._known_epsilons[key]
 
     def would_exceed(
         self,
@@ -243,16 +243,16 @@ class CompositionTotal(RunningTotal):
         alone = set(history) <= {event}
         at_most = MANY_STEPS if alone else max(count, _AHEAD + 2 * served)
         if self._few_with(event):
-            base, priced = history, event
+            base, charged = history, event
         else:
-            base, priced = gridded(history), weaker_event(event)
+            base, charged = gridded(history), weaker_event(event)
         if not alone:  # far from the budget a quick bound says enough
             counts = dict(base)
-            counts[priced] = counts.get(priced, 0) + at_most
+            counts[charged] = counts.get(charged, 0) + at_most
             if self.accountant.bound(counts, delta, self.neighbours) <= epsilon:
                 return at_most, False
         left = self.accountant.further_steps(
-            base, priced, epsilon, delta, self.neighbours, at_most=at_most
+            base, charged, epsilon, delta, self.neighbours, at_most=at_most
         )
         return left, left < at_most
 
@@ -266,7 +266,7 @@ class CompositionTotal(RunningTotal):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._histories.load_state_dict(state["histories"])
-        self._prices = {}
+        self._known_epsilons = {}
         self._limit, self._ids = state["limit"], dict(state["ids"])
         for name in _PER_CLIENT:
             setattr(self, name, np.array(state[name]))

@@ -1,9 +1,9 @@
 """Privacy loss distributions (Koskela et al. 2020; Doroshenko et al. 2022), by dp_accounting; those of lots
 without replacement are ours.
 
-The tightest price here: the privacy loss of the whole composition is convolved numerically, with
-errors rounded up, in cells that widen with ε. Where RDP prices the same events and is lower (very
-many draws), its price is taken. It holds for compositions fixed in advance; an adaptive σ takes a
+The tightest epsilon here: the privacy loss of the whole composition is convolved numerically, with
+errors rounded up, in cells that widen with ε. Where RDP knows the same events and is lower (very
+many draws), its epsilon is taken. It holds for compositions fixed in advance; an adaptive σ takes a
 filter.
 
 Convention: a Gaussian's multiplier z is noise ÷ sensitivity *under the relation of the ledger*. That
@@ -26,7 +26,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution,
 from fedpriv.common import checks
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
-from fedpriv.privacy.accountants.without_replacement import priced_here, privacy_loss
+from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
 from fedpriv.privacy.events import event_words
 from fedpriv.privacy.grid import on_grid
 from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
@@ -46,15 +46,15 @@ class PldAccountant(CompositionAccountant):
         )
 
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
-        if priced_here(event, neighbours):
+        if known_here(event, neighbours):
             return None
         truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
         known = library.PLDAccountant(RELATION[neighbours]).supports(event)
         if known and not (truncated and neighbours == REPLACE_ONE):
             return None
-        return f"pld cannot price {event_words(event)} under {RELATION_WORDS[neighbours]}"
+        return f"pld cannot account for {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
-    def _price(
+    def _epsilon_of(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
         bound, holds = self._rdp(composition, delta, neighbours)
@@ -62,7 +62,7 @@ class PldAccountant(CompositionAccountant):
             return bound
         if bound > _LARGE:
             return math.inf
-        # in one order, so that the price does not depend on who came first; the largest multiplier
+        # in one order, so that the privacy cost does not depend on who released first; the largest multiplier
         # first, because noise that falls then adds to a prefix that was composed before
         ordered = tuple(sorted(composition.items(), key=_order))
         cell = self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(bound, 1e-9) / _FINE)))
@@ -103,7 +103,7 @@ _MANY_DRAWS = 2_000_000  # more take half a minute, and RDP is within a few per 
 
 
 def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """An event of about the same price that RDP knows: it decides about cells, not about ε."""
+    """An event of about the same privacy cost that RDP knows: it decides about cells, not about ε."""
     if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
         gaussian = dp_event.GaussianDpEvent(event.noise_multiplier)
         return dp_event.PoissonSampledDpEvent(event.sampling_probability, gaussian)
@@ -174,7 +174,7 @@ def _repeated(
 def _once(
     event: dp_event.DpEvent, neighbours: str, discretization: float
 ) -> PrivacyLossDistribution:
-    if priced_here(event, neighbours):
+    if known_here(event, neighbours):
         return privacy_loss(event, discretization)
     accountant = library.PLDAccountant(RELATION[neighbours], discretization)
     accountant.compose(_library_event(event, neighbours))

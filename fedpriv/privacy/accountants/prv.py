@@ -35,16 +35,16 @@ class PrvAccountant(CompositionAccountant):
             words = RELATION_WORDS
             return f"prv knows {words[ADD_OR_REMOVE]} only, not {words[neighbours]}"
         if _rate_and_multiplier(event) is None:
-            return f"prv cannot price {event_words(event)}: Poisson-sampled Gaussians only"
+            return f"prv cannot account for {event_words(event)}: Poisson-sampled Gaussians only"
         return None
 
-    def _price(
+    def _epsilon_of(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
         points = self._points(composition, delta)
         if points > _MOST_POINTS:
             raise CannotAccount(
-                f"prv would need {points:.1g} points at this noise, delta and number of draws "
+                f"prv would need {points:.1g} points at this noise, delta and number of releases "
                 f"(at most {_MOST_POINTS:g}); pld has no such limit"
             )
         from opacus.accountants import PRVAccountant as Library

@@ -55,7 +55,7 @@ class RdpAccountant(Accountant):
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
         if supports(event, neighbours):
             return None
-        return f"rdp cannot price {event_words(event)} under {RELATION_WORDS[neighbours]}"
+        return f"rdp cannot account for {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
     def epsilon_of(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
@@ -110,7 +110,7 @@ class RdpAccountant(Accountant):
         if best >= MANY_STEPS:
             return MANY_STEPS
         steps = max(0, math.floor(best))
-        # The division may round across a whole number, so the neighbours are priced themselves.
+        # The division may round across a whole number, so the neighbours are accounted for themselves.
         if self.epsilon_of({event: steps + 1}, delta, neighbours) <= epsilon:
             return steps + 1
         if steps and self.epsilon_of({event: steps}, delta, neighbours) > epsilon:

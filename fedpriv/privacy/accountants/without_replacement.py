@@ -20,7 +20,7 @@ and H_b is convex in its second argument and jointly: at most q H_b(P‖Q), the 
 holds of (D', D) at 1/α. Each side alone, composed, is *not* a bound, nor is Poisson sampling.
 
 Source: Zhu, Dong, Wang, "Optimal accounting of differential privacy via characteristic function", AISTATS
-2022, proposition 30 and corollary 32. dp_accounting prices such lots by RDP alone.
+2022, proposition 30 and corollary 32. dp_accounting knows such lots by RDP alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dp_accounting.pld.privacy_loss_distribution import (
 from fedpriv.privacy.names import REPLACE_ONE
 
 
-def priced_here(event: dp_event.DpEvent, neighbours: str) -> bool:
+def known_here(event: dp_event.DpEvent, neighbours: str) -> bool:
     """Whether the event is one Gaussian on such a lot."""
     return (
         isinstance(event, dp_event.SampledWithoutReplacementDpEvent)

@@ -35,7 +35,7 @@ class Setting:
         sampling: How a client of an even share samples its records.
         samples_per_round: How many samples a participant answers on in a round.
         cohort_share: m/K, where m of K clients take part in a round; 1: all, or not known.
-        accountant: What prices the enforced view.
+        accountant: That of the enforced view.
         claim: The work's own analysis, and ``published``: whether the budget enforces it.
         smallest_noise_multiplier: (epsilon, samples) → the smallest σ at which so many samples of a client
             (``None``: those planned) cost at most that. Raises ArgumentError, ConfigError.

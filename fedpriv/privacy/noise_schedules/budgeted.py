@@ -60,7 +60,7 @@ def _spreading(setting: Setting, form: str | None) -> Spreading:
     else:
         raise ConfigError(
             "noise_schedule=uniform_budget and recalculated are for Gaussians without sampling, whose "
-            "price is a sum; noise_schedule=calibrated is for sampled lots or secret cohorts"
+            "privacy cost is a sum; noise_schedule=calibrated is for sampled lots or secret cohorts"
         )
     counts_alike = isinstance(setting.accountant, MomentsBound if printed else GdpAccountant)
     if form is None and not counts_alike:

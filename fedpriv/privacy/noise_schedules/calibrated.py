@@ -1,7 +1,7 @@
 """A constant σ that follows from an ε: for the whole run, or for a single draw.
 
 It is calibrated before anything runs, with its own accountant, sampler and clipper: what is
-asked beside the gradient is in the price. σ is the smallest, to 6 digits, that keeps to ε.
+asked beside the gradient is in the privacy cost. σ is the smallest, to 6 digits, that keeps to ε.
 """
 
 from __future__ import annotations
