@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
+from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.ledger import Ledger
@@ -145,6 +146,11 @@ class Budget:
             sampled: Whom the algorithm sampled, where attackers may have joined the cohort besides.
         """
         lowest = {s.joint: s.lowest for group in announcement.groups for s in group.samples}
+        releases = tuple(releases)
+        for release in releases:  # all of them, before any is charged
+            if release.joint not in lowest:
+                words = " ".join(query.describe() for query in release.joint.queries)
+                raise ReleaseError(f"{words} was released and is not what the round announced")
         for release in releases:
             self._charge(release, lowest[release.joint])
         if self._if_honest is not None and sampled is not None:

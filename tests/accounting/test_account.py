@@ -62,7 +62,7 @@ def test_the_table_shows_every_accountant_and_rounds_up(command):
     assert said.status == 0
     assert "1.552" in said.out  # 1.5516…
     assert "best order 12" in said.out
-    assert "not priced: gdp is exact for Gaussians without sampling" in said.out
+    assert "not accounted for: gdp is exact for Gaussians without sampling" in said.out
 
 
 @pytest.mark.parametrize("suffix", [".png", ".pdf"])
@@ -261,7 +261,7 @@ def test_a_folder_without_a_ledger_is_refused(content, command, tmp_path):
         (["--sampling", "without_replacement", "--records", "100", "--neighbours",
           "add_or_remove"], "--neighbours must be replace_one"),
         (["--accountant", "rpd"], "did you mean rdp?"),
-        (["--accountant", "gdp"], "no accountant can price this: gdp is exact"),
+        (["--accountant", "gdp"], "no accountant can account for this: gdp is exact"),
         (["--accountant", "pld", "--orders", "2..64"], "--orders cannot be given unless"),
         (["--orders", "2-64"], "--orders must be wide"),
         (["--conversion", "best"], "--conversion must be one of classical, improved"),

@@ -131,7 +131,7 @@ def test_an_answer_at_the_limit_of_the_search_says_so(answer, command):
 
 def test_what_to_use_instead_is_said(command):
     said = command("calibrate", *COMPLETE[:6], *DELTA, "--accountant", "gdp")
-    assert "--accountant pld can price such lots" in said.sentence
+    assert "--accountant pld can account for such lots" in said.sentence
 
 
 def test_an_infinite_epsilon_is_valid_json(answer):

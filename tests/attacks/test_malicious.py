@@ -117,7 +117,7 @@ def test_replacement_knows_the_expected_size_of_a_cohort_sampled_with_probabilit
 
 
 def test_replacement_knows_the_weights_of_an_average_by_records(federation, digits):
-    """a = n_k / n of those who came."""
+    """a = n_k / n of the participating clients."""
     algorithm = FedAvg(
         "fedavg", sample_rate=1.0, optimizer="sgd", learning_rate=1e-30, local_steps=1
     )

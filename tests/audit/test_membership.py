@@ -88,13 +88,13 @@ def test_non_members_of_another_kind_are_warned_of(by_heart, monkeypatch):
     assert any("one distribution" in warning for warning in audit.warnings)
 
 
-def test_clients_that_are_makers_are_warned_of(train, mnist_folder):
+def test_clients_that_are_users_are_warned_of(train, mnist_folder):
     result = train(
         "algorithm=fedavg", "dataset=mnist", f"dataset.path={mnist_folder}", "partition=natural",
         "partition.clients=20", "model=logistic", "rounds=1",
     )  # fmt: skip
     audit = audit_membership(open_run(result.folder), MembershipOptions(records=60))
-    assert any("makers" in warning for warning in audit.warnings)
+    assert any("records of one user" in warning for warning in audit.warnings)
 
 
 def test_a_run_without_snapshots_is_attacked_by_its_first_and_last_weights(train):

@@ -212,7 +212,7 @@ def test_the_table_of_a_sweep_has_the_backdoor_accuracy(train, tmp_path, capsys)
 
 
 @pytest.mark.usefixtures("common_streams")
-def test_without_attackers_it_is_the_yardstick_for_the_trigger(train):
+def test_without_attackers_it_is_the_baseline_for_the_trigger(train):
     settings = ("algorithm=fedavg", *TEN, "rounds=3", "evaluation_interval=1", "attack=pixel_pattern",
                 "attack.trigger.size=2")  # fmt: skip
     nobody = train(*settings, "attack.attackers=0", name="nobody")

@@ -50,7 +50,7 @@ def test_a_cohort_and_a_lot_are_named(printed):
 
 def test_ldp_fedsgd_says_against_whom_it_protects(printed):
     words = printed(*LDP, "rounds=7", "clipper.clip_norm=0.5")
-    assert "one client, replace_one neighbours, local trust" in words
+    assert "one client, replace-one adjacency, local trust" in words
     assert "clipping constant, clip norm 0.5" in words
     assert "gradient_sum (noise multiplier 4)" in words
     assert "7 rounds would cost epsilon 6.072" in words
@@ -59,7 +59,7 @@ def test_ldp_fedsgd_says_against_whom_it_protects(printed):
 def test_cdp_fedavg_says_who_comes_and_what_they_do(printed):
     words = printed(*CDP, "rounds=7", "algorithm.local_epochs=2", "algorithm.batch_size=5")
     assert "every client with probability 0.1 (about 10), 2 epochs of batches of 5" in words
-    assert "one client, add_or_remove neighbours, central trust" in words
+    assert "one client, add/remove adjacency, central trust" in words
     assert "against whoever sees the released models" in words
 
 

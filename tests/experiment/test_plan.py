@@ -200,11 +200,11 @@ def test_a_price_that_depends_on_records_nobody_has_counted_is_not_told(override
         )
     )
     said, counted = dict(make_plan(parts).lines), dict(make_plan(parts, 100).lines)
-    assert "known when the data has been read" in said["price"]
+    assert "known when the data has been read" in said["privacy cost"]
     assert said["released per lot"] == "gradient_sum"
     assert not {"rounds allowed", "epsilon then"} & said.keys()
     assert "rounds allowed" in counted
-    assert "price" not in counted
+    assert "privacy cost" not in counted
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ class Asking(NoiseSchedule):
 
 
 def reported(problem) -> float:
-    """What the schedule hears of clients 0 and 1."""
+    """The signal that the schedule reads of clients 0 and 1."""
     mechanism = Mechanism(problem.mechanism.algorithm, problem.clipper, Asking())
     mechanism.join(problem.data.records_per_client)
     opened = mechanism.open(mechanism.announce(0), np.array([0, 1]), problem.streams)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedpriv import cli
-from fedpriv.figures.command import as_flag
+from fedpriv.figures.overrides import as_flag
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -360,7 +360,7 @@ def test_the_reason_of_constant_noise_names_accountant_and_view():
         reasons["epsilon"]
         == "RDP, 63 orders from 2 to 64, classical conversion; composition of the sound view"
     )
-    assert reasons["epsilon_sound"].endswith("every query of each draw charged")
+    assert reasons["epsilon_sound"].endswith("every query of each release charged")
 
 
 def test_the_worst_clients_order_is_told():

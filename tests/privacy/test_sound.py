@@ -80,7 +80,7 @@ def test_the_reason_says_why_it_is_not_pld():
     other = dp_event.ComposedDpEvent((fixed, fixed))
     reason = Composed(other, 2, REPLACE_ONE, None, RdpAccountant(), False).reason()
     assert "RDP" in reason
-    assert "pld cannot price lots of fixed size without replacement" in reason
+    assert "pld cannot account for lots of fixed size without replacement" in reason
     assert Composed(fixed, 2, REPLACE_ONE, None, RdpAccountant(), False).reason().startswith("PLD")
 
 

@@ -29,13 +29,13 @@ from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, centred_bits, geo
 from fedpriv.privacy.mechanisms.bounded import bounded_sum, unbounded_sum
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
+from fedpriv.privacy.mechanisms.visible import Visible, seen
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from fedpriv.privacy.mechanisms.bounded import Bounded
-    from fedpriv.privacy.mechanisms.visible import Visible
 
 _UNCLIPPED = (
     "The clip norm follows the exact mean of unclipped gradient norms (reading=unclipped): its "
@@ -116,15 +116,15 @@ class AdapClipper(StoredNorms):
         if self.reading == "sound":
             new = geometric_step(
                 old,
-                statistic.values,
+                seen(statistic, "a clipper"),
                 denominators,
                 self.target_quantile,
                 self.quantile_learning_rate,
             )
         elif self.reading == "vector":
-            new = self.alpha * gradients.values.norm(dim=1)
+            new = self.alpha * seen(gradients, "a clipper").norm(dim=1)
         else:
-            new = self.alpha * (statistic.values / denominators).abs()
+            new = self.alpha * (seen(statistic, "a clipper") / denominators).abs()
         self._norms[holders] = new.clamp(self.min_clip_norm, LARGEST).to(old.dtype)
 
     def describe(self) -> str:

@@ -28,13 +28,13 @@ from fedpriv.privacy.clippers.base import LARGEST, StoredNorms
 from fedpriv.privacy.mechanisms.bounded import ONE_HOT, histogram
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
+from fedpriv.privacy.mechanisms.visible import Visible, seen
 from fedpriv.privacy.names import AGGREGATOR
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fedpriv.privacy.mechanisms.bounded import Bounded
-    from fedpriv.privacy.mechanisms.visible import Visible
 
 _MOST_BINS = 1000
 
@@ -126,7 +126,8 @@ class MedianHistogramClipper(StoredNorms):
     ) -> None:
         if statistic is None:
             return
-        for holder, counts in zip(holders.tolist(), statistic.values.tolist(), strict=True):
+        noised = seen(statistic, "a clipper")
+        for holder, counts in zip(holders.tolist(), noised.tolist(), strict=True):
             index = median_bin(counts)
             if index is not None:
                 self._norms[holder] = self.edges[index]

@@ -29,13 +29,13 @@ from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
 from fedpriv.privacy.mechanisms.query import Query
 from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
+from fedpriv.privacy.mechanisms.visible import Visible, seen
 from fedpriv.privacy.names import AGGREGATOR, CLIENT
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fedpriv.privacy.mechanisms.bounded import Bounded
-    from fedpriv.privacy.mechanisms.visible import Visible
 
 BIT_SENSITIVITY = 0.5  # of a centred bit, when a unit joins or leaves
 UPDATES = ("geometric", "linear")
@@ -140,7 +140,7 @@ class QuantileClipper(StoredNorms):
         self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
     ) -> None:
         old, rate = self._norms[holders], self.quantile_learning_rate
-        noised = statistic.values
+        noised = seen(statistic, "a clipper")
         if self.update == "geometric":
             new = geometric_step(old, noised, denominators, self.target_quantile, rate)
         else:

@@ -41,7 +41,18 @@ class Release:
     count: int = 1
 
     def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ReleaseError(f"a release is of one sample at least, got {self.count}")
         for query in self.joint.queries:
+            for what, values in (
+                ("sensitivity", self.sensitivity.get(query.name)),
+                ("noise_std", self.noise_std.get(query.name, np.zeros(1))),
+            ):
+                if values is None or np.shape(values) not in ((1,), (len(self.clients),)):
+                    raise ReleaseError(
+                        f"a release of {query.name} by {len(self.clients)} clients needs their {what}: one "
+                        f"number for all or one for each, got shape {np.shape(values)}"
+                    )
             multiplier = getattr(query, "noise_multiplier", None)
             if multiplier is not None and query.protects:
                 added = self.noise_std.get(query.name, np.zeros(1))

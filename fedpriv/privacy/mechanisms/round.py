@@ -78,6 +78,11 @@ class OpenRound:
         """The same for what clients answer once the model has moved."""
         if name != self.announcement.asked_after or self._after is not None:
             raise self._not_announced(name)
+        if self._trust.secret_cohort:
+            raise ReleaseError(
+                f"round {self.round_index + 1}: the mean of {name} over a cohort would tell how many took "
+                "part, which is secret here"
+            )
         visible, self._after = self._release(name, answer)
         return visible
 

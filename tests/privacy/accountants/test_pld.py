@@ -32,7 +32,7 @@ class TestPld(suite(examples=6, least_noise=0.8, most_steps=1000)):
 
     def test_an_event_of_the_other_relation_is_refused_with_a_reason(self):
         capped = TruncatedPoissonSampling(0.1, 100, 20).event(1.0)
-        assert "under replace-one neighbours" in self.accountant.supports(capped, REPLACE_ONE)
+        assert "under replace-one adjacency" in self.accountant.supports(capped, REPLACE_ONE)
 
     def test_an_event_of_the_other_relation_is_not_priced(self):
         capped = TruncatedPoissonSampling(0.1, 100, 20).event(1.0)
@@ -96,7 +96,7 @@ def test_binning_many_multipliers_never_understates_and_costs_little():
 def test_what_it_cannot_price_is_refused_by_name():
     capped = TruncatedPoissonSampling(0.1, 100, 20).event(1.0)
     assert PLD.supports(capped, REPLACE_ONE) == (
-        "pld cannot price Poisson lots cut to a size under replace-one neighbours"
+        "pld cannot account for Poisson lots cut to a size under replace-one adjacency"
     )
 
 

@@ -56,7 +56,7 @@ def test_nothing_costs_nothing_and_no_noise_costs_everything():
 def test_other_events_and_neighbours_are_refused_by_name():
     fixed = FixedSizeSampling(1000, 10).event(2.0)
     assert "lots of fixed size without replacement" in PRV.supports(fixed, ADD_OR_REMOVE)
-    assert "replace-one neighbours" in PRV.supports(dp_event.GaussianDpEvent(1.0), REPLACE_ONE)
+    assert "replace-one adjacency" in PRV.supports(dp_event.GaussianDpEvent(1.0), REPLACE_ONE)
 
 
 @pytest.mark.parametrize(

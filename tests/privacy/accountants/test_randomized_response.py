@@ -185,7 +185,7 @@ def test_prv_refuses_it_for_what_it_is_under_its_own_relation(event):
 def test_pld_and_rdp_take_it_under_replace_one_only(event):
     for accountant in (PLD, RDP):
         assert accountant.supports(event, REPLACE_ONE) is None
-        assert "add-or-remove" in accountant.supports(event, ADD_OR_REMOVE)
+        assert "add/remove adjacency" in accountant.supports(event, ADD_OR_REMOVE)
 
 
 def test_prv_does_not_price_what_it_refuses():

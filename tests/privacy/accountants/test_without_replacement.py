@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.accountants.without_replacement import priced_here, privacy_loss
+from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling
 
@@ -119,8 +119,8 @@ def test_a_lot_of_everything_is_no_lot():
 
 def test_only_a_gaussian_under_replace_one_is_priced():
     event = FixedSizeSampling(50, 5).event(4.0)
-    assert priced_here(event, REPLACE_ONE)
-    assert not priced_here(event, ADD_OR_REMOVE)
+    assert known_here(event, REPLACE_ONE)
+    assert not known_here(event, ADD_OR_REMOVE)
     assert PLD.supports(event, ADD_OR_REMOVE) is not None
     other = dp_event.SampledWithoutReplacementDpEvent(50, 5, dp_event.LaplaceDpEvent(1.0))
     assert PLD.supports(other, REPLACE_ONE) is not None

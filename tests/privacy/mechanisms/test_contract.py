@@ -500,3 +500,54 @@ def test_under_a_secret_cohort_everyone_pays(cohort):
     (record,) = run.close()
     np.testing.assert_array_equal(record.clients, EVERYONE)
     assert record.joint.query(GRADIENT).by == AGGREGATOR
+
+
+def test_clippers_and_schedules_observe_what_is_visible_and_nothing_else():
+    clipper = QuantileClipper(1.0)
+    of = mechanism(LDP, clipper)
+    answer = clipped(of, 1)
+    clip = Clip(clipper, 0, torch.zeros(1, dtype=torch.long))
+    bits = clip.statistic(torch.ones(3), torch.zeros(3, dtype=torch.long))
+    before = clipper._norms.clone()
+    for private in (bits, bits.values, answer):
+        with pytest.raises(ReleaseError, match="a clipper takes what a mechanism released"):
+            clipper.observe(torch.zeros(1).long(), private, Unprotected(None), torch.ones(1))
+    assert torch.equal(clipper._norms, before)
+    with pytest.raises(ReleaseError, match="a noise schedule takes what a mechanism released"):
+        ValidationDecay(SIGMA, beta=0.5).observe(0, 0.3)
+
+
+def test_a_mean_over_a_secret_cohort_is_not_let_go():
+    of = mechanism(CDP, schedule=AsksForLosses(SIGMA))
+    run = opened(of, [0, 2])
+    run.release({GRADIENT: clipped(of, 1, divided_by=1.5)})
+    with pytest.raises(ReleaseError, match="would tell how many took part"):
+        ask(run)
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "std", "count"),
+    [
+        (np.zeros(0), np.full(1, SIGMA), 1),
+        (np.ones(2), np.full(1, SIGMA), 1),
+        (np.ones(1), np.full(2, SIGMA), 1),
+        (np.ones(1), np.full(1, SIGMA), -3),
+    ],
+)
+def test_a_record_that_does_not_fit_its_clients_is_refused(sensitivity, std, count):
+    joint = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, SIGMA),))
+    with pytest.raises(ReleaseError):
+        Release(joint, EVERYONE, {GRADIENT: sensitivity}, {GRADIENT: std}, count=count)
+    with pytest.raises(ReleaseError):
+        Release(joint, EVERYONE, {}, {GRADIENT: np.full(1, SIGMA)})
+
+
+def test_a_release_that_no_round_announced_is_not_charged():
+    of = mechanism(DP_FL)
+    spent, announced = budget(of), of.announce(0)
+    right = released_without_data(of, announced)
+    other = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, 2 * SIGMA),))
+    wrong = Release(other, EVERYONE, {GRADIENT: np.ones(1)}, {GRADIENT: np.full(1, 2 * SIGMA)})
+    with pytest.raises(ReleaseError, match="gradient_sum=6 was released"):
+        spent.charge((*right, wrong), announced)
+    assert len(spent.ledger) == 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.claims import wei, wei_recalculated_noise_std
 from fedpriv.privacy.mechanisms import Public
@@ -261,6 +262,12 @@ def test_a_budget_that_is_not_spread_has_no_noise():
         schedule.noise_multiplier(0)
     schedule.calibrate(PRINTED)
     assert schedule.known
+
+
+@pytest.mark.parametrize("private", [2.0, torch.tensor(2.0)], ids=["a number", "a tensor"])
+def test_a_loss_that_no_mechanism_released_is_refused(private):
+    with pytest.raises(ReleaseError, match="a noise schedule takes what a mechanism released"):
+        recalculated().observe(0, private)
 
 
 def test_with_beta_one_nothing_adapts():

@@ -4,11 +4,12 @@ import math
 from itertools import pairwise
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noise_schedules.suite import ScheduleSuite, follow, losses_of_a_run
 
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.privacy.noise_schedules import ValidationDecay
 
 laws = settings(max_examples=150, deadline=None)
@@ -120,6 +121,12 @@ def test_the_lowest_is_reached_by_algorithm1():
     path = follow(ValidationDecay(6.0, 0.9, "algorithm1"), FALLING)
     schedule = ValidationDecay(6.0, 0.9, "algorithm1")
     assert path == [schedule.lowest(t) for t in range(len(path))]
+
+
+@pytest.mark.parametrize("private", [2.0, torch.tensor(2.0)], ids=["a number", "a tensor"])
+def test_a_loss_that_no_mechanism_released_is_refused(private):
+    with pytest.raises(ReleaseError, match="a noise schedule takes what a mechanism released"):
+        ValidationDecay(6.0, 0.9).observe(0, private)
 
 
 def test_decay_listens_to_the_public_validation_loss():
