@@ -84,13 +84,6 @@ class Noise:
         return values
 
 
-def release_number(value: float, std: float, stream: Stream) -> float:
-    """One number with noise of standard deviation ``std`` > 0, on its grid."""
-    drawn = torch.tensor([stream.standard_normal()], dtype=torch.float64)
-    exact = torch.tensor([value], dtype=torch.float64)
-    return float(add_on_grid(exact, drawn, torch.tensor([std], dtype=torch.float64)))
-
-
 @cache
 def _processors() -> int:
     """How many this process may use."""

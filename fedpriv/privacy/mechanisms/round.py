@@ -185,11 +185,6 @@ class OpenRound:
 
     # ---- the record
 
-    @property
-    def samples_released(self) -> int:
-        """How many samples each participant has answered on."""
-        return len(self._steps)
-
     def close(self) -> tuple[Release, ...]:
         """What was released, a record for each group of clients and sample. Raises ReleaseError where
         something that was announced is missing."""
