@@ -103,11 +103,18 @@ class RecordWork:
 
     def _lots(self, turn: Turn) -> tuple[Records, Tensor]:
         """(the records of all lots [n], position in the cohort of each [n])."""
-        problem, lots = self.problem, []
-        for client in turn.cohort:
-            own = problem.records_of(turn.round_index, client)
-            place = (turn.round_index, turn.step, client)
-            lots.append(own[sample_lot(problem.streams, self._samplings[client], len(own), *place)])
+        problem, t = self.problem, turn.round_index
+        lots = [
+            sample_lot(
+                problem.streams,
+                self._samplings[client],
+                problem.records_of(t, client),
+                t,
+                turn.step,
+                client,
+            )
+            for client in turn.cohort
+        ]
         sizes = torch.tensor([len(lot) for lot in lots])
         records = problem.data.train.subset(np.concatenate(lots))
         return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)

@@ -60,9 +60,8 @@ class Gradients:
         return self._gradients(records.inputs, records.targets, sizes, expected)
 
     def _lot(self, round_index: int, client: int) -> np.ndarray:
-        own = self.problem.data.clients[client]
-        lot = sample_lot(self.problem.streams, self._sampling, len(own), round_index, 0, client)
-        return own[lot]
+        own, streams = self.problem.data.clients[client], self.problem.streams
+        return sample_lot(streams, self._sampling, own, round_index, 0, client)
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
         size = len(targets)

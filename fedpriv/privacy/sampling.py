@@ -181,15 +181,16 @@ def make_sampling(
 def sample_lot(
     streams: SecretStreams,
     sampling: Sampling,
-    records: int,
+    records: np.ndarray,
     round_index: int,
     step: int,
     client: int,
 ) -> np.ndarray:
-    """Positions of one client's lot in one local step, ascending."""
+    """One client's lot in one local step: some of its ``records`` (indices, ascending)."""
     if isinstance(sampling, WholeData):
-        return np.arange(records)
-    return sampling.sample(streams.sampling("lot", round_index, step, client), records)
+        return records
+    stream = streams.sampling("lot", round_index, step, client)
+    return records[sampling.sample(stream, len(records))]
 
 
 def sample_cohort(
