@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_atomically
 from fedpriv.common.secret_streams import STREAM_VERSION
-from fedpriv.results.folder import SCHEMA_VERSION, RunFolder, not_resumable
+from fedpriv.results.folder import RunFolder, not_resumable
 
 if TYPE_CHECKING:
     import torch
+
+
+CHECKPOINT_VERSION = 3
+"""Of what a checkpoint holds: one of another version is not resumed."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ def save(folder: RunFolder, state: dict[str, Any]) -> None:
     """Write ``checkpoint.pt`` atomically."""
     import torch
 
-    full = {"schema_version": SCHEMA_VERSION, **state}
+    full = {"schema_version": CHECKPOINT_VERSION, **state}
     write_atomically(folder.checkpoint, lambda file: torch.save(full, file), mode="wb")
 
 
@@ -59,11 +63,11 @@ def load(folder: RunFolder, identity: dict[str, object], device: torch.device) -
         raise ConfigError(
             f"resume: {folder.checkpoint} cannot be read ({type(error).__name__}); start anew"
         ) from None
-    if not isinstance(state, dict) or state.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(state, dict) or state.get("schema_version") != CHECKPOINT_VERSION:
         found = state.get("schema_version") if isinstance(state, dict) else None
         raise ConfigError(
             f"resume: {folder.path} was written with checkpoint schema {found}, this version of "
-            f"fedpriv reads {SCHEMA_VERSION}"
+            f"fedpriv reads {CHECKPOINT_VERSION}"
         )
     refuse_other_identity(folder, state.get("identity", {}), identity)
     return state

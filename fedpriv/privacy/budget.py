@@ -80,6 +80,7 @@ class Budget:
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
         self._if_honest = deepcopy(self._enforced) if len(attackers) else None
+        self._last_events: tuple[JointQuery, tuple[DpEvent, DpEvent | None]] | None = None
 
     def _sound_epsilon(self, first: DpEvent, bound: Mapping[DpEvent, int] | None) -> SoundEpsilon:
         if self.filtered:
@@ -158,7 +159,8 @@ class Budget:
 
     def _charge(self, release: Release, lowest: JointQuery) -> None:
         joint, clients, count = release.joint, release.clients, release.count
-        covered = self.claim is not None and self.claim.covers(joint)
+        event, published_event = self._events_of(joint)
+        covered = published_event is not None
         # a theorem that counts on sampling clients charges all of them, present or not
         of_all = covered and self.claim.client_rate is not None
         claimed = np.arange(self.ledger.clients) if of_all else clients
@@ -167,13 +169,23 @@ class Budget:
             published = None
         self.ledger.record(release, claimed=published)
         if self.view == SOUND:
-            self._enforced.add(joint.event(), clients, count)
+            self._enforced.add(event, clients, count)
         elif covered:
-            self._enforced.add(self.claim.event(joint), claimed, count)
+            self._enforced.add(published_event, claimed, count)
         if covered:
-            self._published.add(self.claim.event(joint), claimed, count)
-        self._sound.add(lowest.event() if self.adaptive else joint.event(), clients, count)
+            self._published.add(published_event, claimed, count)
+        self._sound.add(lowest.event() if self.adaptive else event, clients, count)
         self._took_part[clients] = True
+
+    def _events_of(self, joint: JointQuery) -> tuple[DpEvent, DpEvent | None]:
+        """(what really happened, what the work's theorem charges; None where it is not about this)."""
+        if (
+            self._last_events is None or self._last_events[0] is not joint
+        ):  # the same in most rounds
+            covered = self.claim is not None and self.claim.covers(joint)
+            published = self.claim.event(joint) if covered else None
+            self._last_events = (joint, (joint.event(), published))
+        return self._last_events[1]
 
     def _charge_attackers(self, announcement: Announcement, sampled: np.ndarray) -> None:
         """What the attackers among those sampled would have paid had they been honest."""

@@ -16,7 +16,7 @@ from typing import Any
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 2
 FINISHED = ("budget", "rounds", "schedule", "diverged")
 """Stop reasons after which there is nothing left to run."""
 PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")

@@ -96,6 +96,7 @@ class Mechanism:
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
         self._groups: list[tuple[Sampling, np.ndarray]] = []
+        self._said: tuple[tuple[object, ...], tuple[Group, ...]] | None = None
         self.clients = 0
 
     # ---- what is released
@@ -156,6 +157,7 @@ class Mechanism:
         for client, records in enumerate(records_per_client):
             groups.setdefault(self.algorithm.sampling_of(int(records)), []).append(client)
         self._groups = [(sampling, np.array(own)) for sampling, own in groups.items()]
+        self._said = None
         self.clients = len(records_per_client)
 
     def announce(self, round_index: int, noise_multiplier: float | None = None) -> Announcement:
@@ -169,12 +171,17 @@ class Mechanism:
         if sigma is None:
             sigma = self.schedule.noise_multiplier(round_index)
         lowest = self.schedule.lowest(round_index) if noise_multiplier is None else sigma
-        groups = tuple(
-            self.group(sampling, sigma, round_index, clients, lowest)
-            for sampling, clients in self._groups
-        )
         asked = self.schedule.loss_query
-        return Announcement(round_index, groups, None if asked is None else asked.query.name)
+        # the same as in the round before, unless σ or what is asked has changed
+        said = (sigma, lowest, self.clipper.query(round_index, sigma), asked)
+        if self._said is None or self._said[0] != said:
+            groups = tuple(
+                self.group(sampling, sigma, round_index, clients, lowest)
+                for sampling, clients in self._groups
+            )
+            self._said = (said, groups)
+        name = None if asked is None else asked.query.name
+        return Announcement(round_index, self._said[1], name)
 
     def group(
         self,

@@ -1,0 +1,241 @@
+"""Parts of the user's own: one Python file and one YAML each, and what is missing is one sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedpriv.privacy.accountants import RdpAccountant
+from fedpriv.privacy.events import parse_event
+
+README = Path(__file__).parents[2] / "README.md"
+QUICK = ("rounds=6", "runtime.progress=none", "runtime.plots=false", "runtime.run_dir=run")
+
+
+@pytest.fixture
+def own(tmp_path):
+    """(group, YAML below the comment, Python code) → the name of its option, ``mine``; CODE stands for the
+    module."""
+    count = [0]
+
+    def write(group: str, yaml: str, code: str, name: str = "mine") -> None:
+        count[0] += 1
+        module = "own_" + "".join(c for c in tmp_path.name if c.isalnum()) + str(count[0])
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(code))
+        folder = tmp_path / "yamls" / group
+        folder.mkdir(parents=True, exist_ok=True)
+        text = textwrap.dedent(yaml).replace("CODE", module)
+        (folder / f"{name}.yaml").write_text(text)
+
+    return write
+
+
+@pytest.fixture
+def run(command):
+    return lambda *overrides: command("train", "--config-dir", "yamls", *overrides, *QUICK)
+
+
+def summary(tmp_path) -> dict:
+    return json.loads((tmp_path / "run" / "summary.json").read_text())
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of the README's section on parts of one's own."""
+    section = README.read_text().partition("## A part of your own")[2].partition("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, flags=re.S)
+
+
+def test_the_parts_of_the_readme_run(own, run, tmp_path):
+    """As they stand there."""
+    clipper, algorithm = blocks("python")
+    clipper_yaml, algorithm_yaml = blocks("yaml")
+    own("clipper", clipper_yaml.replace("my_clippers", "CODE"), clipper, "linear_decay")
+    own("algorithm", algorithm_yaml.replace("my_algorithms", "CODE"), algorithm, "fedavgm")
+    for chosen in (["clipper=linear_decay", "algorithm=dp_fl"], ["algorithm=fedavgm"]):
+        said = run(*chosen, f"runtime.run_dir={chosen[0].partition('=')[2]}")
+        assert said.status == 0, said.err
+
+
+FEDAVGM = """
+from fedpriv.algorithms import DpFl
+
+class Mine(DpFl):
+    pass
+"""
+YAML = """
+# @package _global_
+# mine
+defaults: [dp_fl, _self_]
+{protocol}
+algorithm:
+  _target_: CODE.Mine
+  name: mine
+"""
+
+
+def test_an_algorithm_of_ones_own_inherits_no_published_claim(own, run, tmp_path):
+    own("algorithm", YAML.format(protocol=""), FEDAVGM)
+    assert run("algorithm=mine").status == 0
+    privacy = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert privacy["epsilon_published"] is None
+    assert privacy["views"]["published"] is None
+    assert "Published: none." in (tmp_path / "run" / "privacy.txt").read_text()
+    assert pd.read_csv(tmp_path / "run" / "metrics.csv")["epsilon_published"].isna().all()
+    assert pd.read_csv(tmp_path / "run" / "ledger.csv")["event_published"].isna().all()
+    said = run("algorithm=mine", "budget_view=published", "runtime.run_dir=other")
+    assert said.status == 2
+    assert "budget_view must be sound with algorithm=mine" in said.sentence
+
+
+def test_a_claim_that_it_sets_itself_is_its_own(own, run, tmp_path):
+    code = FEDAVGM.replace(
+        "    pass",
+        "    def __init__(self, *args, **settings):\n"
+        "        super().__init__(*args, **settings)\n"
+        "        from fedpriv.privacy.claims import adap_dpfl\n"
+        "        self.claim = adap_dpfl()\n",
+    )
+    own("algorithm", YAML.format(protocol=""), code)
+    assert run("algorithm=mine").status == 0
+    assert json.loads((tmp_path / "run" / "privacy.json").read_text())["epsilon_published"] > 0
+
+
+def test_an_algorithm_may_name_the_protocol_whose_numbers_it_takes(own, run, command):
+    own("algorithm", YAML.format(protocol="protocol: dp_fl"), FEDAVGM)
+    own("algorithm", YAML.format(protocol=""), FEDAVGM, "bare")
+    words = {
+        name: " ".join(run(f"algorithm={name}", "dry_run=true", "dataset=mnist").out.split())
+        for name in ("mine", "bare", "dp_fl")
+    }
+    for name, rate in (("mine", "0.013"), ("bare", "0.1"), ("dp_fl", "0.013")):
+        assert f"sample rate {rate} " in words[name]
+    on_adult = " ".join(run("algorithm=mine", "dry_run=true", "dataset=adult").out.split())
+    assert "sample rate 0.1 " in on_adult  # there are no numbers for it
+
+
+def test_a_protocol_that_is_not_there_is_named(own, run):
+    own("algorithm", YAML.format(protocol="protocol: dp_fll"), FEDAVGM)
+    said = run("algorithm=mine")
+    assert said.status == 2
+    assert "protocol must be one of" in said.sentence
+    assert "did you mean dp_fl?" in said.sentence
+
+
+BREAST_CANCER = """
+import numpy as np
+import torch
+from sklearn.datasets import load_breast_cancer
+from fedpriv.data.records import LoadedDataset, Records
+
+class Mine:
+    name = "breast_cancer"
+    train_records = 455
+    input_shape = (30,)
+    classes = 2
+
+    def load(self):
+        x, y = load_breast_cancer(return_X_y=True)
+        x = torch.tensor((x - x.mean(0)) / x.std(0), dtype=torch.float32)
+        all = Records(x, torch.tensor(y, dtype=torch.int64))
+        test = np.arange(0, len(y), 5)
+        train = np.setdiff1d(np.arange(len(y)), test)
+        return LoadedDataset(train=all.subset(train), test=all.subset(test))
+"""
+DATA = "# mine\n_target_: CODE.Mine\n"
+ON_MINE = ("algorithm=dp_fl", "dataset=mine", "partition=iid", "algorithm.learning_rate=0.1")
+
+
+def test_a_data_set_of_ones_own(own, run, tmp_path):
+    own("dataset", DATA, BREAST_CANCER)
+    said = run(*ON_MINE, "rounds=30", "epsilon=null")
+    assert said.status == 0, said.err
+    assert summary(tmp_path)["test_accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("attribute", ["name", "train_records", "input_shape", "classes", "load"])
+def test_what_a_data_set_lacks_is_one_sentence(attribute, own, run):
+    line = "def load(self)" if attribute == "load" else f"    {attribute} = "
+    own("dataset", DATA, BREAST_CANCER.replace(line, line.replace(attribute, "other"), 1))
+    said = run(*ON_MINE)
+    assert said.status == 2
+    assert f"dataset needs {attribute}: " in said.sentence
+
+
+def test_a_public_split_that_nobody_sized_is_one_sentence(own, run):
+    own("dataset", DATA, BREAST_CANCER)
+    said = run("algorithm=adap_dpfl", "dataset=mine", "partition=iid")
+    assert said.status == 2
+    assert "dataset needs validation_records: " in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("train_records = 455", "train_records = 456", "train_records is 456, and what was loaded has 455"),
+        ("(30,)", "(31,)", "input_shape is (31,), and what was loaded has (30,)"),
+        ("return LoadedDataset(", "return dict(", "load must return a LoadedDataset"),
+    ],
+)  # fmt: skip
+def test_data_that_are_not_what_was_said_end_before_the_first_round(old, new, sentence, own, run):
+    own("dataset", DATA, BREAST_CANCER.replace(old, new))
+    said = run(*ON_MINE)
+    assert said.status == 2
+    assert sentence in said.sentence
+
+
+def test_a_schedule_of_ones_own_is_charged_round_by_round(own, run, tmp_path):
+    code = """
+    from fedpriv.privacy.noise_schedules import NoiseSchedule
+
+    class Mine(NoiseSchedule):
+        def noise_multiplier(self, round_index):
+            return 6.0 - 0.5 * round_index
+    """
+    own("noise_schedule", "# mine\n_target_: CODE.Mine\n", code)
+    assert run("algorithm=dp_fl", "noise_schedule=mine").status == 0
+    ledger = pd.read_csv(tmp_path / "run" / "ledger.csv")
+    events = [parse_event(text).event.noise_multiplier for text in ledger["event_sound"]]
+    assert events == [6.0, 5.5, 5.0, 4.5, 4.0, 3.5]
+
+
+def test_an_accountant_of_ones_own_decides_what_is_enforced(own, run, tmp_path):
+    code = """
+    from fedpriv.privacy.accountants import RdpAccountant
+
+    class Mine(RdpAccountant):
+        def __init__(self):
+            super().__init__("2..8")
+    """
+    own("accountant", "# mine\n_target_: CODE.Mine\n", code)
+    assert run("algorithm=dp_fl", "accountant=mine").status == 0
+    event = parse_event(pd.read_csv(tmp_path / "run" / "ledger.csv")["event_sound"][0])
+    expected = RdpAccountant("2..8").epsilon_of({event: 6}, 1e-5, "add_or_remove")
+    assert summary(tmp_path)["epsilon"] == expected
+
+
+@pytest.mark.parametrize("group", ["clipper", "noise_schedule", "accountant", "algorithm"])
+def test_a_class_of_another_kind_is_one_sentence(group, own, run):
+    own(group, "# mine\n_target_: CODE.Mine\n", "class Mine:\n    pass\n")
+    chosen = [f"{group}=mine"] if group == "algorithm" else ["algorithm=dp_fl", f"{group}=mine"]
+    said = run(*chosen)
+    assert said.status == 2
+    assert f"{group} needs a class that extends fedpriv." in said.sentence
+
+
+def test_what_a_class_does_not_implement_is_one_sentence(own, run):
+    code = """
+    from fedpriv.privacy.clippers import Clipper
+
+    class Mine(Clipper):
+        def bound(self, round_index, clients):
+            return 1.0
+    """
+    own("clipper", "# mine\n_target_: CODE.Mine\n", code)
+    said = run("algorithm=dp_fl", "clipper=mine")
+    assert said.status == 2
+    assert "clip_norm" in said.sentence
