@@ -37,7 +37,7 @@ def own(tmp_path):
 
 @pytest.fixture
 def run(command):
-    return lambda *overrides: command("train", "--config-dir", "yamls", *overrides, *QUICK)
+    return lambda *overrides: command("train", "--config-dir", "yamls", *QUICK, *overrides)
 
 
 def summary(tmp_path) -> dict:
