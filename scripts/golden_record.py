@@ -249,7 +249,6 @@ def make(options: argparse.Namespace) -> int:
         real = [n for n, c in chosen.items() if "$DATA" in " ".join(expand(c[1], "$DATA"))]
         chosen = {name: case for name, case in chosen.items() if name not in real}
         print(f"without a folder of real files (--data) left out: {' '.join(real)}")
-        chosen = {n: c for n, c in chosen.items() if n not in real}
     then, folder = table(THEN), options.folder.resolve()
     for name in chosen:
         shutil.rmtree(folder / name, ignore_errors=True)
