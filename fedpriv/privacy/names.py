@@ -10,8 +10,6 @@ RELATION_WORDS = {
 
 CLIENT, AGGREGATOR, NOBODY = "client", "aggregator", "nobody"
 
-LOCAL, CENTRAL = "local", "central"
-
 SOUND, PUBLISHED = "sound", "published"
 BUDGET_VIEWS = (SOUND, PUBLISHED)
 
