@@ -68,7 +68,9 @@ class ClientWork:
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         flat = self.problem.model.flat
-        return released.to(flat.dtype), flat.new_tensor([self._denominator(cohort)])
+        # the realised size of a cohort is nobody's to know: what is noised as a mean is one already
+        known = 1.0 if self._noise_on_the_mean else self._denominator(cohort)
+        return released.to(flat.dtype), flat.new_tensor([known])
 
     def sent(self, turn: Turn, changes: Visible) -> Visible:
         return changes  # attackers took part before the sum was clipped and noised

@@ -38,8 +38,4 @@ class ReportedLoss:
             for client in cohort:
                 records = data.train.subset(data.clients[client])
                 losses.append(model.loss(model(records.inputs), records.targets))
-            records = data.records_per_client[cohort]
-            units = records if self.unit == "record" else np.ones(len(cohort))
-            return mean_of_reports(
-                losses, self.query.bound, torch.tensor(units, dtype=torch.float64)
-            )
+            return mean_of_reports(losses, self.query.bound, self.unit == "client")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
 from fedpriv.common import checks
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import records_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class ServerStepAlgorithm(Algorithm):
         from fedpriv.algorithms.server_steps import AddChange, ReplaceWeights
         from fedpriv.algorithms.trainer import Trainer
 
+        self._refuse_realised_denominator(problem.data.client_count)
         uploads = self.uploads(problem)
         weight = None
         if self.optimizer == "sgd" and uploads.sign == -1:
@@ -65,6 +67,16 @@ class ServerStepAlgorithm(Algorithm):
         return Trainer(
             problem, work, self._server_optimizer(problem, uploads), server(problem.model)
         )
+
+    def _refuse_realised_denominator(self, clients: int) -> None:
+        """Raise ConfigError where dividing a noised sum would tell how many took part, which is secret."""
+        if not self.trust.secret_cohort or self.noise_on_the_mean:
+            return
+        if len({self.denominator(cohort, clients) for cohort in (0, 1, clients)}) > 1:
+            raise ConfigError(
+                f"algorithm={self.name}: denominator depends on how many take part, which is secret with "
+                f"{self.trust.name} trust; divide by their expected number"
+            )
 
     def _server_optimizer(self, problem: Problem, uploads: Uploads) -> Optimizer:
         from fedpriv.algorithms.optimizers import Adam, NoOptimizer, OfChanges, Sgd

@@ -126,9 +126,11 @@ def federate(
         held_out = train.subset(drawn).to(device)
         train = train.subset(kept)
         client_ids = None if client_ids is None else client_ids[kept]
+    clients = partition.assign(train.targets.numpy(), client_ids)
+    _refuse_shared_records(clients, len(train))
     return FederatedData(
         train=train.to(device),
-        clients=partition.assign(train.targets.numpy(), client_ids),
+        clients=clients,
         validation=held_out,
         test=loaded.test.to(device),
         classes=dataset.classes,
@@ -137,6 +139,17 @@ def federate(
         vocabulary=loaded.vocabulary,
         numbers=kept,
     )
+
+
+def _refuse_shared_records(clients: list[np.ndarray], records: int) -> None:
+    """A record at two clients would be protected by neither's epsilon."""
+    if not len(clients) or any(not len(own) for own in clients):
+        raise DataError("partition: assign must give every client a record")
+    dealt = np.concatenate(clients)
+    if dealt.min() < 0 or dealt.max() >= records:
+        raise DataError(f"partition: assign must give indices from 0 to {records - 1}")
+    if len(np.unique(dealt)) < len(dealt):
+        raise DataError("partition: assign must give each record to one client at most, once")
 
 
 def _refuse_other_than_said(dataset: Dataset, loaded: object) -> None:

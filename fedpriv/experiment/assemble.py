@@ -164,6 +164,7 @@ def _budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:
         first=plan.first,
         adaptive=parts.adaptive,
         bound=parts.mechanism.bound(parts.costs().sampling),
+        lowest_known=parts.noise_schedule.lowest_known,
         trust=parts.algorithm.trust,
         attackers=attackers,
     )

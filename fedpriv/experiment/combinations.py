@@ -49,6 +49,11 @@ def refuse_bad_combinations(parts: Parts) -> None:
                 "it is a release without noise, which no budget allows: take epsilon=null or "
                 "budget_view=published",
             )
+    if algorithm.unit == "record" and algorithm.trust.secret_cohort:
+        raise ConfigError(
+            f"algorithm={algorithm.name}: unit=record does not go with {algorithm.trust.name} trust: each "
+            "client noises its own sum here, and who took part is seen"
+        )
     _refuse_two_budgets(parts)
     if algorithm.search is not None:
         _refuse_unsearchable(parts)

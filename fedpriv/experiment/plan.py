@@ -10,7 +10,7 @@ from operator import attrgetter
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.experiment.parts import Parts
-from fedpriv.privacy.mechanisms import Group, JointQuery, Query, RandomizedBit
+from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
 from fedpriv.privacy.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.noise_schedules import CalibratedNoise, UniformBudget
 
@@ -214,6 +214,8 @@ def _if_sampled(parts: Parts) -> str:
 def _query_words(query: Query | RandomizedBit) -> str:
     if isinstance(query, RandomizedBit):
         return f"{query.name} (randomized response, epsilon {query.epsilon:g} a bit)"
+    if not isinstance(query, GaussianQuery):
+        return query.describe()
     noise = f"noise multiplier {query.noise_multiplier:g}" if query.noise_multiplier else "no noise"
     return f"{query.name} ({noise})"
 

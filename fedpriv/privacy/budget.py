@@ -51,6 +51,7 @@ class Budget:
         first: Group,
         adaptive: bool,
         bound: Mapping[DpEvent, int] | None = None,
+        lowest_known: bool = True,
         trust: Trust = LOCAL_TRUST,
         attackers: Sequence[int] | np.ndarray = (),
     ):
@@ -58,6 +59,7 @@ class Budget:
         Args:
             first: What a participant releases in the first round.
             bound: What an adaptive schedule can never spend more than on a client (sound view).
+            lowest_known: Whether an adaptive schedule says how low its noise can fall.
             attackers: They are charged nothing; what they would have paid decides whether they are sampled
                 again, else who is sampled would depend on who attacks.
         """
@@ -75,19 +77,21 @@ class Budget:
         self._published = None
         if claim is not None:
             self._published = claim.accountant().running(clients, claim.neighbours)
-        self._sound = self._sound_epsilon(event, bound)
+        self._sound = self._sound_epsilon(event, bound, lowest_known)
         self._took_part = np.zeros(clients, dtype=bool)
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
         self._if_honest = deepcopy(self._enforced) if len(attackers) else None
         self._last_events: tuple[JointQuery, tuple[DpEvent, DpEvent | None]] | None = None
 
-    def _sound_epsilon(self, first: DpEvent, bound: Mapping[DpEvent, int] | None) -> SoundEpsilon:
+    def _sound_epsilon(
+        self, first: DpEvent, bound: Mapping[DpEvent, int] | None, lowest_known: bool
+    ) -> SoundEpsilon:
         if self.filtered:
             return Guarded(self._enforced, self.limit)
         if self.adaptive and bound is not None:
             return Capped(bound, self.neighbours)
-        if self.adaptive and self.limit is not None:
+        if self.adaptive and (self.limit is not None or not lowest_known):
             return Unguarded()
         valid = self.view == SOUND and not self.adaptive
         return Composed(
@@ -154,15 +158,33 @@ class Budget:
                 raise ReleaseError(f"{words} was released and is not what the round announced")
         for release in releases:
             self._charge(release, lowest[release.joint])
+        if (
+            self._of_all and not releases
+        ):  # only attackers took part, and the theorem does not ask who
+            self._claim(announcement)
         if self._if_honest is not None and sampled is not None:
             self._charge_attackers(announcement, sampled)
+
+    @property
+    def _of_all(self) -> bool:
+        """Whether the theorem counts on sampling clients, and charges all of them in every round."""
+        return self.claim is not None and self.claim.client_rate is not None
+
+    def _claim(self, announcement: Announcement) -> None:
+        """Charge a round in which nobody honest released anything, in the published view alone."""
+        everyone = np.arange(self.ledger.clients)
+        for group in announcement.groups:
+            joint, times = group.upload.joint, group.upload.times
+            self.ledger.claim(joint, times)
+            self._published.add(self.claim.event(joint), everyone, times)
+            if self.view != SOUND:
+                self._enforced.add(self.claim.event(joint), everyone, times)
 
     def _charge(self, release: Release, lowest: JointQuery) -> None:
         joint, clients, count = release.joint, release.clients, release.count
         event, published_event = self._events_of(joint)
         covered = published_event is not None
-        # a theorem that counts on sampling clients charges all of them, present or not
-        of_all = covered and self.claim.client_rate is not None
+        of_all = covered and self._of_all  # present or not
         claimed = np.arange(self.ledger.clients) if of_all else clients
         published = None if covered and not of_all else count if of_all else 0
         if self.claim is None:
@@ -191,13 +213,12 @@ class Budget:
         """What the attackers among those sampled would have paid had they been honest."""
         payers = self.trust.charged(sampled, self.ledger.clients)
         for group in announcement.groups:
-            attackers = payers[np.isin(payers, group.clients) & ~self.honest[payers]]
-            if not len(attackers):
-                continue
-            of_all = self.view != SOUND and self.claim.client_rate is not None
-            own = np.arange(self.ledger.clients) if of_all else attackers
-            event, count = self._enforced_events(group)
-            self._if_honest.add(event, own, count)
+            own = payers[np.isin(payers, group.clients) & ~self.honest[payers]]
+            if self.view != SOUND and self._of_all:
+                own = np.arange(self.ledger.clients)
+            if len(own):
+                event, count = self._enforced_events(group)
+                self._if_honest.add(event, own, count)
 
     def charge_prior(self, release: Release) -> None:
         """Enter what every client released before this run, on the same data: into the ledger and all that is

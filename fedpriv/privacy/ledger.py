@@ -94,6 +94,11 @@ class Ledger:
             elif query.name in release.noise_std:  # a bit is flipped, not added to
                 include(entry.noise_std, query.name, release.noise_std[query.name])
 
+    def claim(self, joint: JointQuery, samples: int) -> None:
+        """Enter samples that the published theorem charges to every client, and that nobody answered on."""
+        entry = self._entries.setdefault(joint, Entry())
+        entry.claimed = (entry.claimed or 0) + samples
+
     def __iter__(self) -> Iterator[tuple[JointQuery, Entry]]:
         return iter(self._entries.items())
 

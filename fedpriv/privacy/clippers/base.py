@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.common.errors import ReleaseError
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -95,7 +97,9 @@ class Clipper(ABC):
         Returns:
             A bounded statistic, such as ``bounded_sum(...)``: it enforces the sensitivity it states.
         """
-        raise NotImplementedError(f"{type(self).__name__} asks a query and has no statistic")
+        raise ReleaseError(
+            f"{type(self).__name__} asks a query and has no statistic that answers it"
+        )
 
     def observe(
         self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedpriv.common.errors import ReleaseError
+from fedpriv.common.errors import ReleaseError, show
 from fedpriv.privacy.mechanisms.bounded import Bounded, clipped_sum
 
 if TYPE_CHECKING:
@@ -23,9 +23,14 @@ class Clip:
 
     def __init__(self, clipper: Clipper, round_index: int, holders: Tensor):
         self._clipper = clipper
-        self.norms = clipper.clip_norm(
-            round_index, holders
-        ).clone()  # ours: no clipper writes into it
+        norms = clipper.clip_norm(round_index, holders)
+        shape = tuple(getattr(norms, "shape", ()))
+        if shape != tuple(holders.shape):
+            raise ReleaseError(
+                f"{type(clipper).__name__}.clip_norm must return a tensor with one number for each of "
+                f"{len(holders)} holders, got {show(norms) if not shape else f'shape {shape}'}"
+            )
+        self.norms = norms.clone()  # ours: no clipper writes into it
         self._scaled = False
 
     def factors(self, norms: Tensor, owners: Tensor) -> Tensor:

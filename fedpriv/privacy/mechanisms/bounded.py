@@ -100,7 +100,7 @@ def unbounded_sum(values: Tensor, owners: Tensor, like: Tensor) -> Bounded:
     return Bounded(sums, like.new_full((len(like),), math.inf), DOUBLED, made=_MADE_HERE)
 
 
-def mean_of_reports(values: list[Tensor], bound: float, units: Tensor) -> Bounded:
+def mean_of_reports(values: list[Tensor], bound: float, whole_clients: bool) -> Bounded:
     """(1/c) Σ_k of the mean of client k's ``values`` [n_k], each cut to [0, b]; not a number counts as b.
 
     A client's mean moves by at most b/n for one of the n units that it is a mean of: any two values are at
@@ -109,13 +109,15 @@ def mean_of_reports(values: list[Tensor], bound: float, units: Tensor) -> Bounde
     Args:
         values: The numbers of every client's records.
         bound: b > 0.
-        units: n of each client [c], float64: its records, or 1 where the whole client is the unit.
+        whole_clients: Whether a client is the unit, which moves all of its mean: n is 1.
     """
     import torch
 
     means = [own.double().nan_to_num(nan=bound).clamp(0.0, bound).mean() for own in values]
     mean = torch.stack(means).mean().view(1)
-    return Bounded(mean, bound / units, 1.0, float(len(values)), of_reports=True, made=_MADE_HERE)
+    units = [1.0 if whole_clients else max(1.0, float(len(own))) for own in values]
+    sensitivity = bound / torch.tensor(units, dtype=torch.float64)
+    return Bounded(mean, sensitivity, 1.0, float(len(values)), of_reports=True, made=_MADE_HERE)
 
 
 def clipped_sum(values: Tensor, clip_norms: Tensor, divided_by: float = 1.0) -> Bounded:

@@ -13,6 +13,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dp_accounting import dp_event
+
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.names import CLIENT
@@ -38,6 +40,11 @@ class GaussianQuery(Query):
 
     def noised_by(self, by: str) -> GaussianQuery:
         return replace(self, by=by)
+
+    def event(self) -> dp_event.DpEvent:
+        if not self.protects:
+            return dp_event.NonPrivateDpEvent()
+        return dp_event.GaussianDpEvent(self.noise_multiplier)
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor:
         from fedpriv.privacy.noise import Noise

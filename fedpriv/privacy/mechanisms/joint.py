@@ -17,11 +17,10 @@ from functools import lru_cache
 
 from dp_accounting import dp_event
 
-from fedpriv.common.errors import FedprivError
+from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.query import Query
-from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import Sampling, WholeData
 
@@ -76,10 +75,14 @@ def _event(joint: JointQuery) -> dp_event.DpEvent:
     multiplier = joint_noise_multiplier(_multipliers(joint))
     if multiplier == 0:
         return dp_event.NonPrivateDpEvent()
-    bits = [query.event() for query in joint.queries if isinstance(query, RandomizedBit)]
-    if not isinstance(joint.sampling, WholeData) and bits:
-        raise FedprivError("randomized response on a sampled lot has no known privacy cost")
-    parts = bits if math.isinf(multiplier) else [joint.sampling.event(multiplier), *bits]
+    others = [
+        q for q in joint.queries if not isinstance(q, GaussianQuery)
+    ]  # such as randomized bits
+    if not isinstance(joint.sampling, WholeData) and others:
+        names = " and ".join(query.describe() for query in others)
+        raise ConfigError(f"{names} on a sampled lot has no known privacy cost; use Gaussian noise")
+    alone = [query.event() for query in others]
+    parts = alone if math.isinf(multiplier) else [joint.sampling.event(multiplier), *alone]
     return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(tuple(parts))
 
 

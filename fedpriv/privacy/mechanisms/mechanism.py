@@ -12,15 +12,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from dp_accounting import dp_event
 
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, ReleaseError, show
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group, Sample
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
-from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
+from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC, GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.query import Query
 from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
 from fedpriv.privacy.mechanisms.round import OpenRound
@@ -54,6 +56,8 @@ class LossAsked(Protocol):
 class Pacing(Protocol):
     """What a mechanism needs to know of a noise schedule; see
     :class:`fedpriv.privacy.noise_schedules.NoiseSchedule`."""
+
+    adaptive: bool
 
     @property
     def loss_query(self) -> LossAsked | None: ...
@@ -96,7 +100,7 @@ class Mechanism:
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
         self._groups: list[tuple[Sampling, np.ndarray]] = []
-        self._said: tuple[tuple[object, ...], tuple[Group, ...]] | None = None
+        self._fixed: Pacing | None = None  # as it was before it observed anything
         self.clients = 0
 
     # ---- what is released
@@ -112,10 +116,12 @@ class Mechanism:
     def _upload(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
         algorithm, clipper = self.algorithm, self.clipper
         algorithm.refuse_clipper(clipper)
+        _refuse_bad_multiplier(noise_multiplier)
         multiplier = algorithm.gradient_multiplier(noise_multiplier, sampling, clipper)
         queries: list[Query] = [GaussianQuery(GRADIENT, multiplier)]
         statistic = clipper.query(round_index, noise_multiplier)
         if statistic is not None:
+            _refuse_bad_query(statistic, clipper)
             if clipper.one_query_a_round and algorithm.samples_per_round > 1:
                 raise ConfigError(
                     "algorithm.local_steps", algorithm.samples_per_round, "1 with this clipper"
@@ -157,8 +163,8 @@ class Mechanism:
         for client, records in enumerate(records_per_client):
             groups.setdefault(self.algorithm.sampling_of(int(records)), []).append(client)
         self._groups = [(sampling, np.array(own)) for sampling, own in groups.items()]
-        self._said = None
         self.clients = len(records_per_client)
+        self._fixed = None if self.schedule.adaptive else deepcopy(self.schedule)
 
     def announce(self, round_index: int, noise_multiplier: float | None = None) -> Announcement:
         """What each client releases if it takes part in round t: a function of what was released before.
@@ -170,18 +176,18 @@ class Mechanism:
         sigma = noise_multiplier
         if sigma is None:
             sigma = self.schedule.noise_multiplier(round_index)
+            if self._fixed is not None and self._fixed.noise_multiplier(round_index) != sigma:
+                raise ReleaseError(
+                    f"noise_schedule changed the noise multiplier of round {round_index + 1} after it was "
+                    "planned; a schedule that follows what it observes sets adaptive = True"
+                )
         lowest = self.schedule.lowest(round_index) if noise_multiplier is None else sigma
         asked = self.schedule.loss_query
-        # the same as in the round before, unless σ or what is asked has changed
-        said = (sigma, lowest, self.clipper.query(round_index, sigma), asked)
-        if self._said is None or self._said[0] != said:
-            groups = tuple(
-                self.group(sampling, sigma, round_index, clients, lowest)
-                for sampling, clients in self._groups
-            )
-            self._said = (said, groups)
-        name = None if asked is None else asked.query.name
-        return Announcement(round_index, self._said[1], name)
+        groups = tuple(
+            self.group(sampling, sigma, round_index, clients, lowest)
+            for sampling, clients in self._groups
+        )
+        return Announcement(round_index, groups, None if asked is None else asked.query.name)
 
     def group(
         self,
@@ -211,7 +217,8 @@ class Mechanism:
     ) -> Counter[JointQuery]:
         """What a client in every one of ``rounds`` rounds releases, or in so many ``samples`` of them.
 
-        A clipper that asks something in some rounds only is taken to ask this client every time.
+        A clipper that asks something in some rounds only is taken to ask this client every time. A mechanism
+        whose :meth:`joint` depends on the round in another way than by the clipper has a plan of its own.
         """
         each = self.algorithm.samples_per_round
         left = rounds * each if samples is None else samples
@@ -231,15 +238,17 @@ class Mechanism:
         sigma, rounds = self.schedule.total_noise_multiplier, self.schedule.planned_rounds
         if sigma is None or rounds is None:
             return None
-        joint = self.joint(sampling, sigma, 0)
-        uploads = joint.only(GRADIENT)
-        if not isinstance(uploads.event(), dp_event.GaussianDpEvent):
-            return None
+        uploads = self.joint(sampling, sigma, 0).only(GRADIENT)
         bound = Counter({uploads.event(): 1})
-        rest = joint.only(*joint.names - {GRADIENT})
-        if rest.queries:
-            bound[rest.event()] += math.ceil(rounds)
-        return bound
+        for round_index, count in self.clipper.kinds_of_rounds(math.ceil(rounds)).items():
+            group = self.group(sampling, sigma, round_index)
+            rest = group.upload.joint.only(*group.upload.joint.names - {GRADIENT})
+            if rest.queries:
+                bound[rest.event()] += count * group.upload.times
+            if group.after is not None:
+                bound[group.after.joint.event()] += count
+        plain = all(isinstance(event, dp_event.GaussianDpEvent) for event in bound)
+        return bound if plain else None
 
     # ---- the round
 
@@ -269,3 +278,20 @@ class Mechanism:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
+
+
+def _refuse_bad_multiplier(sigma: object) -> None:
+    """Raise ConfigError for what is no noise multiplier."""
+    if not isinstance(sigma, Real) or not 0 <= sigma < math.inf:
+        raise ConfigError(
+            f"noise_schedule: noise_multiplier must return a finite number >= 0, got {show(sigma)}"
+        )
+
+
+def _refuse_bad_query(query: object, clipper: Asking) -> None:
+    """Raise ConfigError for what is no query of a clipper."""
+    if not isinstance(query, Query) or query.name != CLIP_STATISTIC:
+        raise ConfigError(
+            f"clipper: {type(clipper).__name__}.query must return None or a query named {CLIP_STATISTIC!r}, "
+            f"such as GaussianQuery({CLIP_STATISTIC!r}, noise_multiplier), got {show(query)}"
+        )

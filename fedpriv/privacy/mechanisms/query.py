@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dp_accounting.dp_event import DpEvent
     from torch import Tensor
 
     from fedpriv.common.secret_streams import Stream
@@ -42,6 +43,10 @@ class Query(ABC):
     @abstractmethod
     def noised_by(self, by: str) -> Query:
         """The same query with its noise added by ``by``. Raises ArgumentError where that cannot be."""
+
+    @abstractmethod
+    def event(self) -> DpEvent:
+        """The event of one answer to this query alone, without sampling."""
 
     @abstractmethod
     def release(self, answer: Bounded, noise: Noising) -> Tensor | None:

@@ -141,7 +141,8 @@ class OpenRound:
         if of_reports:
             return [noise(query.name, t)]
         if not self._row_per_client:
-            return [noise(query.purpose_of_all, t)]
+            step = len(self._steps)
+            return [noise(query.purpose_of_all, t, *([step] if step else []))]
         return [noise(query.name, t, len(self._steps), client) for client in self.cohort]
 
     def _multipliers(self, name: str, like: Tensor) -> Tensor | None:

@@ -96,8 +96,15 @@ class NoiseSchedule(ABC):
         return None
 
     def lowest(self, round_index: int) -> float:
-        """The smallest σ_t any signal could have led to: fixed in advance."""
+        """The smallest σ_t any signal could have led to: fixed in advance. An adaptive schedule overrides it;
+        one that does not has no sound epsilon without a budget."""
         return self.noise_multiplier(round_index)
+
+    @property
+    def lowest_known(self) -> bool:
+        """Whether :meth:`lowest` says how low an adaptive σ can fall: where it is not overridden, nobody
+        knows."""
+        return not self.adaptive or type(self).lowest is not NoiseSchedule.lowest
 
     def begin(self, validation_loss: Callable[[], float]) -> None:
         """Called once before the first round; ``validation_loss()``: J(w_0), if it is read."""

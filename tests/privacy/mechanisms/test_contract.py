@@ -294,9 +294,7 @@ class AsksForLosses(ConstantNoise):
 
 def ask(run: OpenRound):
     losses = [torch.ones(4) * k for k in range(len(run.cohort))]
-    return run.release_after(
-        TRAINING_LOSS, mean_of_reports(losses, 5.0, torch.full((len(losses),), 4.0).double())
-    )
+    return run.release_after(TRAINING_LOSS, mean_of_reports(losses, 5.0, whole_clients=False))
 
 
 def test_a_query_about_all_records_is_no_part_of_the_sample_of_a_lot():

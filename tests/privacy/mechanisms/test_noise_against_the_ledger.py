@@ -127,13 +127,13 @@ class AsksForLosses(ConstantNoise):
 def test_the_noise_of_a_mean_of_reports_is_that_of_all_who_report():
     of = wei_cdp("wei_cdp").mechanism(ConstantClipper(0.3), AsksForLosses(SIGMA))
     of.join([50, 80, 20])
-    units, noises = torch.tensor([50.0, 80.0, 20.0]).double(), []
+    losses, noises = [torch.zeros(n) for n in (50, 80, 20)], []
     for t in range(2_000):
         run = of.open(of.announce(0), np.arange(3), SecretStreams.simulated(t, 0))
         of.clipper.start(3, "cpu", None)
         clip = Clip(of.clipper, 0, torch.arange(3))
         run.release({GRADIENT: clip.bounded(torch.zeros(3, 1, dtype=torch.float64))})
-        answer = mean_of_reports([torch.zeros(1)] * 3, 5.0, units)
+        answer = mean_of_reports(losses, 5.0, whole_clients=False)
         noises.append(float(run.release_after(TRAINING_LOSS, answer).values))
         (record,) = run.close()
     std = math.sqrt(float(np.square(record.noise_std[TRAINING_LOSS]).sum())) / 3
