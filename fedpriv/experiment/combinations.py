@@ -9,7 +9,6 @@ from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.clippers import NoClipper
 from fedpriv.privacy.names import PUBLISHED, SOUND
 from fedpriv.privacy.noise_schedules import NoNoise, UniformBudget
 
@@ -22,7 +21,7 @@ def refuse_bad_combinations(parts: Parts) -> None:
     refuse_misfit(parts.model, parts.dataset)
     refuse_without_validation(parts.dataset, parts.noise_schedule)
     clips, noises = (
-        not isinstance(parts.clipper, NoClipper),
+        not parts.clipper.unbounded,
         not isinstance(parts.noise_schedule, NoNoise),
     )
     if not algorithm.private:

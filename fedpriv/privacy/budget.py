@@ -82,7 +82,6 @@ class Budget:
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
         self._if_honest = deepcopy(self._enforced) if len(attackers) else None
-        self._last_events: tuple[JointQuery, tuple[DpEvent, DpEvent | None]] | None = None
 
     def _sound_epsilon(
         self, first: DpEvent, bound: Mapping[DpEvent, int] | None, lowest_known: bool
@@ -158,9 +157,7 @@ class Budget:
                 raise ReleaseError(f"{words} was released and is not what the round announced")
         for release in releases:
             self._charge(release, lowest[release.joint])
-        if (
-            self._of_all and not releases
-        ):  # only attackers took part, and the theorem does not ask who
+        if self._of_all and not releases:  # of attackers alone: the theorem does not ask who
             self._claim(announcement)
         if self._if_honest is not None and sampled is not None:
             self._charge_attackers(announcement, sampled)
@@ -182,32 +179,24 @@ class Budget:
 
     def _charge(self, release: Release, lowest: JointQuery) -> None:
         joint, clients, count = release.joint, release.clients, release.count
-        event, published_event = self._events_of(joint)
-        covered = published_event is not None
+        event = joint.event()
+        covered = self.claim is not None and self.claim.covers(joint)
         of_all = covered and self._of_all  # present or not
         claimed = np.arange(self.ledger.clients) if of_all else clients
-        published = None if covered and not of_all else count if of_all else 0
-        if self.claim is None:
-            published = None
-        self.ledger.record(release, claimed=published)
+        if of_all:
+            self.ledger.record(release, claimed=count)
+        elif covered or self.claim is None:
+            self.ledger.record(release)
+        else:  # the theorem is not about this
+            self.ledger.record(release, claimed=0)
         if self.view == SOUND:
             self._enforced.add(event, clients, count)
         elif covered:
-            self._enforced.add(published_event, claimed, count)
+            self._enforced.add(self.claim.event(joint), claimed, count)
         if covered:
-            self._published.add(published_event, claimed, count)
+            self._published.add(self.claim.event(joint), claimed, count)
         self._sound.add(lowest.event() if self.adaptive else event, clients, count)
         self._took_part[clients] = True
-
-    def _events_of(self, joint: JointQuery) -> tuple[DpEvent, DpEvent | None]:
-        """(what really happened, what the work's theorem charges; None where it is not about this)."""
-        if (
-            self._last_events is None or self._last_events[0] is not joint
-        ):  # the same in most rounds
-            covered = self.claim is not None and self.claim.covers(joint)
-            published = self.claim.event(joint) if covered else None
-            self._last_events = (joint, (joint.event(), published))
-        return self._last_events[1]
 
     def _charge_attackers(self, announcement: Announcement, sampled: np.ndarray) -> None:
         """What the attackers among those sampled would have paid had they been honest."""

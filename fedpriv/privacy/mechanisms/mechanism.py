@@ -108,7 +108,7 @@ class Mechanism:
     def joint(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
         """What one participant answers on one sample in round t. Raises ConfigError, ArgumentError."""
         upload = self._upload(sampling, noise_multiplier, round_index)
-        asked = self._loss_query(sampling)
+        asked = self._loss_query()
         if asked is None or not self._asked_on_the_upload(sampling):
             return upload
         return JointQuery(sampling, (*upload.queries, asked))
@@ -147,7 +147,7 @@ class Mechanism:
             raise ConfigError("clipper.noised_by", CLIENT, "aggregator with a trusted server")
         return query.noised_by(AGGREGATOR)
 
-    def _loss_query(self, sampling: Sampling) -> Query | None:
+    def _loss_query(self) -> Query | None:
         asked = self.schedule.loss_query
         return None if asked is None else asked.query
 
@@ -203,7 +203,7 @@ class Mechanism:
         if lowest is not None and lowest != noise_multiplier:
             least = self.joint(sampling, lowest, round_index)
         after = None
-        asked = self._loss_query(sampling)
+        asked = self._loss_query()
         if asked is not None and asked.name not in joint.names:
             apart = JointQuery(WholeData(sampling.neighbours), (asked,))
             after = Sample(apart, 1, apart)

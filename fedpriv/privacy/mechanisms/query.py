@@ -42,7 +42,7 @@ class Query(ABC):
 
     @abstractmethod
     def noised_by(self, by: str) -> Query:
-        """The same query with its noise added by ``by``. Raises ArgumentError where that cannot be."""
+        """The same query with its noise added by ``by``. Raises ConfigError where that cannot be."""
 
     @abstractmethod
     def event(self) -> DpEvent:
