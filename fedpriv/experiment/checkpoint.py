@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 
-CHECKPOINT_VERSION = 3
+CHECKPOINT_VERSION = 4
 """Of what a checkpoint holds: one of another version is not resumed."""
 
 

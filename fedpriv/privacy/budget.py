@@ -22,11 +22,13 @@ from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.claims import Claim
+from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
+from fedpriv.privacy.mechanisms.rows import joint_row
 from fedpriv.privacy.names import NOBODY, SOUND
 from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundEpsilon, Unguarded, tightest
@@ -66,6 +68,10 @@ class Budget:
         self.limit, self.delta, self.view, self.claim = epsilon, delta, view, claim
         self.accountant, self.adaptive, self.trust = accountant, adaptive, trust
         self.ledger = Ledger(clients)
+        for sample in first.samples:
+            joint_row(
+                sample.joint
+            )  # what a checkpoint cannot hold is refused before the first round
         self.neighbours = first.upload.joint.sampling.neighbours
         self.filtered = adaptive and view == SOUND and epsilon is not None
         event = first.event()[0]
@@ -332,7 +338,7 @@ class Budget:
             "published": None if self._published is None else self._published.state_dict(),
             "if_honest": None if self._if_honest is None else self._if_honest.state_dict(),
             "sound": self._sound.state_dict(),
-            "took_part": self._took_part.copy(),
+            "took_part": tensor(self._took_part),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -343,4 +349,4 @@ class Budget:
         if self._if_honest is not None:
             self._if_honest.load_state_dict(state["if_honest"])
         self._sound.load_state_dict(state["sound"])
-        self._took_part = np.array(state["took_part"], dtype=bool)
+        self._took_part = array(state["took_part"])

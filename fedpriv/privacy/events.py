@@ -1,19 +1,31 @@
-"""Events as text, ``Poisson(q=0.013, Gaussian(z=3.0))``, and back, exactly; and in words."""
+"""Events as text, ``Poisson(q=0.013, Gaussian(z=3.0))``, and back, exactly; and in words.
+
+The text is a column of ``ledger.csv``, which old run folders hold. dp_accounting's own ``to_named_tuple``
+gives no text, and its way back imports whatever module the tuple names.
+"""
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
+from collections.abc import Callable
+from typing import Any
 
+import attr
 from dp_accounting import dp_event
 
-_NUMBER = r"([^,()=]+)"
-_PATTERNS = {
-    "gaussian": re.compile(rf"Gaussian\(z={_NUMBER}\)"),
-    "poisson": re.compile(rf"Poisson\(q={_NUMBER}, (.+)\)"),
-    "fixed": re.compile(rf"WithoutReplacement\(n={_NUMBER}, L={_NUMBER}, (.+)\)"),
-    "randomized": re.compile(rf"RandomizedResponse\(p={_NUMBER}, k={_NUMBER}\)"),
-    "truncated": re.compile(
-        rf"TruncatedPoisson\(n={_NUMBER}, q={_NUMBER}, max={_NUMBER}, Gaussian\(z={_NUMBER}\)\)"
+_FORMS = {
+    dp_event.NonPrivateDpEvent: "NonPrivate",
+    dp_event.GaussianDpEvent: "Gaussian(z={noise_multiplier})",
+    dp_event.PoissonSampledDpEvent: "Poisson(q={sampling_probability}, {event})",
+    dp_event.SampledWithoutReplacementDpEvent: (
+        "WithoutReplacement(n={source_dataset_size}, L={sample_size}, {event})"
+    ),
+    dp_event.RandomizedResponseDpEvent: "RandomizedResponse(p={noise_parameter}, k={num_buckets})",
+    dp_event.TruncatedSubsampledGaussianDpEvent: (
+        "TruncatedPoisson(n={dataset_size}, q={sampling_probability}, max={truncated_batch_size}, "
+        "Gaussian(z={noise_multiplier}))"
     ),
 }
 
@@ -25,6 +37,7 @@ _WORDS = {
     dp_event.TruncatedSubsampledGaussianDpEvent: "Poisson lots cut to a size",
     dp_event.RandomizedResponseDpEvent: "randomized responses",
 }
+_TOGETHER = " + "
 
 
 def event_words(event: dp_event.DpEvent) -> str:
@@ -36,48 +49,57 @@ def event_words(event: dp_event.DpEvent) -> str:
 
 def describe_event(event: dp_event.DpEvent) -> str:
     """An event as one would write it, every number in full."""
-    if isinstance(event, dp_event.NonPrivateDpEvent):
-        return "NonPrivate"
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return f"Gaussian(z={event.noise_multiplier!r})"
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return f"Poisson(q={event.sampling_probability!r}, {describe_event(event.event)})"
-    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
-        return (
-            f"WithoutReplacement(n={event.source_dataset_size}, L={event.sample_size}, "
-            f"{describe_event(event.event)})"
-        )
-    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
-        return (
-            f"TruncatedPoisson(n={event.dataset_size}, q={event.sampling_probability!r}, "
-            f"max={event.truncated_batch_size}, Gaussian(z={event.noise_multiplier!r}))"
-        )
-    if isinstance(event, dp_event.RandomizedResponseDpEvent):
-        return f"RandomizedResponse(p={event.noise_parameter!r}, k={event.num_buckets})"
     if isinstance(event, dp_event.ComposedDpEvent):
-        return " + ".join(describe_event(part) for part in event.events)
-    return str(event)
+        return _TOGETHER.join(map(describe_event, event.events))
+    values = {
+        name: write(getattr(event, name)) for name, (_, write, _) in _fields(type(event)).items()
+    }
+    return _form(type(event)).format(**values)
 
 
 def parse_event(text: str) -> dp_event.DpEvent:
     """The event that :func:`describe_event` wrote. Raises ValueError for anything else."""
     text = text.strip()
-    if " + " in text:
-        return dp_event.ComposedDpEvent(tuple(map(parse_event, text.split(" + "))))
-    if text == "NonPrivate":
-        return dp_event.NonPrivateDpEvent()
-    if match := _PATTERNS["gaussian"].fullmatch(text):
-        return dp_event.GaussianDpEvent(float(match[1]))
-    if match := _PATTERNS["poisson"].fullmatch(text):
-        return dp_event.PoissonSampledDpEvent(float(match[1]), parse_event(match[2]))
-    if match := _PATTERNS["fixed"].fullmatch(text):
-        return dp_event.SampledWithoutReplacementDpEvent(
-            int(match[1]), int(match[2]), parse_event(match[3])
-        )
-    if match := _PATTERNS["truncated"].fullmatch(text):
-        return dp_event.TruncatedSubsampledGaussianDpEvent(
-            int(match[1]), float(match[2]), int(match[3]), float(match[4])
-        )
-    if match := _PATTERNS["randomized"].fullmatch(text):
-        return dp_event.RandomizedResponseDpEvent(float(match[1]), int(match[2]))
-    raise ValueError(f"not an event: {text}")
+    if _TOGETHER in text:
+        return dp_event.ComposedDpEvent(tuple(map(parse_event, text.split(_TOGETHER))))
+    kind = _named().get(text.partition("(")[0])
+    match = None if kind is None else _pattern(kind).fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an event: {text}")
+    fields = _fields(kind)
+    return kind(**{name: fields[name][2](value) for name, value in match.groupdict().items()})
+
+
+def _form(kind: type[dp_event.DpEvent]) -> str:
+    if kind in _FORMS:
+        return _FORMS[kind]
+    names = ", ".join(f"{name}={{{name}}}" for name in _fields(kind))
+    return f"{kind.__name__}({names})"
+
+
+@functools.cache
+def _fields(
+    kind: type[dp_event.DpEvent],
+) -> dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]]:
+    """By name: the pattern of its text, how it is written, and how it is read."""
+    known = {
+        float: ("[^,()=]+", lambda value: repr(float(value)), float),
+        int: ("[^,()=]+", lambda value: repr(int(value)), int),
+        dp_event.DpEvent: (".+", describe_event, parse_event),
+    }
+    other = (".+", repr, ast.literal_eval)
+    return {field.name: known.get(field.type, other) for field in attr.fields(kind)}
+
+
+@functools.cache
+def _pattern(kind: type[dp_event.DpEvent]) -> re.Pattern[str]:
+    pattern = re.escape(_form(kind))
+    for name, (written, _, _) in _fields(kind).items():
+        pattern = pattern.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>{written})")
+    return re.compile(pattern)
+
+
+@functools.cache
+def _named() -> dict[str, type[dp_event.DpEvent]]:
+    """The kinds of dp_accounting by how their text begins."""
+    return {_form(kind).partition("(")[0]: kind for kind in dp_event.DpEvent.__subclasses__()}

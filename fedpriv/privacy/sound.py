@@ -24,6 +24,7 @@ from fedpriv.privacy.accountants import (
     RunningTotal,
 )
 from fedpriv.privacy.accountants.composition import CompositionTotal
+from fedpriv.privacy.columns import pack_events, unpack_events
 
 _PATIENCE = (
     16  # histories of sampled clients whose noise also moves: each takes a while to account for
@@ -165,10 +166,10 @@ class Capped(SoundEpsilon):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"composition": dict(self._composition)}
+        return {"composition": pack_events(self._composition)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._composition = dict(state.get("composition", self._composition))
+        self._composition = unpack_events(state["composition"])
 
 
 class Unguarded(SoundEpsilon):

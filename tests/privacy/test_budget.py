@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from checkpoints import saved
 from releases import announced, group_of, released
 
 from fedpriv.common.errors import FedprivError
@@ -333,7 +334,7 @@ def test_a_state_takes_the_place_of_what_was_known_before(kind):
     for one in (budget, restored):
         one.expose(["vocabulary"])
     charge(budget, joint(), FIRST_TWO)
-    restored.load_state_dict(budget.state_dict())
+    restored.load_state_dict(saved(budget.state_dict()))
     assert numbers(restored) == numbers(budget)
     assert restored.ledger.samples_of("vocabulary").tolist() == [1, 1, 1]
 
@@ -407,7 +408,7 @@ def numbers(budget: Budget) -> list:
 def test_a_restored_budget_goes_on_exactly(kind):
     budget, restored = make(**KINDS[kind]), make(**KINDS[kind])
     charge(budget, joint(3.0), FIRST_TWO, rounds=4, lowest=joint(2.5))
-    restored.load_state_dict(budget.state_dict())
+    restored.load_state_dict(saved(budget.state_dict()))
     for one in (budget, restored):
         charge(one, joint(2.9), rounds=3, lowest=joint(2.4))
     assert numbers(restored) == numbers(budget)
@@ -417,7 +418,7 @@ def test_a_restored_budget_goes_on_exactly(kind):
 def test_a_saved_state_does_not_change_with_the_budget():
     budget, restored = make(), make()
     charge(budget, joint(), FIRST_TWO, rounds=4)
-    state, before = budget.state_dict(), numbers(budget)
+    state, before = saved(budget.state_dict()), numbers(budget)
     charge(budget, joint(), rounds=10)
     restored.load_state_dict(state)
     assert numbers(restored) == before

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from checkpoints import saved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from releases import released
@@ -227,20 +228,20 @@ def everything(ledger: Ledger):  # type: ignore[no-untyped-def]
 
 def test_a_restored_ledger_holds_the_same():
     restored = Ledger(4)
-    restored.load_state_dict(filled().state_dict())
+    restored.load_state_dict(saved(filled().state_dict()))
     assert everything(restored) == everything(filled())
 
 
 def test_a_restored_ledger_still_refuses_the_other_relation():
     restored = Ledger(4)
-    restored.load_state_dict(filled().state_dict())
+    restored.load_state_dict(saved(filled().state_dict()))
     with pytest.raises(FedprivError):
         restored.record(released(gradient(sampling=FixedSizeSampling(100, 5)), ALL))
 
 
 def test_a_saved_state_does_not_change_with_the_ledger():
     ledger = filled()
-    state = ledger.state_dict()
+    state = saved(ledger.state_dict())
     ledger.record(released(gradient(3.0), ALL, count=10))
     restored = Ledger(4)
     restored.load_state_dict(state)

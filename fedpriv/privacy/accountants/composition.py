@@ -21,6 +21,15 @@ from dp_accounting import UnsupportedEventError, dp_event
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
+from fedpriv.privacy.columns import (
+    array,
+    pack_counts,
+    pack_events,
+    tensor,
+    unpack_counts,
+    unpack_events,
+)
+from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.grid import FEW, gridded, on_grid, weaker_event
 from fedpriv.privacy.rdp import without_noise
 
@@ -107,13 +116,15 @@ class Histories:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "everyone": dict(self._everyone),
-            "some": {event: counts.copy() for event, counts in self._some.items()},
+            "everyone": pack_events(self._everyone),
+            "some": pack_events(dict.fromkeys(self._some, 1)),
+            "counts": pack_counts(self._some.values()),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._everyone = dict(state["everyone"])
-        self._some = {event: np.array(counts) for event, counts in state["some"].items()}
+        self._everyone = unpack_events(state["everyone"])
+        counts = unpack_counts(state["counts"], self.clients)
+        self._some = dict(zip(unpack_events(state["some"]), counts, strict=True))
 
 
 class CompositionTotal(RunningTotal):
@@ -223,7 +234,11 @@ class CompositionTotal(RunningTotal):
             self._known[:] = _UNKNOWN
         few = self._few_with(event)
         aim = (event if few else weaker_event(event), few)
-        identity = self._ids.setdefault(aim, len(self._ids))
+        if aim not in self._ids:  # what no client's allowance is for is never asked about again
+            used = set(self._for.tolist())
+            self._ids = {other: own for other, own in self._ids.items() if own in used}
+            self._ids[aim] = 1 + max(used)
+        identity = self._ids[aim]
         other = clients[self._for[clients] != identity]
         self._for[other], self._known[other], self._served[other] = identity, _UNKNOWN, 0
 
@@ -260,16 +275,20 @@ class CompositionTotal(RunningTotal):
         return {
             "histories": self._histories.state_dict(),
             "limit": self._limit,
-            "ids": dict(self._ids),
-            **{name: getattr(self, name).copy() for name in _PER_CLIENT},
+            "ids": [
+                (describe_event(event), exactly, identity)
+                for (event, exactly), identity in self._ids.items()
+            ],
+            **{name: tensor(getattr(self, name)) for name in _PER_CLIENT},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._histories.load_state_dict(state["histories"])
         self._known_epsilons = {}
-        self._limit, self._ids = state["limit"], dict(state["ids"])
+        self._limit = state["limit"]
+        self._ids = {(parse_event(text), exactly): own for text, exactly, own in state["ids"]}
         for name in _PER_CLIENT:
-            setattr(self, name, np.array(state[name]))
+            setattr(self, name, array(state[name]))
 
 
 def _contains(larger: Composition, smaller: Composition) -> bool:

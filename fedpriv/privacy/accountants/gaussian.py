@@ -21,6 +21,7 @@ from scipy import optimize, special
 
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
+from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.events import event_words
 from fedpriv.privacy.rdp import without_noise
 
@@ -182,10 +183,10 @@ class GaussianTotal(RunningTotal):
         return "the sum of the z^-2, kept within what the budget allows, guards it"
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sums": self._sums.copy()}
+        return {"sums": tensor(self._sums)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._sums = np.array(state["sums"], dtype=float)
+        self._sums = array(state["sums"])
 
 
 def inverse_square(event: dp_event.DpEvent) -> float:

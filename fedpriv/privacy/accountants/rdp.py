@@ -13,6 +13,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
+from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.events import event_words
 from fedpriv.privacy.names import CONVERSIONS, RELATION_WORDS
 from fedpriv.privacy.rdp import (
@@ -199,10 +200,10 @@ class RdpTotal(RunningTotal):
         return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rdp": self._rdp.copy()}
+        return {"rdp": tensor(self._rdp)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._rdp = np.array(state["rdp"], dtype=float)
+        self._rdp = array(state["rdp"])
 
 
 def _parse_orders(orders: Any) -> tuple[float, ...]:

@@ -1,0 +1,101 @@
+"""Joint queries as rows of a checkpoint: a plain form that many share, and the floats in which they differ.
+
+A sampling or a query is its class and its fields, whose values are numbers and texts; classes of the user's
+own are found again by their names, among those that the run's code defines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from numbers import Integral, Real
+from typing import Any
+
+from fedpriv.common.errors import ConfigError, show
+from fedpriv.privacy.mechanisms.joint import JointQuery
+from fedpriv.privacy.mechanisms.query import Query
+from fedpriv.privacy.sampling import Sampling
+
+Form = tuple[Any, ...]
+
+
+def joint_row(joint: JointQuery) -> tuple[Form, list[float]]:
+    """(form, floats) of a joint query. Raises ConfigError for fields that are not plain."""
+    sampling, *queries = (_part(part) for part in (joint.sampling, *joint.queries))
+    form = (sampling[0], tuple(query[0] for query in queries))
+    return form, [number for part in (sampling, *queries) for number in part[1]]
+
+
+def joint_of(form: Form, floats: Iterator[float]) -> JointQuery:
+    """What :func:`joint_row` was given."""
+    sampling, queries = form
+    return JointQuery(
+        _made(Sampling, sampling, floats), tuple(_made(Query, query, floats) for query in queries)
+    )
+
+
+def queries_in(form: Form) -> int:
+    """How many queries a joint query of this form has."""
+    return len(form[1])
+
+
+def _part(part: Sampling | Query) -> tuple[Form, list[float]]:
+    kept, floats = [], []
+    for name in _names(type(part)) or vars(part):
+        value = getattr(part, name)
+        if isinstance(value, float) or (
+            isinstance(value, Real) and not isinstance(value, Integral)
+        ):
+            kept.append((name,))
+            floats.append(float(value))
+        else:
+            kept.append((name, _plain(part, name, value)))
+    return (_name(type(part)), tuple(kept)), floats
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass; empty for another class."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+def _plain(part: Sampling | Query, name: str, value: Any) -> Any:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return float(value)
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, tuple):
+        return tuple(_plain(part, name, item) for item in value)
+    raise ConfigError(
+        f"{type(part).__name__}.{name} must be a number, a text or a tuple of them, because a checkpoint "
+        f"holds nothing else, got {show(value)}"
+    )
+
+
+def _made(base: type, form: Form, floats: Iterator[float]) -> Any:
+    name, kept = form
+    kind = _known(base).get(name)
+    if kind is None:
+        raise ConfigError(
+            f"resume: the checkpoint holds releases of {name}, which the code of this run does not define"
+        )
+    made = object.__new__(kind)
+    for field, *value in kept:
+        object.__setattr__(made, field, value[0] if value else next(floats))
+    return made
+
+
+def _known(base: type) -> dict[str, type]:
+    found, new = {}, [base]
+    while new:
+        kind = new.pop()
+        found[_name(kind)] = kind
+        new += kind.__subclasses__()
+    return found
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
