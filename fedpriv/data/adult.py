@@ -25,7 +25,6 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.errors import DataError, show
-from fedpriv.data import downloads
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.storage import StoredFile
 from fedpriv.data.stored import StoredFiles
@@ -119,7 +118,7 @@ class Adult(StoredFiles):
     test_records = 16_281
     input_shape = (INPUTS,)
     classes = 2
-    site: ClassVar[str] = SITE
+    sites = (SITE,)
     contents = "adult/adult.data and adult/adult.test"
     files: ClassVar = (
         StoredFile("adult/adult.data", "5d7c39d7b8804f071cdd1f2a7c460872"),
@@ -138,9 +137,6 @@ class Adult(StoredFiles):
         if self.drop_missing:
             self.train_records, self.test_records = self.complete_records
         super().__init__(path, validation_records, download)
-
-    def _fetch(self, destination: Path) -> None:
-        downloads.fetch_files(self.site, destination, self.files)
 
     def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
         train, test = (

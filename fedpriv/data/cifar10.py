@@ -55,7 +55,8 @@ class Cifar10(StoredImages):
     mean = (0.4914, 0.4822, 0.4465)
     std = (0.2470, 0.2435, 0.2616)
     contents = f"{FOLDER} with its six batch files"
-    torchvision_class = "CIFAR10"
+    sites = ("https://www.cs.toronto.edu/~kriz/",)
+    archives: ClassVar = {"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"}
     files: ClassVar = (  # the test batch last
         StoredFile(f"{FOLDER}/data_batch_1", "c99cafc152244af753f735de768cd75f"),
         StoredFile(f"{FOLDER}/data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),

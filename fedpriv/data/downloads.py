@@ -1,136 +1,155 @@
-"""Downloading a data set, with torchvision or file by file: quick to give up, whole files or none.
+"""Downloading a data set from its servers: quick to give up, whole files or none.
 
-Addresses and the published MD5 sums of the archives of images come from torchvision's own data set
-classes (``MNIST.mirrors``, ``MNIST.resources``, ``CIFAR10.url``, ``CIFAR10.tgz_md5``); the sums of
-the unpacked files are ours. Files are fetched into a temporary folder and renamed into place, so that
-an interrupted download leaves nothing that looks complete, and two runs do not disturb each other.
+Files are fetched and unpacked in a temporary folder and renamed into place, so that an interrupted
+download leaves nothing that looks complete, and two runs do not disturb each other. Of an archive
+only the files of the data set are taken, whatever else it holds.
+
+By hand, and not with pooch: that saves a dozen lines, but brings eight packages, certificates that are not
+the system's, and a gzip file unzipped where a server calls it an encoding.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import http.client
 import os
 import queue
 import shutil
-import socket
+import tarfile
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from fedpriv.common.errors import DataError
-from fedpriv.common.torchvision_shim import import_torchvision
-from fedpriv.data.storage import StoredFile, md5
+from fedpriv.data.storage import StoredFile
 
 ANSWER_SECONDS = 5.0  # for a server to answer at all
 STALL_SECONDS = 30.0  # for the next bytes of a download under way
-REASONS = (OSError, RuntimeError, http.client.HTTPException)  # what a failed download raises
+_REASONS = (OSError, RuntimeError, ValueError, http.client.HTTPException)
 
 
 def fetch(
-    torchvision_class: str, destination: Path, files: Sequence[StoredFile], **keys: Any
+    dataset: str,
+    destination: str | Path,
+    files: Sequence[StoredFile],
+    contents: str,
+    sites: Sequence[str],
+    archives: Mapping[str, str | None],
 ) -> None:
-    """Download by ``torchvision.datasets.<torchvision_class>``, verify, put into ``destination``.
+    """Download ``files`` from one of ``sites``, verify them and put them below ``destination``.
 
-    ``keys``: further arguments of that class. Raises one of ``REASONS``: no network, a full or closed
-    disk, a file that is not the right one.
+    ``archives``: what the sites have them packed in, with MD5 sums; where it is empty they have the files
+    themselves. Raises DataError, which tells where to put the ``contents`` instead: no network, a full
+    or closed disk, a file that is not the right one.
     """
-    source = getattr(import_torchvision().datasets, torchvision_class)
-    wait_for_answer(addresses(source))
-    with _verified_into(destination, files) as folder, _socket_timeout(STALL_SECONDS):
-        source(folder, download=True, **keys)
+    destination = Path(destination).expanduser()
+    archives = archives or {Path(file.path).name: file.md5 for file in files}
+    try:
+        first = wait_for_answer([site + next(iter(archives)) for site in sites])
+        sites = sorted(sites, key=lambda site: not first.startswith(site))
+        destination.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=destination, prefix=".download-") as folder:
+            for name, md5 in archives.items():
+                archive = Path(folder) / name
+                _retrieve([site + name for site in sites], archive, md5)
+                _unpack(archive, files, Path(folder) / "unpacked")
+            for file in files:
+                (destination / file.path).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(Path(folder) / "unpacked" / file.path, destination / file.path)
+    except _REASONS as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{dataset} could not be downloaded into {destination} ({reason}); put {contents} into a "
+            f"folder and name it with dataset.path or FEDPRIV_DATA, or run "
+            f"`fedpriv data download {dataset}` when that is solved"
+        ) from error
 
 
-def fetch_files(site: str, destination: Path, files: Sequence[StoredFile]) -> None:
-    """Download ``site`` + the file's own name for each file, verify, put into ``destination``.
+def _retrieve(urls: Sequence[str], path: Path, md5: str | None) -> None:
+    """Write what the first of ``urls`` has to ``path``; if that fails or is wrong, the next."""
+    from rich.console import Console
+    from rich.progress import wrap_file
 
-    Raises one of ``REASONS``, as ``fetch`` does.
-    """
-    urls = [site + Path(file.path).name for file in files]
-    wait_for_answer(urls[:1])
-    with _verified_into(destination, files) as folder:
-        for url, file in zip(urls, files, strict=True):
-            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+    console, reasons = Console(stderr=True), []
+    bar = {"console": console, "transient": True, "disable": not console.is_terminal}
+    for url in urls:
+        try:
             with (
                 urllib.request.urlopen(url, timeout=STALL_SECONDS) as answer,
-                open(folder / file.path, "wb") as target,
+                wrap_file(answer, answer.length, description=path.name, **bar) as source,
+                open(path, "wb") as target,
             ):
-                shutil.copyfileobj(answer, target)
+                shutil.copyfileobj(source, target)
+            return _verify(path, md5)
+        except _REASONS as error:
+            reasons.append(f"{url}: {error}")
+    raise RuntimeError("; ".join(reasons))
 
 
-@contextmanager
-def _verified_into(destination: Path, files: Sequence[StoredFile]) -> Iterator[Path]:
-    """A temporary folder to download into; at the end its ``files`` are verified and moved."""
-    destination.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=destination, prefix=".download-") as folder:
-        yield Path(folder)
-        for file in files:
-            content = (Path(folder) / file.path).read_bytes()
-            if file.md5 is not None and md5(content) != file.md5:
-                raise RuntimeError(f"the {file.path} that came has a wrong MD5")
-        for file in files:
-            target = destination / file.path
+def _verify(path: Path, md5: str | None) -> None:
+    with open(path, "rb") as file:
+        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if md5 not in (None, found):
+        raise RuntimeError(f"the {path.name} that came has a wrong MD5")
+
+
+def _unpack(archive: Path, files: Sequence[StoredFile], folder: Path) -> None:
+    """Put those of ``files`` that are in ``archive``, known by their own names, below ``folder``."""
+    wanted = {Path(file.path).name: file for file in files}
+    for member, content in _members(archive):
+        if file := wanted.get(Path(member).name.removesuffix(".gz")):
+            target = folder / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(Path(folder) / file.path, target)
+            with open(target, "wb") as unpacked:
+                zipped = member.endswith(".gz")
+                shutil.copyfileobj(gzip.GzipFile(fileobj=content) if zipped else content, unpacked)
+            _verify(target, file.md5)
 
 
-def addresses(source: Any) -> list[str]:
-    """One address per server that a torchvision data set class would try."""
-    if hasattr(source, "url"):  # first: EMNIST inherits the mirrors of MNIST and does not use them
-        return [source.url]
-    return [mirror + source.resources[0][0] for mirror in source.mirrors]
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """The names and contents of what is in a tar or zip file; any other file is its own member."""
+    if archive.name.endswith(".tar.gz"):
+        with tarfile.open(archive) as tar:
+            yield from ((member.name, tar.extractfile(member)) for member in tar if member.isfile())
+    elif archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as packed:
+            yield from ((name, packed.open(name)) for name in packed.namelist())
+    else:
+        with open(archive, "rb") as file:
+            yield archive.name, file
 
 
-def wait_for_answer(urls: Sequence[str], seconds: float = ANSWER_SECONDS) -> None:
-    """Return as soon as one address answers; ConnectionError if none does within ``seconds``.
+def wait_for_answer(urls: Sequence[str], seconds: float = ANSWER_SECONDS) -> str:
+    """The address that answers first; ConnectionError if none does within ``seconds``.
 
     The question is asked in threads: looking up a name without a network can block for far longer
     than any socket timeout.
     """
-    answers: queue.Queue[str | None] = queue.Queue()
+    answers: queue.Queue[tuple[str, Exception | None]] = queue.Queue()
     for url in urls:
         threading.Thread(target=_ask, args=(url, seconds, answers), daemon=True).start()
     deadline, reasons = time.monotonic() + seconds, []
-    while len(reasons) < len(urls):
-        try:
-            reason = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            raise ConnectionError(f"no answer within {seconds:g} seconds") from None
-        if reason is None:
-            return
-        reasons.append(reason)
+    try:
+        for _ in urls:
+            url, error = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            if error is None:
+                return url
+            reasons.append(f"{url}: {getattr(error, 'reason', error)}")
+    except queue.Empty:
+        raise ConnectionError(f"no answer within {seconds:g} seconds") from None
     raise ConnectionError(reasons[0])
 
 
-def _ask(url: str, seconds: float, answers: queue.Queue[str | None]) -> None:
+def _ask(url: str, seconds: float, answers: queue.Queue[tuple[str, Exception | None]]) -> None:
     try:
         request = urllib.request.Request(url, method="HEAD")
         with urllib.request.urlopen(request, timeout=seconds):
-            answers.put(None)
-    except (*REASONS, ValueError) as error:
-        answers.put(f"{url}: {getattr(error, 'reason', error)}")
-
-
-@contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    """torchvision passes no timeout to urllib, so a stalled server would hang the run."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-def failure(dataset: str, destination: Path, contents: str, error: Exception) -> DataError:
-    """The one sentence for a download that did not work."""
-    reason = " ".join(str(error).split())
-    return DataError(
-        f"{dataset} could not be downloaded into {destination} ({reason}); put {contents} into a "
-        f"folder and name it with dataset.path or FEDPRIV_DATA, or run "
-        f"`fedpriv data download {dataset}` when that is solved"
-    )
+            answers.put((url, None))
+    except _REASONS as error:
+        answers.put((url, error))

@@ -18,7 +18,6 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.errors import DataError
-from fedpriv.data import downloads
 from fedpriv.data.mnist import parse_idx
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.storage import StoredFile
@@ -57,7 +56,8 @@ class Emnist(StoredImages):
     input_shape = (1, 28, 28)
     mean = (0.1736,)
     std = (0.3317,)
-    torchvision_class = "EMNIST"
+    sites = ("https://biometrics.nist.gov/cs_links/EMNIST/",)
+    archives: ClassVar = {"gzip.zip": "58c8d27c78d21e728a6bc7b3cc06412e"}
     files: ClassVar = files_of("digits")
 
     def __init__(
@@ -74,9 +74,9 @@ class Emnist(StoredImages):
         self.contents = f"EMNIST/raw with its four unzipped idx files emnist-{self.split}-*-ubyte"
         super().__init__(path, normalize, validation_records, download)
 
-    def _fetch(self, destination: Path) -> None:
-        files = [file for split in SPLITS for file in files_of(split)]
-        downloads.fetch(self.torchvision_class, destination, files, split=self.split)
+    @property
+    def _published_files(self) -> tuple[StoredFile, ...]:
+        return tuple(file for split in SPLITS for file in files_of(split))
 
     def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
         paths = [folder / file.path for file in self.files]

@@ -54,7 +54,16 @@ class Mnist(_IdxImages):
     mean = (0.1307,)
     std = (0.3081,)
     contents = "MNIST/raw with its four unzipped idx files"
-    torchvision_class = "MNIST"
+    sites = (
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "http://yann.lecun.com/exdb/mnist/",
+    )
+    archives: ClassVar = {
+        "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+    }
     files: ClassVar = (
         StoredFile("MNIST/raw/train-images-idx3-ubyte", "6bbc9ace898e44ae57da46a324031adb"),
         StoredFile("MNIST/raw/train-labels-idx1-ubyte", "a25bea736e30d166cdddb491f175f624"),
@@ -73,7 +82,13 @@ class FashionMnist(_IdxImages):
     mean = (0.2860,)
     std = (0.3530,)
     contents = "FashionMNIST/raw with its four unzipped idx files"
-    torchvision_class = "FashionMNIST"
+    sites = ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",)
+    archives: ClassVar = {
+        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    }
     files: ClassVar = (
         StoredFile("FashionMNIST/raw/train-images-idx3-ubyte", "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
         StoredFile("FashionMNIST/raw/train-labels-idx1-ubyte", "9018921c3c673c538a1fc5bad174d6f9"),

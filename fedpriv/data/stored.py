@@ -40,6 +40,8 @@ class StoredFiles(ABC):
     classes: ClassVar[int]
     task: ClassVar[str] = CLASSIFICATION
     files: ClassVar[tuple[StoredFile, ...]]
+    sites: ClassVar[tuple[str, ...]]  # servers that all have the files, best first
+    archives: ClassVar[dict[str, str]] = {}  # what the files are packed in there, and its MD5
     contents: ClassVar[str]  # what to put into a data folder, in words
 
     def __init__(
@@ -100,11 +102,13 @@ class StoredFiles(ABC):
 
         Raises DataError within seconds where there is no network.
         """
-        destination = Path(destination).expanduser()
-        try:
-            self._fetch(destination)
-        except downloads.REASONS as error:
-            raise downloads.failure(self.name, destination, self.contents, error) from error
+        files = self._published_files
+        downloads.fetch(self.name, destination, files, self.contents, self.sites, self.archives)
+
+    @property
+    def _published_files(self) -> tuple[StoredFile, ...]:
+        """What a download brings."""
+        return self.files
 
     def _not_here(self, folder: DataFolder, reason: str) -> str:
         command = f"`fedpriv data download {self.name}`"
@@ -116,16 +120,12 @@ class StoredFiles(ABC):
         )
 
     @abstractmethod
-    def _fetch(self, destination: Path) -> None:
-        """Download into ``destination``; raises one of ``downloads.REASONS``."""
-
-    @abstractmethod
     def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
         """The verified bytes of ``files``, in that order, as tensors."""
 
 
 class StoredImages(StoredFiles):
-    """An image data set that torchvision can download; pixels are scaled to [0, 1].
+    """An image data set; pixels are scaled to [0, 1].
 
     ``normalize``: subtract ``mean`` and divide by ``std`` per channel; these are the constants
     everybody publishes, taken as public. The other keys: ``StoredFiles``.
@@ -134,7 +134,6 @@ class StoredImages(StoredFiles):
     classes = 10
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
-    torchvision_class: ClassVar[str]
 
     def __init__(
         self,
@@ -145,9 +144,6 @@ class StoredImages(StoredFiles):
     ):
         super().__init__(path, validation_records, download)
         self.normalize = checks.boolean("normalize", normalize)
-
-    def _fetch(self, destination: Path) -> None:
-        downloads.fetch(self.torchvision_class, destination, self.files)
 
     def _records(self, pixels: np.ndarray, labels: np.ndarray) -> Records:
         """uint8 pixels [n, C·H·W or C, H, W] and labels [n] as float32 and int64 tensors."""

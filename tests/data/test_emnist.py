@@ -8,8 +8,7 @@ import torch
 
 from fedpriv.common.errors import ArgumentError, ConfigError, DataError
 from fedpriv.common.torchvision_shim import import_torchvision
-from fedpriv.data import emnist
-from fedpriv.data.emnist import SPLITS, Emnist, files_of
+from fedpriv.data.emnist import SPLITS, Emnist
 from fedpriv.data.partitions import Natural
 
 
@@ -115,20 +114,9 @@ def test_absent_files_say_what_to_put_where(tmp_path):
 
 
 def test_without_a_network_a_download_fails_in_a_sentence(cache, monkeypatch):
-    source = import_torchvision().datasets.EMNIST
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(source, "url", "http://127.0.0.1:9/gzip.zip")
+    monkeypatch.setattr(Emnist, "sites", ("http://127.0.0.1:9/",))
     with pytest.raises(
         DataError, match=rf"^emnist could not be downloaded into {cache} \(http://127"
     ):
         Emnist().load()
-
-
-def test_a_download_brings_every_split(tmp_path, monkeypatch):
-    asked = {}
-    monkeypatch.setattr(
-        emnist.downloads, "fetch", lambda *given, **keys: asked.update(given=given, **keys)
-    )
-    Emnist(split="letters").download(tmp_path)
-    assert asked["split"] == "letters"
-    assert set(asked["given"][2]) == {file for split in SPLITS for file in files_of(split)}

@@ -57,7 +57,7 @@ class TextDataset(OwnFiles):
     labels: ClassVar[int] = 2  # of a classification
     usual_files: ClassVar[tuple[str, ...]]
     published: ClassVar[StoredFile | None] = None  # a file with a known checksum
-    site: ClassVar[str] = ""  # where that one is downloaded from
+    sites: ClassVar[tuple[str, ...]] = ()  # servers that have that one
     public_share: float  # of the authors: their texts are public
 
     def __init__(
@@ -157,11 +157,9 @@ class TextDataset(OwnFiles):
         """Fetch the published file below ``destination``; DataError where that is not possible."""
         if self.published is None:
             return super().download(destination)
-        destination = Path(destination).expanduser()
-        try:
-            downloads.fetch_files(self.site, destination, [self.published])
-        except downloads.REASONS as error:
-            raise downloads.failure(self.name, destination, self.contents, error) from error
+        downloads.fetch(
+            self.name, destination, [self.published], self.contents, self.sites, archives={}
+        )
 
     # ---- the file ----
 

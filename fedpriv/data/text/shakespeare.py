@@ -41,7 +41,7 @@ class Shakespeare(TextDataset):
     usual_files: ClassVar = (FILE,)
     contents = FILE
     published = StoredFile(FILE, "6fb458f1232090904fb40fe944165e91")
-    site = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"
+    sites = ("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",)
     assumed_records: ClassVar = (10_600, 2_700)
 
     def __init__(

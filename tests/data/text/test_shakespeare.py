@@ -92,7 +92,7 @@ def test_words_with_a_public_vocabulary_need_public_roles(tmp_path):
 
 
 def test_a_download_without_a_network_fails_in_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(Shakespeare, "site", "http://127.0.0.1:9/")
+    monkeypatch.setattr(Shakespeare, "sites", ("http://127.0.0.1:9/",))
     with pytest.raises(DataError, match=r"^shakespeare could not be downloaded into "):
         download("shakespeare", tmp_path)
     with pytest.raises(DataError) as caught:
