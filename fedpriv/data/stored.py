@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common import checks
 from fedpriv.common.errors import DataError
-from fedpriv.data import downloads
 from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
 from fedpriv.data.storage import (
     CACHE,
@@ -102,6 +101,8 @@ class StoredFiles(ABC):
 
         Raises DataError within seconds where there is no network.
         """
+        from fedpriv.data import downloads  # seldom needed, and takes a while
+
         files = self._published_files
         downloads.fetch(self.name, destination, files, self.contents, self.sites, self.archives)
 

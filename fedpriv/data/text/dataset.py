@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, DataError
-from fedpriv.data import downloads, encoded
+from fedpriv.data import encoded
 from fedpriv.data.own_files import OwnFiles
 from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, LoadedDataset, Records
 from fedpriv.data.storage import PATH_KEY, StoredFile, md5, unreadable
@@ -157,6 +157,8 @@ class TextDataset(OwnFiles):
         """Fetch the published file below ``destination``; DataError where that is not possible."""
         if self.published is None:
             return super().download(destination)
+        from fedpriv.data import downloads  # seldom needed, and takes a while
+
         downloads.fetch(
             self.name, destination, [self.published], self.contents, self.sites, archives={}
         )
