@@ -8,13 +8,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fedpriv.config import compose
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from fedpriv.config import compose
     from fedpriv.experiment.run import RunResult
 
 __all__ = ["compose", "run"]
@@ -25,3 +24,12 @@ def run(config: DictConfig) -> RunResult:
     from fedpriv.experiment.run import run as run_experiment
 
     return run_experiment(config)
+
+
+def __getattr__(name: str) -> Any:
+    """``compose``, which brings Hydra with it: imported when somebody asks for it."""
+    if name == "compose":
+        from fedpriv.config import compose
+
+        return compose
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

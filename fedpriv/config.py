@@ -1,7 +1,4 @@
-"""Where the configuration lives, and how it is composed.
-
-``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
-"""
+"""How the configuration is composed, and what of it identifies a run."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -21,24 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, nearest, show
-
-GROUPS = (
-    "dataset",
-    "partition",
-    "model",
-    "clipper",
-    "noise_schedule",
-    "accountant",
-    "algorithm",
-    "attack",
-)
-
-
-def conf_dir() -> Path:
-    """The folder of the YAML groups: beside the package in a checkout, inside it in a wheel."""
-    package = Path(__file__).resolve().parent
-    inside = package / "conf"
-    return inside if inside.is_dir() else package.parent / "conf"
+from fedpriv.groups import GROUPS, conf_dir, options
 
 
 def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
@@ -99,24 +79,6 @@ def _protocols(folder: Path) -> list[tuple[Path, str]]:
         if data is not None:
             found.append((path, data))
     return found
-
-
-def options(group: str, folder: Path | None = None) -> Iterator[tuple[str, str]]:
-    """(name, one-line description) of each option of a group, from the YAML's leading comment."""
-    base = (folder or conf_dir()) / group
-    for path in sorted(base.rglob("*.yaml")):
-        yield path.relative_to(base).with_suffix("").as_posix(), describe(path)
-
-
-def describe(path: Path) -> str:
-    """The first comment line of a YAML that says something."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        text = line.lstrip("# ").strip()
-        if text and not text.startswith("@package"):
-            return text
-    return ""
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:

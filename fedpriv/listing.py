@@ -6,12 +6,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError, nearest
-from fedpriv.config import GROUPS, conf_dir, options
-from fedpriv.results.display import console
-
-LISTED = (*GROUPS, "experiment", "figure", "protocol")
-
+from fedpriv.groups import LISTED, conf_dir, options
 
 _USE = {"experiment": "   (fedpriv train +experiment=...)", "figure": "   (fedpriv figure ...)"}
 

@@ -29,6 +29,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("models",),
     ("data",),
     ("config",),
+    ("groups",),
     ("common",),
 )
 LEVEL = {name: len(ROOMS) - place for place, names in enumerate(ROOMS) for name in names}

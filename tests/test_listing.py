@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedpriv.config import GROUPS, options
+from fedpriv.groups import GROUPS, options
 
 
 @pytest.fixture(scope="module")

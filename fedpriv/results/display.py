@@ -1,4 +1,4 @@
-"""What a person sees on the console: tables, the statement in a sentence, times."""
+"""What a person sees of a run on the console: its plan, the statement in a sentence, times."""
 
 from __future__ import annotations
 
@@ -6,19 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from fedpriv.common.console import console, pairs
 from fedpriv.common.words import counted
 from fedpriv.results.statement import composition_word, headline, round_up
-
-
-def console() -> Console:
-    """The console of this process's standard output; wide enough for a line when piped. Brackets, as in
-    ``key=[a,b]``, are text."""
-    probe = Console(highlight=False, markup=False)
-    return probe if probe.is_terminal else Console(highlight=False, markup=False, width=110)
 
 
 def show_plan(lines: Iterable[tuple[str, str]]) -> None:
@@ -29,16 +19,6 @@ def show_plan(lines: Iterable[tuple[str, str]]) -> None:
 def teller(progress: str) -> Callable[[str], None]:
     """Prints a line about what goes before a run, unless ``progress`` is none."""
     return (lambda _: None) if progress == "none" else console().print
-
-
-def pairs(title: str, lines: object) -> Table:
-    """A table of (name, value) rows."""
-    table = Table(title=title, show_header=False, title_justify="left", title_style="bold")
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column()
-    for name, value in lines:
-        table.add_row(name, Text(str(value)))
-    return table
 
 
 def statement_lines(privacy: Mapping[str, Any]) -> str:

@@ -1,0 +1,47 @@
+"""The groups of the configuration and their options, read from the YAMLs' names; imports nothing heavy.
+
+``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+GROUPS = (
+    "dataset",
+    "partition",
+    "model",
+    "clipper",
+    "noise_schedule",
+    "accountant",
+    "algorithm",
+    "attack",
+)
+LISTED = (*GROUPS, "experiment", "figure", "protocol")
+"""What ``fedpriv list`` shows."""
+
+
+def conf_dir() -> Path:
+    """The folder of the YAML groups: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).resolve().parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def options(group: str, folder: Path | None = None) -> Iterator[tuple[str, str]]:
+    """(name, one-line description) of each option of a group, from the YAML's leading comment."""
+    base = (folder or conf_dir()) / group
+    for path in sorted(base.rglob("*.yaml")):
+        yield path.relative_to(base).with_suffix("").as_posix(), describe(path)
+
+
+def describe(path: Path) -> str:
+    """The first comment line of a YAML that says something."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        text = line.lstrip("# ").strip()
+        if text and not text.startswith("@package"):
+            return text
+    return ""
