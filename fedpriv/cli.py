@@ -5,31 +5,23 @@ Exit status: 0 done; 1 a failure while running; 2 usage or configuration; 130 af
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
-from fedpriv.accounting import flags
-from fedpriv.audit.flags import add_audit
+import click
+
+from fedpriv.accounting.flags import account, calibrate
+from fedpriv.audit.flags import audit
 from fedpriv.common.errors import ConfigError, FedprivError, nearest
-from fedpriv.figures.command import add_figure, add_plot
+from fedpriv.common.flags import Group, Names, NewFile, OneOf, Whole, flag, switch, together
+from fedpriv.completion import SCRIPTS, Overrides, candidates
+from fedpriv.figures.command import figure, plot
+from fedpriv.groups import LISTED
 
-COMMANDS = {
-    "train": "run an experiment, or a sweep of them with -m",
-    "figure": "a figure of a published work by one command: fedpriv figure --list",
-    "plot": "overlay finished runs, any column against any: fedpriv plot --help",
-    "account": "what releases cost, by every accountant: fedpriv account --help",
-    "calibrate": "the noise, sample rate or steps that meet an epsilon",
-    "list": "groups, their options and ready-made experiments, one line each",
-    "data": "which data sets are present and where; fedpriv data download mnist",
-    "audit": "what attacks find out from a run: fedpriv audit membership --help",
-    "bench": "speed of the gradient engines (or --accounting) on this machine",
-    "completion": 'shell completion: eval "$(fedpriv completion bash)"',
-}
-EXAMPLES = """\
+_EXAMPLES = """\b
 examples:
   fedpriv train                                   Adap DP-FL on handwritten digits, under a minute
   fedpriv train algorithm=dp_fl dry_run=true      rounds and epsilon, before anything runs
@@ -52,10 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status."""
     try:
-        return _dispatch(arguments)
+        with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
+            return fedpriv.invoke(context)
+    except click.exceptions.Exit as done:  # after --help and --version
+        return done.exit_code
+    except click.UsageError as error:
+        return _failed(_in_a_sentence(error))
     except FedprivError as error:
-        _say(f"fedpriv: {error}")
-        return error.exit_status
+        return _failed(error)
     except KeyboardInterrupt:
         _say("fedpriv: interrupted")
         return 130
@@ -64,213 +60,195 @@ def run(arguments: list[str]) -> int:
         return 1
 
 
+def _failed(error: FedprivError) -> int:
+    _say(f"fedpriv: {error}")
+    return error.exit_status
+
+
 def _say(text: str) -> None:
     sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)
 
 
-def _dispatch(arguments: list[str]) -> int:
-    command = arguments[0] if arguments else "--help"
-    if command == "train":  # Hydra parses the rest, flags included
-        from fedpriv.train import main as train
-
-        train(arguments[1:])
-        return 0
-    if command == "_complete":
-        from fedpriv.completion import candidates
-
-        print("\n".join(candidates(os.environ.get("COMP_LINE", ""), COMMANDS, _flags)))
-        return 0
-    if not command.startswith("-") and command not in COMMANDS:
-        near = nearest(command, COMMANDS)
-        hint = f"did you mean {near}?" if near else ""
-        raise ConfigError("the command", command, "one of " + ", ".join(COMMANDS), hint)
-    options, unknown = _parser().parse_known_args(arguments or ["--help"])
-    if command == "figure":
-        unknown = _name_and_overrides(options, unknown)
-    if unknown:
-        near = nearest(unknown[0].partition("=")[0], _flags(command))
-        hint = f"did you mean {near}?" if near else f"see fedpriv {command} --help"
-        raise ConfigError(f"fedpriv {command} does not know {unknown[0]}; {hint}")
-    return options.run(options)
+def _in_a_sentence(error: click.UsageError) -> ConfigError:
+    if isinstance(error, click.NoSuchOption) and error.ctx:
+        path, near = error.ctx.command_path, _near_flag(error)
+        hint = f"did you mean {near}?" if near else f"see {path} --help"
+        return ConfigError(f"{path} does not know {error.option_name}; {hint}")
+    message = " ".join(error.format_message().split()).rstrip(".")
+    where = f"{error.ctx.command_path}: " if error.ctx else ""
+    return ConfigError(f"{where}{message[:1].lower()}{message[1:]}")
 
 
-def _name_and_overrides(options: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """Tell the figure's name from the overrides, in whatever order; returns what is neither."""
-    words = [w for w in (options.name, *unknown) if w is not None and not w.startswith("-")]
-    options.overrides = [w for w in words if "=" in w]
-    names = [w for w in words if "=" not in w]
-    options.name = names[0] if names else None
-    return [u for u in unknown if u.startswith("-")] + names[1:]
+def _near_flag(error: click.NoSuchOption, cutoff: float = 0.5) -> str | None:
+    known = [name for option in error.ctx.command.params for name in option.opts]
+    return nearest(error.option_name, [n for n in known if n.startswith("--")], cutoff)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says in one sentence what is wrong."""
+def _version(context: click.Context, _: Any, wanted: bool) -> None:
+    from importlib.metadata import PackageNotFoundError, version
 
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{self.prog}: {message}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    """All commands and their flags."""
-    parser = _Parser(
-        prog="fedpriv",
-        description="Experiments in differentially private federated learning.",
-        epilog=EXAMPLES,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
-            prog, max_help_position=16, width=96
-        ),
-    )
-    parser.add_argument("--version", action="version", version=f"fedpriv {_version()}")
-    commands = parser.add_subparsers(metavar="command", required=True)
-    # shown in the help; _dispatch hands it to Hydra before argparse sees it
-    commands.add_parser("train", help=COMMANDS["train"], add_help=False)
-    add_figure(commands, COMMANDS["figure"]).set_defaults(run=_figure)
-    add_plot(commands, COMMANDS["plot"]).set_defaults(run=_plot)
-    flags.add_account(commands, COMMANDS["account"]).set_defaults(run=_account)
-    flags.add_calibrate(commands, COMMANDS["calibrate"]).set_defaults(run=_calibrate)
-    _add_list(commands)
-    _add_data(commands)
-    add_audit(commands, COMMANDS["audit"]).set_defaults(run=_audit)
-    _add_bench(commands)
-    completion = commands.add_parser("completion", help=COMMANDS["completion"])
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
-    completion.set_defaults(run=_completion)
-    return parser
+    if not wanted or context.resilient_parsing:
+        return
+    try:
+        print(f"fedpriv {version('fedpriv')}")
+    except PackageNotFoundError:
+        print("fedpriv (not installed)")
+    context.exit()
 
 
-def _add_list(commands) -> None:  # type: ignore[no-untyped-def]
-    parser = commands.add_parser("list", help=COMMANDS["list"])
-    parser.add_argument("group", nargs="?", help="only this group, e.g. clipper")
-    parser.add_argument("--config-dir", type=Path, help="a folder with YAMLs of your own")
-    parser.set_defaults(run=_list)
+_SETTINGS = {"help_option_names": ["-h", "--help"], "terminal_width": 100}
 
 
-def _add_data(commands) -> None:  # type: ignore[no-untyped-def]
-    parser = commands.add_parser("data", help=COMMANDS["data"])
-    parser.add_argument("--path", help="look here instead of FEDPRIV_DATA or the cache")
-    parser.set_defaults(run=_data)
-    actions = parser.add_subparsers(metavar="action")
-    fetch = actions.add_parser("download", help="fetch a data set and verify its checksums")
-    fetch.add_argument("name", help="mnist, fashion_mnist, emnist, cifar10, adult or shakespeare")
-    fetch.add_argument("--to", help="the folder; default: FEDPRIV_DATA, else the cache")
-    fetch.set_defaults(run=_download)
+@click.group(cls=Group, context_settings=_SETTINGS, epilog=_EXAMPLES)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+    help="Show the version and exit.",
+)  # fmt: skip
+def fedpriv() -> None:
+    """Experiments in differentially private federated learning."""
 
 
-BENCH_MODELS = ("cnn", "mlp", "logistic")  # fedpriv.bench knows them, which imports torch
+class _Train(click.Command):
+    """Hydra parses what follows ``fedpriv train``; what is here knows its flags, so that a wrong one is
+    refused in a sentence and TAB offers the right ones."""
 
-
-def _add_bench(commands) -> None:  # type: ignore[no-untyped-def]
-    parser = commands.add_parser("bench", help=COMMANDS["bench"])
-    parser.add_argument("--repeats", type=_positive, default=20, help="timed runs of each row")
-    parser.add_argument(
-        "--model", action="append", choices=BENCH_MODELS, help="default: all of them"
-    )
-    parser.add_argument("--threads", type=_positive, help="default: torch's choice")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures here")
-    parser.add_argument(
-        "--accounting",
-        action="store_true",
-        help="instead: accounting for thousands of noise multipliers",
-    )
-    parser.set_defaults(run=_bench)
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number >= 1, got {text}")
-    return int(text)
-
-
-def _flags(command: str) -> list[str]:
-    """The flags of a command, for completion."""
-    found = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
-    if command not in found.choices:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if _near_flag(error, cutoff=0.7):
+                raise
+            raise _dashed(error.option_name, given) from None
+        ctx.params["given"] = given
         return []
-    own = found.choices[command]
-    kinds = [a for a in own._actions if isinstance(a, argparse._SubParsersAction)]
-    parsers = [own, *(parser for kind in kinds for parser in kind.choices.values())]
-    names = (name for p in parsers for a in p._actions for name in a.option_strings)
-    return list(dict.fromkeys(name for name in names if name.startswith("--")))
 
 
-def _figure(options: argparse.Namespace) -> int:
-    from fedpriv.figures.command import run
-
-    return run(options, options.overrides)
-
-
-def _plot(options: argparse.Namespace) -> int:
-    from fedpriv.figures.overlay import run
-
-    return run(options)
+def _dashed(flag: str, given: list[str]) -> ConfigError:
+    """``--dataset mnist`` instead of ``dataset=mnist``."""
+    place = next(i for i, word in enumerate(given) if word.startswith(flag))
+    value = given[place].partition("=")[2] or "".join(given[place + 1 : place + 2]) or "..."
+    return ConfigError(
+        f"fedpriv train does not know {flag}: keys are written without dashes, "
+        f"{flag.lstrip('-')}={value}; see fedpriv train --help"
+    )
 
 
-def _account(options: argparse.Namespace) -> int:
-    from fedpriv.accounting.account import run
-
-    return run(options)
-
-
-def _calibrate(options: argparse.Namespace) -> int:
-    from fedpriv.accounting.calibrate import run
-
-    return run(options)
-
-
-def _audit(options: argparse.Namespace) -> int:
-    from fedpriv.audit.command import run
-
-    return run(options)
+_HYDRA_FLAGS = together(
+    *(click.option(*names.split(), is_flag=True) for names in (
+        "--help -h", "--hydra-help", "--version", "--resolve", "--run -r", "--multirun -m",
+        "--shell-completion -sc",
+    )),
+    *(click.option(*names.split()) for names in (
+        "--config-dir -cd", "--config-path -cp", "--config-name -cn", "--package -p",
+        "--experimental-rerun",
+    )),
+    click.option("--cfg", "-c", type=Names(("job", "hydra", "all"))),
+    click.option("--info", "-i", is_flag=False, flag_value="all"),
+)  # fmt: skip
 
 
-def _list(options: argparse.Namespace) -> int:
+@fedpriv.command(
+    cls=_Train, add_help_option=False, short_help="run an experiment, or a sweep of them with -m"
+)
+@click.argument("words", nargs=-1, type=Overrides())
+@_HYDRA_FLAGS
+def train(given: list[str], **_: Any) -> int:
+    from fedpriv.train import main as hydra_main
+
+    hydra_main(given)
+    return 0
+
+
+for _command in (figure, plot, account, calibrate):
+    fedpriv.add_command(_command)
+
+
+@fedpriv.command(
+    "list", short_help="groups, their options and ready-made experiments, one line each"
+)
+@click.argument("group", required=False, type=Names(LISTED))
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Path)
+def list_(group: str | None, config_dir: Path | None) -> int:
+    """Groups, their options and ready-made experiments, one line each; GROUP: only this one, e.g.
+    clipper."""
     from fedpriv.listing import show_groups
 
-    show_groups(options.group, options.config_dir)
+    show_groups(group, config_dir)
     return 0
 
 
-def _data(options: argparse.Namespace) -> int:
-    from fedpriv.listing import show_data
+@fedpriv.group(
+    cls=Group,
+    invoke_without_command=True,
+    short_help="which data sets are present and where; fedpriv data download mnist",
+)
+@flag("--path", "DIR", "look here instead of FEDPRIV_DATA or the cache")
+@click.pass_context
+def data(context: click.Context, path: str | None) -> int:
+    """Which data sets are present and where."""
+    if context.invoked_subcommand is None:
+        from fedpriv.listing import show_data
 
-    show_data(options.path)
+        show_data(path)
     return 0
 
 
-def _download(options: argparse.Namespace) -> int:
-    from fedpriv.data.catalogue import download
+_NAMES = ("mnist", "fashion_mnist", "emnist", "cifar10", "adult", "shakespeare")
 
-    status = download(options.name, options.to)
+
+@data.command(
+    help=f"Fetches a data set (NAME: {', '.join(_NAMES)}) and verifies its checksums.",
+    short_help="fetch a data set and verify its checksums",
+)
+@click.argument("name", type=Names(_NAMES))
+@flag("--to", "DIR", "the folder; default: FEDPRIV_DATA, else the cache")
+def download(name: str, to: str | None) -> int:
+    from fedpriv.data.catalogue import download as fetch
+
+    status = fetch(name, to)
     print(f"{status.name}: complete, checksums {status.checksums}, in {status.where}")
     return 0
 
 
-def _bench(options: argparse.Namespace) -> int:
-    if options.accounting:
-        from fedpriv.accounting.speed import run
-
-        return run(min(options.repeats, 5))
-    from fedpriv.bench import run as bench
-
-    models = tuple(dict.fromkeys(options.model or BENCH_MODELS))
-    return bench(options.repeats, models, options.threads, options.json)
+fedpriv.add_command(audit)
+_MODELS = ("cnn", "mlp", "logistic")  # fedpriv.bench knows them, which imports torch
 
 
-def _completion(options: argparse.Namespace) -> int:
-    from fedpriv.completion import script
+@fedpriv.command(short_help="speed of the gradient engines (or --accounting) on this machine")
+@flag("--repeats", "N", "timed runs of each row; default 20", Whole(), default=20)
+@flag("--model", "NAME", ", ".join(_MODELS) + "; default: all", OneOf(_MODELS), multiple=True)
+@flag("--threads", "N", "default: torch's choice", Whole())
+@flag("--json", "FILE", "also write the figures here", NewFile())
+@switch("--accounting", "instead: accounting for thousands of noise multipliers")
+def bench(
+    repeats: int, model: Sequence[str], threads: int | None, json: Path | None, accounting: bool
+) -> int:
+    """Speed of the gradient engines (or --accounting) on this machine."""
+    if accounting:
+        from fedpriv.accounting.speed import run as accounting_speed
 
-    print(script(options.shell))
+        return accounting_speed(min(repeats, 5))
+    from fedpriv.bench import run as engine_speed
+
+    return engine_speed(repeats, tuple(dict.fromkeys(model or _MODELS)), threads, json)
+
+
+@fedpriv.command(short_help='shell completion: eval "$(fedpriv completion bash)"')
+@click.argument("shell", type=OneOf(tuple(SCRIPTS)))
+def completion(shell: str) -> int:
+    """Shell completion of bash, zsh or fish: eval "$(fedpriv completion bash)"."""
+    print(SCRIPTS[shell].strip())
     return 0
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("fedpriv")
-    except PackageNotFoundError:
-        return "(not installed)"
+@fedpriv.command("_complete", hidden=True)
+def complete() -> int:
+    """What may stand at the end of the command line in COMP_LINE, a line each."""
+    for found in candidates(os.environ.get("COMP_LINE", ""), fedpriv):
+        print(found)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,94 +1,124 @@
-"""Shell completion for ``fedpriv`` and for the overrides after ``fedpriv train``."""
+"""Shell completion for ``fedpriv`` and for the overrides after ``fedpriv train``.
+
+The scripts take what is offered as text, never as code, and leave files to the shell, which quotes
+their names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from fedpriv.accounting import flags as accounting
-from fedpriv.audit import flags as audit
-from fedpriv.audit.request import KINDS
-from fedpriv.config import conf_dir, options
+import click
+from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
-_BASH = """\
+from fedpriv.common.errors import FedprivError, show
+from fedpriv.groups import GROUPS, LISTED, conf_dir, options
+
+_BASH = r"""
 _fedpriv() {
-    local line="${COMP_LINE:0:$COMP_POINT}" word
-    word="${line##* }"
-    local choices
-    choices=$(COMP_LINE="$line" fedpriv _complete 2>/dev/null)
-    COMPREPLY=($(compgen -W "$choices" -- "$word"))
-    # bash splits words at '=': leave out what it has already
-    case "$COMP_WORDBREAKS" in *=*)
-        local cut="${word%"${word##*=}"}" choice kept
-        kept=()
-        for choice in "${COMPREPLY[@]}"; do kept+=("${choice#"$cut"}"); done
-        COMPREPLY=("${kept[@]}");;
-    esac
+    local line="${COMP_LINE:0:$COMP_POINT}" choice cut=
+    local word="${line##*[[:space:]]}"
+    # bash splits words at '=' and ':': leave out what stands there already
+    case "$COMP_WORDBREAKS" in *=*) cut="${word%"${word##*[=:]}"}";; esac
+    COMPREPLY=()
+    while IFS= read -r choice; do
+        COMPREPLY+=("${choice#"$cut"}")
+    done < <(COMP_LINE="$line" fedpriv _complete 2>/dev/null)
+    case "${COMPREPLY[0]-}" in *[=.:/]) compopt -o nospace 2>/dev/null;; esac
     return 0
 }
-complete -o nospace -o default -F _fedpriv fedpriv
+complete -o default -F _fedpriv fedpriv
 """
-_ZSH = (
-    "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\n"
-    "autoload -U +X bashcompinit && bashcompinit\n"
-) + _BASH
-_FISH = """\
-function __fedpriv_complete
-    env COMP_LINE=(commandline -cp) fedpriv _complete 2>/dev/null
+_ZSH = r"""
+(( $+functions[compdef] )) || { autoload -U compinit && compinit }
+_fedpriv() {
+    local -a choices
+    local line="${(j: :)words[1,CURRENT-1]} $PREFIX"
+    choices=("${(@f)$(COMP_LINE="$line" fedpriv _complete 2>/dev/null)}")
+    choices=(${choices:#})
+    if (( $#choices )); then
+        compadd -S '' -- ${(M)choices:#*[=.:/]}
+        compadd -- ${choices:#*[=.:/]}
+    else
+        compset -P '*[=:]'
+        _files
+    fi
+}
+compdef _fedpriv fedpriv
+"""
+_FISH = r"""
+function __fedpriv_offers
+    set -g __fedpriv_choices (env COMP_LINE=(commandline -cp) fedpriv _complete 2>/dev/null)
+    set -q __fedpriv_choices[1]
 end
-complete -c fedpriv -f -a '(__fedpriv_complete)'
+complete -c fedpriv -n __fedpriv_offers -f -a '$__fedpriv_choices'
 """
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def script(shell: str) -> str:
-    """The completion script of a shell, to be evaluated."""
-    return {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell]
+def candidates(line: str, command: click.Command) -> list[str]:
+    """What may stand in place of the last word of a command line that begins with ``fedpriv``."""
+    words = split_arg_string(line)[1:]
+    last = words.pop() if words and not line[-1:].isspace() else ""
+    try:
+        found = ShellComplete(command, {}, "fedpriv", "").get_completions(words, last)
+    except FedprivError:  # what stands before it is wrong already
+        return []
+    return [item.value for item in found if item.type == "plain"]
 
 
-def candidates(
-    line: str, commands: Iterable[str], flags: Callable[[str], Iterable[str]]
-) -> list[str]:
-    """What may stand in place of the last word of a command line that begins with ``fedpriv``.
+class Overrides(click.ParamType):
+    """``key=value`` and ``group=option`` after ``fedpriv train``; Hydra reads them."""
 
-    ``flags``: the flags of a command.
-    """
-    from fedpriv.listing import LISTED
+    name = "override"
 
-    words = line.split()[1:]
-    if line.endswith(" ") or not words:
-        words.append("")
-    command, last = words[0], words[-1]
-    if len(words) == 1:
-        return [f"{name} " for name in commands if name.startswith(last)]
-    if command == "train":
-        return _overrides(words[1:])
-    choices: tuple[str, ...] = {
-        "list": LISTED,
-        "data": (
-            ("download",) if len(words) == 2 else ("mnist", "fashion_mnist", "cifar10", "adult")
-        ),
-        "audit": KINDS if len(words) == 2 else (),
-        "completion": ("bash", "zsh", "fish"),
-        "figure": tuple(name for name, _ in options("figure")),
-    }.get(command, ())
-    values = accounting.VALUES | audit.VALUES
-    if len(words) > 2 and words[-2] in values:
-        choices = values[words[-2]]
-    elif last.startswith("-") or (not choices and command in ("account", "calibrate", "bench")):
-        choices = tuple(flags(command))
-    return [choice for choice in choices if choice.startswith(last)]
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        own = ctx.params.get("config_dir")
+        found = _overrides(incomplete, ctx.params["words"] or (), Path(own) if own else None)
+        return [CompletionItem(text) for text in found if text.startswith(incomplete)]
 
 
-def _overrides(words: list[str]) -> list[str]:
-    """Hydra's own candidates, and the ready-made experiments."""
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra._internal.utils import create_config_search_path
-    from hydra.plugins.completion_plugin import DefaultCompletionPlugin
+def _overrides(last: str, given: Sequence[str], own: Path | None) -> Iterator[str]:
+    """What may stand in place of ``last`` after what is ``given``, options in the folder ``own`` too."""
+    sign = last[: len(last) - len(last.lstrip("+~"))]
+    key, equals, value = last[len(sign) :].partition("=")
+    places = [conf_dir()] if own is None else [conf_dir(), own]
+    if equals and (key in LISTED or any((place / key).is_dir() for place in places)):
+        head = value[: value.rfind(",") + 1]  # several with -m
+        names = {name for place in places for name, _ in options(key, place)}
+        yield from sorted(f"{sign}{key}={head}{name}" for name in names)
+    elif equals:
+        now = _keys(given, own).get(key)
+        if isinstance(now, (bool, int, float, str)) and not value:
+            yield f"{last}{show(now)}"
+    else:
+        end = "" if sign == "~" else "="
+        groups = [f"{name}{end}" for name in GROUPS]
+        keys = [f"{name}{end}" for name in _keys(given, own)]
+        level = len(
+            key[: key.rfind(".") + 1]
+        )  # one part of a key at a time: clipper. and then alpha=
+        parts = (name[: name.find(".", level) + 1 or None] for name in groups + keys)
+        yield from dict.fromkeys(f"{sign}{part}" for part in parts)
+        if sign in ("", "+"):
+            yield from (f"+experiment={name}" for name, _ in options("experiment"))
+            yield "+figure="
 
-    loader = ConfigLoaderImpl(create_config_search_path(str(conf_dir())))
-    plugin = DefaultCompletionPlugin(loader)
-    found = plugin._query(config_name="config", line=" ".join(words))
-    last = words[-1]
-    if last.startswith("+") or not last:
-        presets = [f"+experiment={name}" for name, _ in options("experiment")]
-        found += [preset for preset in presets if preset.startswith(last) and preset not in found]
-    return [f for f in found if not f.startswith("hydra")] if not last.startswith("h") else found
+
+def _keys(given: Sequence[str], own: Path | None) -> dict[str, object]:
+    """The keys and values of the configuration with the groups that are chosen among what is ``given``."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from fedpriv.config import compose, flatten
+
+    choices = [w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment")]
+    try:
+        config = OmegaConf.to_container(
+            compose([c for c in choices if "," not in c], own), resolve=True
+        )
+    except (FedprivError, OmegaConfBaseException):
+        config = OmegaConf.to_container(compose(), resolve=True)
+    return {key: value for key, value in flatten(config).items() if not key.endswith("_target_")}

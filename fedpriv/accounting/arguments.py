@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from fedpriv.common import checks
@@ -20,6 +20,8 @@ from fedpriv.privacy.accountants import (
 from fedpriv.privacy.calibration import Release
 from fedpriv.privacy.names import ACCOUNTANTS
 
+MECHANISM = ("noise_multiplier", "sample_rate", "steps")
+RELEASE = ("sampling", "neighbours", "records", "max_lot_size")
 _MADE: dict[str, Callable[[], Accountant]] = {
     "pld": PldAccountant,
     "prv": PrvAccountant,
@@ -79,7 +81,7 @@ def delta(text: str) -> float:
     return number("delta", text, above=0, below=1)
 
 
-def release(options: argparse.Namespace) -> Release:
+def release(options: SimpleNamespace) -> Release:
     """How lots are drawn, from ``--sampling``, ``--neighbours``, ``--records``, ``--max-lot-size``."""
     return checked(
         lambda: Release(
@@ -100,21 +102,21 @@ def plain(value: float | None) -> float | str | None:
     return "inf" if value is not None and math.isinf(value) else value
 
 
-def require(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+def require(options: SimpleNamespace, names: tuple[str, ...], why: str) -> None:
     """Refuse when one of the flags is absent."""
     missing = [flag(name) for name in names if getattr(options, name) is None]
     if missing:
         raise ConfigError(f"{' and '.join(missing)} must be given {why}")
 
 
-def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+def refuse(options: SimpleNamespace, names: tuple[str, ...], why: str) -> None:
     """Refuse when one of the flags is there."""
     given = [flag(name) for name in names if getattr(options, name) is not None]
     if given:
         raise ConfigError(f"{' and '.join(given)} cannot be given {why}")
 
 
-def accountant(name: str, options: argparse.Namespace) -> Accountant:
+def accountant(name: str, options: SimpleNamespace) -> Accountant:
     """The accountant of this name, rdp with ``--orders`` and ``--conversion``."""
     if name == "published":
         raise ConfigError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
-from fedpriv.accounting import arguments, flags
+from fedpriv.accounting import arguments
 from fedpriv.accounting.releases import sampling_words
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import Accountant
@@ -22,10 +22,10 @@ from fedpriv.privacy.calibration import (
 from fedpriv.privacy.names import RELATION_WORDS
 from fedpriv.results.display import console, pairs
 
-UNKNOWNS = ("epsilon", *flags.MECHANISM)
+UNKNOWNS = ("epsilon", *arguments.MECHANISM)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: SimpleNamespace) -> int:
     """Solve and print; returns the exit status."""
     release = arguments.release(options)
     given, unknown = _given(options, release)
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     epsilon = accountant.epsilon_of({event: found["steps"]}, delta, release.neighbours)
     answer = {
         "solved_for": unknown,
-        **{name: found[name] for name in flags.MECHANISM if name in found},
+        **{name: found[name] for name in arguments.MECHANISM if name in found},
         "epsilon": epsilon,
         "target_epsilon": target,
         "delta": delta,
@@ -72,7 +72,7 @@ LIMITS = {"noise_multiplier": LEAST_NOISE, "sample_rate": 1.0, "steps": MANY_STE
 """Answers at which the search ends though the target would allow more."""
 
 
-def _given(options: argparse.Namespace, release: Release) -> tuple[dict[str, Any], str]:
+def _given(options: SimpleNamespace, release: Release) -> tuple[dict[str, Any], str]:
     """The values that were given, and the name of the one to solve for."""
     names = UNKNOWNS
     if release.sampling == "none":
@@ -95,13 +95,13 @@ def _given(options: argparse.Namespace, release: Release) -> tuple[dict[str, Any
     return values, absent[0]
 
 
-def _delta(options: argparse.Namespace) -> float:
+def _delta(options: SimpleNamespace) -> float:
     if options.delta is None:
         raise ConfigError("--delta must be given, such as --delta 1e-5")
     return arguments.delta(options.delta)
 
 
-def _accountant(options: argparse.Namespace, release: Release) -> Accountant:
+def _accountant(options: SimpleNamespace, release: Release) -> Accountant:
     """The one asked for, if it can account for such releases; else the tightest that can."""
     probe = release.event(1.0, 0.5)
     if options.accountant not in (None, "rdp"):
@@ -123,7 +123,7 @@ def _accountant(options: argparse.Namespace, release: Release) -> Accountant:
 
 
 def _tightest(
-    release: Release, names: Iterable[str], options: argparse.Namespace
+    release: Release, names: Iterable[str], options: SimpleNamespace
 ) -> Accountant | None:
     """The first of ``names`` that can account for such lots."""
     accountants = (arguments.accountant(name, options) for name in names)
@@ -137,7 +137,7 @@ def _shown(value: float) -> str:
 
 def _lines(answer: dict[str, Any], release: Release) -> list[tuple[str, str]]:
     found = answer["solved_for"]
-    shown = {name: _shown(answer[name]) for name in flags.MECHANISM if name in answer}
+    shown = {name: _shown(answer[name]) for name in arguments.MECHANISM if name in answer}
     limit = " (the limit of what is searched; the target allows more)" if answer["at_limit"] else ""
     lines = [(found.replace("_", " "), _shown(answer[found]) + limit)]
     lines += [(n.replace("_", " "), t) for n, t in shown.items() if n != found]

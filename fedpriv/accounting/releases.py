@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from dp_accounting import dp_event
 
-from fedpriv.accounting import arguments, flags
+from fedpriv.accounting import arguments
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.words import counted
@@ -82,11 +82,11 @@ def composed(stages: Stages, steps: int | None = None) -> dict[dp_event.DpEvent,
     return composition
 
 
-def from_flags(options: argparse.Namespace) -> Releases:
+def from_flags(options: SimpleNamespace) -> Releases:
     """The same release ``--steps`` times."""
     release = arguments.release(options)
     sampled = release.sampling != "none"
-    names = flags.MECHANISM if sampled else ("noise_multiplier", "steps")
+    names = arguments.MECHANISM if sampled else ("noise_multiplier", "steps")
     arguments.require(options, names, "(or --schedule FILE, or --run FOLDER)")
     if not sampled:
         arguments.refuse(options, ("sample_rate",), "with --sampling none")
@@ -114,7 +114,7 @@ def sampling_words(release: Release, sample_rate: float) -> str:
     return f"Poisson, sample rate {sample_rate:g}{cap}"
 
 
-def from_schedule(options: argparse.Namespace) -> Releases:
+def from_schedule(options: SimpleNamespace) -> Releases:
     """A CSV with a row for each stretch: noise_multiplier and, if wanted, sample_rate and steps.
 
     Other columns are left alone, so the metrics.csv of a run with one query a lot is such a file; its
@@ -209,11 +209,11 @@ def _field(
         raise ConfigError(f"{path}, line {line}: {error}") from None
 
 
-def from_run(options: argparse.Namespace) -> Releases:
+def from_run(options: SimpleNamespace) -> Releases:
     """What the clients of a finished (or interrupted) run released, by its ledger."""
     arguments.refuse(
         options,
-        (*flags.MECHANISM, *flags.RELEASE, "schedule"),
+        (*arguments.MECHANISM, *arguments.RELEASE, "schedule"),
         "with --run, whose ledger holds what was released",
     )
     view = options.view or SOUND
@@ -250,7 +250,7 @@ def from_run(options: argparse.Namespace) -> Releases:
 VIEW_WORDS = {SOUND: "what really happened", PUBLISHED: "what the work's analysis charges"}
 
 
-def run_folder(options: argparse.Namespace) -> RunFolder:
+def run_folder(options: SimpleNamespace) -> RunFolder:
     """The folder of ``--run``, refused with a hint where it cannot be one."""
     path = Path(options.run_folder)
     if not options.run_folder or not path.is_dir():
@@ -285,7 +285,7 @@ def theorem(folder: RunFolder) -> Accountant | None:
     return None if claim is None else claim.accountant()
 
 
-def read_delta(options: argparse.Namespace) -> str | None:
+def read_delta(options: SimpleNamespace) -> str | None:
     """``--delta``, or the δ of the run."""
     if options.delta is not None or options.run_folder is None:
         return options.delta

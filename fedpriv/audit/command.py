@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 
@@ -22,7 +22,7 @@ from fedpriv.audit.request import (
 )
 from fedpriv.audit.subject import Subject, open_run
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.common.errors import ArgumentError, FedprivError
 from fedpriv.common.files import write_text
 from fedpriv.experiment.settings import Settings
 from fedpriv.results.display import console
@@ -31,12 +31,12 @@ from fedpriv.results.folder import RunFolder
 Options = MembershipOptions | PropertyOptions
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: SimpleNamespace) -> int:
     """Audit the runs named, print and write what was found; returns the exit status.
 
     Of several runs, one that cannot be audited does not stop the others.
     """
-    options, table = _read(given), _csv_file(given.csv)
+    options = _read(given)
     paths = list(dict.fromkeys(given.runs))
     audits, files, status = [], [], 0
     for path in paths:
@@ -55,9 +55,9 @@ def run(given: argparse.Namespace) -> int:
     out = console()
     if len(audits) == 1:
         out.print("written: " + ", ".join(map(str, files)))
-    if table is not None:
-        write_text(table, pd.DataFrame(report.row(one) for one in audits).to_csv(index=False))
-        out.print(f"written: {table}")
+    if given.csv is not None:
+        write_text(given.csv, pd.DataFrame(report.row(one) for one in audits).to_csv(index=False))
+        out.print(f"written: {given.csv}")
     return status
 
 
@@ -88,7 +88,7 @@ def audit_finished_run(
     return found
 
 
-def _read(given: argparse.Namespace) -> Options:
+def _read(given: SimpleNamespace) -> Options:
     try:
         snapshots = _whole("--snapshots", given.snapshots, at_least=1)
         seed = checks.seed("--seed", _number(given.seed))
@@ -113,12 +113,3 @@ def _number(value: object) -> object:
         return int(value)
     except ValueError:
         return value
-
-
-def _csv_file(text: str | None) -> Path | None:
-    if text is None:
-        return None
-    path = Path(text)
-    if path.suffix != ".csv" or not path.parent.is_dir():
-        raise ConfigError("--csv", text, "a file name that ends in .csv, in a folder that exists")
-    return path

@@ -1,66 +1,70 @@
-"""Flags of ``fedpriv figure``, which become overrides of ``fedpriv train -m +figure=<name>``, and of
-``fedpriv plot``."""
+"""``fedpriv figure``, whose flags become overrides of ``fedpriv train -m +figure=<name>``, and
+``fedpriv plot``; imports nothing heavy."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import click
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.flags import Command, Names, NewFile, Whole, flag, switch
 from fedpriv.figures.overrides import overrides_of
+from fedpriv.groups import options as options_of
+
+_FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
+_LIST = "every figure (or those below a name, such as wei), its state and its cost"
 
 
-def add_figure(commands: argparse._SubParsersAction, words: str) -> argparse.ArgumentParser:
-    """The parser of ``fedpriv figure``."""
-    parser = commands.add_parser(
-        "figure",
-        help=words,
-        description="Runs what is missing of a figure of a published work, in parallel with --jobs, "
-        "and writes figure.csv, figure.png, figure.pdf and comparison.md to "
-        "outputs/figures/<name>. Overrides of any key (key=value) apply to all its runs.",
-    )
-    parser.add_argument("name", nargs="?", help="such as adap_dpfl/fig4; see --list")
-    parser.add_argument(
-        "--list",
-        action="store_true",
-        help="every figure (or those below a name, such as wei), its state and its cost",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show the runs, start none")
-    parser.add_argument("--draw", action="store_true", help="run nothing, draw what is there")
-    parser.add_argument(
-        "--quick", action="store_true", help="a few rounds of seed 0, to see that everything works"
-    )
-    parser.add_argument("--seeds", metavar="0,1,2", help="instead of the figure's own")
-    parser.add_argument("--jobs", metavar="N", help="so many runs at a time, each in a process")
-    parser.add_argument(
-        "--reuse",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="a further folder of finished runs",
-    )
-    parser.add_argument("--config-dir", metavar="DIR", help="a folder with YAMLs of your own")
-    return parser
+@click.command(
+    cls=Command, short_help="a figure of a published work by one command: fedpriv figure --list"
+)
+@click.argument("words", nargs=-1, metavar="[NAME] [KEY=VALUE]...", type=_FIGURES)
+@switch("--list", _LIST)
+@switch("--dry-run", "show the runs, start none")
+@switch("--draw", "run nothing, draw what is there")
+@switch("--quick", "a few rounds of seed 0, to see that everything works")
+@flag("--seeds", "0,1,2", "instead of the figure's own")
+@flag("--jobs", "N", "so many runs at a time, each in a process", Whole())
+@flag("--reuse", "DIR", "a further folder of finished runs", multiple=True)
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own")
+def figure(words: Sequence[str], **flags: Any) -> int:
+    """Runs what is missing of a figure of a published work (NAME, such as adap_dpfl/fig4), in parallel
+    with --jobs, and writes figure.csv, figure.png, figure.pdf and comparison.md to
+    outputs/figures/<name>. Overrides of any key (KEY=VALUE) apply to all its runs."""
+    names = [word for word in words if "=" not in word]
+    if names[1:]:
+        raise ConfigError(f"fedpriv figure takes one name, got {' and '.join(names)}")
+    options = SimpleNamespace(name=names[0] if names else None, **flags)
+    return run(options, [word for word in words if "=" in word])
 
 
-def add_plot(commands: argparse._SubParsersAction, words: str) -> argparse.ArgumentParser:
-    """The parser of ``fedpriv plot``."""
-    parser = commands.add_parser(
-        "plot",
-        help=words,
-        description="Overlays runs, any column of metrics.csv against any other. Runs that differ "
-        "only in their seeds become one line, their mean, with a band from lowest to highest. "
-        "Writes the picture and, beside it, what is drawn as CSV.",
-    )
-    parser.add_argument("folders", nargs="+", help="run folders, or folders that hold some")
-    parser.add_argument("--x", default="round", help="default: round")
-    parser.add_argument("--y", default="test_accuracy", help="default: test_accuracy")
-    parser.add_argument("--each", action="store_true", help="a line for every run")
-    parser.add_argument("--out", default="plot.png", help="a .png, .pdf or .svg; default: plot.png")
-    return parser
+@click.command(
+    cls=Command, short_help="overlay finished runs, any column against any: fedpriv plot --help"
+)
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@flag("--x", "COLUMN", "default: round", default="round")
+@flag("--y", "COLUMN", "default: test_accuracy", default="test_accuracy")
+@switch("--each", "a line for every run")
+@flag(
+    "--out",
+    "FILE",
+    "a .png, .pdf or .svg; default: plot.png",
+    NewFile(".png", ".pdf", ".svg"),
+    default="plot.png",
+)
+def plot(**flags: Any) -> int:
+    """Overlays runs (run folders, or folders that hold some), any column of metrics.csv against any
+    other. Runs that differ only in their seeds become one line, their mean, with a band from lowest to
+    highest. Writes the picture and, beside it, what is drawn as CSV."""
+    from fedpriv.figures.overlay import run
+
+    return run(SimpleNamespace(**flags))
 
 
-def run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
+def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
     """Make or list figures. Raises ConfigError for flags that cannot be."""
     settings = [*overrides_of(options), *overrides]
     if options.list:
@@ -77,9 +81,5 @@ def run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
     return 0
 
 
-def _launcher(jobs: str | None) -> list[str]:
-    if jobs is None:
-        return []
-    if not (jobs.isascii() and jobs.isdigit() and int(jobs) >= 1):
-        raise ConfigError("--jobs", jobs, "a whole number >= 1")
-    return ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={int(jobs)}"]
+def _launcher(jobs: int | None) -> list[str]:
+    return [] if jobs is None else ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,6 @@ from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
 
-SUFFIXES = (".png", ".pdf", ".svg")
 _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 _NOT_TOLD = ("resume", "dry_run")
 _NOT_FINISHED = "not finished, drawn as far as they are: "
@@ -38,13 +37,9 @@ class _Run:
     metrics: pd.DataFrame
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: SimpleNamespace) -> int:
     """Draw the runs. Raises ConfigError for folders without runs and unknown columns."""
-    out = Path(options.out)
-    if out.suffix not in SUFFIXES:
-        raise ConfigError("--out", str(out), f"a file that ends in {', '.join(SUFFIXES)}")
-    if not out.parent.is_dir():
-        raise ConfigError("--out", str(out), "in an existing folder")
+    out = options.out
     runs = [_read(folder) for given in options.folders for folder in _run_folders(given)]
     runs = _with_columns(runs, options.x, options.y)
     lines = _lines(runs, options.x, options.y, options.each)
@@ -166,7 +161,7 @@ def _short_names(keys: Collection[str]) -> dict[str, str]:
     return {key: name if counts[name] == 1 else key.lstrip("+") for key, name in last.items()}
 
 
-def _panel(lines: Mapping[str, pd.DataFrame], options: argparse.Namespace) -> Panel:
+def _panel(lines: Mapping[str, pd.DataFrame], options: SimpleNamespace) -> Panel:
     drawn = tuple(
         Line(
             label=label,

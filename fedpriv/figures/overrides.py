@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
+from types import SimpleNamespace
 
 from fedpriv.common.errors import ConfigError
 
 
-def overrides_of(options: argparse.Namespace) -> list[str]:
+def overrides_of(options: SimpleNamespace) -> list[str]:
     """The overrides that flags of ``fedpriv figure`` stand for. Raises ConfigError."""
     settings = []
     if options.quick:

@@ -271,8 +271,8 @@ def test_a_folder_without_a_ledger_is_refused(content, command, tmp_path):
         (["--noise-mutliplier", "3"], "did you mean --noise-multiplier?"),
         (["--sampling", "Poisson"], "did you mean poisson?"),
         (["--view", "sound"], "--view cannot be given without --run"),
-        (["--plot", "curve.txt"], "--plot must be a file name that ends in .png"),
-        (["--plot", "nowhere/curve.png"], "--plot must be in a folder that exists"),
+        (["--plot", "curve.txt"], "--plot must be a file that ends in .png"),
+        (["--plot", "nowhere/curve.png"], "--plot must be a file in an existing folder"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence_and_status_2(arguments, sentence, command):

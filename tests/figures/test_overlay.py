@@ -223,7 +223,7 @@ def test_other_kinds_of_picture_are_written(suffix, grid, command, tmp_path):
 
 
 def test_a_picture_in_a_folder_that_is_not_there_is_refused(grid, command):
-    assert "--out must be in an existing folder" in refused(
+    assert "--out must be a file in an existing folder" in refused(
         command("plot", str(grid), "--out", "nowhere/plot.png")
     )
 

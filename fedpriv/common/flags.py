@@ -1,0 +1,122 @@
+"""What the flags of all commands have in common: how they read, what they refuse, what TAB offers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from fedpriv.common.errors import ConfigError, nearest
+
+
+def flag(name: str, metavar: str, words: str, type: Any = str, **more: Any) -> Any:
+    """A flag with a value, such as ``--steps T``, and what its help says."""
+    return click.option(*name.split(), metavar=metavar, help=words, type=type, **more)
+
+
+def switch(name: str, words: str) -> Any:
+    """A flag without a value."""
+    return click.option(name, is_flag=True, help=words)
+
+
+def together(*flags: Any) -> Callable[[Any], Any]:
+    """Several flags as one decorator, in this order."""
+
+    def add(function: Any) -> Any:
+        for one in reversed(flags):
+            function = one(function)
+        return function
+
+    return add
+
+
+class Command(click.Command):
+    """A command whose flags are offered where nothing else is."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return super().shell_complete(ctx, incomplete or "--")
+
+
+class Group(click.Group):
+    """Commands in the order they were added; an unknown one is refused with the nearest."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        known = [name for name, command in self.commands.items() if not command.hidden]
+        if args[0] not in self.commands:
+            raise unknown("the command", args[0], known)
+        return super().resolve_command(ctx, args)
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> ConfigError:
+    """The refusal of a name, with the nearest one."""
+    near = nearest(name, known)
+    hint = f"did you mean {near}?" if near else ""
+    return ConfigError(what, name or "nothing", "one of " + ", ".join(known), hint)
+
+
+class Names(click.ParamType):
+    """Names that TAB offers, one or a list with commas; whoever reads the value knows all of them."""
+
+    name = "name"
+
+    def __init__(self, names: Callable[[], Iterable[str]] | Sequence[str]):
+        self.names = names
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        head = incomplete[: incomplete.rfind(",") + 1]
+        found = (head + name for name in (self.names() if callable(self.names) else self.names))
+        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+class OneOf(Names):
+    """One of the names and nothing else."""
+
+    def convert(self, value: str, param: Any, ctx: Any) -> str:
+        if value not in self.names:
+            raise unknown(written(param), value, self.names)
+        return value
+
+
+class Whole(click.ParamType):
+    """A whole number from 1 on that a machine can count to."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        text = str(value)
+        if not (text.isascii() and text.isdigit() and int(text[:10]) >= 1):
+            raise ConfigError(written(param), text or "nothing", "a whole number >= 1")
+        if len(text) > 6:
+            raise ConfigError(written(param), text, "a whole number < 1000000")
+        return int(text)
+
+
+class NewFile(click.ParamType):
+    """A file to be written: with one of these endings if there are any, in a folder that exists."""
+
+    name = "file"
+
+    def __init__(self, *endings: str):
+        self.endings = endings
+
+    def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
+        path, ending = Path(value), ", ".join(self.endings)
+        if self.endings and path.suffix not in self.endings:
+            raise ConfigError(written(param), value or "nothing", f"a file that ends in {ending}")
+        if os.path.isdir(path) or not os.access(path.parent, os.W_OK):
+            raise ConfigError(written(param), value or "nothing", "a file in an existing folder")
+        return path
+
+
+def written(param: click.Parameter) -> str:
+    """What the user writes: ``--json``; of an argument ``the shell``."""
+    return f"the {param.name}" if isinstance(param, click.Argument) else param.opts[0]
