@@ -5,8 +5,10 @@ Exit status: 0 done; 1 a failure while running; 2 usage or configuration; 130 af
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,11 @@ import click
 
 from fedpriv.accounting.flags import account, calibrate
 from fedpriv.audit.flags import audit
-from fedpriv.common.errors import ConfigError, FedprivError, nearest
-from fedpriv.common.flags import Group, Names, NewFile, OneOf, Whole, flag, switch, together
+from fedpriv.common.errors import ConfigError, FedprivError, nearest, show
+from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
 from fedpriv.completion import SCRIPTS, Overrides, candidates
 from fedpriv.figures.command import figure, plot
-from fedpriv.groups import LISTED
+from fedpriv.groups import LISTED, train_help
 
 _EXAMPLES = """\b
 examples:
@@ -72,17 +74,19 @@ def _say(text: str) -> None:
 
 def _in_a_sentence(error: click.UsageError) -> ConfigError:
     if isinstance(error, click.NoSuchOption) and error.ctx:
-        path, near = error.ctx.command_path, _near_flag(error)
+        path, near = error.ctx.command_path, nearest(error.option_name, _flags(error.ctx.command))
         hint = f"did you mean {near}?" if near else f"see {path} --help"
-        return ConfigError(f"{path} does not know {error.option_name}; {hint}")
-    message = " ".join(error.format_message().split()).rstrip(".")
+        return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
+    message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
     where = f"{error.ctx.command_path}: " if error.ctx else ""
+    if message == "Missing command" and isinstance(error.ctx.command, Group):
+        message += f": {', '.join(error.ctx.command.commands)}"
     return ConfigError(f"{where}{message[:1].lower()}{message[1:]}")
 
 
-def _near_flag(error: click.NoSuchOption, cutoff: float = 0.5) -> str | None:
-    known = [name for option in error.ctx.command.params for name in option.opts]
-    return nearest(error.option_name, [n for n in known if n.startswith("--")], cutoff)
+def _flags(command: click.Command) -> list[str]:
+    known = [name for option in command.params for name in option.opts]
+    return [name for name in known if name.startswith("--")]
 
 
 def _version(context: click.Context, _: Any, wanted: bool) -> None:
@@ -118,7 +122,7 @@ class _Train(click.Command):
         try:
             super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if _near_flag(error, cutoff=0.7):
+            if difflib.get_close_matches(error.option_name, _flags(self), cutoff=0.85):
                 raise
             raise _dashed(error.option_name, given) from None
         ctx.params["given"] = given
@@ -127,11 +131,12 @@ class _Train(click.Command):
 
 def _dashed(flag: str, given: list[str]) -> ConfigError:
     """``--dataset mnist`` instead of ``dataset=mnist``."""
-    place = next(i for i, word in enumerate(given) if word.startswith(flag))
-    value = given[place].partition("=")[2] or "".join(given[place + 1 : place + 2]) or "..."
+    place = next((i for i, word in enumerate(given) if word.startswith(flag)), len(given))
+    key, _, value = "".join(given[place : place + 1] or [flag]).partition("=")
+    value = value or "".join(given[place + 1 : place + 2]) or "..."
     return ConfigError(
-        f"fedpriv train does not know {flag}: keys are written without dashes, "
-        f"{flag.lstrip('-')}={value}; see fedpriv train --help"
+        f"fedpriv train does not know {show(key)}: keys are written without dashes, "
+        f"{show(key.lstrip('-') + '=' + value)}; see fedpriv train --help"
     )
 
 
@@ -142,7 +147,7 @@ _HYDRA_FLAGS = together(
     )),
     *(click.option(*names.split()) for names in (
         "--config-dir -cd", "--config-path -cp", "--config-name -cn", "--package -p",
-        "--experimental-rerun",
+        "--experimental-rerun", "--allow",
     )),
     click.option("--cfg", "-c", type=Names(("job", "hydra", "all"))),
     click.option("--info", "-i", is_flag=False, flag_value="all"),
@@ -155,6 +160,9 @@ _HYDRA_FLAGS = together(
 @click.argument("words", nargs=-1, type=Overrides())
 @_HYDRA_FLAGS
 def train(given: list[str], **_: Any) -> int:
+    if given in (["--help"], ["-h"]):
+        print(train_help())
+        return 0
     from fedpriv.train import main as hydra_main
 
     hydra_main(given)
@@ -169,13 +177,13 @@ for _command in (figure, plot, account, calibrate):
     "list", short_help="groups, their options and ready-made experiments, one line each"
 )
 @click.argument("group", required=False, type=Names(LISTED))
-@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Path)
-def list_(group: str | None, config_dir: Path | None) -> int:
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
+def list_(group: str | None, config_dir: str | None) -> int:
     """Groups, their options and ready-made experiments, one line each; GROUP: only this one, e.g.
     clipper."""
     from fedpriv.listing import show_groups
 
-    show_groups(group, config_dir)
+    show_groups(group, Path(config_dir) if config_dir else None)
     return 0
 
 
@@ -184,7 +192,7 @@ def list_(group: str | None, config_dir: Path | None) -> int:
     invoke_without_command=True,
     short_help="which data sets are present and where; fedpriv data download mnist",
 )
-@flag("--path", "DIR", "look here instead of FEDPRIV_DATA or the cache")
+@flag("--path", "DIR", "look here instead of FEDPRIV_DATA or the cache", Place())
 @click.pass_context
 def data(context: click.Context, path: str | None) -> int:
     """Which data sets are present and where."""
@@ -203,7 +211,7 @@ _NAMES = ("mnist", "fashion_mnist", "emnist", "cifar10", "adult", "shakespeare")
     short_help="fetch a data set and verify its checksums",
 )
 @click.argument("name", type=Names(_NAMES))
-@flag("--to", "DIR", "the folder; default: FEDPRIV_DATA, else the cache")
+@flag("--to", "DIR", "the folder; default: FEDPRIV_DATA, else the cache", Place())
 def download(name: str, to: str | None) -> int:
     from fedpriv.data.catalogue import download as fetch
 

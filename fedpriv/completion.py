@@ -6,6 +6,7 @@ their names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ function __fedpriv_offers
 end
 complete -c fedpriv -n __fedpriv_offers -f -a '$__fedpriv_choices'
 """
+_HARMLESS = re.compile(r"[\w=.,:/+~-]+")
+"""What stands on a command line for itself: bash inserts it without quotes."""
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
@@ -66,7 +69,8 @@ def candidates(line: str, command: click.Command) -> list[str]:
         found = ShellComplete(command, {}, "fedpriv", "").get_completions(words, last)
     except FedprivError:  # what stands before it is wrong already
         return []
-    return [item.value for item in found if item.type == "plain"]
+    offered = (item.value for item in found if item.type == "plain")
+    return [text for text in offered if _HARMLESS.fullmatch(text)]
 
 
 class Overrides(click.ParamType):

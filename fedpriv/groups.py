@@ -45,3 +45,20 @@ def describe(path: Path) -> str:
         if text and not text.startswith("@package"):
             return text
     return ""
+
+
+def train_help() -> str:
+    """What ``fedpriv train --help`` says: the template of Hydra's help, filled in as Hydra does."""
+    import yaml
+
+    conf = conf_dir()
+    template = yaml.safe_load((conf / "config.yaml").read_text("utf-8"))["hydra"]["help"][
+        "template"
+    ]
+    folders = sorted({path.parent for path in conf.rglob("*.yaml")} - {conf})
+    groups = (
+        f"{folder.relative_to(conf).as_posix()}: {', '.join(sorted(p.stem for p in folder.glob('*.yaml')))}\n"
+        for folder in folders
+        if conf / "hydra" not in (folder, *folder.parents)
+    )
+    return template.replace("$APP_CONFIG_GROUPS", "".join(groups))

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from fedpriv.common.console import console
-from fedpriv.common.errors import ConfigError, nearest
+from fedpriv.common.flags import unknown
 from fedpriv.groups import LISTED, conf_dir, options
 
 _USE = {"experiment": "   (fedpriv train +experiment=...)", "figure": "   (fedpriv figure ...)"}
@@ -15,15 +15,11 @@ _USE = {"experiment": "   (fedpriv train +experiment=...)", "figure": "   (fedpr
 
 def show_groups(group: str | None, extra: Path | None) -> None:
     """Print the options of one group or of all, those in the folder ``extra`` too."""
-    if extra is not None and not extra.is_dir():
-        raise ConfigError("--config-dir", str(extra), "an existing folder")
     known = dict.fromkeys(LISTED)
     if extra is not None:
         known.update(dict.fromkeys(sorted(p.name for p in extra.iterdir() if p.is_dir())))
     if group is not None and group not in known:
-        near = nearest(group, known)
-        hint = f"did you mean {near}?" if near else ""
-        raise ConfigError("the group", group, "one of " + ", ".join(known), hint)
+        raise unknown("the group", group, list(known))
     out = console()
     for name in [group] if group else known:
         table = Table(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from fedpriv.cli import fedpriv
@@ -47,12 +51,103 @@ def test_an_unknown_command_comes_with_the_nearest_name(command):
 @pytest.mark.parametrize(
     "arguments",
     [["list", "clippper"], ["data", "download", "mnits"], ["completion", "tcsh"],
-     ["list", "--config-dir", "nowhere"], ["list", "--colour"], ["bench", "--repeats", "0"]],
+     ["list", "--colour"], ["bench", "--repeats", "0"]],
 )  # fmt: skip
 def test_wrong_usage_ends_with_status_2(arguments, command):
     said = command(*arguments)
     assert said.status == 2
     assert "Traceback" not in said.err
+
+
+SENTENCES = {
+    ("trian",): "the command must be one of train, figure, plot,",
+    ("--colour",): "fedpriv does not know --colour; see fedpriv --help",
+    ("list", "--confg-dir", "x"): "fedpriv list does not know --confg-dir; did you mean --config-dir?",
+    ("list", "--config-dir", "nowhere"): "--config-dir must be an existing folder, got nowhere",
+    ("list", "--config-dir", ""): "--config-dir must be an existing folder, got nothing",
+    ("data", "--path", ""): "--path must be the path of a file or folder, got nothing",
+    ("data", "--path", "x" * 5000): "--path must be the path of a file or folder, got xxx",
+    ("data", "downlaod"): "the command must be one of download, got downlaod; did you mean download?",
+    ("audit",): "fedpriv audit: missing command: membership, property",
+    ("audit", "membership", "run", "--csv", "no/x.csv"): "--csv must be a file in an existing folder",
+    ("account", "--plot", "no/x.png"): "--plot must be a file in an existing folder, got no/x.png",
+    ("account", "--sampling", "pois"): "--sampling must be one of poisson, without_replacement, none",
+    ("account", "--delta"): "option '--delta' requires an argument",
+    ("account", "--steps", "1", "--delta", "1e-5", "--sample-rate", ".1", "--noise-multiplier", "1e308"):
+    "--noise-multiplier must be between 1e-300 and 1e100, got 1e308",
+    ("account", "--steps", "1", "--delta", "1e-320", "--sample-rate", ".1", "--noise-multiplier", "1"):
+    "--delta must be between 1e-300 and 1e100, got 1e-320",
+    ("calibrate", "--steps", "1", "--delta", "1e-5", "--sample-rate", ".1", "--epsilon", "1e-310"):
+    "--epsilon must be between 1e-300 and 1e100, got 1e-310",
+    ("plot", "x", "--out", "no/x.png"): "--out must be a file in an existing folder, got no/x.png",
+    ("plot", "x", "--out", "x.gif"): "--out must be a file that ends in .png, .pdf, .svg, got x.gif",
+    ("plot", "nowhere"): "fedpriv plot: there is no folder nowhere",
+    ("figure", ""): "fedpriv figure needs a name",
+    ("figure", "a", "b"): "fedpriv figure takes one name, got a and b",
+    ("figure", "x", "--config-dir", "nowhere"): "--config-dir must be an existing folder, got nowhere",
+    ("bench", "--json", "no/x.json"): "--json must be a file in an existing folder, got no/x.json",
+    ("bench", "--threads", "1" + 30 * "0"): "--threads must be a whole number < 1000000, got 1000",
+    ("bench", "--model", "cn"): "--model must be one of cnn, mlp, logistic, got cn; did you mean cnn?",
+    ("completion", "tcsh"): "the shell must be one of bash, zsh, fish, got tcsh",
+    ("train", "--dataset", "mnist"): "fedpriv train does not know --dataset: keys are written without "
+    "dashes, dataset=mnist; see fedpriv train --help",
+    ("train", "--rounds=5"): "fedpriv train does not know --rounds: keys are written without dashes, "
+    "rounds=5; see fedpriv train --help",
+    ("train", "-dataset", "mnist"): "fedpriv train does not know -dataset: keys are written without",
+    ("train", "--mulitrun"): "fedpriv train does not know --mulitrun; did you mean --multirun?",
+    ("train", "--config-dir"): "option '--config-dir' requires an argument",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", SENTENCES, ids=lambda words: " ".join(words)[:40])
+def test_what_cannot_be_is_refused_in_a_sentence(arguments, command, tmp_path):
+    said = command(*arguments)
+    assert said.status == 2
+    assert said.sentence.startswith(f"fedpriv: {SENTENCES[arguments]}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["account", "--help"], ["audit", "property", "--help"], ["figure", "--help"],
+     ["list"], ["completion", "bash"], ["_complete"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_nothing_heavy_is_imported_before_it_is_needed(arguments):
+    program = (
+        "import sys; from fedpriv import cli; status = cli.run(sys.argv[1:]); "
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr); sys.exit(status)"
+    )
+    line = {**os.environ, "COMP_LINE": "fedpriv train clipper="}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, env=line
+    )
+    assert done.returncode == 0
+    heavy = {
+        "torch",
+        "pandas",
+        "hydra",
+        "matplotlib",
+        "scipy",
+        "numpy",
+        "opacus",
+        "dp_accounting.dp_event",
+    }
+    assert set(done.stderr.split()) & heavy == set()
+
+
+def test_the_data_sets_are_looked_for_without_torch(tmp_path):
+    program = "import sys; from fedpriv import cli; cli.run(sys.argv[1:]); assert 'torch' not in sys.modules"
+    line = [sys.executable, "-c", program, "data", "--path", str(tmp_path)]
+    assert subprocess.run(line, capture_output=True).returncode == 0
+
+
+def test_hydra_gets_what_follows_train_as_it_was_written(command, monkeypatch):
+    given = []
+    monkeypatch.setattr("fedpriv.train.main", given.extend)
+    line = ["-m", "seed=0,1", "-cd", "mine", "~attack", "--cfg=job", "+experiment=x", "--info"]
+    assert command("train", *line).status == 0
+    assert given == line
 
 
 def test_an_unknown_data_set_to_download_comes_with_the_nearest_name(command):

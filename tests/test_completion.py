@@ -240,6 +240,14 @@ def test_fish_completes_an_option(fish, nasty):
     assert fish("fedpriv train clipper=au", nasty) == ["clipper=automatic"]
 
 
+def test_an_option_whose_name_a_shell_would_run_is_not_offered(tmp_path):
+    (tmp_path / "clipper").mkdir()
+    for name in ("gentle", *NASTY):
+        (tmp_path / "clipper" / f"{name}.yaml").touch()
+    found = candidates(f"fedpriv train --config-dir {tmp_path} clipper=", fedpriv)
+    assert set(found) == {f"clipper={name}" for name, _ in options("clipper")} | {"clipper=gentle"}
+
+
 def test_a_real_bash_completes_the_options_of_a_group(bash):
     """It splits words at the equals sign, so what stands before it is left out."""
     assert set(bash("fedpriv train clipper=")) == {name for name, _ in options("clipper")}

@@ -54,3 +54,9 @@ def test_options_of_the_users_own_are_listed_too(command, tmp_path):
     said = command("list", "clipper", "--config-dir", str(tmp_path / "mine"))
     assert "gentle" in said.out
     assert "clips with care" in said.out
+
+
+def test_the_help_of_train_is_what_hydra_would_say(command):
+    said = command("train", "--help").out
+    assert said == command("train", "--help", "--config-dir", ".").out
+    assert "figure/wei: " in said

@@ -51,8 +51,11 @@ def checked(call: Callable[[], Any]) -> Any:
 
 
 def number(name: str, text: str, **bounds: float) -> float:
-    """The number a flag was given, within its bounds."""
-    return checked(lambda: checks.number(name, _parsed(text), **bounds))
+    """The number a flag was given, within its bounds; accountants square it, so neither tiny nor huge."""
+    value = checked(lambda: checks.number(name, _parsed(text), **bounds))
+    if not 1e-300 <= value <= 1e100:
+        raise ConfigError(flag(name), text, "between 1e-300 and 1e100")
+    return value
 
 
 def whole(name: str, text: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fedpriv.common.flags import Command, Names, NewFile, OneOf, flag, switch, together
+from fedpriv.common.flags import Command, Names, NewFile, OneOf, Place, flag, switch, together
 from fedpriv.privacy.names import (
     ACCOUNTANTS,
     BUDGET_VIEWS,
@@ -56,8 +56,8 @@ _settings = together(
     epilog=_ACCOUNT_EXAMPLES,
 )
 @_released
-@flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]")
-@flag("--run run_folder", "FOLDER", "a run folder")
+@flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", Place())
+@flag("--run run_folder", "FOLDER", "a run folder", Place())
 @flag("--view", "VIEW", "of the run: sound (default), published", OneOf(BUDGET_VIEWS))
 @flag("--delta", "D[,D...]", "several give the privacy profile")
 @flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))

@@ -100,6 +100,21 @@ class Whole(click.ParamType):
         return int(text)
 
 
+class Place(click.ParamType):
+    """A file or folder by its path; ``folder``: one that exists."""
+
+    name = "path"
+
+    def __init__(self, folder: bool = False):
+        self.folder = folder
+
+    def convert(self, value: str, param: Any, ctx: Any) -> str:
+        if not _can_be(value) or (self.folder and not os.path.isdir(value)):
+            allowed = "an existing folder" if self.folder else "the path of a file or folder"
+            raise ConfigError(written(param), value or "nothing", allowed)
+        return value
+
+
 class NewFile(click.ParamType):
     """A file to be written: with one of these endings if there are any, in a folder that exists."""
 
@@ -109,12 +124,26 @@ class NewFile(click.ParamType):
         self.endings = endings
 
     def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
-        path, ending = Path(value), ", ".join(self.endings)
+        path, folder = Path(value), Path(value).parent
         if self.endings and path.suffix not in self.endings:
-            raise ConfigError(written(param), value or "nothing", f"a file that ends in {ending}")
-        if os.path.isdir(path) or not os.access(path.parent, os.W_OK):
+            allowed = f"a file that ends in {', '.join(self.endings)}"
+            raise ConfigError(written(param), value or "nothing", allowed)
+        beside = str(path.with_name(f".{path.name}.1234567.tmp")) if path.name else ""
+        writable = folder.is_dir() and os.access(folder, os.W_OK) if _can_be(beside) else False
+        if not writable or path.is_dir():
             raise ConfigError(written(param), value or "nothing", "a file in an existing folder")
         return path
+
+
+def _can_be(path: str) -> bool:
+    """Whether a file system could have such a path."""
+    try:
+        os.stat(path)
+        return True
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return path != ""
+    except (OSError, ValueError):  # too long, a null byte
+        return False
 
 
 def written(param: click.Parameter) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.flags import Command, Names, NewFile, Whole, flag, switch
+from fedpriv.common.flags import Command, Names, NewFile, Place, Whole, flag, switch
 from fedpriv.figures.overrides import overrides_of
 from fedpriv.groups import options as options_of
 
@@ -28,8 +28,8 @@ _LIST = "every figure (or those below a name, such as wei), its state and its co
 @switch("--quick", "a few rounds of seed 0, to see that everything works")
 @flag("--seeds", "0,1,2", "instead of the figure's own")
 @flag("--jobs", "N", "so many runs at a time, each in a process", Whole())
-@flag("--reuse", "DIR", "a further folder of finished runs", multiple=True)
-@flag("--config-dir", "DIR", "a folder with YAMLs of your own")
+@flag("--reuse", "DIR", "a further folder of finished runs", Place(), multiple=True)
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
 def figure(words: Sequence[str], **flags: Any) -> int:
     """Runs what is missing of a figure of a published work (NAME, such as adap_dpfl/fig4), in parallel
     with --jobs, and writes figure.csv, figure.png, figure.pdf and comparison.md to
@@ -44,7 +44,7 @@ def figure(words: Sequence[str], **flags: Any) -> int:
 @click.command(
     cls=Command, short_help="overlay finished runs, any column against any: fedpriv plot --help"
 )
-@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=Place())
 @flag("--x", "COLUMN", "default: round", default="round")
 @flag("--y", "COLUMN", "default: test_accuracy", default="test_accuracy")
 @switch("--each", "a line for every run")
@@ -72,7 +72,7 @@ def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
 
         show_figures(settings, options.config_dir, options.name or "")
         return 0
-    if options.name is None:
+    if not options.name:
         raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")
     from fedpriv.train import main as train
 

@@ -176,7 +176,7 @@ def test_a_folder_without_runs_is_refused(command, tmp_path):
 
 
 def test_no_folder_at_all_is_refused(command):
-    assert "folders" in refused(command("plot"))
+    assert "FOLDER" in refused(command("plot"))
 
 
 def test_a_run_without_a_round_is_refused(grid, command, tmp_path):
