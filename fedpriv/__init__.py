@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.common.dp_accounting_shim import put_off_init
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from fedpriv.experiment.run import RunResult
 
 __all__ = ["compose", "run"]
+
+put_off_init()
 
 
 def run(config: DictConfig) -> RunResult:

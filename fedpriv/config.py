@@ -89,7 +89,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         group, option = match.groups()
         top = group.partition("/")[0]
-        extra = _config_dir(overrides)
+        extra = config_dir_of(overrides)
         known = [name for name, _ in options(top)]
         known += [name for name, _ in options(top, extra)] if extra else []
         wanted = f"{group}/{option}".removeprefix(top + "/")
@@ -109,14 +109,14 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         chosen = [o.lstrip("+").partition("=") for o in overrides]
         for group, _, value in (c for c in chosen if c[0] in GROUPS):
             known = [name for name, _ in options(group)]
-            if value not in known and not _config_dir(overrides):
+            if value not in known and not config_dir_of(overrides):
                 return _unknown(f"{group} option", value, known)
     if nameless := [o for o in overrides if o.lstrip("+~").startswith("=")]:
         return _unreadable(nameless[0])
     return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
 
 
-def _config_dir(arguments: Sequence[str]) -> Path | None:
+def config_dir_of(arguments: Sequence[str]) -> Path | None:
     """The folder given with Hydra's ``--config-dir`` (``-cd``), if any."""
     for flag, value in itertools.pairwise([*arguments, ""]):
         if flag in ("--config-dir", "-cd"):
@@ -176,7 +176,7 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
         o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "figure")
     ]
     try:
-        config = compose([c for c in choices if "," not in c], _config_dir(overrides))
+        config = compose([c for c in choices if "," not in c], config_dir_of(overrides))
     except Exception:
         config = compose()
     flat = flatten(OmegaConf.to_container(config, resolve=False))

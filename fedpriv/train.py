@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import hydra
 import yaml
@@ -23,9 +23,18 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.words import counted
-from fedpriv.config import conf_dir, explain, with_protocol
-from fedpriv.experiment.run import RunResult, run
+from fedpriv.config import conf_dir, config_dir_of, explain, with_protocol
+from fedpriv.experiment.consent import (
+    FLAG,
+    refuse_strangers,
+    resume_command,
+    targets,
+    targets_of_yamls,
+)
 from fedpriv.results.folder import RunFolder, not_resumable
+
+if TYPE_CHECKING:
+    from fedpriv.experiment.run import RunResult
 
 
 class _State:
@@ -35,6 +44,8 @@ class _State:
     task_started = False
     figure = False
     sweep_dir: Path | None = None
+    allowed: ClassVar[list[str]] = []  # modules that the reader lets a resumed run name
+    own_targets: ClassVar[set[tuple[str, object]]] = set()  # what the YAMLs of --config-dir name
     failures: ClassVar[list[FedprivError]] = []
 
 
@@ -43,6 +54,8 @@ def task(config: DictConfig) -> dict[str, Any] | None:
 
     A known failure is kept for :func:`main`, so that the other jobs of a sweep still run.
     """
+    from fedpriv.experiment.run import run  # what a mistake on the command line need not wait for
+
     _State.task_started = True
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
@@ -55,9 +68,11 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     try:
         config = with_protocol(config)
         refuse_if_stopped(config)
+        if config.resume is not None:
+            refuse_strangers(config, _State.allowed, f"resume: {config.resume}", _State.own_targets)
         audits = wanted_audits(config)
         result = run(config, overrides=overrides, default_folder=folder, label=label)
-        refuse_bad_end(result, ends_sweep=sweeping and not in_worker)
+        refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
         if audits is not None and result.summary is not None:
             result.summary.update(audits(result.folder))
     except FedprivError as error:
@@ -88,11 +103,12 @@ def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None
         raise explain(error, ()) from None
     settings = read_settings(resolved)
     asked = wanted(settings)
+    own = [str(target) for _, target in targets(OmegaConf.to_container(resolved))]
 
     def make(folder: Path) -> dict[str, Any]:
         from fedpriv.audit.command import audit_finished_run
 
-        return audit_finished_run(asked, folder, settings)
+        return audit_finished_run(asked, folder, settings, own)
 
     return make
 
@@ -115,7 +131,7 @@ def refuse_if_stopped(config: DictConfig) -> None:
         raise Interrupted(f"not begun: {stop_file} is there")
 
 
-def refuse_bad_end(result: RunResult, ends_sweep: bool = False) -> None:
+def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = False) -> None:
     """Raise for runs that ended otherwise than planned, so that the exit status says so.
 
     ``ends_sweep``: an interruption ends the whole sweep, not only this job.
@@ -123,7 +139,7 @@ def refuse_bad_end(result: RunResult, ends_sweep: bool = False) -> None:
     if result.stop_reason == "interrupted":
         error = Interrupted(
             f"interrupted after round {result.summary['rounds']}; continue with "
-            f"fedpriv train resume={result.folder}"
+            f"{resume_command(result.folder, config)}"
         )
         if ends_sweep:
             raise KeyboardInterrupt from error
@@ -145,7 +161,10 @@ class SweepTable(Callback):
 
 def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     """``fedpriv train <overrides and Hydra flags>``. Raises FedprivError for every known failure."""
-    arguments = _flags_first(_with_resumed_overrides(list(arguments)))
+    _State.allowed, arguments = _allowed(arguments)
+    own = config_dir_of(arguments)
+    _State.own_targets = set() if own is None else targets_of_yamls(own)
+    arguments = _flags_first(_with_resumed_overrides(arguments))
     previous, sys.argv = sys.argv, [program, *arguments]
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
@@ -195,16 +214,47 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
     if not chosen or not chosen[-1] or chosen[-1] == "null":
         return arguments
     folder = RunFolder(_folder_name(chosen[-1]))
+    if not folder.environment.exists():
+        raise not_resumable(str(folder.path))
     try:
-        earlier = list(folder.read_json(folder.environment)["overrides"] or [])
-    except FileNotFoundError:
-        raise not_resumable(str(folder.path)) from None
-    except (OSError, ValueError, KeyError, TypeError):
+        earlier = folder.read_json(folder.environment).get("overrides") or []
+    except ConfigError as error:
+        raise ConfigError(f"resume: {error}; start anew, or repair it") from None
+    if not isinstance(earlier, list) or not all(map(_is_of_task, earlier)):
         raise ConfigError(
-            f"resume: {folder.environment} cannot be read; start anew, or repair it"
-        ) from None
+            f"resume: the overrides in {folder.environment} are not those of a run; start anew, or repair it"
+        )
     earlier = [o for o in earlier if not o.startswith(("resume=", "dry_run=", "runtime.run_dir="))]
     return [*earlier, *arguments]
+
+
+def _is_of_task(override: object) -> bool:
+    """Whether it may stand among the overrides of a run: Hydra's own settings and flags never do."""
+    return (
+        isinstance(override, str)
+        and not override.startswith("-")
+        and "hydra" not in override.partition("=")[0].lower()
+    )
+
+
+def _allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(the modules given with --allow, the other arguments)."""
+    allowed: list[str] = []
+    rest: list[str] = []
+    awaited = False
+    for argument in arguments:
+        if awaited or argument.startswith(f"{FLAG}="):
+            allowed.append(argument.removeprefix(f"{FLAG}="))
+            awaited = False
+        elif argument == FLAG:
+            awaited = True
+        else:
+            rest.append(argument)
+    if awaited or not all(allowed):
+        raise ConfigError(f"{FLAG} needs a module of your own that a resumed run may name")
+    if allowed and not any(a.startswith("resume=") for a in rest):
+        raise ConfigError(f"{FLAG} is for resume=FOLDER; your own configuration may name any code")
+    return allowed, rest
 
 
 _FLAGS_WITH_VALUE = {

@@ -32,7 +32,8 @@ OTHERS = (
     "'a b'", "a b", "a=b", "a,b", "(", "]", "%", "#", "\\", "../..", "x" * 300,
 )  # fmt: skip
 VALUES = NUMBERS + OTHERS
-DRY_BATCHES, RUN_BATCHES, BATCH = 8, 3, 20
+DRY_BATCHES, RUN_BATCHES, BATCH = 10, 3, 20
+SLOW_BATCHES = 100
 # legal, but a run of the size that is asked for takes its time
 LARGE = {"algorithm.local_steps", "model.hidden", "runtime.threads"}
 
@@ -57,6 +58,26 @@ def choices(draw: random.Random) -> dict[str, str]:
     """Two group options; the data set stays the one that needs no files."""
     groups = draw.sample([group for group in GROUPS if group != "dataset"], 2)
     return {group: draw.choice([name for name, _ in options(group)]) for group in groups}
+
+
+def combination(draw: random.Random) -> list[str]:
+    """An option of many groups, any data set among them, and mostly sensible numbers."""
+    groups = draw.sample(GROUPS, draw.randint(2, len(GROUPS)))
+    chosen = [f"{group}={draw.choice([name for name, _ in options(group)])}" for group in groups]
+    numbers = {
+        "epsilon": ("null", "0.5", "2", "50"),
+        "delta": ("1e-5", "1e-3", "1e-12"),
+        "rounds": ("null", "1", "30", "2000"),
+        "budget_view": ("sound", "published"),
+        "publish": ("null", "true"),
+        "runtime.diagnostics": ("true", "false"),
+        "noise_schedule.noise_multiplier": ("0.5", "4", "60"),
+        "algorithm.sample_rate": ("0.01", "1"),
+        "algorithm.clients_per_round": ("1", "5"),
+        "partition.clients": ("1", "40"),
+    }
+    keys = draw.sample(sorted(numbers), draw.randint(0, 4))
+    return chosen + [f"{key}={draw.choice(numbers[key])}" for key in keys]
 
 
 def overrides(draw: random.Random, changes: int) -> list[str]:
@@ -84,11 +105,22 @@ def check(command, arguments: list[str]) -> None:
         assert outcome.err.startswith("fedpriv: "), (arguments, outcome.err)
 
 
+def plan_a_batch(command, name: str) -> None:
+    draw = random.Random(name)
+    for i in range(BATCH):
+        given = combination(draw) if i % 2 else overrides(draw, draw.choice([1, 1, 2, 4]))
+        check(command, ["dry_run=true", *given])
+
+
 @pytest.mark.parametrize("batch", range(DRY_BATCHES))
 def test_a_dry_run_of_anything_ends_in_a_plan_or_in_a_sentence(batch, command):
-    draw = random.Random(f"dry {batch}")
-    for _ in range(BATCH):
-        check(command, ["dry_run=true", *overrides(draw, draw.choice([1, 1, 2, 4]))])
+    plan_a_batch(command, f"dry {batch}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(SLOW_BATCHES))
+def test_ten_times_as_many_dry_runs_end_in_a_plan_or_in_a_sentence(batch, command):
+    plan_a_batch(command, f"slow {batch}")
 
 
 @pytest.mark.parametrize("batch", range(RUN_BATCHES))

@@ -273,14 +273,16 @@ def privacy_facts(folder: RunFolder) -> dict[str, Any]:
 
 
 def theorem(folder: RunFolder) -> Accountant | None:
-    """The accountant of the published claim of the run's algorithm, if the algorithm is known here."""
-    import hydra.utils
-    from omegaconf import OmegaConf
+    """The accountant of the published claim of the run's algorithm, if that is one of fedpriv's."""
+    from fedpriv.experiment.consent import TARGET, shipped
+    from fedpriv.experiment.instantiate import instantiate
 
     try:
-        node = OmegaConf.load(folder.config).algorithm
-        claim = hydra.utils.instantiate(node, _convert_="all").claim
-    except Exception:  # a config of the user's own, or of another version: only this row is lost
+        config = folder.read_config()
+        if (f"algorithm.{TARGET}", config.algorithm._target_) not in shipped():
+            return None  # one of the user's own has no theorem
+        claim = instantiate(config, "algorithm").claim
+    except ConfigError:  # of another version: only this row is lost
         return None
     return None if claim is None else claim.accountant()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,7 +41,7 @@ def run(given: SimpleNamespace) -> int:
     audits, files, status = [], [], 0
     for path in paths:
         try:
-            subject = open_run(path, given.device)
+            subject = open_run(path, given.device, allowed=given.allow)
             audits.append(audit(subject, options))
             files = report.write(subject.folder, audits[-1])
         except FedprivError as error:
@@ -69,15 +69,16 @@ def audit(subject: Subject, options: Options) -> report.Audit:
 
 
 def audit_finished_run(
-    asked: Mapping[str, Options], folder: Path, settings: Settings
+    asked: Mapping[str, Options], folder: Path, settings: Settings, own_targets: Collection[str]
 ) -> dict[str, object]:
     """Make those of the audits that the run in ``folder`` lacks and add their results to its
-    ``summary.json``; returns what was added."""
+    ``summary.json``; returns what was added. ``own_targets``: the code that the run's user named."""
     place = RunFolder(folder)
     summary = place.read_json(place.summary)
     found: dict[str, object] = {}
     for kind in missing(settings.audit, summary):
-        subject = open_run(folder, settings.runtime.device, settings.runtime.threads)
+        runtime = settings.runtime
+        subject = open_run(folder, runtime.device, runtime.threads, own_targets)
         made = audit(subject, asked[kind])
         report.write(place, made)
         found |= made.summary()

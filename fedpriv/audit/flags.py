@@ -9,7 +9,7 @@ import click
 
 from fedpriv.audit import request
 from fedpriv.audit.request import MEMBERSHIP, NONMEMBERS, PROPERTIES, PROPERTY
-from fedpriv.common.flags import Group, Names, NewFile, OneOf, flag, together
+from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, flag, together
 
 _EXAMPLES = """\b
 examples:
@@ -20,6 +20,7 @@ examples:
 """
 _QUESTION = "Does what a client sends tell something about its data that the task does not ask?"
 _WHO = "test (default), or held_out: training records that no client has"
+_ALLOWED = "code outside fedpriv that the run's configuration may name; may be given again"
 _CHOICES = ", ".join(PROPERTIES) + " (CSV: client,value); default intensity"
 _of_members, _of_clients = request.MembershipOptions(), request.PropertyOptions("intensity")
 
@@ -29,10 +30,11 @@ def _count(name: str, words: str, default: int) -> Any:
 
 
 _shared = together(
-    click.argument("runs", nargs=-1, required=True, metavar="RUN..."),
+    click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=Place()),
     _count("--snapshots", "at most so many, spread evenly", _of_members.snapshots),
     flag("--seed", "S", "of every draw, default 0", default="0"),
     flag("--csv", "FILE", "a row for each run", NewFile(".csv")),
+    flag("--allow", "MODULE", _ALLOWED, multiple=True),
     flag("--device", "DEVICE", "auto (default), cpu, cuda", default="auto"),
 )
 

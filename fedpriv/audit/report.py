@@ -13,8 +13,7 @@ from rich.text import Text
 from fedpriv.audit.membership import RATES, MembershipAudit, Outcome
 from fedpriv.audit.property_inference import PropertyAudit
 from fedpriv.audit.statistics import Estimate
-from fedpriv.common.errors import FedprivError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import saying_where, write_text
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
@@ -23,19 +22,17 @@ Audit = MembershipAudit | PropertyAudit
 
 
 def write(folder: RunFolder, audit: Audit) -> list[Path]:
-    """Write the files of one audit and return them. Raises FedprivError if the folder cannot be written."""
+    """Write the files of one audit and return them. Raises WriteError if the folder cannot be written."""
     membership = isinstance(audit, MembershipAudit)
     stem = folder.audit / ("membership" if membership else f"property-{_file_name(audit)}")
     files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("json", "csv")]
-    try:
+    with saying_where(folder.audit):
         folder.audit.mkdir(exist_ok=True)
         folder.write_json(files[0], audit.as_json())
         write_text(files[1], _table(audit).to_csv(index=False))
         if membership:
             files.append(stem.with_name(f"{stem.name}.png"))
             draw_panels([files[-1]], [[roc_panel(audit)]], "", _caption(audit))
-    except OSError as error:
-        raise FedprivError(f"{folder.audit} cannot be written: {error.strerror or error}") from None
     return files
 
 

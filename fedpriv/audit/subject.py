@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 from torch import Tensor
 
 from fedpriv import config as configuration
 from fedpriv.algorithms.problem import Problem
 from fedpriv.common.errors import ConfigError, FedprivError
-from fedpriv.experiment import snapshots
+from fedpriv.experiment import checkpoint, snapshots
 from fedpriv.experiment.assemble import make_problem
 from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.consent import refuse_strangers
+from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.results.folder import RunFolder
@@ -88,12 +91,20 @@ class Subject:
         return {int(number): float(sigma) for number, sigma in found.items()}
 
 
-def open_run(path: str | Path, device: str = "auto", threads: int | None = None) -> Subject:
-    """Read a run folder. Raises FedprivError (in one sentence) where it cannot be audited."""
+def open_run(
+    path: str | Path,
+    device: str = "auto",
+    threads: int | None = None,
+    allowed: Collection[str] = (),
+) -> Subject:
+    """Read a run folder. ``allowed``: modules outside fedpriv that its configuration may name.
+
+    Raises FedprivError (in one sentence) where it cannot be audited.
+    """
     import torch
 
     folder = RunFolder(path)
-    config = _configuration(folder)
+    config = _configuration(folder, allowed)
     config.runtime.device = device
     parts = build_parts(config)
     place = resolve_device(device)
@@ -107,39 +118,43 @@ def open_run(path: str | Path, device: str = "auto", threads: int | None = None)
             problem.model.set(weights)
         else:
             problem.model.module.load_state_dict(weights)
-    except RuntimeError as error:
+    except Exception as error:  # what stands in the file can be anything
         raise FedprivError(
-            f"the weights in {folder.path} do not fit the model of its config.yaml: "
-            f"{str(error).splitlines()[0]}"
+            f"the weights in {folder.path} do not fit the model of its config.yaml: {first_line(error)}"
         ) from None
+    if not problem.model.flat.isfinite().all():
+        raise FedprivError(
+            f"the weights in {folder.path} are not all finite numbers: the run diverged or its files are "
+            "damaged, and there is nothing to find out from them"
+        )
     summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
     return Subject(folder, parts, problem, initial, problem.model.flat.clone(), rounds, summary)
 
 
-def _configuration(folder: RunFolder) -> DictConfig:
+def _configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
     """That of the run; keys it was written without have their defaults, and where it ran is left out."""
     if not folder.config.exists():
         inside = sorted(p.parent.name for p in folder.path.glob("*/config.yaml"))
         hint = f"there is one in {folder.path / inside[-1]}" if inside else ""
         raise ConfigError(f"{folder.path} is no run folder (one with config.yaml)", hint=hint)
-    try:
-        config = OmegaConf.load(folder.config)
-        known = configuration.compose()
-        with open_dict(config):
-            for key in known:
-                if key not in config:
-                    config[key] = known[key]
-            config.runtime, config.resume = known.runtime, None
-    except FedprivError:
-        raise
-    except Exception as error:  # YAML of any kind
-        raise ConfigError(f"{folder.config} cannot be read ({type(error).__name__})") from None
+    config = folder.read_config()
+    refuse_strangers(config, allowed, folder.config)
+    known = configuration.compose()
+    with open_dict(config):
+        for key in known:
+            if key not in config:
+                config[key] = known[key]
+        config.runtime, config.resume = known.runtime, None
+        if (
+            "download" in config.dataset
+        ):  # what is fetched, and to where, is not for the folder to say
+            config.dataset.download = False
     if config.seed is None:
         raise ConfigError(
             f"{folder.path} was written with runtime.diagnostics=false: without its seeds its data cannot "
             "be rebuilt"
         )
-    if str(Path.cwd()) not in sys.path:
+    if allowed and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # a _target_ may name a module of the user's own
     return config
 
@@ -148,14 +163,18 @@ def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
     """(the last weights, flat or by name; after how many rounds)."""
     import torch
 
-    file = folder.model if folder.finished or not folder.checkpoint.exists() else folder.checkpoint
-    if not file.exists():
+    if not folder.finished and checkpoint.exists(folder):
+        state, _ = checkpoint.read(folder, device)
+        try:
+            return state["training"]["weights"].float(), int(state["round"])
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise ConfigError(f"{folder.checkpoint} holds no weights") from None
+    if not folder.model.exists():
         raise ConfigError(f"{folder.path} holds no model yet (model.pt or checkpoint.pt)")
+    rounds = folder.read_json(folder.summary).get("rounds")
+    if type(rounds) is not int:
+        raise ConfigError(f"{folder.summary} does not say after how many rounds the run ended")
     try:
-        if file == folder.model:
-            rounds = folder.read_json(folder.summary)["rounds"]
-            return torch.load(file, map_location=device, weights_only=True), int(rounds)
-        state = torch.load(file, map_location=device, weights_only=False)
-        return state["training"]["weights"], int(state["round"])
-    except Exception as error:  # reading a damaged pickle can raise anything
-        raise FedprivError(f"{file} cannot be read ({type(error).__name__})") from None
+        return torch.load(folder.model, map_location=device, weights_only=True), rounds
+    except Exception as error:  # reading a damaged file can raise anything
+        raise FedprivError(f"{folder.model} cannot be read ({type(error).__name__})") from None

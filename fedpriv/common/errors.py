@@ -43,6 +43,13 @@ class ArgumentError(ValueError):
         return ConfigError(key, self.value, self.allowed, self.hint)
 
 
+class WriteError(FedprivError):
+    """A file that could not be written: a full disk, a closed folder."""
+
+    def __init__(self, path: object, error: OSError):
+        super().__init__(f"{path} cannot be written: {error.strerror or error}")
+
+
 class ReleaseError(FedprivError):
     """Something would leave a client or the server that was not announced, noised and charged."""
 

@@ -44,9 +44,8 @@ class Digits:
     def load(self) -> LoadedDataset:
         """The digits that come with scikit-learn, in its order within each split."""
         import torch
-        from sklearn.datasets import load_digits
 
-        pixels, labels = load_digits(return_X_y=True)
+        pixels, labels = _digits()
         inputs = torch.tensor(pixels / 16, dtype=torch.float32).reshape(-1, *self.input_shape)
         if self.normalize:
             mean = inputs.mean(dim=(1, 2, 3), keepdim=True)
@@ -71,3 +70,17 @@ class Digits:
 
     def download(self, destination: str | Path) -> None:
         """Nothing to do: the data come with scikit-learn."""
+
+
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """(pixels [1797, 64], labels [1797]). Their file is read where it lies: importing ``sklearn.datasets``
+    takes longer than the run that they are for."""
+    spec = importlib.util.find_spec("sklearn")
+    if spec is not None and spec.origin is not None:
+        file = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            table = np.loadtxt(file, delimiter=",")
+            return table[:, :-1], table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits
+
+    return load_digits(return_X_y=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from fedpriv.common.errors import WriteError
 from fedpriv.common.files import write_atomically
 from fedpriv.data.storage import cache_folder
 
@@ -33,11 +35,9 @@ def kept(
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
         pass
     arrays = dict(make())
-    try:
+    with suppress(OSError, WriteError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: np.savez(file, **arrays), mode="wb")
-    except OSError:
-        pass
     return arrays
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
@@ -47,7 +47,7 @@ def assemble(
     settings, identity = parts.settings, configuration.identity(config)
     tune_allocator()
     device = resolve_device(settings.runtime.device)
-    state = None if folder is None else _saved_state(folder, identity, device)
+    state, passed_over = (None, None) if folder is None else _saved_state(folder, identity, device)
     problem = make_problem(parts, device)
     threads = choose_threads(settings.runtime.threads, _work_per_round(parts, problem))
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
@@ -69,7 +69,7 @@ def assemble(
     loop = Loop(parts, problem, budget)
     if state is not None:
         loop.load_state_dict(state)
-    return Run(loop, folder, origin, state)
+    return Run(loop, folder, origin, state, passed_over)
 
 
 def make_problem(parts: Parts, device: torch.device) -> Problem:
@@ -175,12 +175,13 @@ def _budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:
 
 def _saved_state(
     folder: RunFolder, identity: dict[str, object], device: object
-) -> dict[str, Any] | None:
-    """The checkpoint to continue from; None for a run that was killed before its first one."""
-    if not folder.checkpoint.exists() and folder.config.exists():
-        saved = configuration.identity(OmegaConf.load(folder.config))
+) -> tuple[dict[str, Any] | None, str | None]:
+    """The checkpoint to continue from, None for a run that was killed before its first one; and why it is
+    not the newest."""
+    if not checkpoint.exists(folder) and folder.config.exists():
+        saved = configuration.identity(folder.read_config())
         checkpoint.refuse_other_identity(folder, saved, identity)
-        return None
+        return None, None
     return checkpoint.load(folder, identity, device)
 
 

@@ -1,5 +1,7 @@
 """Checkpoints: the whole state of a run between two rounds, in one file that is whole or not there.
 
+A checkpoint holds tensors and plain values and is read with ``weights_only=True``, so that reading one from
+somebody else runs no code of theirs. The one before is kept, and serves where the newest cannot be read.
 Every random draw is a function of the run and of (purpose, round, client), so no generator state is kept.
 """
 
@@ -7,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedpriv.common.errors import ConfigError, show
-from fedpriv.common.files import write_atomically
+from fedpriv.common.files import write_tensors
 from fedpriv.common.secret_streams import STREAM_VERSION
 from fedpriv.results.folder import RunFolder, not_resumable
 
@@ -41,36 +46,98 @@ class Origin:
 
 
 def save(folder: RunFolder, state: dict[str, Any]) -> None:
-    """Write ``checkpoint.pt`` atomically."""
+    """Write ``checkpoint.pt`` atomically; what was there becomes ``checkpoint_before.pt``.
+
+    Raises ConfigError for a state with anything but tensors and plain values.
+    """
+    full = _plain({"schema_version": CHECKPOINT_VERSION, **state}, "the state")
+
+    def keep_the_one_before() -> None:
+        if folder.checkpoint.exists():
+            folder.checkpoint.replace(folder.checkpoint_before)
+
+    write_tensors(folder.checkpoint, full, keep_the_one_before)
+
+
+def _plain(value: Any, name: str) -> Any:
+    """The value with numpy's numbers as Python's. Raises ConfigError for what is neither a tensor nor
+    plain."""
     import torch
 
-    full = {"schema_version": CHECKPOINT_VERSION, **state}
-    write_atomically(folder.checkpoint, lambda file: torch.save(full, file), mode="wb")
+    kind = type(value)
+    if kind in (str, int, float, bool, type(None), torch.Tensor):
+        return value
+    if isinstance(value, Mapping):
+        return {
+            _plain(k, f"a key of {name}"): _plain(v, f"{name}[{k!r}]") for k, v in value.items()
+        }
+    if kind in (list, tuple):
+        return kind(_plain(item, f"{name}[{i}]") for i, item in enumerate(value))
+    if isinstance(value, np.bool_ | np.number):
+        return value.item()
+    raise ConfigError(
+        f"{name} is a {kind.__module__}.{kind.__qualname__}: a checkpoint holds tensors, numbers, text, "
+        "lists and dicts alone; let state_dict return those"
+    )
 
 
-def load(folder: RunFolder, identity: dict[str, object], device: torch.device) -> dict[str, Any]:
-    """Read a checkpoint of the same identity and schema. Raises ConfigError otherwise.
+def exists(folder: RunFolder) -> bool:
+    """Whether there is a checkpoint, the newest or the one before."""
+    return folder.checkpoint.exists() or folder.checkpoint_before.exists()
 
-    A checkpoint is a pickle: resume only folders you trust, as with any torch checkpoint.
-    """
+
+def remove(folder: RunFolder) -> None:
+    """Delete the checkpoints."""
+    folder.checkpoint.unlink(missing_ok=True)
+    folder.checkpoint_before.unlink(missing_ok=True)
+
+
+def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, Any], str | None]:
+    """(the newest checkpoint that can be read, why it is not the newest one). Raises ConfigError."""
+    try:
+        return _read(folder.checkpoint, device), None
+    except ConfigError as newest:
+        try:
+            return _read(folder.checkpoint_before, device), str(newest)
+        except ConfigError:
+            raise newest from None
+
+
+def _read(path: Path, device: torch.device) -> dict[str, Any]:
     import torch
 
     try:
-        state = torch.load(folder.checkpoint, map_location=device, weights_only=False)
+        state = torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError:
-        raise not_resumable(str(folder.path)) from None
-    except Exception as error:  # reading a damaged pickle can raise anything
+        raise ConfigError(f"{path} is not there") from None
+    except Exception as error:  # reading a damaged file can raise anything
         raise ConfigError(
-            f"resume: {folder.checkpoint} cannot be read ({type(error).__name__}); start anew"
+            f"{path} cannot be read ({type(error).__name__}): it is damaged, of an older version of "
+            "fedpriv, or holds more than tensors and plain values"
         ) from None
-    if not isinstance(state, dict) or state.get("schema_version") != CHECKPOINT_VERSION:
-        found = state.get("schema_version") if isinstance(state, dict) else None
+    found = state.get("schema_version") if isinstance(state, dict) else None
+    if found != CHECKPOINT_VERSION:
         raise ConfigError(
-            f"resume: {folder.path} was written with checkpoint schema {found}, this version of "
-            f"fedpriv reads {CHECKPOINT_VERSION}"
+            f"{path} was written with checkpoint schema {show(found)}, this version of fedpriv reads "
+            f"{CHECKPOINT_VERSION}"
         )
-    refuse_other_identity(folder, state.get("identity", {}), identity)
     return state
+
+
+def load(
+    folder: RunFolder, identity: dict[str, object], device: torch.device
+) -> tuple[dict[str, Any], str | None]:
+    """A checkpoint of this identity, and why it is not the newest one (None: it is). Raises ConfigError."""
+    if not exists(folder):
+        raise not_resumable(str(folder.path))
+    try:
+        state, passed_over = read(folder, device)
+    except ConfigError as error:
+        raise ConfigError(f"resume: {error}; start anew") from None
+    refuse_other_identity(folder, state.get("identity", {}), identity)
+    if passed_over is not None:
+        folder.checkpoint_before.replace(folder.checkpoint)
+    return state, passed_over
 
 
 def refuse_other_origin(

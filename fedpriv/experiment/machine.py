@@ -41,7 +41,7 @@ def numeric_environment(device: torch.device, threads: int, engine: str) -> dict
     return {
         "fedpriv": own_commit_words(),
         "engine": engine,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "numpy": version("numpy"),
         "opacus": version("opacus"),
         "products": torch.get_float32_matmul_precision(),

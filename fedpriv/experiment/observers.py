@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
@@ -65,7 +66,7 @@ class Metrics(Quiet):
             columns = tuple(column for column in columns if column != "seconds")
         position = None if state is None else state["position"]
         self.table = GrowingTable(folder.metrics, columns, position)
-        self.results = Results() if state is None else state["results"]
+        self.results = Results(**({} if state is None else state["results"]))
         self.row: dict[str, Any] = {}
 
     def see(self, done: Round) -> None:
@@ -126,7 +127,7 @@ class Metrics(Quiet):
         self.table.flush()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"position": self.table.flush(), "results": self.results}
+        return {"position": self.table.flush(), "results": asdict(self.results)}
 
 
 class ClientsTable(Quiet):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.files import write_atomically, write_text
+from fedpriv.common.files import write_tensors, write_text
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.results.public import write_public
 from fedpriv.results.statement import privacy_facts, privacy_words
@@ -55,10 +55,8 @@ def _attackers(loop: Loop) -> list[int]:
 
 def _write_model(run: Run) -> None:
     """``model.pt``: the global model as a state dict, readable with ``weights_only=True``."""
-    import torch
-
     weights = {n: t.clone() for n, t in run.loop.problem.model.module.state_dict().items()}
-    write_atomically(run.folder.model, lambda file: torch.save(weights, file), mode="wb")
+    write_tensors(run.folder.model, weights)
 
 
 def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,8 @@ class Reporter:
             self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
             for caveat in run.caveats():
                 self.out.print(Text(f"note: {caveat}", style="yellow"))
+        if run.passed_over is not None:
+            self.line(f"{run.passed_over}; the checkpoint before it serves")
         if run.resumed:
             self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
 

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from fedpriv import config as configuration
-from fedpriv.common.errors import FedprivError, Interrupted
+from fedpriv.common.errors import FedprivError, Interrupted, WriteError
 from fedpriv.common.files import locked, write_text
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.consent import resume_command
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, make_plan
 from fedpriv.experiment.search import find_rounds, with_rounds
@@ -65,7 +66,7 @@ def run(
     with ExitStack() as held:
         folder = _existing_folder(parts, held)
         if folder is not None and parts.settings.runtime.reuse and folder.finished:
-            saved = configuration.identity(OmegaConf.load(folder.config))
+            saved = configuration.identity(folder.read_config())
             checkpoint.refuse_other_identity(folder, saved, configuration.identity(config))
             summary, privacy = map(folder.read_json, (folder.summary, folder.privacy_json))
             return RunResult(plan, folder.path, summary, privacy)
@@ -87,15 +88,22 @@ def run(
         if folder is None and not _reusing(parts):
             _hold(held, running.folder)
         reporter = Reporter(running, plan, label)
-        stop_reason = reporter.watch(lambda: running.go(reporter))
+        resume = f"continue with {resume_command(running.folder.path, config)}"
+        try:
+            stop_reason = reporter.watch(lambda: running.go(reporter))
+        except WriteError as error:
+            raise FedprivError(f"{error}; when there is room again, {resume}") from None
         try:
             summary, privacy = write_report(running, stop_reason)
         except KeyboardInterrupt:
             raise Interrupted(
-                "interrupted while the report was written (no round is lost); continue with "
-                f"fedpriv train resume={running.folder.path}"
+                f"interrupted while the report was written (no round is lost); {resume}"
             ) from None
+        except WriteError as error:
+            raise FedprivError(f"{error} (no round is lost); {resume}") from None
         ended = stop_reason != "interrupted"
+        if ended:
+            running.folder.checkpoint_before.unlink(missing_ok=True)
         if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
             _withhold_seeds(running.folder, config)
         reporter.finish(summary, privacy)
@@ -160,4 +168,4 @@ def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:
     facts = folder.read_json(folder.environment)
     facts["overrides"] = facts["command"] = None
     folder.write_json(folder.environment, facts)
-    folder.checkpoint.unlink(missing_ok=True)
+    checkpoint.remove(folder)

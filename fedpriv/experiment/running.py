@@ -28,12 +28,18 @@ _LARGE = 20.0  # an ε that deserves a word
 
 
 class Run:
-    """One run, new or resumed. ``state``: the checkpoint it goes on from."""
+    """One run, new or resumed. ``state``: the checkpoint it goes on from; ``passed_over``: why that is not
+    the newest one (None: it is)."""
 
     def __init__(
-        self, loop: Loop, folder: RunFolder, origin: Origin, state: Mapping[str, Any] | None
+        self,
+        loop: Loop,
+        folder: RunFolder,
+        origin: Origin,
+        state: Mapping[str, Any] | None,
+        passed_over: str | None = None,
     ):
-        self.loop, self.folder = loop, folder
+        self.loop, self.folder, self.passed_over = loop, folder, passed_over
         self.resumed = state is not None
         kept = {} if state is None else state["observers"]
         diagnostics = loop.settings.runtime.diagnostics

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from omegaconf import DictConfig, open_dict
 
 from fedpriv import config as configuration
@@ -18,6 +17,9 @@ from fedpriv.common.words import counted
 from fedpriv.privacy.names import SOUND
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.ledger_file import LedgerError, read_ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Run = Callable[[DictConfig], Any]
 """Runs a configuration to its end and returns its result."""
@@ -37,6 +39,8 @@ def find_rounds(
     config: DictConfig, search: RoundsSearch, run: Run, say: Callable[[str], None]
 ) -> Found:
     """The T with the best mean over seeds. Raises Interrupted; FedprivError if a run fails."""
+    import pandas as pd
+
     rows: list[dict[str, Any]] = []
     samples: Counter[int] = Counter()
     sign = 1.0 if search.criterion == "test_loss" else -1.0

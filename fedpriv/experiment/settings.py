@@ -8,7 +8,7 @@ from omegaconf import DictConfig, ListConfig
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, nearest
-from fedpriv.config import GROUPS
+from fedpriv.groups import GROUPS
 from fedpriv.privacy.names import BUDGET_VIEWS
 
 PROGRESS = ("auto", "live", "lines", "none")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import FedprivError
-from fedpriv.common.files import write_atomically
+from fedpriv.common.files import saying_where, write_tensors
 from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ class Snapshots:
             return
         if rounds_done == 0 and not self._dated:
             return  # the initial weights follow from the seed: a guess could be checked
-        import torch
-
-        self._folder.mkdir(exist_ok=True)
+        with saying_where(self._folder):
+            self._folder.mkdir(exist_ok=True)
         state = {
             "schema_version": SCHEMA_VERSION,
             "round": rounds_done,
@@ -66,7 +65,7 @@ class Snapshots:
             "clipper": problem.clipper.state_dict(),
         }
         path = self._folder / f"round{rounds_done:06d}.pt"
-        write_atomically(path, lambda file: torch.save(state, file), mode="wb")
+        write_tensors(path, state)
         if not self._dated:
             os.utime(path, (0, 0))
 

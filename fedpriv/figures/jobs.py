@@ -225,7 +225,7 @@ def _refuse_twins(jobs: Sequence[Job]) -> None:
 
 def _refuse_stranger(folder: RunFolder, identity: dict[str, object]) -> None:
     """A folder of that name must hold that run."""
-    there = configuration.identity(OmegaConf.load(folder.config))
+    there = configuration.identity(folder.read_config())
     if configuration.fingerprint(there) != configuration.fingerprint(identity):
         raise ConfigError(
             f"{folder.path} holds another run than its name says (its config.yaml was changed, or "

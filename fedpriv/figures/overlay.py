@@ -10,8 +10,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-from omegaconf import OmegaConf
-from yaml import YAMLError
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError, nearest, show
@@ -69,10 +67,10 @@ def _run_folders(given: str) -> list[RunFolder]:
 
 def _read(folder: RunFolder) -> _Run:
     try:
-        identity = configuration.identity(OmegaConf.load(folder.config))
-        metrics = pd.read_csv(folder.metrics)
+        identity = configuration.identity(folder.read_config())
         overrides = folder.read_json(folder.environment).get("overrides")
-    except (OSError, ValueError, AttributeError, YAMLError) as error:
+        metrics = pd.read_csv(folder.metrics)
+    except (OSError, ValueError, AttributeError) as error:
         words = " ".join(str(error).split())
         raise ConfigError(f"{folder.path} cannot be read: {words}") from None
     if metrics.empty:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dp_accounting import dp_event
-from scipy import optimize
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
@@ -251,6 +250,8 @@ def _boundary(
         return math.log(max(epsilon_of(value), 1e-300) / epsilon)
 
     ends = sorted(known)
+    from scipy import optimize
+
     root = math.exp(optimize.brentq(excess, *ends, xtol=1e-6, rtol=1e-6))
     value, digit = _rounded(root, round_to_fit)
     toward = 1.0 if fits > exceeds else -1.0

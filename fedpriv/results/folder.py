@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
+from fedpriv.results.saved import saved_config, saved_json
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 SCHEMA_VERSION = 2
 FINISHED = ("budget", "rounds", "schedule", "diverged")
@@ -36,6 +40,7 @@ class RunFolder:
         self.privacy_text = self.path / "privacy.txt"
         self.summary = self.path / "summary.json"
         self.checkpoint = self.path / "checkpoint.pt"
+        self.checkpoint_before = self.path / "checkpoint_before.pt"
         self.model = self.path / "model.pt"
         self.environment = self.path / "environment.json"
         self.search = self.path / "search.csv"
@@ -86,7 +91,12 @@ class RunFolder:
         write_text(path, json.dumps(value, indent=2, allow_nan=True) + "\n")
 
     def read_json(self, path: Path) -> dict[str, Any]:
-        return json.loads(path.read_text(encoding="utf-8"))
+        """Raises ConfigError for what is not there or not a JSON object."""
+        return saved_json(path)
+
+    def read_config(self) -> DictConfig:
+        """Raises ConfigError for what is not the configuration of a run."""
+        return saved_config(self.config)
 
 
 def not_resumable(folder: object) -> ConfigError:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -192,7 +191,7 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     if panel.x_limits:
         axis.set_xlim(*panel.x_limits)
     elif panel.lines and panel.x_from_zero and not panel.x_log:
-        from_zero(axis, pd.Series(np.concatenate([np.asarray(line.x) for line in panel.lines])))
+        from_zero(axis, np.concatenate([np.asarray(line.x, dtype=float) for line in panel.lines]))
     if panel.x_log:
         _log_x(axis, panel.x_limits)
     if panel.y_log:
@@ -269,10 +268,11 @@ def legend_outside(axis: Axes, title: str | None) -> None:
     )  # fmt: skip
 
 
-def from_zero(axis: Axes, values: pd.Series) -> None:
+def from_zero(axis: Axes, values: np.ndarray) -> None:
     """Begin the x axis at zero."""
-    if len(values) and np.isfinite(values.max()) and values.max() > 0:
-        axis.set_xlim(0, 1.02 * values.max())
+    largest = np.max(values, initial=0.0, where=~np.isnan(values))
+    if np.isfinite(largest) and largest > 0:
+        axis.set_xlim(0, 1.02 * largest)
 
 
 def plot_epsilon_by_steps(

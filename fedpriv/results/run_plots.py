@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedpriv.results.colours import COLOURS
 from fedpriv.results.folder import RunFolder
+from fedpriv.results.numbers import Columns, between_known, read_columns
 from fedpriv.results.plots import CYCLE, from_zero, legend_outside, plain
 from fedpriv.results.statement import composition_word
 
@@ -23,14 +23,14 @@ _CLIENTS_WITH_A_BAR = 40
 
 def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
     """Draw every plot the run has data for into ``plots/``; returns the files."""
-    metrics = pd.read_csv(folder.metrics)
+    metrics = read_columns(folder.metrics)
     # some accountants answer few rounds; between them ε is drawn as a line
-    metrics["epsilon"] = metrics["epsilon"].interpolate(limit_area="inside")
+    metrics["epsilon"] = between_known(metrics["epsilon"])
     drawn = [
         _draw(folder, "accuracy_by_round", lambda a: _accuracy(a, metrics, "round", ROUND)),
         _draw(folder, "loss_by_round", lambda a: _losses(a, metrics, "round", ROUND)),
     ]
-    if metrics["epsilon"].notna().any():
+    if metrics.has("epsilon"):
         word = composition_word(folder.read_json(folder.privacy_json))
         epsilon = _epsilon_label(metrics, word)
         drawn += [
@@ -42,19 +42,20 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
             _draw(folder, "noise_and_clip_norm", lambda a: _noise_and_clip(a, metrics), rows=2),
         ]
     if folder.clients.exists():
-        clients = pd.read_csv(folder.clients)
+        clients = read_columns(folder.clients)
         drawn.append(_draw(folder, "gradient_norm", lambda a: _gradient_norms(a, clients)))
     if labels_per_client is not None:
         drawn.append(_draw(folder, "labels_per_client", lambda a: _labels(a, labels_per_client)))
     return drawn
 
 
-def _epsilon_label(metrics: pd.DataFrame, word: str) -> str:
+def _epsilon_label(metrics: Columns, word: str) -> str:
     """What the running value of ε is worth, on the axis itself."""
-    sound = metrics["epsilon_sound"].max()
+    sounds, running = (np.unique(metrics.known(c)[c]) for c in ("epsilon_sound", "epsilon"))
+    sound = sounds.max(initial=0.0)
     if np.isinf(sound):
         return "ε as published (not private: sound ε is infinite)"
-    if metrics["epsilon_sound"].nunique() == 1 and metrics["epsilon"].nunique() > 1:
+    if len(sounds) == 1 and len(running) > 1:
         return f"running value of the filter (guaranteed throughout: ε = {sound:g})"
     return f"ε {word} (worst client)"
 
@@ -73,8 +74,8 @@ def _draw(
     return path
 
 
-def _accuracy(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
-    rows = metrics[metrics["test_accuracy"].notna()]
+def _accuracy(axis: Axes, metrics: Columns, x: str, label: str) -> None:
+    rows = metrics.known("test_accuracy")
     axis.plot(rows[x], 100 * rows["test_accuracy"], color=BLUE, marker=_marker(rows), markersize=3)
     axis.set(xlabel=label, ylabel="test accuracy (%)", ylim=(0, 100))
     if "backdoor_accuracy" in rows:
@@ -86,30 +87,30 @@ def _accuracy(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
     from_zero(axis, rows[x])
 
 
-def _losses(axis: Axes, metrics: pd.DataFrame, x: str, label: str) -> None:
+def _losses(axis: Axes, metrics: Columns, x: str, label: str) -> None:
     curves = (
         ("train_loss", "private lots (exact)", SKY, 0.8),
         ("validation_loss", "public validation", ORANGE, 1.2),
         ("test_loss", "test", BLUE, 1.8),
     )
     for column, name, colour, width in curves:
-        rows = metrics[metrics[column].notna()]
-        if len(rows):
+        if metrics.has(column):
+            rows = metrics.known(column)
             axis.plot(rows[x], rows[column], label=name, color=colour, linewidth=width)
     axis.set(xlabel=label, ylabel="loss")
     from_zero(axis, metrics[x])
     axis.legend(frameon=False)
 
 
-def _epsilons(axis: Axes, metrics: pd.DataFrame, word: str) -> None:
+def _epsilons(axis: Axes, metrics: Columns, word: str) -> None:
     curves = (
         ("epsilon_sound", "sound", BLUE, "-"),
         ("epsilon_published", "published", ORANGE, "--"),
         ("epsilon", word, "#000000", ":"),
     )
     for column, name, colour, style in curves:
-        rows = metrics[np.isfinite(metrics[column])]
-        if len(rows):
+        rows = metrics.where(np.isfinite(metrics[column]))
+        if rows.rows:
             axis.plot(rows["round"], rows[column], style, label=name, color=colour)
     if np.isinf(metrics["epsilon_sound"]).any():
         axis.plot([], [], " ", label="sound: infinite")
@@ -119,7 +120,7 @@ def _epsilons(axis: Axes, metrics: pd.DataFrame, word: str) -> None:
     axis.legend(frameon=False)
 
 
-def _noise_and_clip(axes: np.ndarray, metrics: pd.DataFrame) -> None:
+def _noise_and_clip(axes: np.ndarray, metrics: Columns) -> None:
     noise, clip = axes
     noise.plot(metrics["round"], metrics["noise_multiplier"], color=BLUE)
     noise.set(ylabel="σ (noise multiplier)")
@@ -136,12 +137,12 @@ def _noise_and_clip(axes: np.ndarray, metrics: pd.DataFrame) -> None:
     from_zero(clip, metrics["round"])
 
 
-def _gradient_norms(axis: Axes, clients: pd.DataFrame) -> None:
-    shown = sorted(clients["client"].unique())[: len(CYCLE)]
+def _gradient_norms(axis: Axes, clients: Columns) -> None:
+    shown = np.unique(clients["client"])[: len(CYCLE)]
     for colour, client in zip(CYCLE, shown, strict=False):
-        rows = clients[clients["client"] == client]
+        rows = clients.where(clients["client"] == client)
         axis.plot(
-            rows["round"], rows["gradient_norm"], color=colour, linewidth=1, label=str(client),
+            rows["round"], rows["gradient_norm"], color=colour, linewidth=1, label=f"{client:.0f}",
             marker=".", markersize=3,
         )  # fmt: skip
     axis.set(xlabel=ROUND, ylabel="L2 norm before clipping")
@@ -175,5 +176,5 @@ def _labels(axis: Axes, counts: np.ndarray) -> None:
     legend_outside(axis, "label")
 
 
-def _marker(rows: pd.DataFrame) -> str | None:
-    return "o" if len(rows) <= 40 else None
+def _marker(rows: Columns) -> str | None:
+    return "o" if rows.rows <= 40 else None

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import saying_where
 
 METRICS = (
     "round",
@@ -44,7 +45,8 @@ class GrowingTable:
         self.path, self.columns = path, tuple(columns)
         self._rows: list[str] = []
         if position is None:
-            path.write_text(",".join(self.columns) + "\n", encoding="utf-8")
+            with saying_where(path):
+                path.write_text(",".join(self.columns) + "\n", encoding="utf-8")
             self.position = path.stat().st_size
         else:
             if not path.is_file() or path.stat().st_size < position:
@@ -67,7 +69,7 @@ class GrowingTable:
     def flush(self) -> int:
         """Write what is pending to disk and return the length of the file."""
         if self._rows:
-            with open(self.path, "ab") as file:
+            with saying_where(self.path), open(self.path, "ab") as file:
                 file.write("".join(self._rows).encode())
                 file.flush()
                 os.fsync(file.fileno())

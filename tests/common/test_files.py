@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from fedpriv.common.errors import WriteError
 from fedpriv.common.files import locked, write_atomically, write_text
 
 
@@ -89,8 +90,8 @@ def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "old"
 
 
-def test_a_missing_folder_is_an_error_of_the_system(tmp_path):
-    with pytest.raises(FileNotFoundError):
+def test_a_missing_folder_is_said_with_the_file(tmp_path):
+    with pytest.raises(WriteError, match=r"a\.txt cannot be written: No such file"):
         write_text(tmp_path / "absent" / "a.txt", "new")
 
 

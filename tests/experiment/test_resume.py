@@ -198,7 +198,7 @@ def test_a_signal_ends_a_run_with_a_checkpoint_and_the_way_to_go_on(
     said = command(*STOPPED, "rounds=7", "runtime.run_dir=run")
     assert said.status == 130
     assert "interrupted after round 3" in said.sentence
-    assert "fedpriv train resume=run" in said.sentence
+    assert said.sentence.endswith("fedpriv train resume=run --allow stopping_clipper")
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=False)["round"] == 3
     assert "resume=" not in said.out  # once is enough
     assert '"stop_reason": "interrupted"' in (tmp_path / "run" / "summary.json").read_text()
@@ -209,7 +209,7 @@ def test_a_run_interrupted_again_and_again_is_the_run_that_was_not(
 ):
     statuses = [command(*STOPPED, "rounds=7", "runtime.run_dir=run").status]
     while statuses[-1] == 130:
-        statuses.append(command("train", "resume=run").status)
+        statuses.append(command("train", "resume=run", "--allow", "stopping_clipper").status)
     stopping.delenv("STOP_WITH")
     command(*STOPPED, "rounds=7", "runtime.run_dir=whole")
     assert statuses == [130, 130, 0]

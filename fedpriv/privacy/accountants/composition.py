@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dp_accounting import UnsupportedEventError, dp_event
+from dp_accounting import dp_event
+from dp_accounting.privacy_accountant import UnsupportedEventError
 
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.rdp import RdpAccountant

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
-from scipy import optimize, special
+from scipy import special
 
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
@@ -113,6 +113,8 @@ class GdpAccountant(GaussianAccountant):
         high = mu * mu / 2.0 + mu * math.sqrt(2.0 * math.log(1.0 / delta)) + 1.0
         if mu > 1e4:  # zCDP's bound, by then the same to four digits; the root is lost in rounding
             return high
+        from scipy import optimize
+
         root = optimize.brentq(
             lambda epsilon: gaussian_delta(epsilon, mu) - delta, 0.0, high, xtol=1e-12
         )

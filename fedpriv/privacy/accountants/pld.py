@@ -17,11 +17,10 @@ import functools
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attr
 from dp_accounting import dp_event
-from dp_accounting.pld import pld_privacy_accountant as library
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, identity
 
 from fedpriv.common import checks
 from fedpriv.privacy.accountants.composition import CompositionAccountant
@@ -31,6 +30,9 @@ from fedpriv.privacy.events import event_words
 from fedpriv.privacy.grid import on_grid
 from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
 from fedpriv.privacy.rdp import RELATION
+
+if TYPE_CHECKING:  # importing it takes half a second
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Items = tuple[tuple[dp_event.DpEvent, int], ...]
 
@@ -48,6 +50,8 @@ class PldAccountant(CompositionAccountant):
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
         if known_here(event, neighbours):
             return None
+        from dp_accounting.pld import pld_privacy_accountant as library
+
         truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
         known = library.PLDAccountant(RELATION[neighbours]).supports(event)
         if known and not (truncated and neighbours == REPLACE_ONE):
@@ -141,6 +145,8 @@ _PREFIXES_KEPT = 24
 
 def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
     """The composition of ``items`` from left to right, upon that of all but the last if it is known."""
+    from dp_accounting.pld.privacy_loss_distribution import identity
+
     key = (items, neighbours, cell)
     if key not in _PREFIXES:
         known = _PREFIXES.get((items[:-1], neighbours, cell)) if items else None
@@ -176,6 +182,8 @@ def _once(
 ) -> PrivacyLossDistribution:
     if known_here(event, neighbours):
         return privacy_loss(event, discretization)
+    from dp_accounting.pld import pld_privacy_accountant as library
+
     accountant = library.PLDAccountant(RELATION[neighbours], discretization)
     accountant.compose(_library_event(event, neighbours))
     return accountant._pld  # the only place the library shows it

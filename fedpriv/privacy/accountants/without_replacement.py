@@ -25,14 +25,15 @@ Source: Zhu, Dong, Wang, "Optimal accounting of differential privacy via charact
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dp_accounting import dp_event
-from dp_accounting.pld.pld_pmf import PLDPmf, create_pmf
-from dp_accounting.pld.privacy_loss_distribution import (
-    PrivacyLossDistribution,
-    from_gaussian_mechanism,
-)
 
 from fedpriv.privacy.names import REPLACE_ONE
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.pld_pmf import PLDPmf
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 def known_here(event: dp_event.DpEvent, neighbours: str) -> bool:
@@ -48,6 +49,12 @@ def privacy_loss(
     event: dp_event.SampledWithoutReplacementDpEvent, cell: float
 ) -> PrivacyLossDistribution:
     """Its privacy loss in cells of this width, rounded up; the event's multiplier is s."""
+    from dp_accounting.pld.pld_pmf import create_pmf
+    from dp_accounting.pld.privacy_loss_distribution import (
+        PrivacyLossDistribution,
+        from_gaussian_mechanism,
+    )
+
     multiplier = event.event.noise_multiplier
     rate = event.sample_size / event.source_dataset_size
     if multiplier == 0 or rate == 1.0:

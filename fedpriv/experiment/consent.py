@@ -1,0 +1,81 @@
+"""Whose code a configuration may run.
+
+Who writes a configuration says with ``_target_`` which code runs. So one that somebody else wrote (that of
+a run folder) may name the parts of fedpriv that a group has, and code outside fedpriv only with the reader's
+own consent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from fedpriv.common.errors import ConfigError, show
+from fedpriv.groups import GROUPS, conf_dir
+
+FLAG = "--allow"
+TARGET = "_target_"
+
+
+def refuse_strangers(
+    config: DictConfig,
+    allowed: Collection[str],
+    where: object,
+    own: Collection[tuple[str, object]] = (),
+) -> None:
+    """Raise ConfigError for a ``_target_`` that is neither an option of fedpriv's in its group nor in a
+    module (or package) of ``allowed``. ``own``: (key, target) that stand in YAMLs of the
+    reader's own."""
+    for key, target in targets(OmegaConf.to_container(config, resolve=True)):
+        if (key, target) in shipped() or (key, target) in own:
+            continue
+        if not any(f"{target}.".startswith(f"{module}.") for module in allowed):
+            module = str(target).rpartition(".")[0] or target
+            raise ConfigError(
+                f"{where} names code outside fedpriv: {key} is {show(target)}; where you know and trust it, "
+                f"add {FLAG} {show(module)}"
+            )
+
+
+def resume_command(folder: Path, config: DictConfig) -> str:
+    """What continues the run in ``folder``, with consent to the code that its user named."""
+    known = shipped()
+    named = targets(OmegaConf.to_container(config, resolve=False))
+    modules = {
+        str(target).rpartition(".")[0] for key, target in named if (key, target) not in known
+    }
+    return " ".join((f"fedpriv train resume={folder}", *(f"{FLAG} {m}" for m in sorted(modules))))
+
+
+def targets(tree: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """(key, value) of each ``_target_`` in a tree of dicts and lists."""
+    items = enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in tree.items() if isinstance(tree, dict) else items:
+        if key == TARGET:
+            yield f"{prefix}{key}", value
+        else:
+            yield from targets(value, f"{prefix}{key}.")
+
+
+def targets_of_yamls(folder: Path) -> set[tuple[str, object]]:
+    """(key, target) of all that the YAML files of the groups in a folder name."""
+    found: set[tuple[str, object]] = set()
+    for group in GROUPS:
+        for path in (folder / group).rglob("*.yaml"):
+            try:
+                tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError, yaml.YAMLError):
+                continue
+            whole = isinstance(tree, dict) and isinstance(tree.get(group), dict)
+            found.update(targets(tree, "" if whole else f"{group}."))
+    return found
+
+
+@lru_cache
+def shipped() -> frozenset[tuple[str, object]]:
+    """(key, target) of all that the options of fedpriv name."""
+    return frozenset(targets_of_yamls(conf_dir()))

@@ -1,0 +1,82 @@
+"""What is read back from a run folder.
+
+It may be damaged, or come from somebody else. So nothing in it is run, nothing takes memory without end, and
+what cannot be read is one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from fedpriv import config as configuration
+from fedpriv.common.errors import ConfigError
+from fedpriv.groups import GROUPS
+
+LARGEST_CONFIG = 1 << 20  # bytes; one of ours has a few thousand
+LARGEST_JSON = 1 << 28
+
+
+def saved_text(path: Path, largest: int) -> str:
+    """A text file of at most so many bytes. Raises ConfigError."""
+    try:
+        if not path.is_file():
+            reason = "it is not a file" if path.exists() else "it is not there"
+        elif path.stat().st_size > largest:
+            reason = f"it has more than {largest:,} bytes"
+        else:
+            return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        reason = "it is not text"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise ConfigError(f"{path} cannot be read: {reason}")
+
+
+def saved_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises ConfigError."""
+    text = saved_text(path, LARGEST_JSON)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{path} cannot be read: it is not JSON") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} cannot be read: it is not a JSON object")
+    return value
+
+
+def saved_config(path: Path) -> DictConfig:
+    """A run's ``config.yaml``, in which every value is written out. Raises ConfigError for anything else.
+
+    Aliases and interpolations, which fedpriv never writes there, are refused: the first can stand for more
+    than fits into memory, the second read the environment of who opens it.
+    """
+    text = saved_text(path, LARGEST_CONFIG)
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ConfigError(f"{path} cannot be read: it has aliases, which fedpriv never writes")
+        config = OmegaConf.create(text)
+        values = OmegaConf.to_container(config, resolve=False)
+    except ConfigError:
+        raise
+    except Exception:  # YAML of any kind
+        raise ConfigError(f"{path} cannot be read: it is not YAML") from None
+    if not isinstance(config, DictConfig):
+        raise ConfigError(f"{path} holds no run's configuration")
+    for key in GROUPS:
+        if key != "attack" and not _is_option(values.get(key)):
+            raise ConfigError(f"{path} holds no run's configuration: it has no usable {key}")
+    if not isinstance(values["algorithm"].get("name"), str):
+        raise ConfigError(f"{path} holds no run's configuration: it has no algorithm.name")
+    for key, value in configuration.flatten(values).items():
+        if "${" in f"{key}{value}":
+            raise ConfigError(f"{path}: {key} is not written out, which fedpriv always does")
+    return config
+
+
+def _is_option(node: object) -> bool:
+    return isinstance(node, dict) and isinstance(node.get("_target_"), str)

@@ -1,0 +1,183 @@
+"""Every file of a run folder × every damage × every command: a result or one sentence, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+RUN = (
+    "dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=3", "evaluation_interval=1",
+    "partition=fixed_size", "partition.clients=12", "partition.records=20",
+    "algorithm.participation=sampled", "algorithm.clients_per_round=4",
+    "runtime.snapshot_interval=1", "runtime.checkpoint_interval=1",
+)  # fmt: skip
+COMMANDS = {
+    "plot": ("plot", "run", "--out", "lines.png"),
+    "account": ("account", "--run", "run"),
+    "account_published": ("account", "--run", "run", "--view", "published"),
+    "membership": ("audit", "membership", "run", "--records", "12", "--snapshots", "1"),
+    "property": ("audit", "property", "run", "--clients", "4", "--snapshots", "1"),
+    "resume": ("train", "resume=run", "runtime.progress=none", "runtime.plots=false"),
+    "resume_with_audit": ("train", "resume=run", "runtime.progress=none", "audit=membership"),
+}
+FILES = (
+    "config.yaml", "metrics.csv", "clients.csv", "participation.csv", "ledger.csv", "privacy.json",
+    "privacy.txt", "summary.json", "environment.json", "checkpoint.pt", "checkpoint_before.pt", "model.pt",
+    "snapshots/round000001.pt", "snapshots", "plots", "audit", "run.log", "search.csv", "secret_key",
+)  # fmt: skip
+READ = {
+    "plot": ("config.yaml", "metrics.csv", "environment.json", "summary.json"),
+    "account": ("ledger.csv", "privacy.json", "config.yaml"),
+    "account_published": ("ledger.csv",),
+    "membership": (
+        "config.yaml", "summary.json", "model.pt", "checkpoint.pt", "snapshots/round000001.pt",
+        "metrics.csv", "participation.csv", "audit",
+    ),
+    "property": ("snapshots/round000001.pt", "snapshots", "metrics.csv", "participation.csv", "audit"),
+    "resume": (
+        "environment.json", "checkpoint.pt", "metrics.csv", "clients.csv", "participation.csv",
+        "summary.json", "privacy.json", "ledger.csv", "run.log", "plots", "snapshots",
+    ),
+    "resume_with_audit": ("summary.json",),
+}  # fmt: skip
+"""What each command reads or writes; the rest is tried by the slow test."""
+
+
+def _text(content: str) -> Callable[[Path], None]:
+    return lambda path: path.write_text(content)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _nuls(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + bytes(637))
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _wrong_types(path: Path) -> None:
+    """Every value another kind of thing, names as they were."""
+    if path.suffix == ".json":
+        values = json.loads(path.read_text())
+        path.write_text(json.dumps({key: [{"x": None}] for key in values}))
+    elif path.suffix == ".csv":
+        lines = path.read_text().splitlines()
+        cells = ",".join(["é"] * len(lines[0].split(",")))
+        path.write_text("\n".join([lines[0], *[cells] * (len(lines) - 1)]) + "\n")
+    else:
+        path.write_text("seed: [1]\ndataset: 3\n")
+
+
+def _absurd(path: Path) -> None:
+    """Numbers that stand for more than fits."""
+    if path.suffix == ".csv":
+        lines = path.read_text().splitlines()
+        cells = ",".join(["0-99999999999"] * len(lines[0].split(",")))
+        path.write_text("\n".join([lines[0], cells]) + "\n")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(dict.fromkeys(json.loads(path.read_text()), 10**400)))
+    else:
+        path.write_text("9" * 5000)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "absent": Path.unlink,
+    "empty": _text(""),
+    "cut": _cut,
+    "binary": lambda path: path.write_bytes(bytes(range(256)) * 8),
+    "nuls": _nuls,
+    "list": _text("[]\n"),
+    "number": _text("7\n"),
+    "null": _text("null\n"),
+    "wrong_types": _wrong_types,
+    "absurd": _absurd,
+    "folder": _folder,
+    "loop": _loop,
+    "pipe": _pipe,
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, ran) -> Path:
+    """A finished run with every file that there may be."""
+    folder = ran(*RUN).folder
+    shutil.copy(folder / "checkpoint.pt", folder / "checkpoint_before.pt")
+    (folder / "plots").mkdir(exist_ok=True)
+    (folder / "audit").mkdir(exist_ok=True)
+    for name in ("search.csv", "secret_key"):
+        (folder / name).write_text("rounds,seed\n1,0\n")
+    return folder
+
+
+def spoil(folder: Path, file: str, damage: str) -> None:
+    path = folder / file
+    if path.is_dir():
+        shutil.rmtree(path)
+        path.touch()
+    DAMAGES[damage](path)
+
+
+def check(command, arguments: tuple[str, ...]) -> None:
+    said = command(*arguments)
+    assert said.status in (0, 1, 2), said
+    assert "Traceback" not in said.err
+    if said.status:
+        assert said.sentence
+    assert len(said.err) < 1500
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("by", COMMANDS)
+def test_a_damaged_file_is_a_result_or_a_sentence(by, file, whole, tmp_path, command):
+    if file not in READ[by]:
+        pytest.skip("the command does not read it: tried by the slow test")
+    try_all(by, file, whole, tmp_path, command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("by", COMMANDS)
+def test_whatever_file_is_damaged_it_is_a_result_or_a_sentence(by, file, whole, tmp_path, command):
+    try_all(by, file, whole, tmp_path, command)
+    for name in ("summary.json", "model.pt"):  # the same of a run that has not ended
+        (whole / name).rename(whole / f"{name}.away")
+    try:
+        try_all(by, file, whole, tmp_path, command)
+    finally:
+        for name in ("summary.json", "model.pt"):
+            (whole / f"{name}.away").rename(whole / name)
+
+
+def try_all(by: str, file: str, whole: Path, tmp_path: Path, command) -> None:
+    for damage in DAMAGES:
+        folder = tmp_path / "run"
+        shutil.copytree(whole, folder)
+        if not (folder / file).exists():
+            shutil.rmtree(folder)
+            return
+        spoil(folder, file, damage)
+        try:
+            check(command, COMMANDS[by])
+        except (Exception, AssertionError) as error:
+            raise AssertionError(f"{file} {damage}: {error!r}") from error
+        shutil.rmtree(folder)

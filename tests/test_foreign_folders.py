@@ -1,0 +1,248 @@
+"""A run folder from somebody else: reading, pricing, auditing and resuming it runs no code of theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+SMALL = ("dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=2", "evaluation_interval=1")
+OWN_MODEL = """
+import pathlib
+import torch
+from torch import nn
+pathlib.Path("imported").touch()
+class Net:
+    def __init__(self, seed): pass
+    def build(self, input_shape, classes):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+"""
+
+
+class Evil:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.fixture
+def folder(ran, tmp_path) -> Path:
+    """A finished run, to be spoilt."""
+    return Path(shutil.copytree(ran(*SMALL).folder, tmp_path / "foreign"))
+
+
+@pytest.fixture
+def trace(tmp_path, monkeypatch) -> Path:
+    """What foreign code would leave behind."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "imported"
+
+
+def change(folder: Path, key: str, value: object) -> None:
+    """Set a key of config.yaml."""
+    path = folder / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    node = config
+    for part in key.split(".")[:-1]:
+        node = node.setdefault(part, {})
+    node[key.rpartition(".")[2]] = value
+    path.write_text(yaml.safe_dump(config))
+
+
+def overrides(folder: Path, *more: object) -> None:
+    """Add overrides to those that a resumed run takes from its folder."""
+    path = folder / "environment.json"
+    facts = json.loads(path.read_text())
+    facts["overrides"] = [*(facts["overrides"] or []), *more]
+    path.write_text(json.dumps(facts))
+
+
+COMMANDS = {
+    "audit": ("audit", "membership", "foreign", "--records", "20"),
+    "account": ("account", "--run", "foreign"),
+    "plot": ("plot", "foreign", "--out", "lines.png"),
+    "resume": ("train", "resume=foreign", "runtime.progress=none"),
+}
+
+
+@pytest.mark.parametrize("file", ["checkpoint.pt", "model.pt"])
+@pytest.mark.parametrize("by", COMMANDS)
+def test_a_pickle_in_a_folder_is_not_run(by, file, folder, trace, command):
+    for name in (file, "checkpoint_before.pt"):
+        torch.save({"schema_version": 4, "weights": Evil(trace)}, folder / name)
+    if file == "checkpoint.pt":
+        (folder / "summary.json").unlink()
+    command(*COMMANDS[by])
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("file", ["checkpoint.pt", "model.pt"])
+def test_a_bare_pickle_is_not_run(file, folder, trace, command):
+    (folder / file).write_bytes(pickle.dumps(Evil(trace)))
+    for arguments in COMMANDS.values():
+        command(*arguments)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "target"),
+    [
+        ("model._target_", "evil.Net"),
+        ("model._target_", "foreign.evil.Net"),
+        ("model._target_", "os.mkdir"),
+        ("model._target_", "fedpriv.experiment.run.os.mkdir"),
+        ("model._target_", "fedpriv.common.files.write_text"),
+        ("model._target_", "fedpriv.data.digits.Digits"),  # an option of another group
+        ("model.extra", {"_target_": "evil.Net", "seed": 0}),
+        ("model.extra", [{"_target_": "evil.Net", "seed": 0}]),
+        ("algorithm._target_", "evil.Net"),
+        ("attack", {"_target_": "evil.Net"}),
+        ("other._target_", "evil.Net"),
+    ],
+)
+@pytest.mark.parametrize("by", ["audit", "account", "plot"])
+def test_code_that_a_configuration_names_is_not_run(by, key, target, folder, trace, command):
+    for place in (folder, folder.parent):
+        (place / "evil.py").write_text(OWN_MODEL)
+    change(folder, key, target)
+    change(folder, "model.path", str(trace))
+    done = command(*COMMANDS[by])
+    assert not trace.exists()
+    if by == "audit":
+        assert done.status == 2
+        assert "names code outside fedpriv" in done.err
+        assert "--allow" in done.err
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "hydra.callbacks.x={_target_: evil.Net, seed: 0}",
+        "+hydra.callbacks.x._target_=evil.Net",
+        "hydra/launcher=joblib",
+        "model@hydra.callbacks.x=cnn",
+        "hydra.searchpath=['file://foreign']",
+        "--config-dir=foreign",
+        "-m",
+        7,
+        None,
+    ],
+)
+def test_settings_of_hydra_are_not_taken_from_a_folder(override, folder, trace, command):
+    (folder.parent / "evil.py").write_text(OWN_MODEL)
+    overrides(folder, override)
+    done = command(*COMMANDS["resume"])
+    assert done.status == 2
+    assert "are not those of a run" in done.err
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model._target_=evil.Net",
+        "+model.extra={_target_: evil.Net, seed: 0}",
+    ],
+)
+def test_code_that_overrides_of_a_folder_name_is_not_run(override, folder, trace, command):
+    (folder.parent / "evil.py").write_text(OWN_MODEL)
+    overrides(folder, override)
+    done = command(*COMMANDS["resume"])
+    assert done.status == 2
+    assert not trace.exists()
+    assert "names code outside fedpriv" in done.err
+    assert "--allow evil" in done.err
+
+
+def test_what_the_reader_allows_is_audited_and_resumed(folder, trace, command):
+    (folder.parent / "own_nets.py").write_text(OWN_MODEL)
+    settings = (*SMALL, "model._target_=own_nets.Net", "runtime.run_dir=own", "runtime.plots=false")
+    assert command("train", *settings, "runtime.progress=none").status == 0
+    audit = ("audit", "membership", "own", "--records", "20")
+    assert command(*audit).status == 2
+    assert command(*audit, "--allow", "another").status == 2
+    assert command(*audit, "--allow", "own_nets").status == 0
+    resume = ("train", "resume=own", "runtime.progress=none")
+    refused = command(*resume)
+    assert refused.status == 2
+    assert "add --allow own_nets" in refused.err
+    assert command(*resume, "--allow", "own_nets").status == 0
+    assert command(*resume, "--allow=own_nets").status == 0
+
+
+def test_an_audit_that_the_run_itself_asks_for_needs_no_consent(trace, command):
+    (trace.parent / "own_nets.py").write_text(OWN_MODEL)
+    settings = (*SMALL, "model._target_=own_nets.Net", "runtime.run_dir=own", "audit=membership")
+    done = command("train", *settings, "runtime.progress=none", "runtime.plots=false")
+    assert done.status == 0, done.err
+
+
+def test_options_in_a_folder_that_the_reader_names_are_his_own(trace, command):
+    (trace.parent / "own_nets.py").write_text(OWN_MODEL)
+    yamls = trace.parent / "yamls" / "model"
+    yamls.mkdir(parents=True)
+    (yamls / "net.yaml").write_text("_target_: own_nets.Net\nseed: ${seed}\n")
+    settings = (*SMALL, "model=net", "runtime.run_dir=own", "runtime.plots=false")
+    config = ("--config-dir", "yamls", "runtime.progress=none")
+    assert command("train", *settings, *config).status == 0
+    assert command("train", "resume=own", *config).status == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--allow", "x"), ("resume=foreign", "--allow"), ("resume=foreign", "--allow=")]
+)
+def test_consent_is_for_a_module_of_a_resumed_run(arguments, folder, trace, command):
+    done = command("train", *arguments)
+    assert done.status == 2
+    assert "--allow" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: &a [x]\nb: *a\n", "aliases"),
+        ("", "no run's configuration"),
+        ("seed: 0\n", "no usable dataset"),
+        ("[1, 2]\n", "no run's configuration"),
+        ("a: [\n", "not YAML"),
+        ("[" * 5000, "not YAML"),
+        ("x" * (1 << 21), "more than 1,048,576 bytes"),
+    ],
+)
+@pytest.mark.parametrize("by", ["audit", "plot"])
+def test_a_configuration_that_is_none_is_said(by, text, words, folder, trace, command):
+    (folder / "config.yaml").write_text(text)
+    done = command(*COMMANDS[by])
+    assert done.status == 2
+    assert words in done.err
+
+
+def test_the_environment_of_the_reader_is_not_read(folder, trace, command, monkeypatch):
+    monkeypatch.setenv("SECRET", "swordfish")
+    change(folder, "model.name", "${oc.env:SECRET}")
+    for by in ("audit", "plot"):
+        done = command(*COMMANDS[by])
+        assert done.status == 2
+        assert "not written out" in done.err
+        assert "swordfish" not in done.out + done.err
+
+
+def test_an_audit_fetches_nothing(ran, folder, trace, command, monkeypatch):
+    change(
+        folder, "dataset", {"_target_": "fedpriv.data.mnist.Mnist", "path": "x", "download": True}
+    )
+    monkeypatch.setattr("fedpriv.data.downloads.wait_for_answer", pytest.fail)
+    done = command(*COMMANDS["audit"])
+    assert done.status == 2
+    assert not Path("x").exists()
