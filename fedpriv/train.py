@@ -217,10 +217,10 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
     if not folder.environment.exists():
         raise not_resumable(str(folder.path))
     try:
-        earlier = folder.read_json(folder.environment).get("overrides") or []
+        earlier = folder.read_overrides() or []
     except ConfigError as error:
         raise ConfigError(f"resume: {error}; start anew, or repair it") from None
-    if not isinstance(earlier, list) or not all(map(_is_of_task, earlier)):
+    if not all(map(_is_of_task, earlier)):
         raise ConfigError(
             f"resume: the overrides in {folder.environment} are not those of a run; start anew, or repair it"
         )
@@ -228,13 +228,9 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
     return [*earlier, *arguments]
 
 
-def _is_of_task(override: object) -> bool:
+def _is_of_task(override: str) -> bool:
     """Whether it may stand among the overrides of a run: Hydra's own settings and flags never do."""
-    return (
-        isinstance(override, str)
-        and not override.startswith("-")
-        and "hydra" not in override.partition("=")[0].lower()
-    )
+    return not override.startswith("-") and "hydra" not in override.partition("=")[0].lower()
 
 
 def _allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -144,7 +144,8 @@ def test_settings_of_hydra_are_not_taken_from_a_folder(override, folder, trace, 
     overrides(folder, override)
     done = command(*COMMANDS["resume"])
     assert done.status == 2
-    assert "are not those of a run" in done.err
+    assert "resume: " in done.err
+    assert "overrides" in done.err
     assert not trace.exists()
 
 
@@ -246,3 +247,19 @@ def test_an_audit_fetches_nothing(ran, folder, trace, command, monkeypatch):
     done = command(*COMMANDS["audit"])
     assert done.status == 2
     assert not Path("x").exists()
+
+
+@pytest.mark.parametrize("by", ["audit", "resume"])
+@pytest.mark.parametrize("name", ["metrics.csv", "audit", "run.log"])
+def test_nothing_is_written_through_a_link(name, by, folder, trace, command):
+    elsewhere = trace.parent / "elsewhere"
+    if name == "audit":
+        elsewhere.mkdir()
+    else:
+        (folder / name).rename(elsewhere)
+    (folder / name).symlink_to(elsewhere)
+    before = None if elsewhere.is_dir() else elsewhere.read_bytes()
+    done = command(*COMMANDS[by])
+    assert done.status == 2
+    assert f"holds links ({name})" in done.err
+    assert (list(elsewhere.iterdir()) == []) if before is None else elsewhere.read_bytes() == before

@@ -24,6 +24,7 @@ from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.results.folder import RunFolder
+from fedpriv.results.saved import refuse_no_file, saved_numbers
 from fedpriv.results.tables import parse_ranges
 
 _RECORDS_AT_ONCE = 256  # about what a pass of an audit reads
@@ -75,16 +76,25 @@ class Subject:
 
     def took_part(self) -> np.ndarray | None:
         """Which clients did in any round, ascending; None where the run did not write it down."""
-        try:
-            rows = pd.read_csv(self.folder.participation, dtype=str)["clients"].dropna()
-        except (OSError, ValueError, KeyError):
+        path = self.folder.participation
+        if not path.exists():
             return None
-        clients = sorted({client for text in rows.unique() for client in parse_ranges(text)})
+        refuse_no_file(path)
+        known = range(self.problem.data.client_count)
+        try:
+            rows = pd.read_csv(path, dtype=str)["clients"].dropna()
+            clients = sorted({client for text in rows.unique() for client in parse_ranges(text)})
+            if clients and not (clients[0] in known and clients[-1] in known):
+                raise ValueError
+        except (OSError, ValueError, KeyError):
+            raise ConfigError(
+                f"{path} cannot be read: it is no list of this run's clients"
+            ) from None
         return np.array(clients, dtype=np.int64) if clients else None
 
     def noise_multipliers(self) -> dict[int, float]:
         """That of every round so far, from 1; empty for a run without noise."""
-        metrics = pd.read_csv(self.folder.metrics)
+        metrics = saved_numbers(self.folder.metrics)
         if "noise_multiplier" not in metrics:
             return {}
         found = metrics.set_index("round")["noise_multiplier"].dropna()
@@ -105,6 +115,7 @@ def open_run(
 
     folder = RunFolder(path)
     config = _configuration(folder, allowed)
+    folder.refuse_links()
     config.runtime.device = device
     parts = build_parts(config)
     place = resolve_device(device)
@@ -174,6 +185,7 @@ def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
     rounds = folder.read_json(folder.summary).get("rounds")
     if type(rounds) is not int:
         raise ConfigError(f"{folder.summary} does not say after how many rounds the run ended")
+    refuse_no_file(folder.model)
     try:
         return torch.load(folder.model, map_location=device, weights_only=True), rounds
     except Exception as error:  # reading a damaged file can raise anything

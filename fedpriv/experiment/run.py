@@ -123,6 +123,7 @@ def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
         folder = RunFolder(parts.settings.resume)
         if not folder.path.is_dir():
             raise not_resumable(parts.settings.resume)
+        folder.refuse_links()
         _hold(held, folder)
         return folder
     if not _reusing(parts):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import saying_where, write_tensors
 from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
+from fedpriv.results.saved import refuse_no_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,6 +81,7 @@ def load(folder: RunFolder, rounds: int) -> Snapshot:
     import torch
 
     path = dict(_files(folder.snapshots))[rounds]
+    refuse_no_file(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         return Snapshot(state["round"], state["weights"], state["clipper"])

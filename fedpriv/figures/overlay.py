@@ -21,6 +21,7 @@ from fedpriv.results.columns import COLUMNS
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
+from fedpriv.results.saved import saved_numbers
 
 _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 _NOT_TOLD = ("resume", "dry_run")
@@ -68,8 +69,8 @@ def _run_folders(given: str) -> list[RunFolder]:
 def _read(folder: RunFolder) -> _Run:
     try:
         identity = configuration.identity(folder.read_config())
-        overrides = folder.read_json(folder.environment).get("overrides")
-        metrics = pd.read_csv(folder.metrics)
+        overrides = folder.read_overrides()
+        metrics = saved_numbers(folder.metrics)
     except (OSError, ValueError, AttributeError) as error:
         words = " ".join(str(error).split())
         raise ConfigError(f"{folder.path} cannot be read: {words}") from None

@@ -82,6 +82,15 @@ class RunFolder:
             ) from None
         return self
 
+    def refuse_links(self) -> None:
+        """Raise ConfigError if it holds a link: what is written here would go elsewhere."""
+        links = sorted(path.name for path in self.path.iterdir() if path.is_symlink())
+        if links:
+            raise ConfigError(
+                f"{self.path} holds links ({', '.join(links[:3])}), which fedpriv never makes; put the files "
+                "themselves there"
+            )
+
     def remove_leftovers(self) -> None:
         """Delete what a process that was killed while it wrote has left half written."""
         for path in self.path.glob(".*.tmp"):
@@ -93,6 +102,17 @@ class RunFolder:
     def read_json(self, path: Path) -> dict[str, Any]:
         """Raises ConfigError for what is not there or not a JSON object."""
         return saved_json(path)
+
+    def read_overrides(self) -> list[str] | None:
+        """The overrides that the run was begun with; None where they are withheld. Raises ConfigError."""
+        overrides = self.read_json(self.environment).get("overrides")
+        if overrides is None or (
+            isinstance(overrides, list) and all(isinstance(one, str) for one in overrides)
+        ):
+            return overrides
+        raise ConfigError(
+            f"{self.environment} cannot be read: its overrides are not a list of texts"
+        )
 
     def read_config(self) -> DictConfig:
         """Raises ConfigError for what is not the configuration of a run."""

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_atomically
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.ledger import Entry, Ledger
 from fedpriv.privacy.mechanisms import JointQuery
 from fedpriv.privacy.names import PUBLISHED
+from fedpriv.results.saved import refuse_no_file
 from fedpriv.results.tables import parse_ranges, ranges
 
 COLUMNS = (
@@ -78,9 +80,10 @@ class StoredLedger:
 def read_ledger(path: Path, view: str) -> StoredLedger:
     """The draws of every client in the view ``sound`` or ``published``. Raises LedgerError."""
     try:
+        refuse_no_file(path)
         with open(path, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error):
+    except (ConfigError, OSError, UnicodeDecodeError, csv.Error):
         raise LedgerError(f"{path} is not there or not readable; a private run writes it") from None
     counts: dict[int, dict[dp_event.DpEvent, int]] = {}
     claimed: dict[tuple[str, str], tuple[dp_event.DpEvent, int]] = {}  # of every client, by draw
@@ -95,7 +98,7 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
             if view == PUBLISHED and row.get("claimed_of_everyone"):
                 claimed[row["event_sound"], row["queries"]] = event, int(row["claimed_of_everyone"])
                 count = 0
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             raise LedgerError(f"{path}, line {number}: not an entry of a ledger") from None
         for client in clients:
             own = counts.setdefault(client, {})

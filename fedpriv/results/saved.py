@@ -8,33 +8,61 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv import config as configuration
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, show
 from fedpriv.groups import GROUPS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LARGEST_CONFIG = 1 << 20  # bytes; one of ours has a few thousand
 LARGEST_JSON = 1 << 28
 
 
-def saved_text(path: Path, largest: int) -> str:
-    """A text file of at most so many bytes. Raises ConfigError."""
+def refuse_no_file(path: Path, largest: int | None = None) -> None:
+    """Raise ConfigError for what is absent, not a file (a pipe would be waited for) or has more bytes."""
     try:
         if not path.is_file():
             reason = "it is not a file" if path.exists() else "it is not there"
-        elif path.stat().st_size > largest:
+        elif largest is not None and path.stat().st_size > largest:
             reason = f"it has more than {largest:,} bytes"
         else:
-            return path.read_text(encoding="utf-8")
+            return
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise ConfigError(f"{path} cannot be read: {reason}")
+
+
+def saved_text(path: Path, largest: int) -> str:
+    """A text file of at most so many bytes. Raises ConfigError."""
+    refuse_no_file(path, largest)
+    try:
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         reason = "it is not text"
     except OSError as error:
         reason = error.strerror or str(error)
     raise ConfigError(f"{path} cannot be read: {reason}")
+
+
+def saved_numbers(path: Path) -> pd.DataFrame:
+    """A CSV whose cells are numbers or empty. Raises ConfigError."""
+    import pandas as pd
+
+    refuse_no_file(path)
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError):  # pandas' own errors are ValueErrors
+        raise ConfigError(f"{path} cannot be read: it is not a table") from None
+    words = [n for n in table if len(table) and not pd.api.types.is_numeric_dtype(table[n])]
+    if words:
+        raise ConfigError(f"{path} cannot be read: column {show(words[0])} is not of numbers")
+    return table
 
 
 def saved_json(path: Path) -> dict[str, Any]:

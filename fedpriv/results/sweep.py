@@ -25,7 +25,7 @@ def read_runs(folder: Path) -> pd.DataFrame:
         run = RunFolder(path)
         if not run.summary.exists():
             continue
-        overrides = run.read_json(run.environment).get("overrides") or []
+        overrides = run.read_overrides() or []
         chosen = dict(o.partition("=")[::2] for o in overrides)
         summary = run.read_json(run.summary)
         chosen.pop("seed", None)

@@ -31,6 +31,7 @@ METRICS = (
 )
 ATTACK_METRICS = ("backdoor_accuracy", "update_norm_honest", "update_norm_malicious")
 CLIENTS = ("round", "client", "gradient_norm", "clip_norm", "epsilon")
+MOST_CLIENTS = 100_000_000
 PARTICIPATION = ("first_round", "last_round", "clients")
 
 
@@ -120,9 +121,12 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """``0-2 5`` → ``[0, 1, 2, 5]``. Raises ValueError."""
+    """``0-2 5`` → ``[0, 1, 2, 5]``. Raises ValueError, also for more than anybody's clients."""
     numbers: list[int] = []
     for part in text.split():
         first, _, last = part.partition("-")
-        numbers.extend(range(int(first), int(last or first) + 1))
+        low, high = int(first), int(last or first)
+        if high - low + len(numbers) >= MOST_CLIENTS:
+            raise ValueError(f"{text[:40]}: more than {MOST_CLIENTS} clients")
+        numbers.extend(range(low, high + 1))
     return numbers

@@ -199,14 +199,14 @@ def test_a_run_without_a_round_is_refused(grid, command, tmp_path):
 def test_a_broken_file_of_a_run_is_refused(file, content, grid, command, tmp_path):
     shutil.copytree(grid / "noise8-seed0", tmp_path / "run")
     (tmp_path / "run" / file).write_text(content)
-    assert "run cannot be read" in refused(command("plot", "run"))
+    assert "fedpriv: run/" in refused(command("plot", "run"))
 
 
 @pytest.mark.parametrize("file", ["environment.json", "config.yaml"])
 def test_a_run_that_lacks_a_file_is_refused(file, grid, command, tmp_path):
     shutil.copytree(grid / "noise8-seed0", tmp_path / "run")
     (tmp_path / "run" / file).unlink()
-    assert "run cannot be read" in refused(command("plot", "run"))
+    assert "fedpriv: run/" in refused(command("plot", "run"))
 
 
 @pytest.mark.parametrize("out", ["plot", "plot.txt", "plot.csv", "plot.jpeg"])
