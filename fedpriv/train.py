@@ -31,6 +31,7 @@ from fedpriv.experiment.consent import (
     targets,
     targets_of_yamls,
 )
+from fedpriv.experiment.requeue import leave_if_requeued
 from fedpriv.results.folder import RunFolder, not_resumable
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
         config = with_protocol(config)
+        if in_worker and folder is not None and config.runtime.run_dir is None:
+            # a job that its launcher starts again, such as one that Slurm requeues, goes on
+            config.runtime.run_dir, config.runtime.reuse = str(folder), True
         refuse_if_stopped(config)
         if config.resume is not None:
             refuse_strangers(config, _State.allowed, f"resume: {config.resume}", _State.own_targets)
@@ -79,6 +83,8 @@ def task(config: DictConfig) -> dict[str, Any] | None:
         traceback.clear_frames(error.__traceback__)  # else the run's data live as long as the error
         if isinstance(error, Interrupted) and sweeping and not in_worker:
             raise KeyboardInterrupt from error
+        if in_worker and isinstance(error, Interrupted) and not stopped(config):
+            leave_if_requeued()
         if in_worker or _State.figure:
             raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
         _State.failures.append(error)
@@ -126,9 +132,14 @@ def job_label(overrides: Sequence[str], sweep_dir: Path) -> str:
 
 def refuse_if_stopped(config: DictConfig) -> None:
     """A job whose stop file is there already does not begin."""
+    if stopped(config):
+        raise Interrupted(f"not begun: {config.runtime.stop_file} is there")
+
+
+def stopped(config: DictConfig) -> bool:
+    """Whether the stop file is there: whoever launched the job wants it to end."""
     stop_file = config.runtime.stop_file
-    if isinstance(stop_file, str) and os.path.exists(stop_file):
-        raise Interrupted(f"not begun: {stop_file} is there")
+    return isinstance(stop_file, str) and os.path.exists(stop_file)
 
 
 def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = False) -> None:

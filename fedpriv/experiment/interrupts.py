@@ -1,14 +1,20 @@
 """Ctrl-C, SIGTERM or a stop file end a run between rounds, with a checkpoint; a second Ctrl-C ends it
-at once."""
+at once.
+
+A launcher on a cluster may handle a signal of its own, by which it is told that its job's time is over (submitit:
+SIGUSR2). It gets the signal after the round, when the checkpoint is there.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_OF_LAUNCHERS = tuple(getattr(signal, name) for name in ("SIGUSR2",) if hasattr(signal, name))
 
 
 class Interrupts:
@@ -17,23 +23,28 @@ class Interrupts:
     def __init__(self, stop_file: str | None = None) -> None:
         self._stop_file = stop_file
         self._signal: int | None = None
+        self._to_pass_on: int | None = None
         self._previous: dict[int, object] = {}
 
     @property
     def requested(self) -> bool:
-        return self._signal is not None or (
-            self._stop_file is not None and os.path.exists(self._stop_file)
-        )
+        if self._signal is not None or self._to_pass_on is not None:
+            return True
+        return self._stop_file is not None and os.path.exists(self._stop_file)
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {s: signal.signal(s, self._note) for s in SIGNALS}
+            handled = [s for s in _OF_LAUNCHERS if callable(signal.getsignal(s))]
+            self._previous = {s: signal.signal(s, self._note) for s in (*SIGNALS, *handled)}
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._signal is not None:
+        if number in _OF_LAUNCHERS:
+            self._to_pass_on = number
+        elif self._signal is not None:
             raise KeyboardInterrupt
-        self._signal = number
+        else:
+            self._signal = number
 
     def __exit__(
         self,
@@ -43,3 +54,6 @@ class Interrupts:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._to_pass_on is not None and error is None:
+            with suppress(Exception):  # it does not put the job back into its queue
+                signal.raise_signal(self._to_pass_on)
