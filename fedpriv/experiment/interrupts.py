@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM or a stop file end a run between rounds, with a checkpoint; a second Ctrl-C ends it
 at once.
 
-A launcher on a cluster may handle a signal of its own, by which it is told that its job's time is over (submitit:
-SIGUSR2). It gets the signal after the round, when the checkpoint is there.
+A launcher on a cluster may handle a signal of its own, by which it is told that the time of its job is over
+(submitit: SIGUSR2). It gets the signal after the round, when the checkpoint is there.
 """
 
 from __future__ import annotations
