@@ -20,7 +20,7 @@ def leave_if_requeued() -> None:
     """
     if os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
         return
-    job = os.environ["SLURM_JOB_ID"]
+    job = _own_job()
     try:
         said = dict(re.findall(r"(\w+)=(\S+)", _scontrol("show", "job", "--oneliner", job)))
         if int(said["Restarts"]) == int(os.environ.get("SLURM_RESTART_COUNT", "0")):
@@ -30,6 +30,14 @@ def leave_if_requeued() -> None:
     except (OSError, subprocess.SubprocessError, KeyError, ValueError):
         return  # it does not say: then this is the end
     raise SystemExit(f"job {job} goes on from its checkpoint when Slurm starts it again")
+
+
+def _own_job() -> str:
+    """What Slurm calls this job. The last of an array has the number of the whole array as its own."""
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    if array is None:
+        return os.environ["SLURM_JOB_ID"]
+    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
 
 
 def _scontrol(*words: str) -> str:

@@ -105,7 +105,7 @@ def test_a_preempted_job_goes_on_by_itself(place):
     answer("sbatch", "--wait", "-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "true")
     status, err = place.end(child)
     assert (status, err.count("failed")) == (0, 0), err
-    assert "REQUEUED" in [states(job)[0] for job in low]
+    assert [states(job)[0] for job in low] == ["REQUEUED", "REQUEUED"]
     place.assert_whole()
     assert place.rounds_run == place.whole_rounds
 

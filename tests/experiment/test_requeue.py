@@ -23,7 +23,8 @@ def slurm(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
         monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
         monkeypatch.setenv("SLURM_JOB_ID", "7")
-        monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
+        for name in ("SLURM_RESTART_COUNT", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"):
+            monkeypatch.delenv(name, raising=False)
         if restarts is not None:
             monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
 
@@ -43,6 +44,16 @@ def test_a_job_that_makes_room_is_put_back_into_the_queue(slurm, tmp_path):
     with pytest.raises(SystemExit):
         leave_if_requeued()
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "requeue 7"
+
+
+def test_of_an_array_only_its_own_job_is_put_back(slurm, monkeypatch, tmp_path):
+    slurm("JobState=RUNNING Restarts=0 PreemptTime=2026-11-22T13:54:12")
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")  # its last job has the number of the array
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    with pytest.raises(SystemExit):
+        leave_if_requeued()
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked == ["show job --oneliner 7_1", "requeue 7_1"]
 
 
 @pytest.mark.parametrize(
