@@ -93,47 +93,46 @@ class Loop:
         """Time in rounds so far, over all sessions of a resumed run."""
         return self._seconds_before + time.perf_counter() - self._started
 
-    def run(self, observers: Sequence[Observer]) -> str:
-        """Run to the end and return the reason it ended. Raises ReleaseError before a round that released
-        something else than announced is applied."""
+    def run(self, observers: Sequence[Observer], interrupts: Interrupts) -> str:
+        """Run to the end, or until an interrupt, and return the reason it ended. Raises ReleaseError before a
+        round that released something else than announced is applied."""
         self._started = time.perf_counter()
         if self.rounds_done == 0:
             self.schedule.begin(self._validation_loss)
         for observer in observers:
             observer.begin(self.rounds_done)
-        with Interrupts(self.settings.runtime.stop_file) as interrupts:
+        announced = self._announce()
+        eligible = self._eligible(announced)
+        stop = self._stop_before_next(eligible)
+        while stop is None:
+            sigma = self.schedule.noise_multiplier(self.rounds_done)
+            opened, outcome, signal = self._round(announced, eligible)
+            self.rounds_done += 1
+            self.last_sigma = sigma
+            self.not_finite += outcome.not_finite
+            healthy = outcome.healthy and (signal is None or math.isfinite(signal))
             announced = self._announce()
             eligible = self._eligible(announced)
-            stop = self._stop_before_next(eligible)
-            while stop is None:
-                sigma = self.schedule.noise_multiplier(self.rounds_done)
-                opened, outcome, signal = self._round(announced, eligible)
-                self.rounds_done += 1
-                self.last_sigma = sigma
-                self.not_finite += outcome.not_finite
-                healthy = outcome.healthy and (signal is None or math.isfinite(signal))
-                announced = self._announce()
-                eligible = self._eligible(announced)
-                stop = self._stop_before_next(eligible) if healthy else DIVERGED
-                evaluation = None
-                if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
-                    evaluation = evaluate(self.problem)
-                    if self._stops_by_test_loss and not math.isfinite(evaluation.loss):
-                        stop = DIVERGED
-                done = Round(
-                    self.rounds_done,
-                    opened.cohort,
-                    sigma,
-                    outcome,
-                    signal,
-                    evaluation,
-                    stop,
-                    self.seconds,
-                )
-                if stop is None and interrupts.requested:
-                    stop = INTERRUPTED
-                for observer in observers:
-                    observer.see(done)
+            stop = self._stop_before_next(eligible) if healthy else DIVERGED
+            evaluation = None
+            if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
+                evaluation = evaluate(self.problem)
+                if self._stops_by_test_loss and not math.isfinite(evaluation.loss):
+                    stop = DIVERGED
+            done = Round(
+                self.rounds_done,
+                opened.cohort,
+                sigma,
+                outcome,
+                signal,
+                evaluation,
+                stop,
+                self.seconds,
+            )
+            if stop is None and interrupts.requested:
+                stop = INTERRUPTED
+            for observer in observers:
+                observer.see(done)
         return stop
 
     def _round(

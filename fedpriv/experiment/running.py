@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.experiment.checkpoint import Origin
+from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import DIVERGED, INTERRUPTED, Loop
 from fedpriv.experiment.observers import (
     Checkpoints,
@@ -56,8 +57,9 @@ class Run:
         """Run to the end, leave a checkpoint behind, and return the reason it ended."""
         display = Display(self.loop, self.metrics, watcher)
         observers = [*self._tables, display, self._snapshots, self._checkpoints]
-        stop = self.loop.run(observers)
-        self._checkpoints.save()
+        with Interrupts(self.loop.settings.runtime.stop_file) as interrupts:
+            stop = self.loop.run(observers, interrupts)
+            self._checkpoints.save()
         return stop
 
     def close(self, stop_reason: str) -> None:

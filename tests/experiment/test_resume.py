@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal as signals
 import time
 from pathlib import Path
 
@@ -202,6 +203,23 @@ def test_a_signal_ends_a_run_with_a_checkpoint_and_the_way_to_go_on(
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=False)["round"] == 3
     assert "resume=" not in said.out  # once is enough
     assert '"stop_reason": "interrupted"' in (tmp_path / "run" / "summary.json").read_text()
+
+
+def test_a_launcher_hears_its_signal_when_the_checkpoint_is_there(command, stopping, tmp_path):
+    heard = []
+
+    def hear(number, frame):
+        checkpoint = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=False)
+        heard.append(checkpoint["round"])
+
+    before = signals.signal(signals.SIGUSR2, hear)
+    try:
+        stopping.setenv("STOP_WITH", "SIGUSR2")
+        said = command(*STOPPED, "rounds=7", "runtime.run_dir=run")
+    finally:
+        signals.signal(signals.SIGUSR2, before)
+    assert said.status == 130
+    assert heard == [3]
 
 
 def test_a_run_interrupted_again_and_again_is_the_run_that_was_not(
