@@ -110,16 +110,27 @@ def test_a_preempted_job_goes_on_by_itself(place):
     assert place.rounds_run == place.whole_rounds
 
 
-def test_a_job_whose_time_is_over_goes_on_if_it_may(place):
-    child = place.begin(
-        SLURM, "hydra.launcher.timeout_min=1", "hydra.launcher.signal_delay_s=50",
-        "hydra.launcher.max_num_timeout=2",
-    )  # fmt: skip
-    first = jobs_of(place)
-    place.wait(lambda: not set(first) & set(jobs_of(place)), child)
+TIME = (
+    "hydra.launcher.timeout_min=5",
+    "hydra.launcher.signal_delay_s=30",
+)  # of five minutes any is nearly over, to submitit
+
+
+@pytest.mark.parametrize("may", [True, False], ids=["goes_on_if_it_may", "stops_with_a_checkpoint"])
+def test_a_job_whose_time_is_nearly_over(may, place):
+    child = place.begin(SLURM, *TIME, f"hydra.launcher.max_num_timeout={int(may)}")
+    jobs = jobs_of(place)
+    answer("scancel", "--signal=USR2", *jobs)  # what Slurm sends then
+    place.wait(lambda: not set(jobs) & set(jobs_of(place)))
     status, err = place.end(child)
-    assert (status, err.count("failed")) == (0, 0), err
-    assert {states(job)[0] for job in first} == {"REQUEUED"}
+    assert "Traceback" not in err
+    if may:
+        assert (status, err.count("failed")) == (0, 0), err
+    else:
+        assert status == 1
+        assert "interrupted after round" in err
+        assert place.make(SLURM)[0] == 0
+    assert [states(job)[0] == "REQUEUED" for job in jobs] == [may, may]
     place.assert_whole()
     assert place.rounds_run == place.whole_rounds
 
