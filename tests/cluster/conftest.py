@@ -22,6 +22,7 @@ from omegaconf import OmegaConf
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "one_node_slurm.sh"
 SLURM = Path("/tmp/fedpriv-slurm")  # the folder of the script
+PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd")
 ROUNDS, RUNS = 40, 2
 FIGURE = ("figure", "own/tiny", "--config-dir", "mine", "runtime.checkpoint_interval=2")
 QUIET = ("runtime.progress=none",)
@@ -78,9 +79,8 @@ def slurm() -> Iterator[None]:
         pytest.skip("needs the launcher submitit_slurm: pip install '.[slurm]'")
     if os.geteuid() != 0:
         pytest.skip("needs root, to start a Slurm of one node")
-    if any(
-        shutil.which(p) is None for p in ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd")
-    ):
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    if any(shutil.which(program, path=path) is None for program in PROGRAMS):
         pytest.skip("needs apt-get install slurm-wlm slurmdbd munge mariadb-server")
     ours = SLURM / "started_by_a_test"
     with open(SLURM.with_suffix(".lock"), "w") as lock:
