@@ -33,6 +33,7 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
     if config_dir is not None:
         path = str(config_dir.resolve()).replace("'", "\\'")
         overrides = [*overrides, f"hydra.searchpath=['file://{path}']"]
+    refuse_unknown_protocol(overrides)
     try:
         if GlobalHydra.instance().is_initialized():
             return with_protocol(hydra_compose(config_name="config", overrides=list(overrides)))
@@ -40,6 +41,17 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
             return with_protocol(hydra_compose(config_name="config", overrides=list(overrides)))
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise explain(error, overrides) from None
+
+
+def refuse_unknown_protocol(overrides: Sequence[str]) -> None:
+    """Raise ConfigError for ``protocol=NAME`` without such a YAML, which Hydra would pass over."""
+    known = [name for name, _ in options("protocol")]
+    extra = config_dir_of(overrides)
+    known += [name for name, _ in options("protocol", extra)] if extra else []
+    for override in overrides:
+        key, _, name = override.partition("=")
+        if key == "protocol" and name not in (*known, "null"):
+            raise _unknown("protocol", name, known)
 
 
 def with_protocol(config: DictConfig) -> DictConfig:
@@ -98,6 +110,11 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         return _unknown(f"{top} option", wanted, known)
     if match := re.search(r"Could not override '([^']+)'", text):
         return _unknown_key(match.group(1), overrides)
+    if match := re.search(
+        r"Multiple values for (\w+)|config groups is not supported: '\+\+(\w+)=", text
+    ):
+        group = match[1] or match[2]
+        return ConfigError(f"{group} has an option already; write {group}=OPTION without +")
     if match := re.search(r"Ambiguous value for argument '(.+)'", text):
         return ConfigError(
             f"{match.group(1)} gives several values; add -m to sweep over them, or write a list as "
@@ -141,6 +158,9 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
 
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     """The nearest key of its group where the group is known, else the nearest of all."""
+    if name in GROUPS:
+        known = ", ".join(option for option, _ in options(name))
+        return ConfigError(f"{name} is a group: {name}=OPTION chooses one of {known}")
     known = _known_keys(overrides)
     group, _, own = name.rpartition(".")
     inside = [
@@ -153,9 +173,29 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
         return ConfigError(
             f"attack=none has no key {name.partition('.')[2]}; choose an attack as well: attack=…"
         )
-    near = nearest(name, known)
+    near = _called_otherwise(own, known) or nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{meant}")
+
+
+_CALLED = {
+    "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",
+    "C": "clip_norm", "S": "clip_norm", "clip": "clip_norm", "clip_norm": "initial_clip_norm",
+    "max_grad_norm": "clip_norm", "q": "sample_rate", "eps": "epsilon", "T": "rounds", "steps": "rounds",
+    "epochs": "local_epochs", "K": "clients", "m": "clients_per_round", "num_clients": "clients",
+    "n_clients": "clients", "batch_size": "sample_rate",
+}  # fmt: skip
+"""What keys are called elsewhere: symbols of papers, names of other libraries."""
+
+
+def _called_otherwise(name: str, known: Sequence[str]) -> str | None:
+    """The key that has this name, or what the name stands for, as its last part."""
+    wanted: str | None = name
+    while wanted is not None:
+        if found := [key for key in known if key.rpartition(".")[2] == wanted]:
+            return found[0]
+        wanted = _CALLED.get(wanted)
+    return None
 
 
 def unknown_key(
@@ -164,7 +204,9 @@ def unknown_key(
     """A key ``group.name`` that is not among those ``inside`` the group; ``elsewhere``: keys of other
     groups with that name."""
     ends = {key.rpartition(".")[2]: key for key in reversed(inside)}
-    near = nearest(name, ends, cutoff=0.6)  # all of them are shown: only a likely one is meant
+    near = _called_otherwise(name, list(ends)) or nearest(
+        name, ends, cutoff=0.6
+    )  # all of them are shown: only a likely one is meant
     meant = [f"{group}.{ends[near]}"] if near else elsewhere[:1]
     hint = f"; did you mean {meant[0]}?" if meant else ""
     return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")
@@ -180,7 +222,8 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
     except Exception:
         config = compose()
     flat = flatten(OmegaConf.to_container(config, resolve=False))
-    return [*GROUPS, *(key for key in flat if not key.endswith("_target_"))]
+    keys = (key for key in flat if not key.endswith("_target_") and not key.startswith("protocol."))
+    return [*GROUPS, *keys]
 
 
 NOT_IDENTITY = ("runtime", "dry_run", "resume", "protocol", "dataset.path", "dataset.download")

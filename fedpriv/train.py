@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.words import counted
-from fedpriv.config import conf_dir, config_dir_of, explain, with_protocol
+from fedpriv.config import conf_dir, config_dir_of, explain, refuse_unknown_protocol, with_protocol
 from fedpriv.experiment.consent import (
     FLAG,
     refuse_strangers,
@@ -176,6 +176,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     own = config_dir_of(arguments)
     _State.own_targets = set() if own is None else targets_of_yamls(own)
     arguments = _flags_first(_with_resumed_overrides(arguments))
+    refuse_unknown_protocol(arguments)
     previous, sys.argv = sys.argv, [program, *arguments]
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own

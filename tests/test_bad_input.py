@@ -49,6 +49,25 @@ VALUES = {
 }
 
 
+MEANT = {
+    "lr=0.1": "unknown key lr; did you mean algorithm.learning_rate?",
+    "algorithm.lr=0.1": "unknown key algorithm.lr; did you mean algorithm.learning_rate?",
+    "learning_rate=0.1": "unknown key learning_rate; did you mean algorithm.learning_rate?",
+    "sigma=3": "unknown key sigma; did you mean noise_schedule.noise_multiplier?",
+    "noise_multiplier=3": "unknown key noise_multiplier; did you mean noise_schedule.noise_multiplier?",
+    "C=1": "unknown key C; did you mean clipper.initial_clip_norm?",
+    "clip_norm=1": "unknown key clip_norm; did you mean clipper.initial_clip_norm?",
+    "eps=1": "unknown key eps; did you mean epsilon?",
+    "num_clients=5": "unknown key num_clients; did you mean partition.clients?",
+    "model={a:1}": "model is a group: model=OPTION chooses one of cnn, ",
+    "+model=cnn": "model has an option already; write model=OPTION without +",
+    "++model=cnn": "model has an option already; write model=OPTION without +",
+    "protocol=nope": "unknown protocol nope (known: adap_dpfl_digits, ",
+    "model._target_=os.system": "model: Hydra does not let a configuration call os.system",
+    "model._target_=shutil.rmtree": "model: Hydra does not let a configuration call shutil.rmtree",
+}
+
+
 def refuse(command, *overrides: str, program: str = "train") -> str:
     """The sentence with which the command refuses these overrides; it leaves no run behind."""
     said = command(program, *QUIET, *overrides)
@@ -210,3 +229,8 @@ def test_a_budget_too_small_for_a_round_says_how_large_it_must_be(command, tmp_p
     assert sentence.startswith("epsilon must be >= 0.")
     assert sentence.endswith("got 0.1")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("override", MEANT)
+def test_what_was_meant_is_said(override, command):
+    assert refuse(command, override).startswith(MEANT[override])

@@ -52,6 +52,7 @@ def within_group(group: str, make: Callable[[], Any], keys: Sequence[str] = ()) 
         raise ConfigError(f"{group}: {_explain(cause or error)}") from None
 
 
+_BLOCKED = re.compile(r"Target '([^']+)'.* is blocklisted")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '([^']+)'")
 
 
@@ -60,6 +61,8 @@ def _explain(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].endswith(":"):  # the reason is on the next one
         return f"{lines[0]} {lines[1]}"
+    if refused := _BLOCKED.search(str(error)):
+        return f"Hydra does not let a configuration call {refused[1]}"
     return first_line(error)
 
 
