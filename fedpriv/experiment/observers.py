@@ -31,7 +31,7 @@ _CLIENTS_SHOWN = 100  # clients.csv holds so many clients, those of lowest index
 class Watcher(Protocol):
     """Shows a run while it goes."""
 
-    def show(self, row: Mapping[str, object], fraction: float | None) -> None: ...
+    def show(self, row: Mapping[str, object]) -> None: ...
 
 
 class Quiet:
@@ -120,8 +120,9 @@ class Metrics(Quiet):
 
     def _seldom(self, number: int) -> bool:
         """Whether this evaluation is one at which an epsilon that takes long is asked for: by its number
-        alone, so that a resumed run asks at the same ones."""
-        return at_most_two_digits(number // self._loop.settings.evaluation_interval)
+        and by what was released, so that a resumed run asks at the same ones."""
+        digits = 1 if self._loop.budget.slow else 2
+        return has_few_digits(number // self._loop.settings.evaluation_interval, digits)
 
     def close(self) -> None:
         self.table.flush()
@@ -189,11 +190,11 @@ class Display(Quiet):
 
     name = "display"
 
-    def __init__(self, loop: Loop, metrics: Metrics, watcher: Watcher):
-        self._loop, self._metrics, self._watcher = loop, metrics, watcher
+    def __init__(self, metrics: Metrics, watcher: Watcher):
+        self._metrics, self._watcher = metrics, watcher
 
     def see(self, done: Round) -> None:
-        self._watcher.show(self._metrics.row, self._loop.fraction())
+        self._watcher.show(self._metrics.row)
 
 
 class SnapshotFiles(Quiet):
@@ -237,9 +238,9 @@ class Checkpoints(Quiet):
         checkpoint.save(self._folder, state)
 
 
-def at_most_two_digits(number: int) -> bool:
-    """Whether it has at most two significant digits: 1 … 99 all, 100 … 990 every tenth, and so on."""
-    while number >= 100:
+def has_few_digits(number: int, digits: int) -> bool:
+    """Whether it has at most so many significant digits; two: 1 … 99 all, 100 … 990 every tenth, …"""
+    while number >= 10**digits:
         number, last = divmod(number, 10)
         if last:
             return False

@@ -64,7 +64,7 @@ class Reporter:
         self.mode = wish if wish != "auto" else ("live" if self.out.is_terminal else "lines")
         self._began = time.perf_counter()
         self._last_shown = self._began if brief else 0.0
-        self._last_fraction = loop.fraction() or 0.0
+        self._last_fraction, self._last_noted = loop.fraction() or 0.0, 0.0
         self._pace = Pace()
         self._evaluated: dict[str, object] = {}
         self._live: Live | None = None
@@ -119,18 +119,18 @@ class Reporter:
         with Live(console=self.out, refresh_per_second=4, transient=True) as self._live:
             return run()
 
-    def show(self, row: Mapping[str, object], fraction: float | None) -> None:
+    def show(self, row: Mapping[str, object]) -> None:
         """Called after every round."""
         if row.get("epsilon") is not None:
             self._epsilon = row["epsilon"]
-        if fraction is None and self.plan.rounds:
-            fraction = min(1.0, row["round"] / self.plan.rounds)
         if row.get("test_accuracy") is not None:
             kept = ("test_accuracy", "backdoor_accuracy")
             self._evaluated = {k: row[k] for k in kept if k in row}
         now = time.perf_counter()
-        self._last_fraction = fraction or 0.0
-        self._pace.note(now, self._last_fraction)
+        if now - self._last_noted >= _SECONDS_BETWEEN_FRAMES:
+            self._last_noted = now
+            self._last_fraction = self._fraction(row)
+            self._pace.note(now, self._last_fraction)
         pause = _SECONDS_BETWEEN_FRAMES if self._live else _SECONDS_BETWEEN_LINES
         if now - self._last_shown < pause:
             return
@@ -142,12 +142,30 @@ class Reporter:
         elif self.mode != "none":  # when lines come tells how long rounds take: not for run.log
             self.out.print(Text(self._words(row)))
 
+    def _fraction(self, row: Mapping[str, object]) -> float:
+        """How far the run is: by its budget, or by the rounds that were planned."""
+        fraction = self.loop.fraction()
+        if fraction is None and self.plan.rounds:
+            fraction = min(1.0, row["round"] / self.plan.rounds)
+        return fraction or 0.0
+
+    def _epsilon_words(self, row: Mapping[str, object]) -> str | None:
+        """ε of this round, else a bound where its accountant is slow, else the last one known."""
+        budget, limit = self.loop.budget, self.loop.settings.epsilon
+        of = "" if limit is None else f" of {limit:g}"
+        if budget is None:
+            return None
+        if row.get("epsilon") is None and (self._epsilon is None or budget.slow):
+            bound = budget.bound()
+            if bound is not None:
+                name = self.loop.parts.accountant.name
+                return f"<= {bound:.3f}{of} (bound by RDP; {name} is slow)"
+        return None if self._epsilon is None else f"{self._epsilon:.3f}{of}"
+
     def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:
-        limit = self.loop.settings.epsilon
         facts = [("round", str(row["round"]))]
-        if self._epsilon is not None:
-            of = "" if limit is None else f" of {limit:g}"
-            facts.append(("epsilon", f"{self._epsilon:.3f}{of}"))
+        if (epsilon := self._epsilon_words(row)) is not None:
+            facts.append(("epsilon", epsilon))
         if row.get("noise_multiplier") is not None:
             facts += [
                 ("sigma", f"{row['noise_multiplier']:.3f}"),

@@ -55,7 +55,7 @@ class Run:
 
     def go(self, watcher: Watcher) -> str:
         """Run to the end, leave a checkpoint behind, and return the reason it ended."""
-        display = Display(self.loop, self.metrics, watcher)
+        display = Display(self.metrics, watcher)
         observers = [*self._tables, display, self._snapshots, self._checkpoints]
         with Interrupts(self.loop.settings.runtime.stop_file) as interrupts:
             stop = self.loop.run(observers, interrupts)

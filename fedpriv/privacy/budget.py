@@ -274,6 +274,16 @@ class Budget:
         """Whether ``epsilon`` is fast enough to be asked after every round."""
         return self._enforced.immediate
 
+    @property
+    def slow(self) -> bool:
+        """Whether an epsilon has become so slow, as the noise moved much, that it is asked for seldom."""
+        return self._enforced.slow or self._sound.slow
+
+    def bound(self) -> float | None:
+        """A number that ε of the worst client does not exceed, at once; ``None`` where none is known."""
+        bound = self._enforced.bound(self.delta) if self._took_part.any() else 0.0
+        return bound if np.isfinite(bound) else None
+
     def epsilon_of_part(self, by: str) -> float | None:
         """Sound ε of the worst client of only what ``client`` or ``aggregator`` noised, had it been
         released alone; ``None`` if there is no such answer."""

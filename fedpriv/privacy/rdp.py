@@ -150,6 +150,7 @@ def _by_rate(
     return sampled, others
 
 
+@functools.lru_cache(maxsize=16384)
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
     """Whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
     return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)

@@ -44,6 +44,11 @@ class SoundEpsilon(ABC):
     immediate = True
     """Whether an epsilon is fast enough to be asked for after every round."""
 
+    @property
+    def slow(self) -> bool:
+        """Whether it is to be asked for still less often."""
+        return False
+
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         """Charge ``count`` draws; an epsilon that does not depend on the draws ignores it."""
 
@@ -97,6 +102,10 @@ class Composed(SoundEpsilon):
                 self._own.patience = _PATIENCE
             self._valid.append(self._own)
         self.immediate = all(total.immediate for total in self._valid)
+
+    @property
+    def slow(self) -> bool:
+        return any(total.slow for total in self._valid)
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if self._own is not None:

@@ -12,7 +12,7 @@ import torch
 
 import fedpriv
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.observers import at_most_two_digits
+from fedpriv.experiment.observers import has_few_digits
 
 FREE = ("epsilon=null", "rounds=6")
 
@@ -238,8 +238,10 @@ def test_evaluating_more_often_changes_nothing(train):
 
 
 def test_prices_that_take_long_are_asked_for_at_numbers_of_two_digits():
-    asked = [n for n in range(1, 1301) if at_most_two_digits(n)]
+    asked = [n for n in range(1, 1301) if has_few_digits(n, 2)]
     assert asked == [*range(1, 100), *range(100, 1000, 10), *range(1000, 1301, 100)]
+    asked = [n for n in range(1, 301) if has_few_digits(n, 1)]
+    assert asked == [*range(1, 10), *range(10, 100, 10), *range(100, 301, 100)]
 
 
 def test_a_price_that_takes_long_is_asked_for_seldom_and_at_the_end(train):
@@ -250,6 +252,17 @@ def test_a_price_that_takes_long_is_asked_for_seldom_and_at_the_end(train):
     assert rows["epsilon"].notna().all()
     priced = rows.index[rows["epsilon_sound"].notna()].tolist()
     assert priced == [*range(1, 101), 110, 112]
+
+
+def test_where_the_noise_moves_much_it_is_asked_for_less_often_still(train):
+    """From the 101st value of the noise on: at evaluations of one digit."""
+    rows = metrics_of(
+        train(
+            "algorithm=dp_fl", "rounds=127", "evaluation_interval=1", "epsilon=null", "accountant=pld",
+            "noise_schedule=exponential", "noise_schedule.noise_multiplier=30",
+        )
+    ).set_index("round")  # fmt: skip
+    assert rows.index[rows["epsilon"].notna()].tolist() == [*range(1, 101), 127]
 
 
 def test_records_without_a_finite_gradient_are_counted_in_the_summary(tmp_path, train, monkeypatch):

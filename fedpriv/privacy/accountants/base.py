@@ -23,6 +23,16 @@ class RunningTotal(ABC):
     immediate = True
     """Whether ``epsilon`` is fast enough to be asked after every round."""
 
+    @property
+    def slow(self) -> bool:
+        """Whether it has become so slow that it is asked for still less often than where it is not
+        :attr:`immediate`."""
+        return False
+
+    def bound(self, delta: float) -> float:
+        """A number that ε of the worst client does not exceed, at once; ``inf`` where none is known."""
+        return self.worst(delta)
+
     @abstractmethod
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         """Charge ``count`` independent draws of ``event`` to each of ``clients`` [m] (indices)."""

@@ -20,29 +20,23 @@ from dp_accounting import dp_event
 from dp_accounting.privacy_accountant import UnsupportedEventError
 
 from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.accountants.histories import Composition, Histories, weaker
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.columns import (
-    array,
-    pack_counts,
-    pack_events,
-    tensor,
-    unpack_counts,
-    unpack_events,
-)
+from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.events import describe_event, parse_event
-from fedpriv.privacy.grid import FEW, gridded, on_grid, weaker_event
+from fedpriv.privacy.grid import FEW, gridded, on_grid
 from fedpriv.privacy.rdp import without_noise
 
 # an allowance is for so many draws, and twice as many as were served: when σ soon differs again,
 # looking further ahead is wasted
 _AHEAD = 4
 _EPSILONS_KEPT = 256
+_MANY_KINDS = 100  # of draws: an epsilon then takes a second or more
+_SHOWN = 16  # histories whose quick bound is worth its time while a run goes on
 
 _UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
 _PER_CLIENT = ("_for", "_left", "_known", "_served")
-
-Composition = dict[dp_event.DpEvent, int]
 
 
 class CompositionAccountant(Accountant):
@@ -82,52 +76,6 @@ class CompositionAccountant(Accountant):
         return rdp.steps_allowed(event, epsilon, delta, neighbours)
 
 
-class Histories:
-    """How often each client [K] made each kind of draw."""
-
-    def __init__(self, clients: int):
-        self.clients = clients
-        self._everyone: Composition = {}
-        self._some: dict[dp_event.DpEvent, np.ndarray] = {}
-
-    def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
-        if len(clients) == self.clients:
-            self._everyone[event] = self._everyone.get(event, 0) + count
-        else:
-            own = self._some.setdefault(event, np.zeros(self.clients, dtype=np.int64))
-            own[clients] += count
-
-    def groups(self) -> tuple[list[Composition], np.ndarray]:
-        """The distinct histories, and which of them each client has [K]."""
-        if not self._some:
-            return [dict(self._everyone)], np.zeros(self.clients, dtype=np.int64)
-        table = np.stack(list(self._some.values()), axis=1)  # [K, events]
-        rows, group_of = np.unique(table, axis=0, return_inverse=True)
-        histories = []
-        for row in rows:
-            own = dict(self._everyone)
-            for event, count in zip(self._some, row, strict=True):
-                if count:
-                    own[event] = own.get(event, 0) + int(count)
-            histories.append(own)
-        return histories, group_of.reshape(-1)
-
-    def kinds(self) -> set[dp_event.DpEvent]:
-        return self._everyone.keys() | self._some.keys()
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "everyone": pack_events(self._everyone),
-            "some": pack_events(dict.fromkeys(self._some, 1)),
-            "counts": pack_counts(self._some.values()),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._everyone = unpack_events(state["everyone"])
-        counts = unpack_counts(state["counts"], self.clients)
-        self._some = dict(zip(unpack_events(state["some"]), counts, strict=True))
-
-
 class CompositionTotal(RunningTotal):
     """Counts per event and client, accounted for by ``accountant.epsilon_of``."""
 
@@ -139,6 +87,7 @@ class CompositionTotal(RunningTotal):
         self.accountant, self.neighbours = accountant, neighbours
         self._histories = Histories(clients)
         self._known_epsilons: dict[tuple[frozenset, float], float] = {}
+        self._tightness = 1.0  # ρ of the last ε ÷ ρ of its quick bound
         # the allowance: so many more draws of one event (or one no weaker) fit this (ε, δ)
         self._limit: tuple[float, float] | None = None
         self._ids: dict[tuple[dp_event.DpEvent, bool], int] = {}  # (event, exactly)
@@ -152,11 +101,30 @@ class CompositionTotal(RunningTotal):
             return
         self._histories.add(event, clients, count)
         # an exact allowance is for that event only; one on the grid for all it rounds to
-        ids = [self._ids.get((event, True), -2), self._ids.get((weaker_event(event), False), -2)]
+        ids = [self._ids.get((event, True), -2), self._ids.get((weaker(event), False), -2)]
         covered = np.isin(self._for[clients], ids)
         self._left[clients] -= count
         self._served[clients] += count
         self._known[clients[~covered]] = _UNKNOWN
+
+    @property
+    def slow(self) -> bool:
+        """Whether the noise moved much: by the draws alone, so that a resumed run answers alike."""
+        return self._histories.kinds > _MANY_KINDS
+
+    def bound(self, delta: float) -> float:
+        histories = self._histories.groups()[0]
+        if len(histories) > _SHOWN:
+            return math.inf
+        return max(self._bound(history, delta) for history in histories)
+
+    def share_of(self, epsilon: float, delta: float) -> float | None:
+        """An estimate: as if ε were that of a zCDP mechanism, whose ρ adds up; from the quick bound, and from
+        how far it was above the last ε that was computed."""
+        bound = self.bound(delta)
+        if math.isinf(bound):
+            return None
+        return min(1.0, self._tightness * _rho(bound, delta) / _rho(epsilon, delta))
 
     def epsilon(self, delta: float) -> np.ndarray:
         histories, group_of = self._histories.groups()
@@ -174,6 +142,8 @@ class CompositionTotal(RunningTotal):
             if bounds[i] <= worst:  # it and all that follow cost no more
                 break
             worst = max(worst, self._epsilon_of(largest[i], delta))
+        if 0 < max(bounds) < math.inf:
+            self._tightness = min(1.0, _rho(worst, delta) / _rho(max(bounds), delta))
         return worst
 
     @staticmethod
@@ -234,7 +204,7 @@ class CompositionTotal(RunningTotal):
             self._limit = (epsilon, delta)
             self._known[:] = _UNKNOWN
         few = self._few_with(event)
-        aim = (event if few else weaker_event(event), few)
+        aim = (event if few else weaker(event), few)
         if aim not in self._ids:  # what no client's allowance is for is never asked about again
             used = set(self._for.tolist())
             self._ids = {other: own for other, own in self._ids.items() if own in used}
@@ -244,7 +214,7 @@ class CompositionTotal(RunningTotal):
         self._for[other], self._known[other], self._served[other] = identity, _UNKNOWN, 0
 
     def _few_with(self, event: dp_event.DpEvent) -> bool:
-        return len(self._histories.kinds() | {event}) <= FEW
+        return self._histories.kinds_with(event) <= FEW
 
     def _further(
         self,
@@ -256,12 +226,10 @@ class CompositionTotal(RunningTotal):
         served: int,
     ) -> tuple[int, bool]:
         """(how many more draws fit, whether that is all there is)."""
-        alone = set(history) <= {event}
+        few = self._few_with(event)
+        alone = few and set(history) <= {event}
         at_most = MANY_STEPS if alone else max(count, _AHEAD + 2 * served)
-        if self._few_with(event):
-            base, charged = history, event
-        else:
-            base, charged = gridded(history), weaker_event(event)
+        base, charged = (history, event) if few else (gridded(history), weaker(event))
         if not alone:  # far from the budget a quick bound says enough
             counts = dict(base)
             counts[charged] = counts.get(charged, 0) + at_most
@@ -290,6 +258,12 @@ class CompositionTotal(RunningTotal):
         self._ids = {(parse_event(text), exactly): own for text, exactly, own in state["ids"]}
         for name in _PER_CLIENT:
             setattr(self, name, array(state[name]))
+
+
+def _rho(epsilon: float, delta: float) -> float:
+    """ρ of zCDP whose ε at δ this is: ε = ρ + 2 (ρ log(1/δ))^(1/2)."""
+    log = -math.log(delta)
+    return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
 
 
 def _contains(larger: Composition, smaller: Composition) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 import attr
@@ -48,13 +48,7 @@ class PldAccountant(CompositionAccountant):
         )
 
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
-        if known_here(event, neighbours):
-            return None
-        from dp_accounting.pld import pld_privacy_accountant as library
-
-        truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
-        known = library.PLDAccountant(RELATION[neighbours]).supports(event)
-        if known and not (truncated and neighbours == REPLACE_ONE):
+        if _knows(event, neighbours):
             return None
         return f"pld cannot account for {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
@@ -106,6 +100,17 @@ _LARGE = 1e5  # of a larger ε RDP's is near enough, and where RDP has none it i
 _MANY_DRAWS = 2_000_000  # more take half a minute, and RDP is within a few per cent by then
 
 
+@functools.lru_cache(maxsize=16384)
+def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
+    if known_here(event, neighbours):
+        return True
+    from dp_accounting.pld import pld_privacy_accountant as library
+
+    truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
+    known = library.PLDAccountant(RELATION[neighbours]).supports(event)
+    return known and not (truncated and neighbours == REPLACE_ONE)
+
+
 def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
     """An event of about the same privacy cost that RDP knows: it decides about cells, not about ε."""
     if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
@@ -139,31 +144,65 @@ def _one_more(event: dp_event.DpEvent) -> dp_event.DpEvent:
     return event
 
 
-_PREFIXES: OrderedDict[tuple[Items, str, float], PrivacyLossDistribution] = OrderedDict()
-_PREFIXES_KEPT = 24
+class _Kept:
+    """Privacy losses that were computed, the latest of them: few, and of so many numbers in all."""
+
+    def __init__(self, numbers: int):
+        self._most, self._numbers = numbers, 0
+        self.known: OrderedDict[Hashable, PrivacyLossDistribution] = OrderedDict()
+
+    def get(
+        self, key: Hashable, compute: Callable[[], PrivacyLossDistribution]
+    ) -> PrivacyLossDistribution:
+        if key not in self.known:
+            self.known[key] = compute()
+            self._numbers += _size(self.known[key])
+            while len(self.known) > (1 if self._numbers > self._most else _KEPT):
+                self._numbers -= _size(self.known.popitem(last=False)[1])
+        self.known.move_to_end(key)
+        return self.known[key]
+
+    def clear(self) -> None:
+        self.known.clear()
+        self._numbers = 0
+
+
+_KEPT = 512
+
+
+def _size(loss: PrivacyLossDistribution) -> int:
+    return loss._pmf_remove.size + loss._pmf_add.size
+
+
+_PREFIXES, _SINGLE = _Kept(8_000_000), _Kept(8_000_000)  # 64 MB each
 
 
 def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
-    """The composition of ``items`` from left to right, upon that of all but the last if it is known."""
+    """The composition of ``items`` from left to right, upon that of as many of the first as are known."""
+
     from dp_accounting.pld.privacy_loss_distribution import identity
 
-    key = (items, neighbours, cell)
-    if key not in _PREFIXES:
-        known = _PREFIXES.get((items[:-1], neighbours, cell)) if items else None
-        total = identity(cell) if known is None else known
-        for event, count in items if known is None else items[-1:]:
+    def compute() -> PrivacyLossDistribution:
+        known = max(
+            (
+                len(first)
+                for first, *others in _PREFIXES.known
+                if others == [neighbours, cell] and items[: len(first)] == first
+            ),
+            default=0,
+        )
+        total = _PREFIXES.known.get((items[:known], neighbours, cell)) or identity(cell)
+        for event, count in items[known:]:
             total = total.compose(_repeated(event, count, neighbours, cell))
-        _PREFIXES[key] = total
-        if len(_PREFIXES) > _PREFIXES_KEPT:
-            _PREFIXES.popitem(last=False)
-    _PREFIXES.move_to_end(key)
-    return _PREFIXES[key]
+        return total
+
+    return _PREFIXES.get((items, neighbours, cell), compute)
 
 
 def forget() -> None:
     """Forget what was composed before: for timing."""
     _PREFIXES.clear()
-    _once.cache_clear()
+    _SINGLE.clear()
     _epsilon.cache_clear()
 
 
@@ -173,10 +212,12 @@ def _repeated(
     if isinstance(event, dp_event.GaussianDpEvent):  # n Gaussians are one, exactly
         event = dp_event.GaussianDpEvent(event.noise_multiplier / math.sqrt(count))
         return _once(event, neighbours, discretization)
-    return _once(event, neighbours, discretization).self_compose(count)
+    once = _SINGLE.get(
+        (event, neighbours, discretization), lambda: _once(event, neighbours, discretization)
+    )
+    return once.self_compose(count)
 
 
-@functools.lru_cache(maxsize=32)
 def _once(
     event: dp_event.DpEvent, neighbours: str, discretization: float
 ) -> PrivacyLossDistribution:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from checkpoints import saved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.grid import weaker_event
+from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
+from fedpriv.privacy.accountants.histories import Histories
+from fedpriv.privacy.grid import on_grid, weaker_event
 from fedpriv.privacy.names import ADD_OR_REMOVE
 from fedpriv.privacy.sampling import PoissonSampling
 
@@ -107,3 +109,34 @@ def test_the_worst_of_many_histories_is_priced_by_a_quick_bound_where_patience_e
     rdp = RdpAccountant().epsilon_of({PoissonSampling(0.1).event(4.0): 3}, 1e-5, ADD_OR_REMOVE)
     assert exact.worst(1e-5) == exact.epsilon(1e-5).max() < quick.worst(1e-5) == rdp
     assert (quick.epsilon(1e-5) >= exact.epsilon(1e-5)).all()
+
+
+@pytest.mark.parametrize("cohort", [np.arange(3), np.array([0, 2])], ids=["all", "some"])
+def test_histories_are_what_gridding_them_as_a_whole_gives(cohort):
+    """Few kinds exactly, many on the grid; also after a resumption, and for those who joined late."""
+    histories, exact = Histories(3), [{}, {}, {}]
+    for t in range(60):
+        event = PoissonSampling(0.1).event(5.0 * 0.999**t)
+        who = cohort if t % 3 else np.arange(3) if t > 50 else np.array([0])
+        histories.add(event, who, 1 + t % 2)
+        for client in who:
+            exact[client][event] = exact[client].get(event, 0) + 1 + t % 2
+    restored = Histories(3)
+    restored.load_state_dict(saved(histories.state_dict()))
+    for one in (histories, restored):
+        found, group_of = one.groups()
+        assert [found[group] for group in group_of] == [on_grid(own) for own in exact]
+
+
+def test_falling_noise_is_composed_upon_what_was_composed_before(monkeypatch):
+    """One evaluation after another: each kind of draw is laid out once, however often ε is asked for."""
+    laid_out = []
+    once = pld._once
+    monkeypatch.setattr(pld, "_once", lambda *what: laid_out.append(what) or once(*what))
+    pld.forget()
+    total = PldAccountant(discretization=1e-3).running(1, ADD_OR_REMOVE)
+    for t in range(300):
+        total.add(PoissonSampling(0.1).event(9.0 * 0.998**t), np.arange(1))
+        if t >= 100 and t % 5 == 0:
+            total.worst(1e-5)
+    assert len(laid_out) == len(set(laid_out)) <= 62  # 300 values on a grid of 1 %

@@ -29,6 +29,7 @@ def price(composition, delta: float) -> float:  # type: ignore[no-untyped-def]
 class TestPld(suite(examples=6, least_noise=0.8, most_steps=1000)):
     accountant = PldAccountant(discretization=1e-3)
     tolerance = 5e-3
+    share_tolerance = 0.3
 
     def test_an_event_of_the_other_relation_is_refused_with_a_reason(self):
         capped = TruncatedPoissonSampling(0.1, 100, 20).event(1.0)

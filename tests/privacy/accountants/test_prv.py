@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from accountants.suite import suite
 from dp_accounting import dp_event
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import CannotAccount, PldAccountant, PrvAccountant
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
@@ -16,11 +18,19 @@ PRV = PrvAccountant()
 class TestPrv(suite(examples=3, least_noise=1.5, most_steps=300)):
     accountant = PrvAccountant(eps_error=0.1)
     tolerance = 0.05
+    share_tolerance = 0.5
 
 
 def price(rate: float, multiplier: float, steps: int, delta: float) -> float:
     counts = {PoissonSampling(rate).event(multiplier): steps}
     return PRV.epsilon_of(counts, delta, ADD_OR_REMOVE)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.floats(0.01, 0.2), st.floats(0.8, 6.0), st.integers(1, 500))
+def test_it_is_not_above_its_quick_bound(rate, multiplier, steps):
+    counts = {PoissonSampling(rate).event(multiplier): steps}
+    assert PRV.epsilon_of(counts, 1e-5, ADD_OR_REMOVE) <= PRV.bound(counts, 1e-5, ADD_OR_REMOVE)
 
 
 def test_opacus_value():

@@ -26,6 +26,7 @@ class TestLaws(suite(examples=3, least_noise=2.5, most_steps=200)):
     accountant = PldAccountant(discretization=5e-3)
     neighbours = REPLACE_ONE
     tolerance = 2e-2
+    share_tolerance = 0.3
 
     def sampling(self, rate):
         return FixedSizeSampling(1000, max(1, round(1000 * rate)))
