@@ -42,6 +42,7 @@ class _State:
     """What the task and the callback tell :func:`main`, within one process."""
 
     process: int | None = None
+    parent: int | None = None  # of a launcher's worker
     task_started = False
     figure = False
     sweep_dir: Path | None = None
@@ -63,6 +64,7 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     in_worker = os.getpid() != _State.process
     if in_worker:  # between jobs, Ctrl-C is the business of the process that launched them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _State.parent = _State.parent or os.getppid()
     folder = Path(hydra_config.runtime.output_dir) if sweeping else None
     overrides = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
@@ -85,6 +87,8 @@ def task(config: DictConfig) -> dict[str, Any] | None:
             raise KeyboardInterrupt from error
         if in_worker and isinstance(error, Interrupted) and not stopped(config):
             leave_if_requeued()
+        if isinstance(error, Interrupted) and in_worker and os.getppid() != _State.parent:
+            os._exit(error.exit_status)  # who launched it is gone: nobody waits for the answer
         if in_worker or _State.figure:
             raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
         _State.failures.append(error)

@@ -1,4 +1,5 @@
-"""The Hydra sweeper ``hydra/sweeper=curves``: the runs of a figure, for any launcher.
+"""The Hydra sweeper ``hydra/sweeper=curves``: the runs of a figure, else a run for each combination of the
+values given; for any launcher.
 
 Hydra finds plugins in modules below ``hydra_plugins``, a namespace package (no ``__init__.py``) that several
 distributions share. It imports this module whenever it starts, so nothing heavy is imported here.
@@ -10,32 +11,50 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.core.plugins import Plugins
-from hydra.plugins.launcher import Launcher
-from hydra.plugins.sweeper import Sweeper
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 
-class CurvesSweeper(Sweeper):
-    """Turns curves × seeds into an explicit list of jobs."""
-
-    def __init__(self) -> None:
-        self.hydra_context: HydraContext | None = None
-        self.config: DictConfig | None = None
-        self.launcher: Launcher | None = None
+class CurvesSweeper(BasicSweeper):
+    """Turns the curves × seeds of a figure into an explicit list of jobs; without a figure it is Hydra's own
+    sweeper, which says what it does."""
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        with open_dict(config):  # where launchers keep their own files
-            config.hydra.sweep.dir = str(Path(config.runtime.output_dir) / "figures")
-        self.hydra_context, self.config = hydra_context, config
-        self.launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=task_function, config=config
-        )
+        if "figure" in config:
+            with open_dict(config):  # where launchers keep their own files
+                config.hydra.sweep.dir = str(Path(config.runtime.output_dir) / "figures")
+        super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
 
-    def sweep(self, arguments: Sequence[str]) -> Any:
+    def sweep(self, arguments: list[str]) -> Any:
+        if "figure" not in self.config:
+            return super().sweep(arguments)
         from fedpriv.figures.make import make_figure
 
         return make_figure(self.config, self.hydra_context, self.launcher, arguments)
+
+    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
+        """Compose jobs before the first one runs, to refuse what cannot be composed.
+
+        Whether it can depends on the options a job chooses and the keys it sets, not on a key's number or
+        word: one job of each kind tells it for all. Every job is composed when it runs.
+        """
+        if len(batch) > 1:
+            print(f"{len(batch)} jobs; composing their configurations", flush=True)
+        written = {override for overrides in batch for override in overrides}
+        kind = {override: self._kind(override) for override in written}
+        kinds = {tuple(kind[o] for o in overrides): overrides for overrides in reversed(batch)}
+        super().validate_batch_is_legal(list(kinds.values())[::-1])
+
+    def _kind(self, override: str) -> str:
+        """An override, without its value where that is a plain one of a key that is no group."""
+        (parsed,) = OverridesParser.create().parse_overrides([override])
+        changed = parsed.type == OverrideType.CHANGE and parsed.package is None
+        if not changed or not isinstance(parsed.value(), str | int | float | None):
+            return override
+        is_group = self.hydra_context.config_loader.get_group_options(parsed.key_or_group)
+        return override if is_group else f"{parsed.key_or_group}="

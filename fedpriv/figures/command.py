@@ -11,11 +11,12 @@ import click
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import Command, Names, NewFile, Place, Whole, flag, switch
+from fedpriv.common.words import counted
 from fedpriv.figures.overrides import overrides_of
 from fedpriv.groups import options as options_of
 
 _FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
-_LIST = "every figure (or those below a name, such as wei), its state and its cost"
+_LIST = "every figure (or those below a name, such as wei) in a line; of one figure its runs"
 
 
 @click.command(
@@ -74,11 +75,21 @@ def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
         return 0
     if not options.name:
         raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")
+    _say_first(options.name, settings, options.config_dir)
     from fedpriv.train import main as train
 
     place = ["--config-dir", options.config_dir] if options.config_dir else []
     train(["-m", *place, f"+figure={options.name}", *settings, *_launcher(options.jobs)])
     return 0
+
+
+def _say_first(name: str, settings: Sequence[str], config_dir: str | None) -> None:
+    """Say what goes on while everything is imported and each curve is composed."""
+    from fedpriv.figures.catalogue import count_runs
+
+    runs = count_runs(name, settings, config_dir)
+    if runs is not None:
+        print(f"{name}: composing {counted(runs, 'run')}", flush=True)
 
 
 def _launcher(jobs: int | None) -> list[str]:

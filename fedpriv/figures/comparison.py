@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -42,9 +42,9 @@ class Ends:
 
 
 def compare(
-    figure: Figure, runs: Sequence[Run], missing: Sequence[str], caption: str, command: str
+    figure: Figure, runs: Sequence[Run], missing: Mapping[str, str], caption: str, command: str
 ) -> str:
-    """The text of comparison.md."""
+    """The text of comparison.md; ``missing``: label of a run that is not finished → why, if it failed."""
     ends = Ends(runs)
     lines = [f"# {figure.title}", "", f"{figure.work}. Scale: {_scale(figure)}.", ""]
     lines += ["![figure](figure.png)", "", f"*{caption}*", ""]
@@ -61,16 +61,24 @@ def compare(
     unguarded = list(_without_guarantee(figure, runs))
     if unguarded:
         lines += ["Why a sound ε is infinite:", "", *unguarded, ""]
-    diverged = [r.job.label for r in runs if r.summary["stop_reason"] == "diverged"]
+    diverged = [r.job.label for r in runs if r.diverged]
     if diverged:
         lines += [f"Diverged (a loss was no longer finite): {in_short(diverged)}.", ""]
     if missing:
-        lines += [f"Not finished: {in_short(missing)}.", ""]
+        lines += [f"Not finished: {in_short(list(missing))}.", "", *_reasons(missing)]
     if figure.deviations:
         lines += ["## Deviations in force", ""]
         lines += [f"- {text}" for text in figure.deviations.values()] + [""]
     lines += ["## How this was made", "", *_provenance(figure, runs, command), ""]
     return "\n".join(lines)
+
+
+def _reasons(missing: Mapping[str, str]) -> Iterator[str]:
+    """A line for each reason for which runs failed."""
+    for why in dict.fromkeys(words for words in missing.values() if words):
+        yield f"- {in_short([label for label, words in missing.items() if words == why])}: {why}"
+    if any(missing.values()):
+        yield ""
 
 
 def _scale(figure: Figure) -> str:

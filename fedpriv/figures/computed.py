@@ -28,7 +28,6 @@ from fedpriv.figures.reading import KEYS, refuse_unknown
 from fedpriv.results.display import console
 from fedpriv.results.plots import Panel, draw_panels
 
-FILES = ("figure.csv", "figure.png", "figure.pdf", "comparison.md")
 _OF_RUNS = ("show", "axes", "points", "stated", "orderings", "seeds")
 _NO_MATTER = ("runtime.", "dataset.path=", "dry_run=")
 
@@ -161,9 +160,9 @@ def _text(figure: ComputedFigure, drawing: Drawing, caption: str, command: str) 
     yield ""
 
 
-def computed_row(config: DictConfig, name: str) -> tuple[str, str, str, str]:
-    """Work, state, runs and cost, for the list of figures. Raises ConfigError."""
-    figure = read_computed(config.figure, name)
-    folder = Path(config.runtime.output_dir) / "figures" / figure.folder
-    done = all((folder / file).exists() for file in FILES)
-    return figure.work, "done" if done else "not run", "–", "seconds"
+def computed_words(config: DictConfig, name: str, arguments: Sequence[str]) -> str:
+    """What ``--list`` says of one. Raises ConfigError."""
+    figure = read_computed(config.figure, name, arguments)
+    picture = Path(config.runtime.output_dir) / "figures" / figure.folder / "figure.png"
+    state = f"drawn: {picture}" if picture.exists() else f"fedpriv figure {name} draws it"
+    return f"{figure.work}\n{figure.title}\n{name}: computed in seconds, no runs; {state}"

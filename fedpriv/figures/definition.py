@@ -169,6 +169,14 @@ class Figure:
         """`` (rounds=5)``; empty where only seeds and points are fewer."""
         return f" ({' '.join(self.altered)})" if self.altered else ""
 
+    @property
+    def run_count(self) -> int:
+        """How many jobs it has."""
+        return sum(
+            len(group.seeds) * sum(len(self.points_of(curve)) for curve in group.curves)
+            for group in self.groups
+        )
+
     def points_of(self, curve: Curve) -> tuple[float | None, ...]:
         """The points at which a curve is run; None stands for no point in particular."""
         return self.points.values if self.points is not None and curve.points else (None,)

@@ -1,6 +1,7 @@
 """Makes a figure: runs what is missing with the configured launcher, then draws and compares.
 
-A job that fails does not stop the others; Ctrl-C leaves checkpoints, and the same command goes on.
+A job that fails does not stop the others; Ctrl-C leaves checkpoints, and the same command goes on. As long as
+a run is missing, every call says which and why.
 """
 
 from __future__ import annotations
@@ -9,9 +10,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
@@ -20,7 +19,6 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from rich.table import Table
 
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.words import counted
@@ -28,16 +26,14 @@ from fedpriv.config import explain, with_protocol
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
-from fedpriv.figures.computed import make_computed
 from fedpriv.figures.definition import Figure
-from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct, in_short
+from fedpriv.figures.jobs import DONE, Job, distinct, in_short
 from fedpriv.figures.monitor import Monitor
 from fedpriv.figures.overrides import as_flag
-from fedpriv.figures.reading import read_figure
-from fedpriv.figures.series import read_runs
+from fedpriv.figures.planning import announcement, job_table, plan_figure
+from fedpriv.figures.record import read_failures, write_record
 from fedpriv.figures.stop import StopFile
-from fedpriv.figures.write import write_figure
-from fedpriv.results.display import console, duration
+from fedpriv.results.display import console
 
 
 class FigureIncomplete(FedprivError):
@@ -65,6 +61,8 @@ def make_figure(
 
     name = str(config.hydra.runtime.choices.get("figure", "figure"))
     if config.figure.get("compute") is not None:
+        from fedpriv.figures.computed import make_computed
+
         make_computed(config, name, arguments, _command(name, config, arguments))
         return []
     if not config.runtime.diagnostics:
@@ -72,19 +70,21 @@ def make_figure(
             "runtime.diagnostics", False, "true for a figure", "it tells its runs apart by seeds"
         )
     figure, jobs = plan_figure(config, name, compose, arguments)
-    parts = _build(jobs)
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
-    console().print(_announcement(figure, jobs, unfinished))
+    console().print(announcement(figure, jobs, unfinished))
+    parts = _build(jobs)
     if config.dry_run:
-        console().print(_job_table(figure, jobs))
+        console().print(job_table(figure, jobs))
         return []
     returned: list[JobReturn] = []
-    failures: dict[str, str] = {}
+    failures = read_failures(folder, jobs)
     if unfinished and not figure.draw_only:
         _prepare(parts[id(job.config)] for job in unfinished)
+        write_record(folder, jobs, failures)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
-            returned, failures = _launch(launcher, unfinished, folder)
+            stop = StopFile(folder, watched=_is_local(config.hydra.launcher))
+            returned, failures = _launch(launcher, unfinished, stop)
     _finish(figure, jobs, failures, folder, _command(figure.name, config, arguments))
     return returned
 
@@ -96,27 +96,6 @@ def _command(name: str, config: DictConfig, arguments: Sequence[str]) -> str:
     place = [word for path in given for word in ("--config-dir", os.path.relpath(path))]
     own = [as_flag(a) for a in arguments if not a.startswith(("+figure=", "runtime."))]
     return " ".join([shlex.join(["fedpriv", "figure", name, *place]), *own])
-
-
-def plan_figure(
-    config: DictConfig, name: str, compose: Compose, arguments: Sequence[str] = ()
-) -> tuple[Figure, list[Job]]:
-    """The figure that ``config`` defines, and its jobs. Raises ConfigError for what cannot run."""
-    figure = read_figure(config.figure, name)
-    common = [a for a in arguments if not _is_figures(a)]
-    stores = [Path(config.runtime.output_dir) / "runs", *map(Path, figure.reuse)]
-    for store in stores[1:]:
-        if not store.is_dir():
-            raise ConfigError("--reuse (figure.reuse)", str(store), "an existing folder of runs")
-    common = [c for c in common if not c.startswith("dry_run=")]
-    same = [c for c in common if c.lstrip("+").startswith(("runtime.", "dataset.path="))]
-    figure = replace(figure, changed=tuple(c for c in common if c not in same))
-    return figure, JobMaker(compose, stores, same).jobs(figure)
-
-
-def _is_figures(override: str) -> bool:
-    """Whether an override is one of the figure itself rather than of its runs."""
-    return override.lstrip("+~").partition("=")[0].partition(".")[0] == "figure"
 
 
 def _job_config(context: HydraContext, config: DictConfig, overrides: Sequence[str]) -> DictConfig:
@@ -151,42 +130,24 @@ def _prepare(needed: Iterable[Parts]) -> None:
         prepared.add(data)
 
 
-_FEW_SEEDS = 5
+_LOCAL = ("JoblibLauncher", "LocalLauncher")  # the latter is submitit's
 
 
-def _job_table(figure: Figure, jobs: Sequence[Job]) -> Table:
-    """A row for each curve of each group, at each point."""
-    table = Table(title="Runs", title_justify="left", title_style="bold")
-    point = () if figure.points is None else (figure.points.key,)
-    for column in ("group", "curve", *point, "seeds: state", "fedpriv train ..."):
-        table.add_column(column, overflow="fold")
-    rows: dict[tuple[str, ...], list[Job]] = {}
-    for job in jobs:
-        at = () if figure.points is None else ("–" if job.point is None else f"{job.point:g}",)
-        rows.setdefault((job.group.name, job.curve.name, *at), []).append(job)
-    for key, own in rows.items():
-        shown = [o for o in own[0].overrides if not o.startswith(("runtime.", "seed="))]
-        table.add_row(*key, _states(own), " ".join(shown))
-    return table
+def _is_local(launcher: DictConfig) -> bool:
+    """Whether the jobs run in processes on this machine that nobody else looks after.
 
-
-def _states(jobs: Sequence[Job]) -> str:
-    """``0: done, 1: not run``; of many seeds ``17 of 20 done, 1 partly``."""
-    states = [(job.seed, job.state) for job in jobs]
-    if len(jobs) <= _FEW_SEEDS:
-        return ", ".join(f"{seed}: {state}" for seed, state in states)
-    counts = Counter(state for _, state in states)
-    partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
-    return f"{counts[DONE]} of {len(jobs)} done{partly}"
+    A cluster's are its own: they go on when the process that submitted them is gone, and the same command
+    finds their runs.
+    """
+    return str(launcher.get("_target_")).rpartition(".")[2] in _LOCAL
 
 
 def _launch(
-    launcher: Launcher, jobs: Sequence[Job], folder: Path
+    launcher: Launcher, jobs: Sequence[Job], stop: StopFile
 ) -> tuple[list[JobReturn], dict[str, str]]:
     """Run the jobs; (what they returned, label → what went wrong)."""
     failures: dict[str, str] = {}
-    stop = StopFile(folder)
-    batch = [_launch_overrides(job, folder, stop.path) for job in jobs]
+    batch = [_launch_overrides(job, stop) for job in jobs]
     try:
         with stop:
             returned = list(launcher.launch(batch, initial_job_idx=0))
@@ -213,15 +174,15 @@ def _interrupted(jobs: Sequence[Job]) -> FigureInterrupted:
     )
 
 
-def _launch_overrides(job: Job, folder: Path, stop_file: Path) -> list[str]:
+def _launch_overrides(job: Job, stop: StopFile) -> list[str]:
     """What the launcher composes the job from."""
     place = (
         f"runtime.run_dir={_quoted(job.folder.path)}",
         "runtime.reuse=true",  # another figure may have made it, or be making it, by the time it begins
-        f"runtime.stop_file={_quoted(stop_file)}",
+        f"runtime.stop_file={_quoted(stop.path)}",
     )
     quiet = ("runtime.progress=none", "runtime.plots=false")
-    hydra = (f"hydra.sweep.dir={_quoted(folder)}", "hydra.sweep.subdir=.")
+    hydra = (f"hydra.sweep.dir={_quoted(stop.folder)}", "hydra.sweep.subdir=.")
     own = [o.partition("=")[0] for o in job.overrides]
     return [*job.overrides, *(q for q in quiet if q.partition("=")[0] not in own), *place, *hydra]
 
@@ -246,45 +207,59 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job]) -> str:
-    total = len(list(distinct(jobs)))
-    partly = sum(job.state == PARTLY for job in unfinished)
-    scale = f"{figure.scale} scale{', changed' if figure.changed else ''}"
-    words = f"{figure.name} ({scale}): {counted(total, 'run')}, {total - len(unfinished)} done"
-    if partly:
-        words += f", {partly} to be resumed"
-    minutes = [job.minutes for job in unfinished]
-    if unfinished and figure.as_defined and None not in minutes:
-        words += f"; the rest takes about {duration(60 * sum(minutes))} on one core"
-    return words
-
-
 def _finish(
     figure: Figure,
     jobs: Sequence[Job],
-    failures: dict[str, str],
+    failures: Mapping[str, str],
     folder: Path,
     command: str,
 ) -> None:
+    """Draw what there is; ``failures``: label → what went wrong. Raises FigureIncomplete as long as a curve
+    lacks a run or has one that diverged."""
+    from fedpriv.figures.series import read_runs  # what draws comes last
+    from fedpriv.figures.write import write_figure
+
     runs = read_runs(jobs)
-    read = {id(run.job) for run in runs}
-    missing = [job.label for job in jobs if id(job) not in read]
+    read = {id(run.job): run for run in runs}
+    same = {job.folder.path: failures[job.label] for job in jobs if job.label in failures}
+    why = {job.label: same[job.folder.path] for job in jobs if job.folder.path in same}
+    missing = {job.label: why.get(job.label, "") for job in jobs if id(job) not in read}
     if runs:
+        write_record(folder, jobs, missing)
         write_figure(figure, runs, missing, folder, command)
         console().print(f"figure: {folder / 'figure.png'}\ncompare: {folder / 'comparison.md'}")
-    words: dict[str, list[str]] = {}
-    for label, why in failures.items():
-        words.setdefault(why, []).append(label)
-    for why, labels in words.items():
-        print(f"fedpriv: {in_short(labels)}: {why}", file=sys.stderr, flush=True)
-    if figure.draw_only and missing:
-        hint = "without --draw they are run"
-        if len(missing) == len(jobs):
-            raise FigureIncomplete(f"no run of {figure.name} is finished; {hint}")
-        console().print(f"missing ({len(missing)} of {len(jobs)}): {in_short(missing)}; {hint}")
-    elif failures or missing:
-        again = f"; the same command tries {len(missing)} again" if missing else ""
-        raise FigureIncomplete(
-            f"{len(failures) or len(missing)} of {counted(len(jobs), 'run')} of {figure.name} failed, see "
-            f"above{again}"
-        )
+    diverged = {run.job.label: run.diverged for run in runs if run.diverged}
+    failed = {label: words for label, words in (why | diverged).items() if words}
+    _report(failed)
+    if not failed and not missing:
+        return
+    words = _lack(figure, jobs, failed, missing)
+    if missing:
+        again = f"the same command tries {len(missing)} again"
+        words += f"; {'without --draw they are run' if figure.draw_only else again}"
+    raise FigureIncomplete(words)
+
+
+def _report(failed: Mapping[str, str]) -> None:
+    """A line on standard error for each thing that went wrong."""
+    labels: dict[str, list[str]] = {}
+    for label, why in failed.items():
+        labels.setdefault(why, []).append(label)
+    for why, own in labels.items():
+        print(f"fedpriv: {in_short(own)}: {why}", file=sys.stderr, flush=True)
+
+
+def _lack(
+    figure: Figure, jobs: Sequence[Job], failed: Mapping[str, str], missing: Mapping[str, str]
+) -> str:
+    """What a figure lacks, in words."""
+    if len(missing) == len(jobs) and not failed:
+        return f"no run of {figure.name} is finished"
+    untold = [label for label in missing if label not in failed]
+    runs = counted(len(jobs), "run")
+    words = [f"{len(failed)} of {runs} of {figure.name} failed, see above"] if failed else []
+    if untold:
+        of = "" if failed else f" of {runs} of {figure.name}"
+        verb = "is" if len(untold) == 1 else "are"
+        words.append(f"{len(untold)}{of} {verb} not finished: {in_short(untold)}")
+    return "; ".join(words)

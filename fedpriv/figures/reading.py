@@ -26,9 +26,9 @@ from fedpriv.results.colours import COLOURS
 from fedpriv.results.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
 
 
-def read_figure(node: DictConfig, name: str) -> Figure:
+def read_figure(node: DictConfig | dict[str, Any], name: str) -> Figure:
     """The figure defined by the config's ``figure`` section. Raises ConfigError naming the key."""
-    values = OmegaConf.to_container(node, resolve=True)
+    values = node if isinstance(node, dict) else OmegaConf.to_container(node, resolve=True)
     try:
         return _figure(values, name)
     except ArgumentError as error:

@@ -33,6 +33,16 @@ class Run:
         sound = self.summary.get("epsilon_sound")
         return sound is not None and math.isinf(sound)
 
+    @property
+    def diverged(self) -> str:
+        """That it diverged, in words; empty if it did not."""
+        if self.summary["stop_reason"] != "diverged":
+            return ""
+        return (
+            f"diverged in round {self.summary['rounds']}: a loss or weight is no longer finite; it is drawn "
+            "to there and not run again"
+        )
+
     @cached_property
     def stream_version(self) -> int:
         """The version of the random streams it was made with; 1 where it does not say."""

@@ -1,32 +1,57 @@
 """Ctrl-C while a launcher runs jobs: a file tells all of them, wherever they run, to stop.
 
 Each run ends between rounds with a checkpoint, and jobs that wait do not begin. A second Ctrl-C ends
-everything at once.
+everything at once. Where this process is killed, its workers on this machine would go on for hours: another
+process, which does nothing but wait for the end of this one, then makes the file.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import signal
+import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 
 from fedpriv.experiment.interrupts import SIGNALS
 
+_WATCH = 'read -r _ || : > "$1"'
+"""A line on standard input says that all is well; its end without one, which the system brings about however
+this process ends, makes the file."""
+
 
 class StopFile:
-    """Context in which the first signal makes the file ``path`` appear; it is gone afterwards."""
+    """Context in which the first signal makes the file ``path`` appear; it is gone afterwards.
 
-    def __init__(self, folder: Path):
+    ``watched``: it also appears when this process is killed, and stays, until another one that is told to run
+    jobs in ``folder`` has come to its end.
+    """
+
+    def __init__(self, folder: Path, watched: bool = False):
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder.resolve() / f".stop-{os.getpid()}"
+        self.folder = folder
+        self._name = f".stop-{platform.node()}-"
+        self.path = folder.resolve() / f"{self._name}{os.getpid()}"
         self.requested = False
+        self._watched = watched and os.name == "posix"
+        self._watcher: subprocess.Popen | None = None
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> StopFile:
         self.path.unlink(missing_ok=True)
+        if self._watched:
+            self._watcher = subprocess.Popen(
+                ["sh", "-c", _WATCH, "sh", self.path.name],
+                cwd=self.path.parent,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C, or the end of the terminal, is not for it
+            )
         if threading.current_thread() is threading.main_thread():
             self._previous = {s: signal.signal(s, self._note) for s in SIGNALS}
         return self
@@ -46,4 +71,19 @@ class StopFile:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._watcher is not None:
+            self._watcher.communicate(b"\n")
         self.path.unlink(missing_ok=True)
+        for left in self.path.parent.glob(f"{self._name}*"):
+            if not _alive(left.name.removeprefix(self._name)):
+                left.unlink(missing_ok=True)
+
+
+def _alive(pid: str) -> bool:
+    """Whether a process with this number is there."""
+    with suppress(ValueError, PermissionError):
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +23,14 @@ _MARKERS = "os^Dv*Xph<"
 
 
 def write_figure(
-    figure: Figure, runs: Sequence[Run], missing: Sequence[str], folder: Path, command: str
+    figure: Figure, runs: Sequence[Run], missing: Mapping[str, str], folder: Path, command: str
 ) -> None:
     """Write the figure's files into ``folder``.
 
     Args:
         runs: The finished runs.
-        missing: Labels of the jobs that are not finished; said on the picture and in the text.
+        missing: Label of each job that is not finished → why, if it failed; said on the picture and in
+            the text.
         command: What made the figure.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,7 +174,7 @@ def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
         yield Line(label=str(int(client)), colour=colour, x=own["x"], y=own["mean"], thin=True)
 
 
-def _stamp(figure: Figure, missing: Sequence[str]) -> str:
+def _stamp(figure: Figure, missing: Collection[str]) -> str:
     words = []
     if figure.scale == "quick":
         words.append(f"QUICK{figure.altered_words}")
@@ -182,7 +183,7 @@ def _stamp(figure: Figure, missing: Sequence[str]) -> str:
     return "\n".join(words)
 
 
-def caption_of(figure: Figure, runs: Sequence[Run], missing: Sequence[str]) -> str:
+def caption_of(figure: Figure, runs: Sequence[Run], missing: Collection[str]) -> str:
     """What a reader must know to read the picture."""
     if any(axes.lines == "clients" for axes in figure.axes):
         words = [f"A line for each client of seed {figure.groups[0].seeds[0]}."]
@@ -192,6 +193,8 @@ def caption_of(figure: Figure, runs: Sequence[Run], missing: Sequence[str]) -> s
         words.append(f"Changed: {' '.join(figure.altered)}.")
     if missing:
         words.append(f"Missing runs: {len(missing)}.")
+    if diverged := sum(bool(run.diverged) for run in runs):
+        words.append(f"Diverged runs, drawn to where they did: {diverged}.")
     versions = sorted({run.stream_version for run in runs})
     if len(versions) > 1:
         words.append(f"Random streams of versions {' and '.join(map(str, versions))}.")

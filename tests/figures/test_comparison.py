@@ -23,11 +23,11 @@ def compared(read, tiny, jobs_of):
 
     def run(ends: dict[tuple[str, int], dict], command: str = "fedpriv figure own/tiny") -> str:
         figure = read(tiny)
-        runs, missing = [], []
+        runs, missing = [], {}
         for job in jobs_of(figure):
             summary = ends.get((job.curve.name, job.seed))
             if summary is None:
-                missing.append(job.label)
+                missing[job.label] = ""
                 continue
             job.folder.path.mkdir(parents=True, exist_ok=True)
             facts = {"commit": "abc", "device": "cpu", "threads": 1, "python": "3", "versions": {}}

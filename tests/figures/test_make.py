@@ -61,9 +61,9 @@ def there(made, tmp_path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "outputs"))
 
 
-def test_the_first_call_leaves_the_four_files_of_the_figure(made):
+def test_the_first_call_leaves_the_files_of_the_figure(made):
     files = {path.name for path in (made / "figures" / "own" / "tiny").iterdir()}
-    assert files == {"figure.csv", "ends.csv", "figure.png", "figure.pdf", "comparison.md"}
+    assert files == {"figure.csv", "ends.csv", "runs.csv", "figure.png", "figure.pdf", "comparison.md"}
 
 
 def test_the_first_call_runs_every_job_to_its_end(made):

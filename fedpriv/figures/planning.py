@@ -1,0 +1,81 @@
+"""From a configuration to a figure's jobs, and what is said of them before any runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from omegaconf import DictConfig
+from rich.table import Table
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import counted
+from fedpriv.figures.definition import Figure
+from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
+from fedpriv.figures.reading import read_figure
+from fedpriv.results.display import duration
+
+
+def plan_figure(
+    config: DictConfig, name: str, compose: Compose, arguments: Sequence[str] = ()
+) -> tuple[Figure, list[Job]]:
+    """The figure that ``config`` defines, and its jobs. Raises ConfigError for what cannot run."""
+    figure = read_figure(config.figure, name)
+    common = [a for a in arguments if not _is_figures(a)]
+    stores = [Path(config.runtime.output_dir) / "runs", *map(Path, figure.reuse)]
+    for store in stores[1:]:
+        if not store.is_dir():
+            raise ConfigError("--reuse (figure.reuse)", str(store), "an existing folder of runs")
+    common = [c for c in common if not c.startswith("dry_run=")]
+    same = [c for c in common if c.lstrip("+").startswith(("runtime.", "dataset.path="))]
+    figure = replace(figure, changed=tuple(c for c in common if c not in same))
+    return figure, JobMaker(compose, stores, same).jobs(figure)
+
+
+def _is_figures(override: str) -> bool:
+    """Whether an override is one of the figure itself rather than of its runs."""
+    return override.lstrip("+~").partition("=")[0].partition(".")[0] == "figure"
+
+
+def announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job]) -> str:
+    total = len(list(distinct(jobs)))
+    partly = sum(job.state == PARTLY for job in unfinished)
+    scale = f"{figure.scale} scale{', changed' if figure.changed else ''}"
+    words = f"{figure.name} ({scale}): {counted(total, 'run')}, {total - len(unfinished)} done"
+    if partly:
+        words += f", {partly} to be resumed"
+    minutes = [job.minutes for job in unfinished]
+    if unfinished and figure.as_defined and None not in minutes:
+        words += f"; the rest takes about {duration(60 * sum(minutes))} on one core"
+    return words
+
+
+_FEW_SEEDS = 5
+
+
+def job_table(figure: Figure, jobs: Sequence[Job]) -> Table:
+    """A row for each curve of each group, at each point."""
+    table = Table(title="Runs", title_justify="left", title_style="bold")
+    point = () if figure.points is None else (figure.points.key,)
+    for column in ("group", "curve", *point, "seeds: state", "fedpriv train ..."):
+        table.add_column(column, overflow="fold")
+    rows: dict[tuple[str, ...], list[Job]] = {}
+    for job in jobs:
+        at = () if figure.points is None else ("–" if job.point is None else f"{job.point:g}",)
+        rows.setdefault((job.group.name, job.curve.name, *at), []).append(job)
+    for key, own in rows.items():
+        shown = [o for o in own[0].overrides if not o.startswith(("runtime.", "seed="))]
+        table.add_row(*key, _states(own), " ".join(shown))
+    return table
+
+
+def _states(jobs: Sequence[Job]) -> str:
+    """``0: done, 1: not run``; of many seeds ``17 of 20 done, 1 partly``."""
+    states = [(job.seed, job.state) for job in jobs]
+    if len(jobs) <= _FEW_SEEDS:
+        return ", ".join(f"{seed}: {state}" for seed, state in states)
+    counts = Counter(state for _, state in states)
+    partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
+    return f"{counts[DONE]} of {len(jobs)} done{partly}"
