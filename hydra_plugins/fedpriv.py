@@ -25,13 +25,13 @@ class CurvesSweeper(BasicSweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        if "figure" in config:
+        if _has_figure(config):
             with open_dict(config):  # where launchers keep their own files
                 config.hydra.sweep.dir = str(Path(config.runtime.output_dir) / "figures")
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
 
     def sweep(self, arguments: list[str]) -> Any:
-        if "figure" not in self.config:
+        if not _has_figure(self.config):
             return super().sweep(arguments)
         from fedpriv.figures.make import make_figure
 
@@ -58,3 +58,8 @@ class CurvesSweeper(BasicSweeper):
             return override
         is_group = self.hydra_context.config_loader.get_group_options(parsed.key_or_group)
         return override if is_group else f"{parsed.key_or_group}="
+
+
+def _has_figure(config: DictConfig) -> bool:
+    """Whether a figure was asked for, be its YAML as empty as it may."""
+    return "figure" in config or "figure" in config.hydra.runtime.choices

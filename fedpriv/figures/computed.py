@@ -17,14 +17,14 @@ from typing import Any
 
 import hydra.utils
 import pandas as pd
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.files import write_text
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.figures.comparison import drawn_by
-from fedpriv.figures.reading import KEYS, refuse_unknown
+from fedpriv.figures.reading import KEYS, plain_section, refuse_unknown
 from fedpriv.results.display import console
 from fedpriv.results.plots import Panel, draw_panels
 
@@ -79,7 +79,7 @@ def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) ->
 
     Raises ConfigError naming the key.
     """
-    values = OmegaConf.to_container(node, resolve=True)
+    values = plain_section(node)
     changed = tuple(a for a in arguments if a.lstrip("+~").startswith("figure.compute"))
     try:
         refuse_unknown("", values, KEYS)

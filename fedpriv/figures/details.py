@@ -7,10 +7,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from fedpriv.config import compose
 from fedpriv.figures.definition import Figure
 from fedpriv.figures.jobs import DONE, PARTLY, Job, distinct
+from fedpriv.figures.loading import compose_safely
 from fedpriv.figures.planning import announcement, plan_figure
+from fedpriv.figures.reading import is_computed
 from fedpriv.figures.record import read_failures
 from fedpriv.results.display import console
 
@@ -19,14 +20,14 @@ _NUMBERS = ("done", "partly", "minutes a run")
 
 def show_details(name: str, arguments: Sequence[str], extra: Path | None = None) -> None:
     """Print what is there of a figure; ``extra``: a folder with the user's own YAMLs. Raises ConfigError."""
-    config = compose([f"+figure={name}", *arguments], extra)
+    config = compose_safely([f"+figure={name}", *arguments], extra)
     out = console()
-    if config.figure.get("compute") is not None:
+    if is_computed(config):
         from fedpriv.figures.computed import computed_words
 
         out.print(computed_words(config, name, arguments))
         return
-    figure, jobs = plan_figure(config, name, lambda given: compose(given, extra), arguments)
+    figure, jobs = plan_figure(config, name, lambda given: compose_safely(given, extra), arguments)
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     out.print(f"{figure.work}\n{figure.title}\n{announcement(figure, jobs, unfinished)}")
     out.print(_curve_table(figure, jobs))

@@ -6,16 +6,17 @@ asked; a test holds the two against each other for every figure there is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.config import compose, conf_dir
+from fedpriv.config import compose, conf_dir, explain
+from fedpriv.figures.reading import plain_section
 
 Section = dict[str, Any]
 
@@ -23,14 +24,21 @@ Section = dict[str, Any]
 def load_section(name: str, extra: Path | None = None) -> Section:
     """What a configuration with ``+figure=<name>`` has below ``figure``.
 
-    ``extra``: a folder with YAMLs of the user's own. Raises ConfigError for what cannot be composed.
+    ``extra``: a folder with YAMLs of the user's own. Raises ConfigError for what cannot be read.
     """
     folders = (conf_dir(), *(() if extra is None else (extra,)))
     section = _plain(name, folders)
     if section is None:
-        composed = compose([f"+figure={name}"], extra).get("figure")
-        section = OmegaConf.to_container(composed, resolve=True) if composed else {}
+        section = plain_section(compose_safely([f"+figure={name}"], extra).get("figure"))
     return section
+
+
+def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictConfig:
+    """What Hydra composes. Raises ConfigError for whatever is wrong in a YAML."""
+    try:
+        return compose(overrides, extra)
+    except (ValueError, TypeError, AttributeError, AssertionError) as error:
+        raise explain(error, overrides) from None
 
 
 def _plain(name: str, folders: tuple[Path, ...]) -> Section | None:
@@ -71,8 +79,8 @@ def _work(name: object, folders: tuple[Path, ...]) -> Section | None:
 
 
 @cache
-def _read(path: Path) -> tuple[Section, str] | None:
-    """A YAML as Hydra reads it, and its text; None where there is no such mapping."""
+def _read(path: Path, changed: int) -> tuple[Section, str] | None:
+    """A YAML as Hydra reads it, and its text; None where there is no such mapping. ``changed``: when."""
     try:
         text = path.read_text(encoding="utf-8")
         content = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
@@ -84,7 +92,7 @@ def _read(path: Path) -> tuple[Section, str] | None:
 def _load(folders: tuple[Path, ...], name: str) -> tuple[Section, str] | None:
     """The first that there is, as on Hydra's search path; never to be written to."""
     path = next((f / f"{name}.yaml" for f in folders if (f / f"{name}.yaml").exists()), None)
-    found = None if path is None else _read(path)
+    found = None if path is None else _read(path, path.stat().st_mtime_ns)
     return None if found is None else (dict(found[0]), found[1])
 
 

@@ -31,6 +31,7 @@ from fedpriv.figures.jobs import DONE, Job, distinct, in_short
 from fedpriv.figures.monitor import Monitor
 from fedpriv.figures.overrides import as_flag
 from fedpriv.figures.planning import announcement, job_table, plan_figure
+from fedpriv.figures.reading import is_computed
 from fedpriv.figures.record import read_failures, write_record
 from fedpriv.figures.stop import StopFile
 from fedpriv.results.display import console
@@ -60,7 +61,7 @@ def make_figure(
         return _job_config(context, config, overrides)
 
     name = str(config.hydra.runtime.choices.get("figure", "figure"))
-    if config.figure.get("compute") is not None:
+    if is_computed(config):
         from fedpriv.figures.computed import make_computed
 
         make_computed(config, name, arguments, _command(name, config, arguments))
@@ -236,7 +237,7 @@ def _finish(
     words = _lack(figure, jobs, failed, missing)
     if missing:
         again = f"the same command tries {len(missing)} again"
-        words += f"; {'without --draw they are run' if figure.draw_only else again}"
+        words += f"; {'without --draw it is run' if figure.draw_only else again}"
     raise FigureIncomplete(words)
 
 

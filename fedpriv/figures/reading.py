@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, nearest
+from fedpriv.common.errors import ArgumentError, ConfigError, nearest, show
 from fedpriv.figures.definition import (
     POINT,
     SCALES,
@@ -26,13 +27,29 @@ from fedpriv.results.colours import COLOURS
 from fedpriv.results.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
 
 
+def is_computed(config: DictConfig) -> bool:
+    """Whether the configuration's figure has no runs. Raises ConfigError where it has no figure."""
+    return plain_section(config.get("figure")).get("compute") is not None
+
+
 def read_figure(node: DictConfig | dict[str, Any], name: str) -> Figure:
     """The figure defined by the config's ``figure`` section. Raises ConfigError naming the key."""
-    values = node if isinstance(node, dict) else OmegaConf.to_container(node, resolve=True)
+    values = plain_section(node)
     try:
         return _figure(values, name)
     except ArgumentError as error:
         raise error.within("figure") from None
+
+
+def plain_section(node: object) -> dict[str, Any]:
+    """A config's ``figure`` section as plain values. Raises ConfigError where it has none."""
+    try:
+        values = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    except OmegaConfBaseException as error:  # ${…} that leads nowhere
+        raise ConfigError(f"figure: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError("figure", values, "a group of keys")
+    return values
 
 
 KEYS = (
@@ -112,7 +129,7 @@ def _group(
 ) -> Group:
     key = f"groups.{name}"
     if name not in groups:
-        raise ArgumentError(f"show.{name}", name, "one of the groups " + ", ".join(groups))
+        raise ArgumentError(f"show.{name}", name, f"one of the groups {listed(groups)}")
     value = _mapping(key, groups[name])
     refuse_unknown(key, value, ("title", "overrides", "seeds"))
     wanted = value.get("seeds") if seeds is None else seeds
@@ -234,13 +251,17 @@ def _point(key: str, value: Mapping[str, Any], points: Points | None) -> float |
 
 def _names(key: str, value: Any, known: Mapping[str, Any], what: str) -> tuple[str, ...]:
     names = checks.sequence(key, value, f"a list of {what}s")
+    for name in names:
+        if isinstance(name, list | dict):
+            raise ArgumentError(key, value, f"a list of {what}s")
+        if name not in known:
+            near = nearest(str(name), map(str, known))
+            hint = f"; did you mean {near}?" if near else ""
+            raise ConfigError(
+                f"figure.{key}: no {what} {show(name)}{hint} (known: {listed(known)})"
+            )
     if not names or len(set(names)) != len(names):
         raise ArgumentError(key, value, f"one {what} or several different ones")
-    for name in names:
-        if name not in known:
-            near = nearest(str(name), known)
-            hint = f"; did you mean {near}?" if near else ""
-            raise ConfigError(f"figure.{key}: no {what} {name}{hint} (known: {', '.join(known)})")
     return tuple(names)
 
 
@@ -285,4 +306,9 @@ def refuse_unknown(key: str, value: Mapping[str, Any], allowed: Any) -> None:
             near = nearest(str(name), allowed)
             hint = f"; did you mean {near}?" if near else ""
             dotted = ".".join(part for part in ("figure", key, str(name)) if part)
-            raise ConfigError(f"unknown key {dotted}{hint} (known: {', '.join(allowed)})")
+            raise ConfigError(f"unknown key {show(dotted)}{hint} (known: {', '.join(allowed)})")
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names in a sentence, each cut to a line."""
+    return ", ".join(map(show, names))

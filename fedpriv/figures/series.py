@@ -36,7 +36,7 @@ class Run:
     @property
     def diverged(self) -> str:
         """That it diverged, in words; empty if it did not."""
-        if self.summary["stop_reason"] != "diverged":
+        if self.summary.get("stop_reason") != "diverged":
             return ""
         return (
             f"diverged in round {self.summary['rounds']}: a loss or weight is no longer finite; it is drawn "

@@ -1,18 +1,12 @@
-"""What ``fedpriv figure`` refuses, in one sentence, and its table of figures."""
+"""What ``fedpriv figure`` refuses, in one sentence."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import shlex
-from pathlib import Path
 
 import pytest
 
-from fedpriv import cli
 from fedpriv.figures.overrides import as_flag
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 def refused(said) -> str:
@@ -80,38 +74,6 @@ def test_flags_may_stand_anywhere(command, write):
     write()
     said = command("figure", "--dry-run", "own/tiny", "rounds=3", "--config-dir", "mine")
     assert (said.status, said.err) == (0, "")
-
-
-@pytest.fixture(scope="module")
-def listed(tmp_path_factory) -> str:
-    """What ``fedpriv figure … --list`` says of one work and of a user's own folder of figures."""
-    mine = tmp_path_factory.mktemp("listed") / "mine"
-    (mine / "figure" / "own").mkdir(parents=True)
-    shipped = REPOSITORY / "conf" / "figure" / "adap_dpfl" / "fig6.yaml"
-    (mine / "figure" / "own" / "tiny.yaml").write_text(shipped.read_text())
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        for below in ("adap_dpfl", "own"):
-            given = ["figure", below, "--list", "--seeds", "0", "--config-dir", str(mine)]
-            assert cli.run(given) == 0
-    return out.getvalue()
-
-
-@pytest.mark.parametrize("name", ["fig1", "fig3", "fig4", "fig5", "fig6"])
-def test_the_list_names_the_figures_of_the_paper(name, listed):
-    assert f"adap_dpfl/{name}" in listed
-
-
-def test_the_list_says_what_is_there_and_what_the_rest_takes(listed):
-    assert "not run" in listed
-    assert "about " in listed
-
-
-def test_the_list_has_the_figures_of_the_users_own(listed):
-    assert "own/tiny" in listed
-
-
-def test_the_list_is_of_what_was_asked_for_alone(listed):
-    assert "naseri/" not in listed
 
 
 def test_a_list_of_no_figure_names_the_works(command):

@@ -220,7 +220,7 @@ def test_a_figure_that_mixes_versions_of_the_random_streams_says_so(compared):
 
 
 def test_a_diverged_run_is_named(compared):
-    text = compared({("loud", 0): {"test_accuracy": 0.1, "stop_reason": "diverged"}})
+    text = compared({("loud", 0): {"test_accuracy": 0.1, "rounds": 3, "stop_reason": "diverged"}})
     assert "Diverged (a loss was no longer finite): digits/loud/seed 0." in text
 
 

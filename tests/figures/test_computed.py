@@ -82,10 +82,15 @@ def test_a_computed_figure_is_listed(computed, make, command):
         return next(line for line in said.out.splitlines() if "own/tiny" in line)
 
     make("--dry-run")
-    assert "not run" in row()
+    assert "drawn" not in row()
     make()
-    assert "done" in row()
-    assert "seconds" in row()
+    assert "drawn" in row()
+
+
+def test_of_a_computed_figure_it_is_said_where_it_is(computed, make, command):
+    make()
+    said = command("figure", "own/tiny", "--list", "--config-dir", "mine")
+    assert "computed in seconds, no runs; drawn: outputs/figures/own/tiny/figure.png" in said.out
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.figures.loading import load_section
+from fedpriv.figures.reading import read_figure
 
 
 def put(values: dict, path: str, value: object) -> None:
@@ -220,3 +225,37 @@ def test_a_wrong_value_on_the_command_line_is_refused(make):
     said = make("figure.scale=papr")
     assert said.status == 2
     assert said.sentence == "fedpriv: figure.scale must be one of paper, quick, got papr"
+
+
+WRONG = (
+    None, "", " ", "x", "seed=1", "é\n\nü", "x" * 5000, 0, -1, 0.5, 1e300, math.nan, math.inf, True,
+    [], {}, [[]], [{}], [None], [1, "a"], ["a", "a"], list(range(999)), {"a": 1}, {1: 2}, {None: 1},
+)  # fmt: skip
+
+
+def places(node: dict | list, above: tuple = ()) -> Iterator[tuple]:
+    """Where every value of nested keys and lists is."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        yield (*above, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*above, key))
+
+
+@pytest.mark.parametrize("name", ["adap_dpfl/fig4", "naseri/membership", "wei/fig7"])
+def test_whatever_is_written_anywhere_is_read_or_refused_in_one_line(name):
+    whole = load_section(name)
+    draw = random.Random(name)
+    for place in draw.sample(sorted(places(whole), key=str), 120):
+        for value in draw.sample(WRONG, 3):
+            values = copy.deepcopy(whole)
+            node = values
+            for key in place[:-1]:
+                node = node[key]
+            node[place[-1]] = value
+            try:
+                assert read_figure(values, name).run_count
+            except ConfigError as error:
+                sentence = str(error)
+                assert sentence.startswith(("figure", "unknown key figure"))
+                assert "\n" not in sentence
+                assert len(sentence) < 2000

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 
 import fedpriv
@@ -63,7 +64,14 @@ def there(made, tmp_path) -> Path:
 
 def test_the_first_call_leaves_the_files_of_the_figure(made):
     files = {path.name for path in (made / "figures" / "own" / "tiny").iterdir()}
-    assert files == {"figure.csv", "ends.csv", "runs.csv", "figure.png", "figure.pdf", "comparison.md"}
+    assert files == {
+        "figure.csv",
+        "ends.csv",
+        "runs.csv",
+        "figure.png",
+        "figure.pdf",
+        "comparison.md",
+    }
 
 
 def test_the_first_call_runs_every_job_to_its_end(made):
@@ -196,6 +204,38 @@ def test_a_job_that_fails_does_not_stop_the_others(make, tiny, tmp_path):
     assert "Not finished: digits/bad/seed 0." in comparison(tmp_path)
 
 
+def test_what_failed_is_said_every_time(make, tiny, tmp_path):
+    add(tiny, FAILS_WHEN_RUN)
+    first = make()
+    for again in (make("--draw"), make(), make("--draw")):
+        assert again.status == 1
+        assert again.err.splitlines()[0] == first.err.splitlines()[0]
+        assert "digits/bad/seed 0: " in again.err
+        assert "1 of 3 runs of own/tiny failed, see above; " in again.err
+    (why,) = [line for line in comparison(tmp_path).splitlines() if line.startswith("- digits/bad")]
+    assert "epsilon must be >= " in why
+
+
+def test_what_failed_and_runs_then_is_forgotten(make, there, tiny, tmp_path):
+    record = tiny_folder(tmp_path) / "runs.csv"
+    failed = record.read_text().replace(",done,,", ",not run,no room,", 1)
+    record.write_text(failed)
+    shutil.rmtree(tmp_path / failed.splitlines()[1].rpartition(",")[2])
+    assert "digits/loud/seed 0: no room" in make("--draw").err
+    said = make()
+    assert (said.status, said.err) == (0, "")
+    assert "no room" not in record.read_text()
+
+
+def test_a_run_that_is_in_two_groups_fails_in_both(make, tiny):
+    add(tiny, FAILS_WHEN_RUN)
+    tiny["groups"]["again"] = tiny["groups"]["digits"]
+    tiny["show"]["again"] = ["bad"]
+    for said in (make(), make("--draw")):
+        assert "digits/bad/seed 0, again/bad/seed 0: epsilon must be" in said.err
+        assert "2 of 4 runs of own/tiny failed" in said.err
+
+
 def test_a_budget_that_allows_no_round_is_refused_before_any_run(make, tiny, tmp_path):
     add(tiny, IMPOSSIBLE)
     said = make()
@@ -223,6 +263,10 @@ def test_a_run_that_diverges_does_not_stop_the_others_and_is_named(make, tiny, t
     assert said.status == 1
     assert "digits/bad/seed 0: diverged in round" in said.err
     assert "Diverged (a loss was no longer finite): digits/bad/seed 0." in comparison(tmp_path)
+    assert "Diverged runs, drawn to where they did: 1." in comparison(tmp_path)
+    again = make()
+    assert again.status == 1
+    assert "digits/bad/seed 0: diverged in round" in again.err
 
 
 def test_a_diverged_run_is_not_promised_another_try(make, tiny):
@@ -300,7 +344,8 @@ def test_draw_runs_nothing(make, there, tmp_path):
     shutil.rmtree(runs(there)[0])
     before = snapshot(there / "runs")
     said = make("--draw")
-    assert said.status == 0
+    assert said.status == 1
+    assert "1 of 4 runs of own/tiny is not finished: digits/" in said.sentence
     assert snapshot(there / "runs") == before
     assert "Missing runs: 1." in comparison(tmp_path)
     assert "Not finished: digits/" in comparison(tmp_path)
@@ -493,3 +538,31 @@ def test_ctrl_c_stops_the_workers_with_checkpoints(start, write, tiny, tmp_path)
         assert json.loads((run / "summary.json").read_text())["stop_reason"] == "interrupted"
         assert (run / "checkpoint.pt").exists()
     assert not list(tmp_path.rglob(".stop-*"))
+
+
+def test_workers_end_with_a_figure_that_was_killed(start, make, tiny, tmp_path):
+    tiny["groups"]["digits"]["overrides"][2] = "rounds=400"
+    tiny["groups"]["digits"]["seeds"] = [0]
+    assert make("runtime.output_dir=whole").status == 0
+    child = start(
+        "figure", "own/tiny", "--config-dir", "mine", "--jobs", "2", "runtime.progress=none"
+    )
+    while len(list(tmp_path.glob("outputs/runs/*/metrics.csv"))) < 2:
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.02)
+    workers = psutil.Process(child.pid).children(recursive=True)
+    child.kill()
+    child.wait()
+    _, alive = psutil.wait_procs(workers, timeout=120)
+    assert alive == []
+    ends = [json.loads((r / "summary.json").read_text()) for r in runs(tmp_path / "outputs")]
+    assert [end["stop_reason"] for end in ends] == ["interrupted", "interrupted"]
+    assert list(tmp_path.rglob(".stop-*"))
+    assert make().status == 0
+    assert not list(tmp_path.rglob(".stop-*"))
+    for run in runs(tmp_path / "outputs"):
+        pd.testing.assert_frame_equal(
+            without_seconds(run),
+            without_seconds(tmp_path / "whole" / "runs" / run.name),
+            check_exact=True,
+        )

@@ -314,7 +314,7 @@ def test_a_second_call_runs_nothing_and_draws_the_same(there, make):
 def test_what_is_missing_is_drawn_without_and_said(there, make):
     shutil.rmtree(next((there / "runs").iterdir()))
     said = make("--draw")
-    assert said.status == 0
+    assert said.status == 1
     assert "Missing runs: 1." in made(there, "comparison.md").read_text()
 
 

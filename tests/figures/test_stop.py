@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fedpriv.figures.stop import StopFile
@@ -101,3 +105,52 @@ def test_outside_the_main_thread_signals_stay_as_they_are(tmp_path):
     thread.start()
     thread.join()
     assert within == before
+
+
+WATCHED = """
+import sys, time
+from pathlib import Path
+from fedpriv.figures.stop import StopFile
+with StopFile(Path("."), watched=True) as stop:
+    print(stop.path, flush=True)
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+def watched(folder: Path, seconds: float) -> tuple[subprocess.Popen, Path]:
+    """A process that has a stop file, and the file."""
+    given = [sys.executable, "-c", WATCHED, str(seconds)]
+    child = subprocess.Popen(given, cwd=folder, stdout=subprocess.PIPE, text=True)
+    return child, Path(child.stdout.readline().strip())
+
+
+def test_the_file_appears_when_its_process_is_killed_and_the_next_one_removes_it(tmp_path):
+    child, path = watched(tmp_path, 600)
+    assert not path.exists()
+    child.kill()
+    child.communicate()
+    while not path.exists():
+        time.sleep(0.01)
+    with StopFile(tmp_path) as stop:
+        assert stop.path != path
+        assert path.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_ends_well_leaves_no_file_and_no_watcher(tmp_path):
+    child, path = watched(tmp_path, 0)
+    assert child.wait() == 0
+    child.communicate()
+    assert not path.exists()
+    ours = [p for p in psutil.process_iter(["cmdline"]) if path.name in (p.info["cmdline"] or ())]
+    assert ours == []
+
+
+def test_the_file_of_another_process_that_lives_is_left_alone(tmp_path):
+    child, path = watched(tmp_path, 600)
+    path.touch()
+    with StopFile(tmp_path):
+        pass
+    assert path.exists()
+    child.kill()
+    child.communicate()
