@@ -14,17 +14,18 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError
-from fedpriv.config import conf_dir, options
 from fedpriv.figures.loading import load_section
 from fedpriv.figures.reading import read_figure
 from fedpriv.figures.record import finished_words
-from fedpriv.results.display import console
+from fedpriv.groups import conf_dir, options
 
 _COLUMNS = ("figure", "title", "runs", "done", "reference")  # one that is empty is left out
 _WIDTH, _GAP, _LEAST = 100, 2, 12
 _HINT = "fedpriv figure NAME makes it, NAME --quick in minutes, NAME --list shows its runs"
 _COUNTED = ("figure.seeds=", "figure.scale=")
+_SAME = ("figure.reuse=", "figure.draw_only=", "hydra.launcher", "hydra.sweep")
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,7 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None, below:
     extra = None if config_dir is None else Path(config_dir)
     if extra is not None and not extra.is_dir():
         raise ConfigError("--config-dir", config_dir, "an existing folder")
-    names = dict.fromkeys(name for name, _ in options("figure"))
-    names |= dict.fromkeys(name for name, _ in options("figure", extra)) if extra else {}
+    names = _names(extra)
     if below in names:
         from fedpriv.figures.details import show_details
 
@@ -112,16 +112,22 @@ def _line(name: str, extra: Path | None, given: dict[str, Any], outputs: Path) -
 
 
 def count_runs(name: str, arguments: Sequence[str], config_dir: str | None = None) -> int | None:
-    """How many runs a figure has, found at once; None where that takes longer, or it cannot be made."""
-    if any(a.startswith("figure.points") for a in arguments):
+    """How many runs a figure has, found at once; None where that takes longer, or there is no such figure.
+    Raises ConfigError for what is wrong in its YAML."""
+    extra = None if config_dir is None else Path(config_dir)
+    changed = [a for a in arguments if a.lstrip("+~").startswith(("figure.", "hydra."))]
+    if name not in _names(extra) or any(not a.startswith((*_COUNTED, *_SAME)) for a in changed):
         return None
-    try:
-        section = load_section(name, None if config_dir is None else Path(config_dir))
-        if section.get("compute") is None:
-            return read_figure(section | _counted(arguments), name).run_count
-    except ConfigError:  # is said when the figure is made
-        pass
-    return None
+    section = load_section(name, extra)
+    if section.get("compute") is not None:
+        return None
+    return read_figure(section | _counted(arguments), name).run_count
+
+
+def _names(extra: Path | None) -> list[str]:
+    """Every figure, those in ``extra`` too."""
+    folders = (None,) if extra is None else (None, extra)
+    return list(dict.fromkeys(name for folder in folders for name, _ in options("figure", folder)))
 
 
 def _print(lines: Sequence[_Line]) -> None:

@@ -15,8 +15,8 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.config import compose, conf_dir, explain
 from fedpriv.figures.reading import plain_section
+from fedpriv.groups import conf_dir
 
 Section = dict[str, Any]
 
@@ -35,6 +35,8 @@ def load_section(name: str, extra: Path | None = None) -> Section:
 
 def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictConfig:
     """What Hydra composes. Raises ConfigError for whatever is wrong in a YAML."""
+    from fedpriv.config import compose, explain  # brings Hydra
+
     try:
         return compose(overrides, extra)
     except (ValueError, TypeError, AttributeError, AssertionError) as error:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
-from fedpriv.figures.jobs import DONE, Job
 from fedpriv.results.folder import RunFolder
+
+if TYPE_CHECKING:
+    from fedpriv.figures.jobs import Job
 
 _FILE = "runs.csv"
 _COLUMNS = ("group", "curve", "point", "seed", "state", "why", "run")
@@ -30,8 +35,12 @@ def write_record(folder: Path, jobs: Sequence[Job], why: Mapping[str, str]) -> N
 
 def read_failures(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
     """Label → what went wrong when it was last tried, of the jobs that are not done."""
-    known = {row["run"]: row["why"] for row in _rows(folder) if row.get("why")}
-    found = {job.label: known.get(str(job.folder.path)) for job in jobs if job.state != DONE}
+    from fedpriv.figures.jobs import (
+        DONE,
+    )  # brings Hydra, which the list of all figures does without
+
+    known = {Path(row["run"]).name: row["why"] for row in _rows(folder) if row.get("why")}
+    found = {job.label: known.get(job.folder.path.name) for job in jobs if job.state != DONE}
     return {label: why for label, why in found.items() if why}
 
 
@@ -40,8 +49,13 @@ def finished_words(folder: Path, expected: int) -> str:
     rows = _rows(folder)
     if len(rows) != expected:  # never made, or the figure was another one then
         return ""
-    done = sum(RunFolder(row["run"]).finished for row in rows if row.get("run"))
-    return f"{done}/{expected}"
+    return f"{sum(_is_done(row.get('run')) for row in rows)}/{expected}"
+
+
+def _is_done(run: str | None) -> bool:
+    with suppress(ConfigError):  # a damaged summary
+        return bool(run) and RunFolder(run).finished
+    return False
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.figures.definition import Axes, Points
 from fedpriv.figures.jobs import DONE, Job
 from fedpriv.results.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS
@@ -48,7 +49,7 @@ class Run:
         """The version of the random streams it was made with; 1 where it does not say."""
         try:
             return int(self.job.folder.read_json(self.job.folder.environment)["stream_version"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ConfigError, ValueError, KeyError, TypeError):
             return 1
 
     def end(self, column: str) -> float:

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from fedpriv import config
 from fedpriv.config import options
-from fedpriv.figures import loading
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def listed(command, monkeypatch):
 
     def run(*arguments: str) -> list[str]:
         with monkeypatch.context() as patch:
-            patch.setattr(loading, "compose", refuse)
+            patch.setattr(config, "compose", refuse)
             said = command("figure", *arguments, "--list")
         assert (said.status, said.err) == (0, "")
         return [line.rstrip() for line in said.out.splitlines()]

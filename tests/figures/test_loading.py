@@ -7,8 +7,8 @@ import json
 import pytest
 from omegaconf import OmegaConf
 
+from fedpriv import config
 from fedpriv.config import compose, options
-from fedpriv.figures import loading
 from fedpriv.figures.loading import load_section
 
 PLAIN = """\
@@ -36,7 +36,7 @@ def alone(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("composed by Hydra")
 
-    monkeypatch.setattr(loading, "compose", refuse)
+    monkeypatch.setattr(config, "compose", refuse)
 
 
 @pytest.fixture
