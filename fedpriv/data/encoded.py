@@ -30,7 +30,7 @@ def kept(
     """
     path = _path(name, made_from)
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             return {key: stored[key] for key in stored.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
         pass

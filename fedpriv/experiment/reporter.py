@@ -68,7 +68,7 @@ class Reporter:
         self._pace = Pace()
         self._evaluated: dict[str, object] = {}
         self._live: Live | None = None
-        self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - closed in finish
+        self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - see close
         if self.mode != "none" and not brief:
             self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
             for caveat in run.caveats():
@@ -111,6 +111,10 @@ class Reporter:
         self._log.flush()
         if self.mode != "none":
             self.out.print(Text(text))
+
+    def close(self) -> None:
+        """Close run.log, however the run ended."""
+        self._log.close()
 
     def watch(self, run: Callable[[], str]) -> str:
         """Call ``run`` with the live display, if there is one, around it."""
@@ -205,7 +209,6 @@ class Reporter:
         """The summary table, the statement in a sentence, and where everything is."""
         ended = f"ended after {counted(summary['rounds'], 'round')}: {summary['stop_reason']}"
         self._log.write(f"{ended}\n{headline(dict(privacy))}\n")
-        self._log.close()
         if self.mode == "none":
             return
         if self.label is not None:

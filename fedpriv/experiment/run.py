@@ -88,6 +88,7 @@ def run(
         if folder is None and not _reusing(parts):
             _hold(held, running.folder)
         reporter = Reporter(running, plan, label)
+        held.callback(reporter.close)
         resume = f"continue with {resume_command(running.folder.path, config)}"
         try:
             stop_reason = reporter.watch(lambda: running.go(reporter))

@@ -52,7 +52,7 @@ def test_a_combination_runs_and_its_ledger_holds_what_was_released(
         f"rounds={ROUNDS}",
     )
     metrics = pd.read_csv(result.folder / "metrics.csv")
-    rows = list(csv.DictReader((result.folder / "ledger.csv").open()))
+    rows = list(csv.DictReader((result.folder / "ledger.csv").read_text().splitlines()))
     assert result.summary["rounds"] == ROUNDS
     sigmas = []
     for row in rows:

@@ -24,7 +24,7 @@ def metrics_of(result) -> pd.DataFrame:
 def samples_by_client(result) -> np.ndarray:
     """Lots of each of ten clients, from the ledger."""
     counts = np.zeros(10, dtype=int)
-    for row in csv.DictReader((result.folder / "ledger.csv").open()):
+    for row in csv.DictReader((result.folder / "ledger.csv").read_text().splitlines()):
         counts[members(row["clients"])] += int(row["draws_per_client"])
     return counts
 
@@ -38,7 +38,7 @@ def members(text: str) -> list[int]:
 def rounds_by_client(result) -> np.ndarray:
     """Rounds of each client, from the record of participation."""
     counts = np.zeros(result.privacy["clients"]["total"], dtype=int)
-    for row in csv.DictReader((result.folder / "participation.csv").open()):
+    for row in csv.DictReader((result.folder / "participation.csv").read_text().splitlines()):
         length = int(row["last_round"]) - int(row["first_round"]) + 1
         counts[members(row["clients"])] += length
     return counts
@@ -202,7 +202,7 @@ def test_clients_whose_budget_is_spent_are_left_out_until_none_can_go_on(train):
 
 def test_a_client_that_was_left_out_does_not_come_back(train):
     result = train(*RAGGED)
-    rows = csv.DictReader((result.folder / "participation.csv").open())
+    rows = csv.DictReader((result.folder / "participation.csv").read_text().splitlines())
     cohorts = [set(members(row["clients"])) for row in rows]
     assert all(later < earlier for earlier, later in itertools.pairwise(cohorts))
 

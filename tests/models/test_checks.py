@@ -165,6 +165,7 @@ def test_tokens_are_looked_at_too():
     refuse(module, torch.randint(0, 5, (4, 6)))
 
 
+@pytest.mark.filterwarnings("ignore:dropout2d. Received a 2-D input")
 @pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.Dropout2d(0.3), nn.AlphaDropout(0.1)])
 def test_a_model_that_draws_random_numbers_is_refused(layer):
     module = nn.Sequential(nn.Flatten(), nn.Linear(784, 30), nn.Sequential(layer))
