@@ -22,6 +22,28 @@ REAL_DATA = os.environ.get("FEDPRIV_DATA")
 QUIET = ("runtime.progress=none", "runtime.plots=false")
 
 
+QUICK = (
+    "attacks", "bench", "common", "data", "engine", "models", "privacy", "test_architecture.py",
+    "test_cli.py", "test_cli_fuzz.py", "test_listing.py",
+)  # fmt: skip
+"""What ``pytest -m quick`` runs: rooms of parts, which run no experiment, but for …"""
+NOT_QUICK = (
+    "data/test_cifar10.py", "engine/test_text.py", "models/test_images.py",
+    "privacy/accountants/test_pld.py", "privacy/accountants/test_without_replacement.py",
+    "privacy/clippers/test_histogram.py", "privacy/test_calibration.py", "privacy/test_columns.py",
+    "privacy/test_noise.py",
+)  # fmt: skip
+"""… these, which take long."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        place = item.path.relative_to(here).as_posix()
+        if place.startswith(QUICK) and place not in NOT_QUICK and "slow" not in item.keywords:
+            item.add_marker("quick")
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a command ended and what it said."""

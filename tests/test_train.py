@@ -153,6 +153,7 @@ def test_a_run_from_a_notebook_equals_the_command(command, train, tmp_path):
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
+@pytest.mark.quick
 def test_the_default_run_is_accurate_and_private(train):
     """The first thing anyone sees: median over five seeds, and every client within its budget."""
     results = [train(f"seed={seed}", name=str(seed)) for seed in range(5)]
