@@ -17,6 +17,7 @@ import click
 
 from fedpriv.accounting.flags import account, calibrate
 from fedpriv.audit.flags import audit
+from fedpriv.common import startup
 from fedpriv.common.errors import ConfigError, FedprivError, nearest, show
 from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
 from fedpriv.completion import SCRIPTS, Overrides, candidates
@@ -40,7 +41,10 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+    startup.begin()
+    status = run(sys.argv[1:] if arguments is None else list(arguments))
+    startup.end()
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from fedpriv import config as configuration
+from fedpriv.common import startup
 from fedpriv.common.errors import FedprivError, Interrupted, WriteError
 from fedpriv.common.files import locked, write_text
 from fedpriv.experiment import checkpoint
@@ -89,6 +90,7 @@ def run(
             _hold(held, running.folder)
         reporter = Reporter(running, plan, label)
         held.callback(reporter.close)
+        startup.over()
         resume = f"continue with {resume_command(running.folder.path, config)}"
         try:
             stop_reason = reporter.watch(lambda: running.go(reporter))
