@@ -74,11 +74,11 @@ SENTENCES = {
     ("account", "--sampling", "pois"): "--sampling must be one of poisson, without_replacement, none",
     ("account", "--delta"): "option '--delta' requires an argument",
     ("account", "--steps", "1", "--delta", "1e-5", "--sample-rate", ".1", "--noise-multiplier", "1e308"):
-    "--noise-multiplier must be between 1e-300 and 1e100, got 1e308",
+    "--noise-multiplier must be > 0 and <= 1e+06, got 1e+308",
     ("account", "--steps", "1", "--delta", "1e-320", "--sample-rate", ".1", "--noise-multiplier", "1"):
-    "--delta must be between 1e-300 and 1e100, got 1e-320",
+    "--delta must be >= 1e-100 and < 1, got 1e-320",
     ("calibrate", "--steps", "1", "--delta", "1e-5", "--sample-rate", ".1", "--epsilon", "1e-310"):
-    "--epsilon must be between 1e-300 and 1e100, got 1e-310",
+    "--epsilon must be >= 1e-100, got 1e-310",
     ("plot", "x", "--out", "no/x.png"): "--out must be a file in an existing folder, got no/x.png",
     ("plot", "x", "--out", "x.gif"): "--out must be a file that ends in .png, .pdf, .svg, got x.gif",
     ("plot", "nowhere"): "fedpriv plot: there is no folder nowhere",

@@ -16,7 +16,6 @@ from rich.text import Text
 from fedpriv.accounting import arguments
 from fedpriv.accounting.releases import (
     Releases,
-    composed,
     from_flags,
     from_run,
     from_schedule,
@@ -24,11 +23,17 @@ from fedpriv.accounting.releases import (
 )
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import Accountant, CannotAccount, PldAccountant, RdpAccountant
+from fedpriv.privacy.grid import FEW
 from fedpriv.privacy.names import ACCOUNTANTS
 from fedpriv.results.display import console, pairs
 from fedpriv.results.statement import round_up
 
 _POINTS = 40  # of a curve
+_FEWER = {"pld": 10, "prv": 4}  # where the noise took many values, and a point a second or more
+_FEWER_SUMS = 20
+_PRV_TAKES_LONG = (
+    "prv takes long where the noise took many values, and pld is as tight (or: --accountant prv)"
+)
 
 
 @dataclass
@@ -47,7 +52,13 @@ def run(options: SimpleNamespace) -> int:
     releases = read_releases(options)
     deltas = _deltas(read_delta(options))
     chosen = _accountants(options, releases)
-    answers = [answer_of(releases, accountant, deltas) for accountant in chosen]
+    answers = []
+    for accountant in chosen:
+        unasked = options.accountant is None and accountant.name == "prv"
+        if unasked and len(releases.events()) > FEW:
+            answers.append(Answer(accountant.name, accountant, _PRV_TAKES_LONG))
+        else:
+            answers.append(answer_of(releases, accountant, deltas))
     if all(p.reason for p in answers):
         raise ConfigError(
             "no accountant can account for this: " + "; ".join(p.reason for p in answers)
@@ -62,7 +73,7 @@ def run(options: SimpleNamespace) -> int:
             drawn = [p for p in drawn if p.name != "prv"] or drawn
         draw(options.plot, releases, deltas, drawn)
         if not options.json:
-            console().print(f"plot: {options.plot}")
+            console().print(f"plot: {options.plot}{_points_words(releases, drawn)}")
     return 0
 
 
@@ -82,7 +93,7 @@ def _deltas(text: str | None) -> list[float]:
 
 def _accountants(options: SimpleNamespace, releases: Releases) -> list[Accountant]:
     default = ([] if releases.published is None else ["published"]) + list(ACCOUNTANTS)
-    names = (options.accountant or ",".join(default)).split(",")
+    names = (",".join(default) if options.accountant is None else options.accountant).split(",")
     if "rdp" not in names:
         arguments.refuse(options, ("orders", "conversion"), "unless --accountant has rdp")
     found = []
@@ -110,8 +121,12 @@ def answer_of(releases: Releases, accountant: Accountant, deltas: list[float]) -
 
 def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float:
     """The best order of the worst client."""
-    compositions = [composed(stages) for stages in releases.histories]
-    worst = max(compositions, key=lambda c: accountant.epsilon_of(c, delta, releases.neighbours))
+    compositions = list(releases.largest.values())
+    worst = compositions[0]
+    if len(compositions) > 1:
+        worst = max(
+            compositions, key=lambda c: accountant.epsilon_of(c, delta, releases.neighbours)
+        )
     return accountant.best_order_of(worst, delta, releases.neighbours)
 
 
@@ -226,13 +241,37 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
     from fedpriv.results.plots import plot_epsilon_by_steps
 
     delta = releases.run_delta if releases.run_delta in deltas else deltas[0]
-    steps = points(releases.steps)
-    curves = {p.name: [releases.epsilon(p.accountant, delta, n) for n in steps] for p in answers}
+    curves = {}
+    for p in answers:
+        steps = points(releases.steps, _points_of(releases, p.name))
+        epsilons = releases.curve(p.accountant, delta, steps[:-1])
+        few = len(steps) < min(_POINTS, releases.steps)
+        label = f"{p.name}, {len(steps)} points" if few else p.name
+        curves[label] = (steps, [*epsilons, p.epsilons[deltas.index(delta)]])
     profiles = {p.name: p.epsilons for p in answers} if len(deltas) > 1 else {}
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
-    plot_epsilon_by_steps(path, steps, curves, deltas, profiles, delta, note)
+    try:
+        plot_epsilon_by_steps(path, curves, deltas, profiles, delta, note)
+    except OSError as error:
+        reason = f"a file that can be written ({error.strerror})"
+        raise ConfigError("--plot", str(path), reason) from None
 
 
-def points(steps: int) -> list[int]:
+def _points_of(releases: Releases, name: str) -> int:
+    """At how many points the curve of an accountant is drawn."""
+    if len(releases.events()) <= FEW:
+        return _POINTS
+    return _FEWER.get(name, _FEWER_SUMS)
+
+
+def _points_words(releases: Releases, answers: list[Answer]) -> str:
+    """Which curves are drawn at fewer points, in words."""
+    slow = [f"{p.name} at {_FEWER[p.name]}" for p in answers if p.name in _FEWER]
+    if not slow or len(releases.events()) <= FEW:
+        return ""
+    return f" ({' and '.join(slow)} evenly spread points, as it takes long where the noise moves)"
+
+
+def points(steps: int, parts: int = _POINTS) -> list[int]:
     """Numbers of steps from 1 to ``steps`` at which a curve is drawn."""
-    return sorted({max(1, round(steps * i / _POINTS)) for i in range(_POINTS + 1)})
+    return sorted({max(1, round(steps * i / parts)) for i in range(parts + 1)})

@@ -17,11 +17,13 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
     ZcdpAccountant,
 )
-from fedpriv.privacy.calibration import Release
+from fedpriv.privacy.calibration import MOST_NOISE, Release
 from fedpriv.privacy.names import ACCOUNTANTS
 
 MECHANISM = ("noise_multiplier", "sample_rate", "steps")
 RELEASE = ("sampling", "neighbours", "records", "max_lot_size")
+_LEAST = 1e-100  # of ε and δ: what is smaller is lost in floating point
+
 _MADE: dict[str, Callable[[], Accountant]] = {
     "pld": PldAccountant,
     "prv": PrvAccountant,
@@ -73,7 +75,11 @@ def _parsed(text: str) -> object:
 
 
 def noise_multiplier(text: str) -> float:
-    return number("noise_multiplier", text, above=0)
+    return number("noise_multiplier", text, above=0, at_most=MOST_NOISE)
+
+
+def epsilon(text: str) -> float:
+    return number("epsilon", text, at_least=_LEAST)
 
 
 def sample_rate(text: str) -> float:
@@ -81,14 +87,14 @@ def sample_rate(text: str) -> float:
 
 
 def delta(text: str) -> float:
-    return number("delta", text, above=0, below=1)
+    return number("delta", text, at_least=_LEAST, below=1)
 
 
 def release(options: SimpleNamespace) -> Release:
     """How lots are drawn, from ``--sampling``, ``--neighbours``, ``--records``, ``--max-lot-size``."""
     return checked(
         lambda: Release(
-            sampling=options.sampling or "poisson",
+            sampling="poisson" if options.sampling is None else options.sampling,
             neighbours=options.neighbours,
             records=None if options.records is None else whole("records", options.records),
             max_lot_size=(
@@ -133,7 +139,8 @@ def accountant(name: str, options: SimpleNamespace) -> Accountant:
         )
     if name != "rdp":
         return _MADE[name]()
-    text = options.orders or "wide"
+    text = "wide" if options.orders is None else options.orders
+    conversion = "improved" if options.conversion is None else options.conversion
     listed = [_parsed(part) for part in text.split(",")]
     orders: Any = text if isinstance(listed[0], str) else listed
-    return checked(lambda: RdpAccountant(orders, options.conversion or "improved"))
+    return checked(lambda: RdpAccountant(orders, conversion))

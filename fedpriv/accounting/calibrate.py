@@ -86,7 +86,7 @@ def _given(options: SimpleNamespace, release: Release) -> tuple[dict[str, Any], 
         missing = ", ".join(arguments.flag(name) for name in absent)
         raise ConfigError(f"all but one of {written} must be given; missing: {missing}")
     read = {
-        "epsilon": lambda text: arguments.number("epsilon", text, above=0),
+        "epsilon": arguments.epsilon,
         "noise_multiplier": arguments.noise_multiplier,
         "sample_rate": arguments.sample_rate,
         "steps": lambda text: arguments.whole("steps", text),
@@ -113,7 +113,8 @@ def _accountant(options: SimpleNamespace, release: Release) -> Accountant:
             hint = "" if able is None else f"; --accountant {able.name} can account for such lots"
             raise ConfigError(f"--accountant {options.accountant}: {reason}{hint}")
         return chosen
-    names = ("rdp",) if options.orders or options.conversion else ("gdp", "pld", "rdp")
+    of_rdp = options.orders is not None or options.conversion is not None
+    names = ("rdp",) if of_rdp else ("gdp", "pld", "rdp")
     accountant = _tightest(release, names, options)
     if accountant is not None:
         return accountant

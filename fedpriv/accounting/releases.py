@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +17,8 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants import Accountant
-from fedpriv.privacy.accountants.composition import CompositionAccountant
-from fedpriv.privacy.calibration import Release
+from fedpriv.privacy.accountants.composition import CompositionAccountant, largest
+from fedpriv.privacy.calibration import MOST_NOISE, Release
 from fedpriv.privacy.names import BUDGET_VIEWS, PUBLISHED, SOUND
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.ledger_file import LedgerError, read_ledger
@@ -51,14 +52,29 @@ class Releases:
     def events(self) -> set[dp_event.DpEvent]:
         return {event for stages in self.histories for event, _ in stages}
 
-    def epsilon(self, accountant: Accountant, delta: float, steps: int | None = None) -> float:
-        """ε of the worst client, after all or after the first ``steps`` draws."""
-        compositions = (composed(stages, steps) for stages in self.histories)
+    @cached_property
+    def largest(self) -> dict[Stages, dict[dp_event.DpEvent, int]]:
+        """The histories that no other one contains, and what each comes to: one of them is the worst."""
+        found = {stages: composed(stages) for stages in self.histories}
+        kept = largest(list(found.values()))
+        return {stages: own for stages, own in found.items() if any(own is k for k in kept)}
+
+    def epsilon(self, accountant: Accountant, delta: float) -> float:
+        """ε of the worst client."""
+        compositions = self.largest.values()
         return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
+
+    def curve(self, accountant: Accountant, delta: float, steps: list[int]) -> list[float]:
+        """ε of the worst client after the first so many draws, ascending."""
+        curves = [
+            accountant.epsilons_after(between(stages, steps), delta, self.neighbours)
+            for stages in self.largest
+        ]
+        return [max(epsilons) for epsilons in zip(*curves, strict=True)]
 
     def is_bound(self, accountant: CompositionAccountant, delta: float, epsilon: float) -> bool:
         """Whether ``epsilon`` is the accountant's quick bound rather than its own epsilon."""
-        bounds = (accountant.bound(composed(s), delta, self.neighbours) for s in self.histories)
+        bounds = (accountant.bound(c, delta, self.neighbours) for c in self.largest.values())
         return epsilon > 0 and max(bounds) == epsilon
 
     def refusal(self, accountant: Accountant) -> str | None:
@@ -67,19 +83,28 @@ class Releases:
         return next((reason for reason in reasons if reason), None)
 
 
-def composed(stages: Stages, steps: int | None = None) -> dict[dp_event.DpEvent, int]:
-    """How often each event comes among the first ``steps`` (default: all)."""
+def composed(stages: Stages) -> dict[dp_event.DpEvent, int]:
+    """How often each event comes."""
     composition: dict[dp_event.DpEvent, int] = {}
-    left = steps
     for event, count in stages:
-        taken = count if left is None else min(count, left)
-        if taken:
-            composition[event] = composition.get(event, 0) + taken
-        if left is not None:
-            left -= taken
-            if not left:
-                break
+        composition[event] = composition.get(event, 0) + count
     return composition
+
+
+def between(stages: Stages, steps: Iterable[int]) -> Iterator[dict[dp_event.DpEvent, int]]:
+    """What is drawn up to each of ``steps``, ascending, after the one before."""
+    left, before = list(reversed(stages)), 0
+    for step in steps:
+        part: dict[dp_event.DpEvent, int] = {}
+        wanted, before = step - before, step
+        while wanted and left:
+            event, count = left.pop()
+            taken = min(count, wanted)
+            part[event] = part.get(event, 0) + taken
+            wanted -= taken
+            if taken < count:
+                left.append((event, count - taken))
+        yield part
 
 
 def from_flags(options: SimpleNamespace) -> Releases:
@@ -124,11 +149,13 @@ def from_schedule(options: SimpleNamespace) -> Releases:
     release = arguments.release(options)
     if release.sampling == "none":
         arguments.refuse(options, ("sample_rate",), "with --sampling none")
+    if not options.schedule:
+        raise ConfigError("--schedule", "nothing", "a readable CSV file")
     path = Path(options.schedule)
     stages: list[tuple[dp_event.DpEvent, int]] = []
     for line, row in _rows(path):
         rate = _rate(path, line, row, release, options.sample_rate)
-        multiplier = _field(path, line, row, "noise_multiplier", above=0)
+        multiplier = _field(path, line, row, "noise_multiplier", above=0, at_most=MOST_NOISE)
         steps = _field(path, line, row, "steps", whole=True) if row.get("steps") else 1
         stages.append((release.event(multiplier, rate), int(steps)))
     total = sum(count for _, count in stages)
@@ -216,7 +243,7 @@ def from_run(options: SimpleNamespace) -> Releases:
         (*arguments.MECHANISM, *arguments.RELEASE, "schedule"),
         "with --run, whose ledger holds what was released",
     )
-    view = options.view or SOUND
+    view = SOUND if options.view is None else options.view
     if view not in BUDGET_VIEWS:
         raise ConfigError("--view", view, "one of " + ", ".join(BUDGET_VIEWS))
     folder = run_folder(options)

@@ -158,23 +158,31 @@ def _some_sigma(parts: Parts) -> float:
 
 
 def refuse_unaccountable(parts: Parts) -> None:
-    """The accountant must know the events of this sampler, under its neighbours."""
+    """The accountant must know what the enforced view charges, under its neighbours."""
     sampling = parts.algorithm.sampling_of(1000)
     sigma = _some_sigma(parts)
     group = within_group("clipper", lambda: parts.mechanism.group(sampling, sigma, 0))
-    event = group.event()[0]
-    reason = parts.accountant.supports(event, sampling.neighbours)
-    guarded = parts.settings.budget_view == SOUND and parts.settings.epsilon is not None
-    if reason and parts.settings.budget_view == SOUND:
+    sound = parts.settings.budget_view == SOUND
+    guarded = sound and parts.settings.epsilon is not None
+    if sound:
+        event, neighbours, what = group.event()[0], sampling.neighbours, "releases"
         able = [
             a.name
             for a in (PldAccountant(), RdpAccountant())
-            if not a.supports(event, sampling.neighbours)
+            if not a.supports(event, neighbours)
             and (a.has_filter or not (parts.adaptive and guarded))
         ]
+    else:
+        claim, able, what = (
+            parts.algorithm.claim,
+            [PUBLISHED],
+            "is charged for in the published view",
+        )
+        event, neighbours = claim.event(group.upload.joint), claim.neighbours
+    if reason := parts.accountant.supports(event, neighbours):
         raise ConfigError(
             f"accountant={parts.accountant.name} does not fit what "
-            f"algorithm={parts.algorithm.name} releases: {reason}; "
+            f"algorithm={parts.algorithm.name} {what}: {reason}; "
             + (
                 f"accountant={able[0]} does"
                 if able

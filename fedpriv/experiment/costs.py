@@ -18,6 +18,8 @@ from fedpriv.privacy.mechanisms import JointQuery, Mechanism
 from fedpriv.privacy.names import SOUND
 from fedpriv.privacy.sampling import Sampling
 
+_AT_ONCE = 4096  # rounds of a schedule whose noise moves
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -53,11 +55,16 @@ class Costs:
     def _events(self, planned: Mapping[JointQuery, int]) -> Counter[dp_event.DpEvent]:
         events: Counter[dp_event.DpEvent] = Counter()
         for joint, count in planned.items():
-            if self.view == SOUND:
-                events[joint.event()] += count
-            elif self.claim.covers(joint):
-                events[self.claim.event(joint)] += count
+            event = self._event(joint)
+            if event is not None:
+                events[event] += count
         return events
+
+    def _event(self, joint: JointQuery) -> dp_event.DpEvent | None:
+        """What is charged for it in the enforced view; None: nothing."""
+        if self.view == SOUND:
+            return joint.event()
+        return self.claim.event(joint) if self.claim.covers(joint) else None
 
     def epsilon(self, sigma: float, rounds: int, samples: int | None = None) -> float:
         """ε of ``rounds`` rounds at one σ, or of so many ``samples`` in them."""
@@ -101,19 +108,32 @@ class Costs:
         """Whether every sample of so many rounds releases the same."""
         return len(self._events(self.mechanism.plan(self.sampling, 1.0, rounds))) == 1
 
-    def epsilon_of_schedule(self, rounds: int) -> float:
-        """ε of ``rounds`` rounds at the σ the schedule gives each of them (one fixed in advance)."""
-        sigmas = [self.mechanism.schedule.noise_multiplier(t) for t in range(rounds)]
-        if len(set(sigmas)) == 1:
-            return self.epsilon(sigmas[0], rounds)
+    def epsilon_of_schedule(self, rounds: int) -> tuple[float, bool]:
+        """(ε of ``rounds`` rounds at the σ the schedule gives each of them, one fixed in advance; whether it
+        is only a bound)."""
+        schedule = self.mechanism.schedule
+        first = schedule.noise_multiplier(0)
+        if all(schedule.noise_multiplier(t) == first for t in range(1, rounds)):
+            return self.epsilon(first, rounds), False
         alike = len(self.mechanism.clipper.kinds_of_rounds(rounds)) == 1
-        kinds = Counter((sigma, 0 if alike else t) for t, sigma in enumerate(sigmas))
-        planned: Counter[JointQuery] = Counter()
+        parts = (
+            self._events_of_rounds(range(start, min(start + _AT_ONCE, rounds)), alike)
+            for start in range(0, rounds, _AT_ONCE)
+        )
+        return self.accountant.forecast(parts, self.delta, self.neighbours)
+
+    def _events_of_rounds(self, rounds: range, alike: bool) -> dict[dp_event.DpEvent, int]:
+        """What these rounds release at the σ of the schedule; ``alike``: the clipper asks the same in all."""
+        schedule = self.mechanism.schedule
+        kinds = Counter((schedule.noise_multiplier(t), 0 if alike else t) for t in rounds)
+        events: dict[dp_event.DpEvent, int] = {}
         for (sigma, round_index), count in kinds.items():
             group = self.mechanism.group(self.sampling, sigma, round_index)
             for sample in group.samples:
-                planned[sample.joint] += sample.times * count
-        return self._epsilon_of(self._events(planned))
+                event = self._event(sample.joint)
+                if event is not None:
+                    events[event] = events.get(event, 0) + sample.times * count
+        return events
 
     def _planned_samples(self) -> int:
         algorithm = self.mechanism.algorithm

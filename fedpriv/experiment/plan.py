@@ -58,7 +58,11 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
         allowed = costs.rounds_allowed(sigma, settings.epsilon)
     rounds = min((r for r in (allowed, settings.rounds) if r is not None), default=None)
     unlimited = settings.epsilon is None and not parts.adaptive
-    epsilon = costs.epsilon_of_schedule(rounds) if unlimited else costs.epsilon(sigma, rounds)
+    bounded = False
+    if unlimited:
+        epsilon, bounded = costs.epsilon_of_schedule(rounds)
+    else:
+        epsilon = costs.epsilon(sigma, rounds)
     needed = costs.epsilon(sigma, 1)
     if parts.unprotected and settings.budget_view == SOUND:
         epsilon = needed = math.inf
@@ -66,7 +70,11 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     lines = (
         *_common_lines(parts),
         *_privacy_lines(parts, first.upload.joint),
-        *(_cost_lines(parts, allowed, rounds, epsilon, needed) if known else _UNKNOWN_COST),
+        *(
+            _cost_lines(parts, allowed, rounds, epsilon, needed, bounded)
+            if known
+            else _UNKNOWN_COST
+        ),
     )
     return Plan(first, allowed, rounds, epsilon, needed, lines)
 
@@ -139,13 +147,23 @@ def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ..
 
 
 def _cost_lines(
-    parts: Parts, allowed: int | None, rounds: int, epsilon: float, needed: float
+    parts: Parts,
+    allowed: int | None,
+    rounds: int,
+    epsilon: float,
+    needed: float,
+    bounded: bool,
 ) -> tuple[tuple[str, str], ...]:
     settings, lines = parts.settings, []
     if settings.epsilon is None:
         cost = "have no finite epsilon"
         if math.isfinite(epsilon):
             cost = f"would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
+            if bounded:
+                cost = (
+                    f"would cost at most epsilon {epsilon:.4g}{_if_sampled(parts)} (by RDP: "
+                    f"{parts.accountant.name} takes long where the noise moves)"
+                )
         return (("budget", f"none; {counted(rounds, 'round')} {cost}"),)
     lines.append(
         ("budget", f"epsilon {settings.epsilon:g} at delta {settings.delta:g}, "

@@ -282,6 +282,7 @@ class Budget:
     def bound(self) -> float | None:
         """A number that ε of the worst client does not exceed, at once; ``None`` where none is known."""
         bound = self._enforced.bound(self.delta) if self._took_part.any() else 0.0
+        bound = bound if self.limit is None else min(bound, self.limit)
         return bound if np.isfinite(bound) else None
 
     def epsilon_of_part(self, by: str) -> float | None:

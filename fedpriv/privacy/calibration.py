@@ -24,7 +24,7 @@ from fedpriv.privacy.names import (
 )
 from fedpriv.privacy.sampling import FixedSizeSampling, TruncatedPoissonSampling, WholeData
 
-LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # noise multipliers searched
+LEAST_NOISE, MOST_NOISE = 1e-3, 1e6  # noise multipliers searched
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def least_noise_multiplier(
 
     ``epsilon_of`` falls; ``most``: multipliers below it are searched (as those of 10^6 and less are).
     """
-    top = min(_MOST_NOISE, most * (1.0 - 1e-9))
+    top = min(MOST_NOISE, most * (1.0 - 1e-9))
     uncached = epsilon_of
 
     @functools.cache  # the search comes back to the ends of its bracket

@@ -24,6 +24,10 @@ def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
         rounded = math.exp(level * math.log1p(STEP))
         return attr.evolve(event, noise_multiplier=min(rounded, multiplier))
     inner = getattr(event, "event", None)
+    if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(
+        inner, dp_event.GaussianDpEvent
+    ):  # by far the most
+        return dp_event.PoissonSampledDpEvent(event.sampling_probability, weaker_event(inner))
     if isinstance(inner, dp_event.GaussianDpEvent):
         return attr.evolve(event, event=weaker_event(inner))
     return event

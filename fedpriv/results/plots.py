@@ -275,16 +275,18 @@ def from_zero(axis: Axes, values: np.ndarray) -> None:
         axis.set_xlim(0, 1.02 * largest)
 
 
+_MARKED = 15  # points of a line; those of fewer are marked
+
+
 def plot_epsilon_by_steps(
     path: Path,
-    steps: Sequence[int],
-    curves: Mapping[str, Sequence[float]],
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]],
     deltas: Sequence[float],
     profiles: Mapping[str, Sequence[float]],
     delta: float,
     note: str = "",
 ) -> None:
-    """ε against steps at ``delta``, a line for each accountant; with ``profiles`` ε against δ.
+    """ε against steps at ``delta``, a line (steps, ε) for each accountant; with ``profiles`` ε against δ.
 
     ``note``: what a reader must know, above the panels.
     """
@@ -295,10 +297,19 @@ def plot_epsilon_by_steps(
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 2 if profiles else 1, squeeze=False)[0]
     styles = list(zip(CYCLE, ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))), strict=False))
-    for (colour, style), (name, epsilons) in zip(styles, curves.items(), strict=False):
+    for (colour, style), (name, (steps, epsilons)) in zip(styles, curves.items(), strict=False):
         label = name if np.isfinite(epsilons).any() else f"{name}: infinite"
         values = np.where(np.isfinite(epsilons), epsilons, np.nan)
-        axes[0].plot([0, *steps], [0.0, *values], color=colour, linestyle=style, label=label)
+        marker = "o" if len(steps) < _MARKED else ""
+        axes[0].plot(
+            [0, *steps],
+            [0.0, *values],
+            color=colour,
+            linestyle=style,
+            marker=marker,
+            markersize=3,
+            label=label,
+        )
     axes[0].set(xlabel="steps", ylabel=f"ε at δ = {delta:g}", xlim=(0, None), ylim=(0, None))
     for (colour, style), (name, epsilons) in zip(styles, profiles.items(), strict=False):
         ordered = zip(*sorted(zip(deltas, epsilons, strict=True)), strict=True)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pandas as pd
 import pytest
+
+from fedpriv.accounting.releases import Releases
+from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.sampling import PoissonSampling
 
 BASELINE = ("--noise-multiplier", "3", "--sample-rate", "0.013", "--steps", "7921")
 DELTA = ("--delta", "1e-5")
@@ -114,9 +120,15 @@ def test_the_metrics_of_a_run_are_a_schedule(answer, train):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("noise_multiplier\n3\n-1\n", "line 3: noise_multiplier must be > 0, got -1"),
-        ("noise_multiplier\n3\nabc\n", "line 3: noise_multiplier must be a number > 0, got abc"),
-        ("noise_multiplier\nnan\n", "line 2: noise_multiplier must be finite, > 0, got nan"),
+        ("noise_multiplier\n3\n-1\n", "line 3: noise_multiplier must be > 0 and <= 1e+06, got -1"),
+        (
+            "noise_multiplier\n3\nabc\n",
+            "line 3: noise_multiplier must be a number > 0 and <= 1e+06, got abc",
+        ),
+        (
+            "noise_multiplier\nnan\n",
+            "line 2: noise_multiplier must be finite, > 0 and <= 1e+06, got nan",
+        ),
         ("noise_multiplier,sample_rate\n3,1.5\n", "line 2: sample_rate must be > 0 and <= 1"),
         ("noise_multiplier,steps\n3,2.5\n", "line 2: steps must be a whole number >= 1"),
         ("noise_multiplier,steps\n3\n", "line 2: 2 values expected"),
@@ -243,16 +255,16 @@ def test_a_folder_without_a_ledger_is_refused(content, command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--noise-multiplier", "0"], "--noise-multiplier must be > 0, got 0"),
-        (["--noise-multiplier", "x"], "--noise-multiplier must be a number > 0, got x"),
-        (["--noise-multiplier", "inf"], "--noise-multiplier must be finite, > 0, got inf"),
+        (["--noise-multiplier", "0"], "--noise-multiplier must be > 0 and <= 1e+06, got 0"),
+        (["--noise-multiplier", "x"], "--noise-multiplier must be a number > 0 and <= 1e+06, got x"),
+        (["--noise-multiplier", "inf"], "--noise-multiplier must be finite, > 0 and <= 1e+06, got inf"),
         (["--sample-rate", "0"], "--sample-rate must be > 0 and <= 1, got 0"),
         (["--sample-rate", "1.2"], "--sample-rate must be > 0 and <= 1, got 1.2"),
         (["--steps", "0"], "--steps must be a whole number >= 1"),
         (["--steps", "2.5"], "--steps must be a whole number >= 1"),
-        (["--delta", "0"], "--delta must be > 0 and < 1, got 0"),
-        (["--delta", "1"], "--delta must be > 0 and < 1, got 1"),
-        (["--delta", "1e-5,"], "--delta must be a number > 0 and < 1"),
+        (["--delta", "0"], "--delta must be >= 1e-100 and < 1, got 0"),
+        (["--delta", "1"], "--delta must be >= 1e-100 and < 1, got 1"),
+        (["--delta", "1e-5,"], "--delta must be a number >= 1e-100 and < 1"),
         (["--sampling", "poison"], "--sampling must be one of poisson"),
         (["--sampling", "none"], "--sample-rate cannot be given with --sampling none"),
         (["--sampling", "without_replacement"], "--records must be given, a whole number >= 1"),
@@ -273,9 +285,18 @@ def test_a_folder_without_a_ledger_is_refused(content, command, tmp_path):
         (["--view", "sound"], "--view cannot be given without --run"),
         (["--plot", "curve.txt"], "--plot must be a file that ends in .png"),
         (["--plot", "nowhere/curve.png"], "--plot must be a file in an existing folder"),
+        (["--orders", ""], "--orders must be wide, a range such as 2..64"),
+        (["--conversion", ""], "--conversion must be one of classical, improved"),
+        (["--accountant", ""], "--accountant must be one of pld, prv"),
+        (["--sampling", ""], "--sampling must be one of poisson"),
+        (["--noise-multiplier", "1e308"], "--noise-multiplier must be > 0 and <= 1e+06"),
+        (["--noise-multiplier", "nan"], "--noise-multiplier must be finite"),
+        (["--delta", "1e-308"], "--delta must be >= 1e-100 and < 1"),
+        (["--steps", "1e308"], "--steps must be a whole number >= 1 and <= 1000000000"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_sentence_and_status_2(arguments, sentence, command):
+def test_bad_input_is_one_sentence_and_status_2(arguments, sentence, command, tmp_path):
+    (tmp_path / "folder.png").mkdir()
     said = command("account", *BASELINE, *DELTA, *arguments)
     assert said.status == 2
     assert sentence in said.sentence
@@ -307,3 +328,44 @@ def test_what_one_accountant_cannot_compute_does_not_stop_the_others(answer):
                    "--steps", "100", *DELTA)["accountants"]  # fmt: skip
     assert "points" in found["prv"]["reason"]
     assert found["pld"]["epsilon"] == found["rdp"]["epsilon"]
+
+
+def test_a_curve_ends_at_the_answer_and_is_that_of_the_first_steps():
+    """Of the worst of several histories, also where the noise took many values."""
+    events = [PoissonSampling(0.1).event(9.0 * 0.99**i) for i in range(60)]
+    long, short = tuple((event, 2) for event in events), ((events[0], 5), (events[-1], 3))
+    releases = Releases((), "add_or_remove", (long, short, short[:1]))
+    for accountant in (RdpAccountant(), PldAccountant(1e-3)):
+        curve = releases.curve(accountant, 1e-5, [1, 7, 8, 120])
+        for steps, epsilon in zip([1, 7, 8, 120], curve, strict=True):
+            first = [
+                Counter([e for e, n in stages for _ in range(n)][:steps])
+                for stages in (long, short)
+            ]
+            wanted = max(accountant.epsilon_of(c, 1e-5, "add_or_remove") for c in first)
+            assert epsilon == pytest.approx(wanted, rel=1e-6)
+        assert curve[-1] == pytest.approx(releases.epsilon(accountant, 1e-5), rel=1e-9)
+
+
+def test_what_takes_long_is_drawn_at_fewer_points_and_says_so(command, schedule):
+    path = schedule("noise_multiplier\n" + "\n".join(f"{9 * 0.99**i}" for i in range(60)) + "\n")
+    said = command("account", "--schedule", path, "--sample-rate", "0.1", *DELTA, "--accountant",
+                   "pld,rdp", "--plot", "curve.svg")  # fmt: skip
+    assert said.status == 0, said.err
+    assert "curve.svg (pld at 10 evenly spread points" in " ".join(said.out.split())
+    said = command("account", *BASELINE, *DELTA, "--accountant", "pld", "--plot", "curve.svg")
+    assert "points" not in said.out
+
+
+def test_prv_is_left_to_who_asks_for_it_where_the_noise_took_many_values(answer, schedule):
+    path = schedule("noise_multiplier\n" + "\n".join(f"{9 * 0.99**i}" for i in range(30)) + "\n")
+    account = ("account", "--schedule", path, "--sample-rate", "0.1", *DELTA)
+    assert "takes long" in answer(*account)["accountants"]["prv"]["reason"]
+    assert answer(*account, "--accountant", "prv")["accountants"]["prv"]["epsilon"]["1e-05"] > 0
+
+
+def test_absurd_noise_of_a_schedule_is_one_sentence(command, schedule):
+    said = command("account", "--schedule", schedule("noise_multiplier\n1e308\n"), "--sample-rate",
+                   "0.1", *DELTA)  # fmt: skip
+    assert said.status == 2
+    assert "line 2: noise_multiplier must be > 0 and <= 1e+06" in said.sentence

@@ -246,3 +246,24 @@ def test_composing_does_not_run_anything(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fedpriv.compose(["algorithm=dp_fl"])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "accountant"),
+    [
+        ("cdp_fedavg", "gdp"), ("cdp_fedavg", "zcdp"), ("naseri_cdp", "gdp"), ("naseri_ldp", "zcdp"),
+        ("dp_fl", "gdp"), ("adap_dpfl", "zcdp"), ("ldp_fedsgd", "prv"),
+    ],
+)  # fmt: skip
+def test_an_accountant_that_cannot_price_what_a_theorem_charges_is_one_sentence(
+    algorithm, accountant, command
+):
+    said = command(
+        "train", f"algorithm={algorithm}", f"accountant={accountant}", "budget_view=published"
+    )
+    assert said.status == 2
+    assert (
+        f"accountant={accountant} does not fit what algorithm={algorithm} is charged for"
+        in said.sentence
+    )
+    assert said.sentence.endswith("accountant=published does")

@@ -9,6 +9,7 @@ import pytest
 import fedpriv
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.costs import Costs
+from fedpriv.experiment.plan import make_plan
 
 HISTOGRAM = (
     "algorithm=ldp_fedsgd", "noise_schedule=constant", "noise_schedule.noise_multiplier=4",
@@ -89,4 +90,34 @@ def test_noise_that_falls_is_priced_at_each_rounds_own_with_the_queries():
         HISTOGRAM[0], *HISTOGRAM[3:], "noise_schedule=step", "noise_schedule.noise_multiplier=8",
         "noise_schedule.interval=10",
     )  # fmt: skip
-    assert falling.epsilon(8.0, 20) < falling.epsilon_of_schedule(20) < falling.epsilon(4.0, 20)
+    epsilon, bounded = falling.epsilon_of_schedule(20)
+    assert falling.epsilon(8.0, 20) < epsilon < falling.epsilon(4.0, 20)
+    assert not bounded
+
+
+FALLING = (
+    "algorithm=dp_fl", "epsilon=null", "rounds=1000", "noise_schedule=exponential",
+    "noise_schedule.beta=0.999", "noise_schedule.noise_multiplier=30",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "accountant", ["rdp", "pld", "gdp"], ids=["rdp", "pld, on the grid", "gdp, a sum"]
+)
+def test_rounds_are_accounted_for_in_parts_as_together(accountant, monkeypatch):
+    sampled = ("algorithm.sample_rate=1",) if accountant == "gdp" else ()
+    found = costs(*FALLING, *sampled, f"accountant={accountant}")
+    together = found.epsilon_of_schedule(100)
+    monkeypatch.setattr("fedpriv.experiment.costs._AT_ONCE", 7)
+    assert found.epsilon_of_schedule(100) == pytest.approx(together, rel=1e-9)
+    assert not together[1]
+
+
+def test_what_takes_long_of_noise_that_falls_far_is_a_bound_and_says_so():
+    (epsilon, bounded), (by_rdp, _) = (
+        costs(*FALLING, f"accountant={name}").epsilon_of_schedule(1000) for name in ("pld", "rdp")
+    )
+    assert bounded
+    assert by_rdp == pytest.approx(epsilon, rel=0.02)
+    plan = make_plan(build_parts(fedpriv.compose([*FALLING, "accountant=pld"])))
+    assert f"would cost at most epsilon {epsilon:.4g}" in dict(plan.lines)["budget"]

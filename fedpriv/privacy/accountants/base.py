@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,35 @@ class Accountant(ABC):
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
         """ε of a fixed composition: each event as many times as it counts."""
+
+    def forecast(
+        self,
+        parts: Iterable[Mapping[dp_event.DpEvent, int]],
+        delta: float,
+        neighbours: str,
+    ) -> tuple[float, bool]:
+        """(ε of compositions that follow one another and need not all be held at once, whether it is only a
+        bound because ε takes long)."""
+        total: dict[dp_event.DpEvent, int] = {}
+        for part in parts:
+            for event, count in part.items():
+                total[event] = total.get(event, 0) + count
+        return self.epsilon_of(total, delta, neighbours), False
+
+    def epsilons_after(
+        self,
+        parts: Iterable[Mapping[dp_event.DpEvent, int]],
+        delta: float,
+        neighbours: str,
+    ) -> list[float]:
+        """ε after each of some compositions that follow one another."""
+        total: dict[dp_event.DpEvent, int] = {}
+        found = []
+        for part in parts:
+            for event, count in part.items():
+                total[event] = total.get(event, 0) + count
+            found.append(self.epsilon_of(total, delta, neighbours))
+        return found
 
     @abstractmethod
     def running(self, clients: int, neighbours: str) -> RunningTotal:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from fedpriv.privacy.rdp import without_noise
 _AHEAD = 4
 _EPSILONS_KEPT = 256
 _MANY_KINDS = 100  # of draws: an epsilon then takes a second or more
+_LONG = 30  # kinds on the grid: a forecast is then a bound
 _SHOWN = 16  # histories whose quick bound is worth its time while a run goes on
 
 _UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
@@ -54,6 +55,26 @@ class CompositionAccountant(Accountant):
         if any(without_noise(event) for event in counted):
             return math.inf
         return self._epsilon_of(counted, delta, neighbours)
+
+    def forecast(
+        self,
+        parts: Iterable[Mapping[dp_event.DpEvent, int]],
+        delta: float,
+        neighbours: str,
+    ) -> tuple[float, bool]:
+        """On the grid, where there are many kinds of draws, there are few of them to hold."""
+        total: Composition = {}
+        many = False
+        for part in parts:
+            for event, count in part.items():
+                kind = weaker(event) if many else event
+                total[kind] = total.get(kind, 0) + count
+                if not many and len(total) > FEW:
+                    total, many = gridded(total), True
+        bound = self.bound(total, delta, neighbours) if len(total) > _LONG else math.inf
+        if math.isfinite(bound):
+            return bound, True
+        return self.epsilon_of(total, delta, neighbours), False
 
     @abstractmethod
     def _epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
@@ -128,40 +149,31 @@ class CompositionTotal(RunningTotal):
 
     def epsilon(self, delta: float) -> np.ndarray:
         histories, group_of = self._histories.groups()
-        epsilon_of = self._epsilon_of if self._few(self._largest(histories)) else self._bound
+        epsilon_of = self._epsilon_of if self._few(largest(histories)) else self._bound
         return np.array([epsilon_of(history, delta) for history in histories])[group_of]
 
     def worst(self, delta: float) -> float:
         """ε of the worst client."""
-        largest = self._largest(self._histories.groups()[0])
-        if not self._few(largest):
-            return max(self._bound(history, delta) for history in largest)
+        kept = largest(self._histories.groups()[0])
+        if not self._few(kept):
+            return max(self._bound(history, delta) for history in kept)
         worst = 0.0
-        bounds = [self._bound(history, delta) for history in largest]
+        bounds = [self._bound(history, delta) for history in kept]
         for i in np.argsort(bounds)[::-1]:
             if bounds[i] <= worst:  # it and all that follow cost no more
                 break
-            worst = max(worst, self._epsilon_of(largest[i], delta))
+            worst = max(worst, self._epsilon_of(kept[i], delta))
         if 0 < max(bounds) < math.inf:
             self._tightness = min(1.0, _rho(worst, delta) / _rho(max(bounds), delta))
         return worst
 
-    @staticmethod
-    def _largest(histories: list[Composition]) -> list[Composition]:
-        """The histories that no other one contains: one of the others cannot be the worst."""
-        kept: list[Composition] = []
-        for history in sorted(histories, key=lambda history: -sum(history.values())):
-            if not any(_contains(other, history) for other in kept):
-                kept.append(history)
-        return kept
-
-    def _few(self, largest: list[Composition]) -> bool:
-        return self.patience is None or len(largest) <= self.patience
+    def _few(self, histories: list[Composition]) -> bool:
+        return self.patience is None or len(histories) <= self.patience
 
     @property
     def bounded(self) -> bool:
         """Whether there are too many histories to account for, so that the quick bound is what is told."""
-        return not self._few(self._largest(self._histories.groups()[0]))
+        return not self._few(largest(self._histories.groups()[0]))
 
     def _bound(self, history: Composition, delta: float) -> float:
         return self.accountant.bound(history, delta, self.neighbours) if history else 0.0
@@ -264,6 +276,15 @@ def _rho(epsilon: float, delta: float) -> float:
     """ρ of zCDP whose ε at δ this is: ε = ρ + 2 (ρ log(1/δ))^(1/2)."""
     log = -math.log(delta)
     return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
+
+
+def largest(histories: list[Composition]) -> list[Composition]:
+    """The histories that no other one contains: one of the others cannot be the worst."""
+    kept: list[Composition] = []
+    for history in sorted(histories, key=lambda history: -sum(history.values())):
+        if not any(_contains(other, history) for other in kept):
+            kept.append(history)
+    return kept
 
 
 def _contains(larger: Composition, smaller: Composition) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,16 @@ class GaussianAccountant(Accountant):
     ) -> float:
         total = math.fsum(n * inverse_square(e) for e, n in composition.items() if n)
         return self.epsilon_of_sum(total, delta)
+
+    def forecast(
+        self,
+        parts: Iterable[Mapping[dp_event.DpEvent, int]],
+        delta: float,
+        neighbours: str,
+    ) -> tuple[float, bool]:
+        events = (item for part in parts for item in part.items())
+        total = math.fsum(n * inverse_square(e) for e, n in events if n)
+        return self.epsilon_of_sum(total, delta), False
 
     def largest_sum(self, epsilon: float, delta: float) -> float:
         """The largest Σ z^-2 that costs at most ``epsilon``."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,34 @@ class RdpAccountant(Accountant):
     def epsilon_of(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
     ) -> float:
-        total = self._rdp_of_composition(composition, neighbours)
-        if not total.any():
+        return self._epsilon(self._rdp_of_composition(composition, neighbours), delta)
+
+    def forecast(
+        self,
+        parts: Iterable[Mapping[dp_event.DpEvent, int]],
+        delta: float,
+        neighbours: str,
+    ) -> tuple[float, bool]:
+        rdp = sum(
+            (self._rdp_of_composition(part, neighbours) for part in parts),
+            np.zeros(len(self.orders)),
+        )
+        return self._epsilon(rdp, delta), False
+
+    def epsilons_after(
+        self,
+        parts: Iterable[Mapping[dp_event.DpEvent, int]],
+        delta: float,
+        neighbours: str,
+    ) -> list[float]:
+        """The RDP of each part is found once: the sum is no dearer for what came before."""
+        totals = accumulate(self._rdp_of_composition(part, neighbours) for part in parts)
+        return [self._epsilon(total, delta) for total in totals]
+
+    def _epsilon(self, rdp: np.ndarray, delta: float) -> float:
+        if not rdp.any():
             return 0.0
-        return float(epsilon_from_rdp(total, self._order_array, delta, self.conversion)[0])
+        return float(epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0])
 
     def best_order_of(
         self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str

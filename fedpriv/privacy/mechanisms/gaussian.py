@@ -39,7 +39,7 @@ class GaussianQuery(Query):
         return self.noise_multiplier > 0
 
     def noised_by(self, by: str) -> GaussianQuery:
-        return replace(self, by=by)
+        return self if by == self.by else replace(self, by=by)
 
     def event(self) -> dp_event.DpEvent:
         if not self.protects:

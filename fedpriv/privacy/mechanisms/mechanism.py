@@ -282,7 +282,7 @@ class Mechanism:
 
 def _refuse_bad_multiplier(sigma: object) -> None:
     """Raise ConfigError for what is no noise multiplier."""
-    if not isinstance(sigma, Real) or not 0 <= sigma < math.inf:
+    if not isinstance(sigma, (float, Real)) or not 0 <= sigma < math.inf:
         raise ConfigError(
             f"noise_schedule: noise_multiplier must return a finite number >= 0, got {show(sigma)}"
         )

@@ -118,6 +118,16 @@ def suite(examples: int = 15, least_noise: float = 0.6, most_steps: int = 3000):
         def test_noise_too_small_for_floating_point_costs_infinitely_much(self):
             assert self.price({self.event(0.01, 1e-200): 1}) == np.inf
 
+        def test_parts_that_follow_one_another_cost_what_they_come_to(self):
+            parts = [{self.event(0.02, 3.0 - 0.1 * i): 2 + i} for i in range(3)]
+            whole = {event: count for part in parts for event, count in part.items()}
+            after = self.accountant.epsilons_after(parts, DELTA, self.neighbours)
+            forecast, bounded = self.accountant.forecast(parts, DELTA, self.neighbours)
+            expected = pytest.approx(self.price(whole), rel=self.tolerance)
+            assert (after[-1], forecast, bounded) == (expected, expected, False)
+            assert after[0] == pytest.approx(self.price(parts[0]), rel=self.tolerance)
+            assert after == sorted(after)
+
         # ---- joint queries
 
         def test_pricing_a_second_query_on_a_sample_of_its_own_would_understate_it(self):
