@@ -104,6 +104,9 @@ _MANY_DRAWS = 2_000_000  # more take half a minute, and RDP is within a few per 
 def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
     if known_here(event, neighbours):
         return True
+    lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
+    if isinstance(lot, dp_event.GaussianDpEvent) and neighbours == ADD_OR_REMOVE:
+        return True  # what nearly every run asks about, without importing the library
     from dp_accounting.pld import pld_privacy_accountant as library
 
     truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
