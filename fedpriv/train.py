@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
+from fedpriv.common.orphans import job_of_a_worker
 from fedpriv.common.words import counted
 from fedpriv.config import conf_dir, config_dir_of, explain, refuse_unknown_protocol, with_protocol
 from fedpriv.experiment.consent import (
@@ -42,7 +43,6 @@ class _State:
     """What the task and the callback tell :func:`main`, within one process."""
 
     process: int | None = None
-    parent: int | None = None  # of a launcher's worker
     task_started = False
     figure = False
     sweep_dir: Path | None = None
@@ -56,15 +56,21 @@ def task(config: DictConfig) -> dict[str, Any] | None:
 
     A known failure is kept for :func:`main`, so that the other jobs of a sweep still run.
     """
+    _State.task_started = True
+    if os.getpid() == _State.process:
+        return _run(config, in_worker=False)
+    # between jobs, Ctrl-C is the business of the process that launched them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with job_of_a_worker():
+        return _run(config, in_worker=True)
+
+
+def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
+    """Run one configuration; ``in_worker``: in a process that a launcher made."""
     from fedpriv.experiment.run import run  # what a mistake on the command line need not wait for
 
-    _State.task_started = True
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
-    in_worker = os.getpid() != _State.process
-    if in_worker:  # between jobs, Ctrl-C is the business of the process that launched them
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _State.parent = _State.parent or os.getppid()
     folder = Path(hydra_config.runtime.output_dir) if sweeping else None
     overrides = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
@@ -87,8 +93,6 @@ def task(config: DictConfig) -> dict[str, Any] | None:
             raise KeyboardInterrupt from error
         if in_worker and isinstance(error, Interrupted) and not stopped(config):
             leave_if_requeued()
-        if isinstance(error, Interrupted) and in_worker and os.getppid() != _State.parent:
-            os._exit(error.exit_status)  # who launched it is gone: nobody waits for the answer
         if in_worker or _State.figure:
             raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
         _State.failures.append(error)

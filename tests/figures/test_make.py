@@ -542,9 +542,11 @@ def test_ctrl_c_stops_the_workers_with_checkpoints(start, write, tiny, tmp_path)
     assert not list(tmp_path.rglob(".stop-*"))
 
 
-def test_workers_end_with_a_figure_that_was_killed(start, make, tiny, tmp_path):
+@pytest.mark.parametrize("quiet", [400, 2])  # with 2 rounds one of the workers waits for a next job
+def test_workers_end_with_a_figure_that_was_killed(quiet, start, make, tiny, tmp_path):
     tiny["groups"]["digits"]["overrides"][2] = "rounds=400"
     tiny["groups"]["digits"]["seeds"] = [0]
+    tiny["curves"]["quiet"]["overrides"].append(f"rounds={quiet}")
     assert make("runtime.output_dir=whole").status == 0
     child = start(
         "figure", "own/tiny", "--config-dir", "mine", "--jobs", "2", "runtime.progress=none"
@@ -552,13 +554,17 @@ def test_workers_end_with_a_figure_that_was_killed(start, make, tiny, tmp_path):
     while len(list(tmp_path.glob("outputs/runs/*/metrics.csv"))) < 2:
         assert child.poll() is None, child.communicate()
         time.sleep(0.02)
+    while quiet == 2 and not list(tmp_path.glob("outputs/runs/*/summary.json")):
+        time.sleep(0.02)
     workers = psutil.Process(child.pid).children(recursive=True)
+    assert len(workers) >= 2
     child.kill()
-    child.wait()
+    child.communicate()
     _, alive = psutil.wait_procs(workers, timeout=120)
     assert alive == []
     ends = [json.loads((r / "summary.json").read_text()) for r in runs(tmp_path / "outputs")]
-    assert [end["stop_reason"] for end in ends] == ["interrupted", "interrupted"]
+    expected = ["interrupted", "interrupted" if quiet == 400 else "rounds"]
+    assert sorted(end["stop_reason"] for end in ends) == expected
     assert list(tmp_path.rglob(".stop-*"))
     assert make().status == 0
     assert not list(tmp_path.rglob(".stop-*"))

@@ -1,0 +1,37 @@
+"""Workers of joblib end with the process that launched them, between two jobs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+LAUNCHING = """
+import os, sys, time
+from joblib import Parallel, delayed
+from fedpriv.common.orphans import job_of_a_worker
+
+def job(seconds, mark):
+    with job_of_a_worker():
+        print(os.getpid(), flush=True)
+        time.sleep(seconds)
+        open(mark, "w").close()
+
+Parallel(n_jobs=2)(delayed(job)(float(s), f"{i}.done") for i, s in enumerate(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("seconds", [("3", "3"), ("0", "3")])
+def test_a_worker_ends_after_its_job_when_its_parent_is_killed(seconds, tmp_path):
+    (tmp_path / "launching.py").write_text(LAUNCHING)
+    child = subprocess.Popen(
+        [sys.executable, "launching.py", *seconds], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    workers = [psutil.Process(int(child.stdout.readline())) for _ in seconds]
+    child.kill()
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    child.communicate()
+    assert alive == []
+    assert sorted(path.name for path in tmp_path.glob("*.done")) == ["0.done", "1.done"]
