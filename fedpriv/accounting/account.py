@@ -55,7 +55,7 @@ def run(options: SimpleNamespace) -> int:
     answers = []
     for accountant in chosen:
         unasked = options.accountant is None and accountant.name == "prv"
-        if unasked and len(releases.events()) > FEW:
+        if unasked and len(releases.events()) > FEW and releases.refusal(accountant) is None:
             answers.append(Answer(accountant.name, accountant, _PRV_TAKES_LONG))
         else:
             answers.append(answer_of(releases, accountant, deltas))
