@@ -33,6 +33,7 @@ from fedpriv.experiment.consent import (
     targets_of_yamls,
 )
 from fedpriv.experiment.requeue import leave_if_requeued
+from fedpriv.groups import LISTED
 from fedpriv.results.folder import RunFolder, not_resumable
 
 if TYPE_CHECKING:
@@ -249,8 +250,13 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
 
 
 def _is_of_task(override: str) -> bool:
-    """Whether it may stand among the overrides of a run: Hydra's own settings and flags never do."""
-    return not override.startswith("-") and "hydra" not in override.partition("=")[0].lower()
+    """Whether it may stand among the overrides of a run. Hydra's own settings and flags never do; nor does an
+    option that lies elsewhere (``model=../../x``), whose YAML could set them."""
+    key, _, value = override.lstrip("+~").partition("=")
+    if override.startswith("-") or "hydra" in key.lower() or ".." in key or "@" in key:
+        return False
+    chooses = "/" in key or key in LISTED
+    return "." in key or not (".." in value or "\\" in value or (chooses and "$" in value))
 
 
 def _allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -12,6 +12,8 @@ import pytest
 import torch
 import yaml
 
+from fedpriv.groups import conf_dir
+
 SMALL = ("dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=2", "evaluation_interval=1")
 OWN_MODEL = """
 import pathlib
@@ -135,13 +137,22 @@ def test_code_that_a_configuration_names_is_not_run(by, key, target, folder, tra
         "hydra.searchpath=['file://foreign']",
         "--config-dir=foreign",
         "-m",
+        "model={up}/foreign/global",
+        "+experiment={up}/foreign/global",
+        "model=[{up}/foreign/global]",
+        "+model/{up}/foreign=global",
+        "model=${seed}",
         7,
         None,
     ],
 )
 def test_settings_of_hydra_are_not_taken_from_a_folder(override, folder, trace, command):
     (folder.parent / "evil.py").write_text(OWN_MODEL)
-    overrides(folder, override)
+    (folder / "global.yaml").write_text(
+        "# @package _global_\nhydra: {callbacks: {x: {_target_: evil.Net, seed: 0}}}\n"
+    )
+    up = os.path.relpath(folder.parent, conf_dir() / "model")
+    overrides(folder, override.replace("{up}", up) if isinstance(override, str) else override)
     done = command(*COMMANDS["resume"])
     assert done.status == 2
     assert "resume: " in done.err
