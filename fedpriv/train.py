@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -253,10 +254,11 @@ def _is_of_task(override: str) -> bool:
     """Whether it may stand among the overrides of a run. Hydra's own settings and flags never do; nor does an
     option that lies elsewhere (``model=../../x``), whose YAML could set them."""
     key, _, value = override.lstrip("+~").partition("=")
-    if override.startswith("-") or "hydra" in key.lower() or ".." in key or "@" in key:
+    if not re.fullmatch(r"\w+([./]\w+)*", key) or "hydra" in key.lower():
         return False
     chooses = "/" in key or key in LISTED
-    return "." in key or not (".." in value or "\\" in value or (chooses and "$" in value))
+    named = "." in key and not chooses  # a key inside a group, whose value may be any text
+    return named or not (".." in value or "\\" in value or (chooses and "$" in value))
 
 
 def _allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
