@@ -28,6 +28,7 @@ from fedpriv.common.words import counted
 from fedpriv.config import conf_dir, config_dir_of, explain, refuse_unknown_protocol, with_protocol
 from fedpriv.experiment.consent import (
     FLAG,
+    refuse_odd_paths,
     refuse_strangers,
     resume_command,
     targets,
@@ -84,6 +85,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
         refuse_if_stopped(config)
         if config.resume is not None:
             refuse_strangers(config, _State.allowed, f"resume: {config.resume}", _State.own_targets)
+            refuse_odd_paths(config, f"resume: {config.resume}")
         audits = wanted_audits(config)
         result = run(config, overrides=overrides, default_folder=folder, label=label)
         refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
@@ -188,7 +190,13 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     arguments = _flags_first(_with_resumed_overrides(arguments))
     refuse_unknown_protocol(arguments)
     previous, sys.argv = sys.argv, [program, *arguments]
-    if os.getcwd() not in sys.path:
+    resuming = any(
+        a.startswith("resume=") and a not in ("resume=", "resume=null") for a in arguments
+    )
+    own_code = not resuming or _State.allowed or _State.own_targets
+    if (
+        own_code and os.getcwd() not in sys.path
+    ):  # the folder of somebody else may lie there, or be it
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting
     _State.process, _State.task_started, _State.sweep_dir = os.getpid(), False, None
@@ -246,8 +254,19 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
         raise ConfigError(
             f"resume: the overrides in {folder.environment} are not those of a run; start anew, or repair it"
         )
-    earlier = [o for o in earlier if not o.startswith(("resume=", "dry_run=", "runtime.run_dir="))]
-    return [*earlier, *arguments]
+    return [*(o for o in earlier if _is_kept(o, folder)), *arguments]
+
+
+_OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
+
+
+def _is_kept(override: str, folder: RunFolder) -> bool:
+    """Whether an override of the run counts when it is resumed: not where something else would be written
+    than in its folder, and in the one that it lies in."""
+    key, _, value = override.lstrip("+~").partition("=")
+    if key == "runtime.output_dir":
+        return folder.path.resolve().is_relative_to(Path(value.strip("'\"")).resolve())
+    return key not in _OF_THE_PROCESS
 
 
 def _is_of_task(override: str) -> bool:

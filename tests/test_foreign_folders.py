@@ -6,6 +6,9 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -275,5 +278,74 @@ def test_nothing_is_written_through_a_link(name, by, folder, trace, command):
     before = None if elsewhere.is_dir() else elsewhere.read_bytes()
     done = command(*COMMANDS[by])
     assert done.status == 2
-    assert f"holds links ({name})" in done.err
+    assert f"holds {name}, which is neither a file nor a folder" in done.err
     assert (list(elsewhere.iterdir()) == []) if before is None else elsewhere.read_bytes() == before
+
+
+@pytest.mark.parametrize("by", ["audit", "resume"])
+@pytest.mark.parametrize("name", ["plots/accuracy_by_round.png", "audit/membership.png"])
+def test_nothing_is_written_through_a_link_further_down(name, by, folder, trace, command):
+    victim = trace.parent / "victim"
+    victim.write_text("keep")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to(victim)
+    assert command(*COMMANDS[by]).status == 2
+    assert victim.read_text() == "keep"
+
+
+@pytest.mark.parametrize("by", ["audit", "resume"])
+def test_a_pipe_is_not_waited_for(by, folder, trace, command):
+    (folder / "run.log").unlink(missing_ok=True)
+    os.mkfifo(folder / "run.log")
+    assert command(*COMMANDS[by]).status == 2
+
+
+@pytest.mark.parametrize("place", [".", "foreign"])
+def test_modules_where_the_reader_works_are_not_imported(place, folder, trace, start):
+    where = folder if place == "." else folder.parent
+    code = f"open({str(trace)!r}, 'w')"
+    for name in ("hydra_plugins/evil.py", "cuda/__init__.py", "dill/__init__.py"):
+        (where / name).parent.mkdir()
+        (where / name).write_text(code)
+    for arguments in COMMANDS.values():
+        words = [word.replace("foreign", place) for word in arguments]
+        entry = "import sys; sys.path[:] = [p for p in sys.path if p]; from fedpriv.cli import main; main()"
+        subprocess.run(
+            [sys.executable, "-c", entry, *words], cwd=where, capture_output=True, check=False
+        )
+    assert not trace.exists()
+
+
+def test_what_a_folder_says_of_other_places_is_not_taken(folder, trace, command):
+    elsewhere = trace.parent / "elsewhere"
+    overrides(
+        folder, "algorithm=wei_cdp_optimal", "partition.clients=10", "partition.records=40",
+        "algorithm.search.rounds=[1,2]", "algorithm.search.seeds=[0]", f"runtime.output_dir={elsewhere}",
+        f"++runtime.run_dir={elsewhere}",
+    )  # fmt: skip
+    assert command(*COMMANDS["resume"]).status == 2
+    assert not elsewhere.exists()
+
+
+def test_a_path_of_a_device_or_a_pipe_is_refused(folder, trace, command):
+    os.mkfifo(trace.parent / "pipe")
+    for path in ("/dev/zero", "pipe"):
+        change(folder, "dataset", {"_target_": "fedpriv.data.ipums.Ipums", "path": path})
+        done = command(*COMMANDS["audit"])
+        assert done.status == 2
+        assert "is neither a file nor a folder" in done.err
+
+
+def test_files_that_stand_for_more_than_they_hold_are_refused(folder, trace, command):
+    os.truncate(folder / "metrics.csv", 1 << 34)
+    assert "more than" in command(*COMMANDS["plot"]).err
+    ledger = (folder / "ledger.csv").read_text().replace("0-9,", "0-99999999,")
+    (folder / "ledger.csv").write_text(ledger)
+    assert "not an entry of a ledger" in command(*COMMANDS["account"]).err
+    torch.save({"w": torch.zeros(1_000_000)}, folder / "model.pt")
+    with zipfile.ZipFile(folder / "model.pt") as plain:
+        members = {name: plain.read(name) for name in plain.namelist()}
+    with zipfile.ZipFile(folder / "model.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in members.items():
+            packed.writestr(name, content)
+    assert "model.pt cannot be read" in command(*COMMANDS["audit"]).err

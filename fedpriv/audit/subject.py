@@ -19,12 +19,12 @@ from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment import checkpoint, snapshots
 from fedpriv.experiment.assemble import make_problem
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.consent import refuse_strangers
+from fedpriv.experiment.consent import refuse_odd_paths, refuse_strangers
 from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.results.folder import RunFolder
-from fedpriv.results.saved import refuse_no_file, saved_numbers
+from fedpriv.results.saved import refuse_no_file, saved_numbers, saved_tensors
 from fedpriv.results.tables import parse_ranges
 
 _RECORDS_AT_ONCE = 256  # about what a pass of an audit reads
@@ -150,6 +150,7 @@ def _configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
         raise ConfigError(f"{folder.path} is no run folder (one with config.yaml)", hint=hint)
     config = folder.read_config()
     refuse_strangers(config, allowed, folder.config)
+    refuse_odd_paths(config, folder.config)
     known = configuration.compose()
     with open_dict(config):
         for key in known:
@@ -172,12 +173,10 @@ def _configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
 
 def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
     """(the last weights, flat or by name; after how many rounds)."""
-    import torch
-
     if not folder.finished and checkpoint.exists(folder):
         state, _ = checkpoint.read(folder, device)
         try:
-            return state["training"]["weights"].float(), int(state["round"])
+            return state["training"]["weights"], int(state["round"])
         except (KeyError, TypeError, AttributeError, ValueError):
             raise ConfigError(f"{folder.checkpoint} holds no weights") from None
     if not folder.model.exists():
@@ -185,8 +184,4 @@ def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
     rounds = folder.read_json(folder.summary).get("rounds")
     if type(rounds) is not int:
         raise ConfigError(f"{folder.summary} does not say after how many rounds the run ended")
-    refuse_no_file(folder.model)
-    try:
-        return torch.load(folder.model, map_location=device, weights_only=True), rounds
-    except Exception as error:  # reading a damaged file can raise anything
-        raise FedprivError(f"{folder.model} cannot be read ({type(error).__name__})") from None
+    return saved_tensors(folder.model, device), rounds

@@ -88,6 +88,8 @@ def absence(folder: DataFolder, files: Sequence[StoredFile]) -> str | None:
 def read_verified(folder: Path, file: StoredFile, dataset: str) -> bytes:
     """The bytes of a file, after comparing their MD5; DataError if unreadable or damaged."""
     path = folder / file.path
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise DataError(f"cannot read {path}: it is not a file")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -18,7 +18,7 @@ from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_tensors
 from fedpriv.common.secret_streams import STREAM_VERSION
 from fedpriv.results.folder import RunFolder, not_resumable
-from fedpriv.results.saved import refuse_no_file
+from fedpriv.results.saved import saved_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -105,16 +105,7 @@ def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, Any], str |
 
 
 def _read(path: Path, device: torch.device) -> dict[str, Any]:
-    import torch
-
-    refuse_no_file(path)
-    try:
-        state = torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:  # reading a damaged file can raise anything
-        raise ConfigError(
-            f"{path} cannot be read ({type(error).__name__}): it is damaged, of an older version of "
-            "fedpriv, or holds more than tensors and plain values"
-        ) from None
+    state = saved_tensors(path, device)
     found = state.get("schema_version") if isinstance(state, dict) else None
     if found != CHECKPOINT_VERSION:
         raise ConfigError(

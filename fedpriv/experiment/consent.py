@@ -8,6 +8,7 @@ own consent.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.common.errors import ConfigError, show
+from fedpriv.config import flatten
 from fedpriv.groups import GROUPS, conf_dir
 
 FLAG = "--allow"
@@ -39,6 +41,19 @@ def refuse_strangers(
                 f"{where} names code outside fedpriv: {key} is {show(target)}; where you know and trust it, "
                 f"add {FLAG} {show(module)}"
             )
+
+
+def refuse_odd_paths(config: DictConfig, where: object) -> None:
+    """Raise ConfigError for a value that is the path of something else than a file or folder: a pipe would be
+    waited for, a device read without end."""
+    for key, value in flatten(OmegaConf.to_container(config, resolve=True)).items():
+        if isinstance(value, str) and 0 < len(value) < 4096 and "\0" not in value:
+            path = Path(value)
+            with suppress(OSError):
+                if path.exists() and not (path.is_file() or path.is_dir()):
+                    raise ConfigError(
+                        f"{where}: {key}={show(value)} is neither a file nor a folder"
+                    )
 
 
 def resume_command(folder: Path, config: DictConfig) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import saying_where, write_tensors
 from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
-from fedpriv.results.saved import refuse_no_file
+from fedpriv.results.saved import saved_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,15 +78,12 @@ def rounds_of(folder: RunFolder) -> list[int]:
 
 def load(folder: RunFolder, rounds: int) -> Snapshot:
     """One snapshot, on the CPU. Raises FedprivError if it is damaged."""
-    import torch
-
     path = dict(_files(folder.snapshots))[rounds]
-    refuse_no_file(path)
+    state = saved_tensors(path, "cpu")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
         return Snapshot(state["round"], state["weights"], state["clipper"])
-    except Exception as error:  # reading a damaged file can raise anything
-        raise FedprivError(f"{path} cannot be read ({type(error).__name__})") from None
+    except (KeyError, TypeError, IndexError):
+        raise FedprivError(f"{path} cannot be read: it is no snapshot") from None
 
 
 def _files(folder: Path) -> list[tuple[int, Path]]:

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shlex
+import stat
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -83,13 +84,16 @@ class RunFolder:
         return self
 
     def refuse_links(self) -> None:
-        """Raise ConfigError if it holds a link: what is written here would go elsewhere."""
-        links = sorted(path.name for path in self.path.iterdir() if path.is_symlink())
-        if links:
-            raise ConfigError(
-                f"{self.path} holds links ({', '.join(links[:3])}), which fedpriv never makes; put the files "
-                "themselves there"
-            )
+        """Raise ConfigError if it holds anything but files and folders: what is written to a link goes
+        elsewhere, and a pipe is waited for."""
+        for path in self.path.rglob("*"):
+            mode = path.lstat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                name = path.relative_to(self.path)
+                raise ConfigError(
+                    f"{self.path} holds {name}, which is neither a file nor a folder; fedpriv makes no links "
+                    "and no pipes: put the files themselves there"
+                )
 
     def remove_leftovers(self) -> None:
         """Delete what a process that was killed while it wrote has left half written."""

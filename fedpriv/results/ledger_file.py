@@ -16,8 +16,8 @@ from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.ledger import Entry, Ledger
 from fedpriv.privacy.mechanisms import JointQuery
 from fedpriv.privacy.names import PUBLISHED
-from fedpriv.results.saved import refuse_no_file
-from fedpriv.results.tables import parse_ranges, ranges
+from fedpriv.results.saved import LARGEST_TABLE, refuse_no_file
+from fedpriv.results.tables import MOST_CLIENTS, parse_ranges, ranges
 
 COLUMNS = (
     "event_sound",
@@ -80,7 +80,7 @@ class StoredLedger:
 def read_ledger(path: Path, view: str) -> StoredLedger:
     """The draws of every client in the view ``sound`` or ``published``. Raises LedgerError."""
     try:
-        refuse_no_file(path)
+        refuse_no_file(path, LARGEST_TABLE)
         with open(path, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
     except (ConfigError, OSError, UnicodeDecodeError, csv.Error):
@@ -100,6 +100,8 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
                 count = 0
         except (KeyError, TypeError, AttributeError, ValueError):
             raise LedgerError(f"{path}, line {number}: not an entry of a ledger") from None
+        if len(counts) + len(clients) > 2 * MOST_CLIENTS:
+            raise LedgerError(f"{path} has more than {MOST_CLIENTS:,} clients")
         for client in clients:
             own = counts.setdefault(client, {})
             if count:

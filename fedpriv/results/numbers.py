@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.results.saved import refuse_no_file
+from fedpriv.results.saved import LARGEST_TABLE, refuse_no_file
 
 
 class Columns(dict[str, np.ndarray]):
@@ -33,7 +33,7 @@ class Columns(dict[str, np.ndarray]):
 
 def read_columns(path: Path) -> Columns:
     """A CSV whose cells are numbers or empty. Raises ConfigError."""
-    refuse_no_file(path)
+    refuse_no_file(path, LARGEST_TABLE)
     try:
         with open(path, encoding="utf-8", newline="") as file:
             names, *rows = csv.reader(file)

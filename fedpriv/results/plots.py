@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -20,6 +21,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fedpriv.results.colours import COLOURS
+
+matplotlib.rcdefaults()  # a matplotlibrc in the folder one works in changes no picture
 
 CYCLE = tuple(COLOURS.values())
 STYLE = {"font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7, "pdf.fonttype": 42}

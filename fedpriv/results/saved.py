@@ -7,6 +7,7 @@ what cannot be read is one sentence.
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LARGEST_CONFIG = 1 << 20  # bytes; one of ours has a few thousand
-LARGEST_JSON = 1 << 28
+LARGEST_JSON = LARGEST_TABLE = 1 << 28
 
 
 def refuse_no_file(path: Path, largest: int | None = None) -> None:
@@ -54,7 +55,7 @@ def saved_numbers(path: Path) -> pd.DataFrame:
     """A CSV whose cells are numbers or empty. Raises ConfigError."""
     import pandas as pd
 
-    refuse_no_file(path)
+    refuse_no_file(path, LARGEST_TABLE)
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError):  # pandas' own errors are ValueErrors
@@ -108,3 +109,22 @@ def saved_config(path: Path) -> DictConfig:
 
 def _is_option(node: object) -> bool:
     return isinstance(node, dict) and isinstance(node.get("_target_"), str)
+
+
+def saved_tensors(path: Path, device: Any) -> Any:
+    """What ``torch.save`` wrote there, of tensors and plain values alone. Raises ConfigError."""
+    import torch
+
+    refuse_no_file(path)
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                stored = sum(member.file_size for member in archive.infolist())
+            if stored > path.stat().st_size:  # torch compresses nothing
+                raise ValueError("compressed")
+        return torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # reading a damaged file can raise anything
+        raise ConfigError(
+            f"{path} cannot be read ({type(error).__name__}): it is damaged, of an older version of "
+            "fedpriv, or holds more than tensors and plain values"
+        ) from None

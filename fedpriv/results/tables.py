@@ -31,7 +31,7 @@ METRICS = (
 )
 ATTACK_METRICS = ("backdoor_accuracy", "update_norm_honest", "update_norm_malicious")
 CLIENTS = ("round", "client", "gradient_norm", "clip_norm", "epsilon")
-MOST_CLIENTS = 100_000_000
+MOST_CLIENTS = 1_000_000
 PARTICIPATION = ("first_round", "last_round", "clients")
 
 
