@@ -121,11 +121,14 @@ class CompositionTotal(RunningTotal):
         if not count or not len(clients):
             return
         self._histories.add(event, clients, count)
-        # an exact allowance is for that event only; one on the grid for all it rounds to
-        ids = [self._ids.get((event, True), -2), self._ids.get((weaker(event), False), -2)]
-        covered = np.isin(self._for[clients], ids)
+        # an exact allowance is for that event only; one on the grid for all it rounds to, and for what costs
+        # less, of which there may then be more than it says
+        alike = [self._ids.get((event, True), -2), self._ids.get((weaker(event), False), -2)]
+        aims = self._for[clients]
+        covered, cheaper = np.isin(aims, [*alike, *self._covering(event)]), ~np.isin(aims, alike)
         self._left[clients] -= count
         self._served[clients] += count
+        self._known[clients[cheaper]] = np.minimum(self._known[clients[cheaper]], _AT_LEAST)
         self._known[clients[~covered]] = _UNKNOWN
 
     @property
@@ -195,23 +198,45 @@ class CompositionTotal(RunningTotal):
         clients: np.ndarray | None = None,
     ) -> np.ndarray:
         clients = np.arange(self._histories.clients) if clients is None else clients
-        self._aim_at(event, epsilon, delta, clients)
+        aim = self._aim_at(event, epsilon, delta, clients)
         enough = (self._left[clients] >= count) & (self._known[clients] != _UNKNOWN)
-        unclear = clients[~enough & (self._known[clients] != _EXACTLY)]
+        settled = (self._known[clients] == _EXACTLY) & (self._for[clients] == aim)
+        unclear = clients[~enough & ~settled]
         if len(unclear):
             histories, group_of = self._histories.groups()
-            for group in np.unique(group_of[unclear]):
-                members = unclear[group_of[unclear] == group]
-                served = int(self._served[members].max())
-                left, exact = self._further(histories[group], event, count, epsilon, delta, served)
-                self._left[members] = left
-                self._known[members] = _EXACTLY if exact else _AT_LEAST
+            for group, other in {*zip(group_of[unclear], self._for[unclear], strict=True)}:
+                alike = (group_of[unclear] == group) & (self._for[unclear] == other)
+                self._allow(histories[group], unclear[alike], event, aim, count)
         return self._left[clients] < count
+
+    def _allow(
+        self,
+        history: Composition,
+        members: np.ndarray,
+        event: dp_event.DpEvent,
+        aim: int,
+        count: int,
+    ) -> None:
+        """Find the allowance of clients with one history and one aim: if it is for an event that costs more
+        than ``event``, and not enough for that one, make it one for ``event``."""
+        epsilon, delta = self._limit
+        if (other := int(self._for[members[0]])) != aim:
+            costly = next(kind for (kind, _), own in self._ids.items() if own == other)
+            served = int(self._served[members].max())
+            left, exact = self._further(history, costly, count, epsilon, delta, served)
+            if left < count:
+                self._for[members], self._served[members], other = aim, 0, aim
+        if other == aim:
+            served = int(self._served[members].max())
+            left, exact = self._further(history, event, count, epsilon, delta, served)
+        self._left[members] = left
+        self._known[members] = _EXACTLY if exact else _AT_LEAST
 
     def _aim_at(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, clients: np.ndarray
-    ) -> None:
-        """Make the allowance one for ``event``; what was known for another is forgotten."""
+    ) -> int:
+        """Make the allowance one for ``event``, or leave it one for what costs at least as much; what was
+        known for another is forgotten. Returns the id of ``event``."""
         if self._limit != (epsilon, delta):
             self._limit = (epsilon, delta)
             self._known[:] = _UNKNOWN
@@ -222,8 +247,18 @@ class CompositionTotal(RunningTotal):
             self._ids = {other: own for other, own in self._ids.items() if own in used}
             self._ids[aim] = 1 + max(used)
         identity = self._ids[aim]
-        other = clients[self._for[clients] != identity]
+        kept = [identity] if few else [identity, *self._covering(event)]
+        other = clients[~np.isin(self._for[clients], kept)]
         self._for[other], self._known[other], self._served[other] = identity, _UNKNOWN, 0
+        return identity
+
+    def _covering(self, event: dp_event.DpEvent) -> list[int]:
+        """The ids of what is on the grid and costs at least as much as ``event``."""
+        return [
+            own
+            for (other, exactly), own in self._ids.items()
+            if not exactly and _costs_more(other, weaker(event))
+        ]
 
     def _few_with(self, event: dp_event.DpEvent) -> bool:
         return self._histories.kinds_with(event) <= FEW
@@ -285,6 +320,18 @@ def largest(histories: list[Composition]) -> list[Composition]:
         if not any(_contains(other, history) for other in kept):
             kept.append(history)
     return kept
+
+
+def _costs_more(costly: dp_event.DpEvent, event: dp_event.DpEvent) -> bool:
+    """Whether both are Gaussians on the same kind of lot, the first with no more noise."""
+    if type(costly) is not type(event):
+        return False
+    if isinstance(event, dp_event.GaussianDpEvent):
+        return costly.noise_multiplier <= event.noise_multiplier
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        same = costly.sampling_probability == event.sampling_probability
+        return same and _costs_more(costly.event, event.event)
+    return costly == event
 
 
 def _contains(larger: Composition, smaller: Composition) -> bool:

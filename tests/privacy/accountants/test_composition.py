@@ -140,3 +140,37 @@ def test_falling_noise_is_composed_upon_what_was_composed_before(monkeypatch):
         if t >= 100 and t % 5 == 0:
             total.worst(1e-5)
     assert len(laid_out) == len(set(laid_out)) <= 62  # 300 values on a grid of 1 %
+
+
+def test_noise_that_goes_up_and_down_stops_where_each_draw_alone_would():
+    """An allowance for what costs more serves until it is used up, and then the draw itself decides."""
+    coarse = PldAccountant(discretization=1e-3)
+    total, drawn, limit = coarse.running(1, ADD_OR_REMOVE), {}, 0.8
+    rounds = 0
+    while True:
+        event = PoissonSampling(0.1).event(6.0 * (1 + 0.2 * np.sin(rounds)))
+        after = {**drawn, event: drawn.get(event, 0) + 1}
+        exceeds = coarse.epsilon_of(after, 1e-5, ADD_OR_REMOVE) > limit
+        assert total.would_exceed(event, 1, limit, 1e-5).tolist() == [exceeds]
+        if exceeds:
+            break
+        total.add(event, np.arange(1))
+        drawn, rounds = after, rounds + 1
+    assert rounds > 50
+
+
+def test_noise_that_goes_up_and_down_is_accounted_for_seldom(monkeypatch):
+    """Near the budget too: an allowance for the least noise of late serves for all of it."""
+    asked = []
+    epsilon_of = PldAccountant._epsilon_of
+    monkeypatch.setattr(
+        PldAccountant, "_epsilon_of", lambda *what: asked.append(1) or epsilon_of(*what)
+    )
+    total, rounds = PldAccountant(discretization=1e-3).running(1, ADD_OR_REMOVE), 0
+    event = PoissonSampling(0.1).event(6.0)
+    while not total.would_exceed(event, 1, 0.8, 1e-5)[0]:
+        total.add(event, np.arange(1))
+        rounds += 1
+        event = PoissonSampling(0.1).event(6.0 * (1 + 0.2 * np.sin(rounds)))
+    assert rounds > 100
+    assert len(asked) < rounds / 2
