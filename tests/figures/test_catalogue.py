@@ -8,6 +8,10 @@ import pytest
 
 from fedpriv import config
 from fedpriv.config import options
+from fedpriv.groups import conf_dir
+
+REFERENCE = conf_dir().parent / "outputs" / "reference"
+"""A checkout has it, an installed package has not."""
 
 
 @pytest.fixture
@@ -47,12 +51,12 @@ def test_figures_stand_below_their_work_in_the_order_of_their_numbers(listed):
 def test_a_line_says_how_many_runs_there_are(listed):
     (row,) = rows(listed("wei")[:3])
     assert row[0] == "wei/discount"
-    assert row[-2:] == ["480", "yes"]  # results are in outputs/reference
+    assert row[-2:] == ["480", "yes"] if REFERENCE.is_dir() else row[-1] == "480"
 
 
 def test_fewer_seeds_are_fewer_runs(listed):
     (row,) = rows(listed("wei", "--seeds", "0,1")[:3])
-    assert row[-2] == "48"
+    assert (row[-2] if REFERENCE.is_dir() else row[-1]) == "48"
 
 
 def test_the_list_has_the_figures_of_the_users_own_alone_where_asked(listed, write):
