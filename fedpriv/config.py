@@ -204,9 +204,8 @@ def unknown_key(
     """A key ``group.name`` that is not among those ``inside`` the group; ``elsewhere``: keys of other
     groups with that name."""
     ends = {key.rpartition(".")[2]: key for key in reversed(inside)}
-    near = _called_otherwise(name, list(ends)) or nearest(
-        name, ends, cutoff=0.6
-    )  # all of them are shown: only a likely one is meant
+    # all of them are shown: only a likely one is meant
+    near = _called_otherwise(name, list(ends)) or nearest(name, ends, cutoff=0.6)
     meant = [f"{group}.{ends[near]}"] if near else elsewhere[:1]
     hint = f"; did you mean {meant[0]}?" if meant else ""
     return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")

@@ -35,7 +35,6 @@ from fedpriv.experiment.consent import (
     targets_of_yamls,
 )
 from fedpriv.experiment.requeue import leave_if_requeued
-from fedpriv.groups import LISTED
 from fedpriv.results.folder import RunFolder, not_resumable
 
 if TYPE_CHECKING:
@@ -190,13 +189,9 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     arguments = _flags_first(_with_resumed_overrides(arguments))
     refuse_unknown_protocol(arguments)
     previous, sys.argv = sys.argv, [program, *arguments]
-    resuming = any(
-        a.startswith("resume=") and a not in ("resume=", "resume=null") for a in arguments
-    )
-    own_code = not resuming or _State.allowed or _State.own_targets
-    if (
-        own_code and os.getcwd() not in sys.path
-    ):  # the folder of somebody else may lie there, or be it
+    # what is resumed may be somebody else's folder, and lie where one works or be that folder
+    own_code = _resumed(arguments) is None or _State.allowed or _State.own_targets
+    if own_code and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting
     _State.process, _State.task_started, _State.sweep_dir = os.getpid(), False, None
@@ -240,10 +235,10 @@ def _raise_failures(failures: list[FedprivError]) -> None:
 
 def _with_resumed_overrides(arguments: list[str]) -> list[str]:
     """With ``resume=<folder>``: the overrides of that run first, then those given now."""
-    chosen = [a.partition("=")[2] for a in arguments if a.startswith("resume=")]
-    if not chosen or not chosen[-1] or chosen[-1] == "null":
+    chosen = _resumed(arguments)
+    if chosen is None:
         return arguments
-    folder = RunFolder(_folder_name(chosen[-1]))
+    folder = RunFolder(_folder_name(chosen))
     if not folder.environment.exists():
         raise not_resumable(str(folder.path))
     try:
@@ -255,6 +250,13 @@ def _with_resumed_overrides(arguments: list[str]) -> list[str]:
             f"resume: the overrides in {folder.environment} are not those of a run; start anew, or repair it"
         )
     return [*(o for o in earlier if _is_kept(o, folder)), *arguments]
+
+
+def _resumed(arguments: Sequence[str]) -> str | None:
+    """What stands behind ``resume=``, however it is written; None for a new run."""
+    split = (argument.lstrip("+").partition("=") for argument in arguments)
+    chosen = [value for key, _, value in split if key == "resume"]
+    return chosen[-1] if chosen and chosen[-1] not in ("", "null") else None
 
 
 _OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
@@ -275,9 +277,10 @@ def _is_of_task(override: str) -> bool:
     key, _, value = override.lstrip("+~").partition("=")
     if not re.fullmatch(r"\w+([./]\w+)*", key) or "hydra" in key.lower():
         return False
-    chooses = "/" in key or key in LISTED
-    named = "." in key and not chooses  # a key inside a group, whose value may be any text
-    return named or not (".." in value or "\\" in value or (chooses and "$" in value))
+    if key == "runtime":  # {output_dir: elsewhere}, which _is_kept does not see
+        return False
+    chooses = "/" in key or (conf_dir() / key).is_dir()
+    return not (chooses and any(part in value for part in ("..", "\\", "$")))
 
 
 def _allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -295,7 +298,7 @@ def _allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             rest.append(argument)
     if awaited or not all(allowed):
         raise ConfigError(f"{FLAG} needs a module of your own that a resumed run may name")
-    if allowed and not any(a.startswith("resume=") for a in rest):
+    if allowed and _resumed(rest) is None:
         raise ConfigError(f"{FLAG} is for resume=FOLDER; your own configuration may name any code")
     return allowed, rest
 

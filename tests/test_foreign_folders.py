@@ -145,6 +145,8 @@ def test_code_that_a_configuration_names_is_not_run(by, key, target, folder, tra
         "model=[{up}/foreign/global]",
         "+model/{up}/foreign=global",
         "model=${seed}",
+        "runtime={output_dir:/tmp/elsewhere}",
+        "+work={up}/foreign/global",
         "./model={up}/foreign/global",
         "model/.={up}/foreign/global",
         ".={up}/model/foreign/global",

@@ -69,9 +69,7 @@ class Budget:
         self.accountant, self.adaptive, self.trust = accountant, adaptive, trust
         self.ledger = Ledger(clients)
         for sample in first.samples:
-            joint_row(
-                sample.joint
-            )  # what a checkpoint cannot hold is refused before the first round
+            joint_row(sample.joint)  # refuses what a checkpoint cannot hold, before the first round
         self.neighbours = first.upload.joint.sampling.neighbours
         self.filtered = adaptive and view == SOUND and epsilon is not None
         event = first.event()[0]
