@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here and in children
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what children import is compiled once
 
 import pytest
 import torch

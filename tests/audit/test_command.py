@@ -158,7 +158,7 @@ def test_damaged_weights_are_said(command, tmp_path):
     command(*RUN)
     (tmp_path / "run" / "model.pt").write_bytes(b"nonsense")
     outcome = command("audit", "membership", "run")
-    assert outcome.status == 1
+    assert outcome.status == 2
     assert "cannot be read" in outcome.sentence
 
 

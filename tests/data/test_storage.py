@@ -63,7 +63,7 @@ def test_a_changed_file_is_named_with_what_to_do(folder):
 
 
 def test_a_folder_in_the_place_of_a_file_cannot_be_read(folder):
-    with pytest.raises(DataError, match=r"^cannot read .*/part: Is a directory$"):
+    with pytest.raises(DataError, match=r"^cannot read .*/part: it is not a file$"):
         read_verified(folder, StoredFile("part", "0"), "mnist")
 
 
