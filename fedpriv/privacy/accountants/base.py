@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,12 @@ from dp_accounting import dp_event
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
+
+Composition = Mapping[dp_event.DpEvent, int]
+"""Each event as many times as it counts."""
+
+Parts = Iterable[Composition]
+"""Compositions that follow one another and need not all be held at once."""
 
 
 class CannotAccount(FedprivError):
@@ -87,37 +94,22 @@ class Accountant(ABC):
         """``None`` if the event can be accounted for, else the reason in words."""
 
     @abstractmethod
-    def epsilon_of(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         """ε of a fixed composition: each event as many times as it counts."""
 
-    def forecast(
-        self,
-        parts: Iterable[Mapping[dp_event.DpEvent, int]],
-        delta: float,
-        neighbours: str,
-    ) -> tuple[float, bool]:
-        """(ε of compositions that follow one another and need not all be held at once, whether it is only a
-        bound because ε takes long)."""
-        total: dict[dp_event.DpEvent, int] = {}
+    def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
+        """(ε of all parts together, whether it is only a bound because ε takes long)."""
+        total: Counter[dp_event.DpEvent] = Counter()
         for part in parts:
-            for event, count in part.items():
-                total[event] = total.get(event, 0) + count
+            total.update(part)
         return self.epsilon_of(total, delta, neighbours), False
 
-    def epsilons_after(
-        self,
-        parts: Iterable[Mapping[dp_event.DpEvent, int]],
-        delta: float,
-        neighbours: str,
-    ) -> list[float]:
-        """ε after each of some compositions that follow one another."""
-        total: dict[dp_event.DpEvent, int] = {}
+    def epsilons_after(self, parts: Parts, delta: float, neighbours: str) -> list[float]:
+        """ε after each part."""
+        total: Counter[dp_event.DpEvent] = Counter()
         found = []
         for part in parts:
-            for event, count in part.items():
-                total[event] = total.get(event, 0) + count
+            total.update(part)
             found.append(self.epsilon_of(total, delta, neighbours))
         return found
 
@@ -141,7 +133,7 @@ class Accountant(ABC):
 
     def further_steps(
         self,
-        composition: Mapping[dp_event.DpEvent, int],
+        composition: Composition,
         event: dp_event.DpEvent,
         epsilon: float,
         delta: float,

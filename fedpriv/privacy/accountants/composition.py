@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.privacy_accountant import UnsupportedEventError
 
-from fedpriv.privacy.accountants.base import Accountant, RunningTotal
-from fedpriv.privacy.accountants.histories import Composition, Histories, weaker
+from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal
+from fedpriv.privacy.accountants.histories import Counts, Histories, weaker
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.columns import array, tensor
@@ -43,9 +43,7 @@ _PER_CLIENT = ("_for", "_left", "_known", "_served")
 class CompositionAccountant(Accountant):
     """An accountant whose running total keeps counts and accounts for them as a whole."""
 
-    def epsilon_of(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         counted = on_grid(composition)
         if not counted:
             return 0.0
@@ -56,14 +54,9 @@ class CompositionAccountant(Accountant):
             return math.inf
         return self._epsilon_of(counted, delta, neighbours)
 
-    def forecast(
-        self,
-        parts: Iterable[Mapping[dp_event.DpEvent, int]],
-        delta: float,
-        neighbours: str,
-    ) -> tuple[float, bool]:
+    def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
         """On the grid, where there are many kinds of draws, there are few of them to hold."""
-        total: Composition = {}
+        total: Counts = {}
         many = False
         for part in parts:
             for event, count in part.items():
@@ -77,12 +70,10 @@ class CompositionAccountant(Accountant):
         return self.epsilon_of(total, delta, neighbours), False
 
     @abstractmethod
-    def _epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
+    def _epsilon_of(self, composition: Counts, delta: float, neighbours: str) -> float:
         """ε of a composition that is not empty, of few events, all with noise and supported."""
 
-    def bound(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def bound(self, composition: Composition, delta: float, neighbours: str) -> float:
         """A number :meth:`epsilon_of` does not exceed, at once; ``inf`` where none is known."""
         return math.inf
 
@@ -170,7 +161,7 @@ class CompositionTotal(RunningTotal):
             self._tightness = min(1.0, _rho(worst, delta) / _rho(max(bounds), delta))
         return worst
 
-    def _few(self, histories: list[Composition]) -> bool:
+    def _few(self, histories: list[Counts]) -> bool:
         return self.patience is None or len(histories) <= self.patience
 
     @property
@@ -178,10 +169,10 @@ class CompositionTotal(RunningTotal):
         """Whether there are too many histories to account for, so that the quick bound is what is told."""
         return not self._few(largest(self._histories.groups()[0]))
 
-    def _bound(self, history: Composition, delta: float) -> float:
+    def _bound(self, history: Counts, delta: float) -> float:
         return self.accountant.bound(history, delta, self.neighbours) if history else 0.0
 
-    def _epsilon_of(self, history: Composition, delta: float) -> float:
+    def _epsilon_of(self, history: Counts, delta: float) -> float:
         key = (frozenset(history.items()), delta)
         if key not in self._known_epsilons:
             if len(self._known_epsilons) >= _EPSILONS_KEPT:
@@ -211,7 +202,7 @@ class CompositionTotal(RunningTotal):
 
     def _allow(
         self,
-        history: Composition,
+        history: Counts,
         members: np.ndarray,
         event: dp_event.DpEvent,
         aim: int,
@@ -265,7 +256,7 @@ class CompositionTotal(RunningTotal):
 
     def _further(
         self,
-        history: Composition,
+        history: Counts,
         event: dp_event.DpEvent,
         count: int,
         epsilon: float,
@@ -313,9 +304,9 @@ def _rho(epsilon: float, delta: float) -> float:
     return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
 
 
-def largest(histories: list[Composition]) -> list[Composition]:
+def largest(histories: list[Counts]) -> list[Counts]:
     """The histories that no other one contains: one of the others cannot be the worst."""
-    kept: list[Composition] = []
+    kept: list[Counts] = []
     for history in sorted(histories, key=lambda history: -sum(history.values())):
         if not any(_contains(other, history) for other in kept):
             kept.append(history)
@@ -334,5 +325,5 @@ def _costs_more(costly: dp_event.DpEvent, event: dp_event.DpEvent) -> bool:
     return costly == event
 
 
-def _contains(larger: Composition, smaller: Composition) -> bool:
+def _contains(larger: Counts, smaller: Counts) -> bool:
     return all(larger.get(event, 0) >= count for event, count in smaller.items())

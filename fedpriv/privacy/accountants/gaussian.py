@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
 from scipy import special
 
-from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.events import event_words
@@ -43,18 +43,11 @@ class GaussianAccountant(Accountant):
     def epsilon_of_sum(self, inverse_squares: float, delta: float) -> float:
         """ε at δ of Gaussians with Σ z^-2 = ``inverse_squares``."""
 
-    def epsilon_of(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         total = math.fsum(n * inverse_square(e) for e, n in composition.items() if n)
         return self.epsilon_of_sum(total, delta)
 
-    def forecast(
-        self,
-        parts: Iterable[Mapping[dp_event.DpEvent, int]],
-        delta: float,
-        neighbours: str,
-    ) -> tuple[float, bool]:
+    def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
         events = (item for part in parts for item in part.items())
         total = math.fsum(n * inverse_square(e) for e, n in events if n)
         return self.epsilon_of_sum(total, delta), False
@@ -75,7 +68,7 @@ class GaussianAccountant(Accountant):
 
     def further_steps(
         self,
-        composition: Mapping[dp_event.DpEvent, int],
+        composition: Composition,
         event: dp_event.DpEvent,
         epsilon: float,
         delta: float,

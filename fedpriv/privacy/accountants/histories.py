@@ -16,7 +16,7 @@ from dp_accounting import dp_event
 from fedpriv.privacy.columns import pack_counts, pack_events, unpack_counts, unpack_events
 from fedpriv.privacy.grid import FEW, on_grid, weaker_event
 
-Composition = dict[dp_event.DpEvent, int]
+Counts = dict[dp_event.DpEvent, int]
 
 weaker = lru_cache(maxsize=16384)(weaker_event)
 """The event on the grid: asked for in every round."""
@@ -27,7 +27,7 @@ class _Counts:
 
     def __init__(self, clients: int):
         self.clients = clients
-        self.everyone: Composition = {}
+        self.everyone: Counts = {}
         self.some: dict[dp_event.DpEvent, np.ndarray] = {}
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
@@ -37,7 +37,7 @@ class _Counts:
             own = self.some.setdefault(event, np.zeros(self.clients, dtype=np.int64))
             own[clients] += count
 
-    def groups(self, members: np.ndarray) -> tuple[list[Composition], np.ndarray]:
+    def groups(self, members: np.ndarray) -> tuple[list[Counts], np.ndarray]:
         """The distinct histories of ``members`` [m], not to be changed, and which of them each has [m]."""
         if not self.some:
             return [self.everyone], np.zeros(len(members), dtype=np.int64)
@@ -85,7 +85,7 @@ class Histories:
         """How many there are with ``event``."""
         return len(self._kinds) + (event not in self._kinds)
 
-    def groups(self) -> tuple[list[Composition], np.ndarray]:
+    def groups(self) -> tuple[list[Counts], np.ndarray]:
         """The distinct histories as they are accounted for, not to be changed, and which of them each client
         has [K]."""
         few = self._kinds_of <= FEW
@@ -94,7 +94,7 @@ class Histories:
         ):  # sample rates are rounded too, which depends on all of a history
             histories, group_of = self._exact.groups(np.arange(self.clients))
             return [on_grid(history) for history in histories], group_of
-        found: list[Composition] = []
+        found: list[Counts] = []
         group_of = np.zeros(self.clients, dtype=np.int64)
         for counts, members in ((self._exact, few), (self._gridded, ~few)):
             if members.any():

@@ -16,13 +16,14 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 import attr
 from dp_accounting import dp_event
 
 from fedpriv.common import checks
+from fedpriv.privacy.accountants.base import Composition
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
@@ -52,9 +53,7 @@ class PldAccountant(CompositionAccountant):
             return None
         return f"pld cannot account for {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
-    def _epsilon_of(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def _epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         bound, holds = self._rdp(composition, delta, neighbours)
         if holds and (bound > _LARGE or sum(composition.values()) > _MANY_DRAWS):
             return bound
@@ -67,9 +66,7 @@ class PldAccountant(CompositionAccountant):
         epsilon = _epsilon(ordered, delta, neighbours, cell)
         return min(epsilon, bound) if holds else epsilon
 
-    def _rdp(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> tuple[float, bool]:
+    def _rdp(self, composition: Composition, delta: float, neighbours: str) -> tuple[float, bool]:
         """(ε by RDP, whether it is an upper bound rather than a guess at the size of ε)."""
         if not any(_RDP.supports(event, neighbours) for event in composition):
             return _RDP.epsilon_of(composition, delta, neighbours), True
@@ -78,9 +75,7 @@ class PldAccountant(CompositionAccountant):
             similar[_similar(event)] = similar.get(_similar(event), 0) + count
         return _RDP.epsilon_of(similar, delta, ADD_OR_REMOVE), False
 
-    def bound(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def bound(self, composition: Composition, delta: float, neighbours: str) -> float:
         if any(_RDP.supports(event, neighbours) for event in composition):
             return math.inf
         return _RDP.epsilon_of(on_grid(composition), delta, neighbours)

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common import checks
-from fedpriv.privacy.accountants.base import CannotAccount
+from fedpriv.privacy.accountants.base import CannotAccount, Composition
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.events import event_words
@@ -44,9 +43,7 @@ class PrvAccountant(CompositionAccountant):
             return f"prv cannot account for {event_words(event)}: Poisson-sampled Gaussians only"
         return None
 
-    def _epsilon_of(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def _epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         points = self._points(composition, delta)
         if points > _MOST_POINTS:
             raise CannotAccount(
@@ -65,9 +62,7 @@ class PrvAccountant(CompositionAccountant):
                 reason = str(error).splitlines()[0].strip().rstrip(".")
                 raise CannotAccount(f"prv (Opacus) fails here: {reason}") from None
 
-    def bound(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def bound(self, composition: Composition, delta: float, neighbours: str) -> float:
         """Opacus' ε is at most 2 ``eps_error`` above the true one, at a δ that is 2 δ/1000 smaller (Gopi et
         al. 2021)."""
         if any(map(without_noise, composition)):
@@ -75,7 +70,7 @@ class PrvAccountant(CompositionAccountant):
         least = delta * (1.0 - 2.0 / _DELTA_ERRORS)
         return _RDP.epsilon_of(on_grid(composition), least, neighbours) + 2.0 * self.eps_error
 
-    def _points(self, composition: Mapping[dp_event.DpEvent, int], delta: float) -> float:
+    def _points(self, composition: Composition, delta: float) -> float:
         """How many points Opacus would lay out: its own rule (Gopi et al. 2021, remark 5.6)."""
         draws, error = sum(composition.values()), delta / _DELTA_ERRORS
         mesh = self.eps_error / math.sqrt(draws * math.log(12.0 / error) / 2.0)
@@ -86,7 +81,7 @@ class PrvAccountant(CompositionAccountant):
 
 
 def _half_width(
-    rdp: RdpAccountant, composition: Mapping[dp_event.DpEvent, int], error: float, eps_error: float
+    rdp: RdpAccountant, composition: Composition, error: float, eps_error: float
 ) -> float:
     """L: Opacus lays its points from -L to L (Gopi et al. 2021, remark 5.6)."""
     draws = sum(composition.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -12,7 +12,7 @@ from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.accountants.base import Accountant, RunningTotal
+from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.events import event_words
@@ -59,29 +59,17 @@ class RdpAccountant(Accountant):
             return None
         return f"rdp cannot account for {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
-    def epsilon_of(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         return self._epsilon(self._rdp_of_composition(composition, neighbours), delta)
 
-    def forecast(
-        self,
-        parts: Iterable[Mapping[dp_event.DpEvent, int]],
-        delta: float,
-        neighbours: str,
-    ) -> tuple[float, bool]:
+    def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
         rdp = sum(
             (self._rdp_of_composition(part, neighbours) for part in parts),
             np.zeros(len(self.orders)),
         )
         return self._epsilon(rdp, delta), False
 
-    def epsilons_after(
-        self,
-        parts: Iterable[Mapping[dp_event.DpEvent, int]],
-        delta: float,
-        neighbours: str,
-    ) -> list[float]:
+    def epsilons_after(self, parts: Parts, delta: float, neighbours: str) -> list[float]:
         """The RDP of each part is found once: the sum is no dearer for what came before."""
         totals = accumulate(self._rdp_of_composition(part, neighbours) for part in parts)
         return [self._epsilon(total, delta) for total in totals]
@@ -91,9 +79,7 @@ class RdpAccountant(Accountant):
             return 0.0
         return float(epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0])
 
-    def best_order_of(
-        self, composition: Mapping[dp_event.DpEvent, int], delta: float, neighbours: str
-    ) -> float:
+    def best_order_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         """The order α behind :meth:`epsilon_of`."""
         total = self._rdp_of_composition(composition, neighbours)
         return float(epsilon_from_rdp(total, self._order_array, delta, self.conversion)[1])
@@ -102,9 +88,7 @@ class RdpAccountant(Accountant):
         """RDP of one event at each order [len(orders)]."""
         return rdp_of_event(event, self.orders, neighbours)
 
-    def _rdp_of_composition(
-        self, composition: Mapping[dp_event.DpEvent, int], neighbours: str
-    ) -> np.ndarray:
+    def _rdp_of_composition(self, composition: Composition, neighbours: str) -> np.ndarray:
         return rdp_of_composition(composition, self.orders, neighbours)
 
     def running(self, clients: int, neighbours: str) -> RdpTotal:
