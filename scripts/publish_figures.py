@@ -2,10 +2,11 @@
 
     python scripts/publish_figures.py adap_dpfl --from outputs --to outputs/reference
 
-For every figure of the work that is drawn: figure.csv, ends.csv, figure.png, figure.pdf, comparison.md. For
-every run they name: configuration, summary, privacy statement, provenance, and the evaluated rounds
-with six digits. ``fedpriv figure <name> --reuse outputs/reference/<work>/runs`` draws from them.
-Every file stays under 1 MiB; checkpoints, weights and full ledgers stay behind.
+For every figure of the work that is drawn: figure.csv, ends.csv, figure.png (256 colours), figure.pdf,
+comparison.md. For every run they name, in one file runs.zip: configuration, summary, privacy statement,
+provenance, and the evaluated rounds with six digits; ``fedpriv figure <name> --reuse
+outputs/reference/<work>/runs.zip`` draws from it. Runs that it held before stay in it. Every other file stays
+under 1 MiB; checkpoints, weights and full ledgers stay behind.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import pandas as pd
 import yaml
+from PIL import Image
 
 from fedpriv.common.files import write_text
 from fedpriv.results.folder import FINISHED, RunFolder
+from fedpriv.results.packed import pack_runs, unpack_runs
 
 LARGEST = 2**20
 FILES = ("figure.csv", "ends.csv", "figure.png", "figure.pdf", "comparison.md")
@@ -31,8 +35,15 @@ def publish_figure(source: Path, target: Path) -> set[str]:
     target.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         shutil.copy(source / name, target / name)
+    with_few_colours(target / "figure.png")
     text = (source / "comparison.md").read_text(encoding="utf-8")
     return set(re.findall(r"^  - .*: `([^`]+)`$", text, flags=re.MULTILINE))
+
+
+def with_few_colours(picture: Path) -> None:
+    """256 colours are enough for lines and text, and take a third of the room."""
+    image = Image.open(picture).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    image.save(picture, optimize=True)
 
 
 def publish_run(source: RunFolder, target: RunFolder) -> None:
@@ -60,6 +71,20 @@ def publish_run(source: RunFolder, target: RunFolder) -> None:
             target.clients.unlink()
 
 
+def pack(names: set[str], source: Path, archive: Path) -> None:
+    """Put the runs of these names, made slim, into the file, beside those that it holds."""
+    with tempfile.TemporaryDirectory() as work:
+        folders = []
+        if archive.exists():
+            folders = sorted(unpack_runs(archive, Path(work)).iterdir())
+        for name in sorted(names - {folder.name for folder in folders}):  # else drawn from the slim
+            run, target = RunFolder(source / name), RunFolder(Path(work) / "new" / name)
+            if run.summary.exists():
+                publish_run(run, target)
+                folders.append(target.path)
+        pack_runs(folders, archive)
+
+
 def slim(table: pd.DataFrame, path: Path) -> None:
     write_text(path, table.to_csv(index=False, float_format="%.6g"))
 
@@ -78,13 +103,9 @@ def main() -> None:
         folder = comparison.parent
         if not folder.name.endswith(("_quick", "_changed")):
             names |= publish_figure(folder, options.target / options.work / folder.name)
-    for name in sorted(names):
-        run = RunFolder(options.source / "runs" / name)
-        target = RunFolder(options.target / options.work / "runs" / name)
-        if run.summary.exists() and not target.summary.exists():  # else drawn from the slim copy
-            publish_run(run, target)
+    pack(names, options.source / "runs", options.target / options.work / "runs.zip")
     for path in (options.target / options.work).rglob("*"):
-        if path.is_file() and path.stat().st_size > LARGEST:
+        if path.is_file() and path.suffix != ".zip" and path.stat().st_size > LARGEST:
             raise SystemExit(f"{path} is larger than 1 MiB")
     print(f"{len(figures)} figures, {len(names)} runs: {options.target / options.work}")
 

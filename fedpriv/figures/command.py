@@ -29,7 +29,7 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
 @switch("--quick", "a few rounds of seed 0, to see that everything works")
 @flag("--seeds", "0,1,2", "instead of the figure's own")
 @flag("--jobs", "N", "so many runs at a time, each in a process", Whole())
-@flag("--reuse", "DIR", "a further folder of finished runs", Place(), multiple=True)
+@flag("--reuse", "DIR", "a further folder, or runs.zip, of finished runs", Place(), multiple=True)
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
 def figure(words: Sequence[str], **flags: Any) -> int:
     """Runs what is missing of a figure of a published work (NAME, such as adap_dpfl/fig4), in parallel

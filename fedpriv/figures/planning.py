@@ -16,6 +16,7 @@ from fedpriv.figures.definition import Figure
 from fedpriv.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
 from fedpriv.figures.reading import read_figure
 from fedpriv.results.display import duration
+from fedpriv.results.packed import unpack_runs
 
 
 def plan_figure(
@@ -24,14 +25,22 @@ def plan_figure(
     """The figure that ``config`` defines, and its jobs. Raises ConfigError for what cannot run."""
     figure = read_figure(config.figure, name)
     common = [a for a in arguments if not _is_figures(a)]
-    stores = [Path(config.runtime.output_dir) / "runs", *map(Path, figure.reuse)]
-    for store in stores[1:]:
-        if not store.is_dir():
-            raise ConfigError("--reuse (figure.reuse)", str(store), "an existing folder of runs")
+    outputs = Path(config.runtime.output_dir)
+    stores = [outputs / "runs", *(_store(Path(given), outputs) for given in figure.reuse)]
     common = [c for c in common if not c.startswith("dry_run=")]
     same = [c for c in common if c.lstrip("+").startswith(("runtime.", "dataset.path="))]
     figure = replace(figure, changed=tuple(c for c in common if c not in same))
     return figure, JobMaker(compose, stores, same).jobs(figure)
+
+
+def _store(given: Path, outputs: Path) -> Path:
+    """The folder of finished runs that ``--reuse`` names, or that is in the file it names."""
+    if given.is_file():
+        return unpack_runs(given, outputs / "reused")
+    if not given.is_dir():
+        allowed = "an existing folder of runs, or a file runs.zip"
+        raise ConfigError("--reuse (figure.reuse)", str(given), allowed)
+    return given
 
 
 def _is_figures(override: str) -> bool:

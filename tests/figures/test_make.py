@@ -13,6 +13,7 @@ import pytest
 
 import fedpriv
 from fedpriv.experiment.run import run as run_config
+from fedpriv.results.packed import pack_runs
 
 SLIM = ("config.yaml", "summary.json", "metrics.csv", "environment.json", "privacy.json")
 FAILING = """
@@ -114,6 +115,23 @@ def test_a_second_call_draws_the_same_picture(make, there, tmp_path):
     shutil.rmtree(tiny_folder(tmp_path))
     make()
     assert {n: (tiny_folder(tmp_path) / n).read_bytes() for n in before} == before
+
+
+def test_the_same_is_drawn_from_packed_runs(make, made, tmp_path):
+    pack_runs((made / "runs").iterdir(), tmp_path / "runs.zip")
+    said = make("--reuse", "runs.zip", "--draw")
+    assert (said.status, said.err) == (0, "")
+    assert runs(tmp_path / "outputs") == []
+    whole = (made / "figures" / "own" / "tiny" / "figure.csv").read_text()
+    assert (tiny_folder(tmp_path) / "figure.csv").read_text() == whole
+    assert "--reuse runs.zip" in comparison(tmp_path)
+
+
+def test_a_file_that_holds_no_runs_is_refused(make, tmp_path):
+    (tmp_path / "runs.zip").write_text("nonsense")
+    said = make("--reuse", "runs.zip")
+    assert said.status == 2
+    assert "runs.zip cannot be read" in said.sentence
 
 
 def test_only_the_missing_run_is_made(make, there, made):
