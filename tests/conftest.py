@@ -14,6 +14,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what children import is compi
 import pytest
 import torch
 
+sys.path.append(str(Path(__file__).parent))
+
+import composing
+
 import fedpriv
 from fedpriv import cli
 from fedpriv.experiment.run import RunResult
@@ -43,6 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = item.path.relative_to(here).as_posix()
         if place.startswith(QUICK) and place not in NOT_QUICK and "slow" not in item.keywords:
             item.add_marker("quick")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def composed_once():
+    """What is composed again is what was composed before."""
+    with pytest.MonkeyPatch.context() as patch:
+        composing.compose_once(patch)
+        yield
 
 
 @dataclass(frozen=True)
