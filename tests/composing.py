@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from pathlib import Path
 
 import pytest
+from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig
+from omegaconf import DictConfig, base
 
 from fedpriv import config
 from fedpriv.groups import conf_dir
@@ -38,6 +40,22 @@ def compose_once(patch: pytest.MonkeyPatch) -> None:
         return copy.deepcopy(kept[key])
 
     patch.setattr(config, "hydra_compose", composed)
+
+
+def compose_commands_once(patch: pytest.MonkeyPatch) -> None:
+    """Hydra composes what follows ``fedpriv train`` twice: the first time to read hydra.mode."""
+    look = Hydra.get_mode
+
+    def mode(self: Hydra, config_name: str | None, overrides: list[str]) -> object:
+        set_there = any("hydra" in override for override in overrides)
+        return look(self, config_name, overrides) if set_there else None
+
+    patch.setattr(Hydra, "get_mode", mode)
+
+
+def parse_interpolations_once(patch: pytest.MonkeyPatch) -> None:
+    """The tree of ``${seed}`` is the same whoever asks for it, and is only read."""
+    patch.setattr(base, "parse", functools.cache(base.parse))
 
 
 def _content(place: str | None) -> object:
