@@ -100,7 +100,7 @@ def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train)
 @pytest.mark.usefixtures("common_streams")
 def test_used_up_budgets_leave_the_sampling_of_honest_clients_alone(train, how):
     """Attackers are as eligible as they would be if they were honest: who is drawn does not change."""
-    settings = (*LDP, "partition.clients=20", "rounds=null", "epsilon=9")
+    settings = (*LDP, "partition.clients=20", "rounds=null", "epsilon=12")
     alone = train(*settings, name="alone")
     attacked = train(*settings, *ATTACK, "attack.attackers=5", how, name="attacked")
     attackers = set(attacked.summary["attackers"])

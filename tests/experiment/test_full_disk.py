@@ -12,7 +12,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 RUN = (
-    "algorithm=dp_fl", "rounds=40", "evaluation_interval=1", "epsilon=null", "runtime.plots=false",
+    "algorithm=dp_fl", "rounds=100", "evaluation_interval=1", "epsilon=null", "runtime.plots=false",
     "runtime.progress=none", "runtime.checkpoint_interval=10",
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ def limited(folder: Path, most: int, *arguments: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize(
-    ("most", "file"), [(3_000, "checkpoint.pt"), (15_000, "clients.csv")], ids=["first", "later"]
+    ("most", "file"), [(3_000, "checkpoint.pt"), (40_000, "clients.csv")], ids=["first", "later"]
 )
 def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
     most, file, tmp_path, command, ran, assert_same_run

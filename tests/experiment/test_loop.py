@@ -210,7 +210,7 @@ def test_a_client_that_was_left_out_does_not_come_back(ran):
 def test_a_client_that_cannot_afford_a_round_does_not_stop_the_others(train):
     """A client of one or two records always samples a large share of them."""
     result = train(
-        "algorithm=dp_fl", "partition=dirichlet", "partition.alpha=0.1", "partition.clients=12",
+        "algorithm=dp_fl", "partition=dirichlet", "partition.alpha=0.03", "partition.clients=8",
         "partition.min_records=1", "algorithm.sampling=fixed_size", "algorithm.sample_rate=0.03",
         "noise_schedule.noise_multiplier=4", "epsilon=0.9", "rounds=3",
     )  # fmt: skip
