@@ -545,10 +545,11 @@ def test_ctrl_c_stops_the_workers_with_checkpoints(start, write, tiny, tmp_path)
 @pytest.mark.parametrize(  # with 2 rounds one of the workers waits for a next job
     "quiet", [pytest.param(400, marks=pytest.mark.slow), 2]
 )
-def test_workers_end_with_a_figure_that_was_killed(quiet, start, make, tiny, tmp_path):
+def test_workers_end_with_a_figure_that_was_killed(quiet, start, make, write, tiny, tmp_path):
     tiny["groups"]["digits"]["overrides"][2] = "rounds=400"
     tiny["groups"]["digits"]["seeds"] = [0]
     tiny["curves"]["quiet"]["overrides"].append(f"rounds={quiet}")
+    write()
     child = start(
         "figure", "own/tiny", "--config-dir", "mine", "--jobs", "2", "runtime.progress=none"
     )
