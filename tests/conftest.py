@@ -14,6 +14,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what children import is compi
 import pytest
 import torch
 
+sys.path.append(str(Path(__file__).parent))
+
+import composing
+
 import fedpriv
 from fedpriv import cli
 from fedpriv.experiment.run import RunResult
@@ -29,7 +33,8 @@ QUICK = (
 )  # fmt: skip
 """What ``pytest -m quick`` runs: rooms of parts, which run no experiment, but for …"""
 NOT_QUICK = (
-    "data/test_cifar10.py", "engine/test_text.py", "models/test_images.py",
+    "common/test_dp_accounting_shim.py", "common/test_torchvision_shim.py", "data/test_cifar10.py",
+    "engine/test_text.py", "models/test_images.py", "privacy/accountants/test_composition.py",
     "privacy/accountants/test_pld.py", "privacy/accountants/test_without_replacement.py",
     "privacy/clippers/test_histogram.py", "privacy/test_calibration.py", "privacy/test_columns.py",
     "privacy/test_noise.py",
@@ -43,6 +48,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = item.path.relative_to(here).as_posix()
         if place.startswith(QUICK) and place not in NOT_QUICK and "slow" not in item.keywords:
             item.add_marker("quick")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def composed_once():
+    """What is composed again is what was composed before."""
+    with pytest.MonkeyPatch.context() as patch:
+        composing.compose_once(patch)
+        composing.compose_commands_once(patch)
+        composing.parse_interpolations_once(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def written_soon():
+    """Every run waits a dozen times for the disk, against a loss of power that no test has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,9 @@ def test_ten_times_as_many_dry_runs_end_in_a_plan_or_in_a_sentence(batch, comman
     plan_a_batch(command, f"slow {batch}")
 
 
-@pytest.mark.parametrize("batch", range(RUN_BATCHES))
+@pytest.mark.parametrize(
+    "batch", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, RUN_BATCHES))]
+)
 def test_a_run_of_anything_ends_in_a_result_or_in_a_sentence(batch, command):
     draw = random.Random(f"run {batch}")
     for _ in range(BATCH):

@@ -11,7 +11,12 @@ DELTA = ("--delta", "1e-5")
 
 @pytest.mark.parametrize(
     ("epsilon", "accountant", "multiplier"),
-    [("3", "rdp", 0.744), ("3", "pld", 0.686), ("8", "rdp", 0.534), ("8", "pld", 0.501)],
+    [
+        ("3", "rdp", 0.744),
+        ("3", "pld", 0.686),
+        ("8", "rdp", 0.534),
+        pytest.param("8", "pld", 0.501, marks=pytest.mark.slow),
+    ],
 )
 def test_the_noise_of_naseris_setting(epsilon, accountant, multiplier, answer):
     """K=3383, 30 clients a round, 300 rounds, δ=1e-5, to ± .001."""
@@ -75,6 +80,16 @@ def test_every_unknown_leads_back_to_the_others(answer):
 
 
 def test_lots_without_replacement_are_calibrated_in_whole_records(answer):
+    known = (*DELTA, "--sampling", "without_replacement", "--records", "300", "--steps", "20",
+             "--noise-multiplier", "4")  # fmt: skip
+    epsilon = answer("calibrate", *known, "--sample-rate", "0.04")["epsilon"]
+    found = answer("calibrate", *known, "--epsilon", repr(epsilon))
+    assert found["accountant"] == "pld"
+    assert math.isclose(found["sample_rate"] * 300, 12)
+
+
+@pytest.mark.slow
+def test_the_lots_of_adap_dpfl_are_calibrated_in_whole_records(answer):
     found = answer("calibrate", "--epsilon", "4.65", *DELTA, "--sampling", "without_replacement",
                    "--records", "6000", "--noise-multiplier", "3", "--steps", "7921")  # fmt: skip
     assert found["accountant"] == "pld"

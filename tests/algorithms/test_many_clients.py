@@ -55,6 +55,7 @@ print(int(peak.split()[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 def test_a_round_of_ten_thousand_clients_stays_under_two_gibibytes():
     """All uploads at once would be 10,000 x 25,450 numbers, about 1 GiB, several times over.

@@ -29,8 +29,14 @@ def test_an_event_comes_without_scipys_signal_processing():
     "use",
     [
         "import dp_accounting; print(dp_accounting.GaussianDpEvent is E)",
-        "from dp_accounting import GaussianDpEvent; print(GaussianDpEvent is E)",
-        "import dp_accounting; dp_accounting.pld; print(dp_accounting.dp_event.GaussianDpEvent is E)",
+        *(
+            pytest.param(use, marks=pytest.mark.slow)
+            for use in (
+                "from dp_accounting import GaussianDpEvent; print(GaussianDpEvent is E)",
+                "import dp_accounting; dp_accounting.pld; "
+                "print(dp_accounting.dp_event.GaussianDpEvent is E)",
+            )
+        ),
     ],
 )
 def test_what_the_package_itself_has_is_there_when_it_is_asked_for(use):

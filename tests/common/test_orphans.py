@@ -23,7 +23,7 @@ Parallel(n_jobs=2)(delayed(job)(float(s), f"{i}.done") for i, s in enumerate(sys
 """
 
 
-@pytest.mark.parametrize("seconds", [("3", "3"), ("0", "3")])
+@pytest.mark.parametrize("seconds", [pytest.param(("1", "1"), marks=pytest.mark.slow), ("0", "1")])
 def test_a_worker_ends_after_its_job_when_its_parent_is_killed(seconds, tmp_path):
     (tmp_path / "launching.py").write_text(LAUNCHING)
     child = subprocess.Popen(

@@ -35,6 +35,7 @@ def glibc() -> bool:
     return sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not glibc(), reason="the settings are those of glibc")
 def test_tuning_ends_the_page_faults_of_repeated_steps():
     assert faults("tuned") * 2 < faults("as it is")  # a machine short of memory adds faults to both

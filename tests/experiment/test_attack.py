@@ -90,7 +90,13 @@ def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train)
     assert facts["clients"]["total"] == 8
 
 
-@pytest.mark.parametrize("how", ["attack.participation=sampled", "attack.participation=fixed"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "attack.participation=sampled",
+        pytest.param("attack.participation=fixed", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.usefixtures("common_streams")
 def test_used_up_budgets_leave_the_sampling_of_honest_clients_alone(train, how):
     """Attackers are as eligible as they would be if they were honest: who is drawn does not change."""

@@ -37,7 +37,13 @@ RUNS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RUNS)
+TWICE = ("ldp, median histogram, calibrated", "cdp, quantile, adam")
+"""Whose parts are all in another run too."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in TWICE)) for n in RUNS]
+)
 def test_a_run_that_is_interrupted_after_every_round_is_the_run_that_was_not(
     name, train, tmp_path, assert_same_run
 ):

@@ -37,9 +37,18 @@ def extents(cell: str) -> dict[str, tuple[float, float]]:
     return {name: tuple(map(float, value.split(".."))) for name, _, value in pairs}
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("clipper", CLIPPERS)
-@pytest.mark.parametrize("algorithm", ["dp_fl", "adap_dpfl"])
+ALL = itertools.product(
+    *map(enumerate, (("dp_fl", "adap_dpfl"), CLIPPERS, SCHEDULES)),
+)
+
+
+@pytest.mark.parametrize(  # half of them, with every pair, unless more is asked for
+    ("algorithm", "clipper", "schedule"),
+    [
+        pytest.param(*names, marks=[pytest.mark.slow] * (sum(numbers) % 2))
+        for numbers, names in (zip(*each, strict=True) for each in ALL)
+    ],
+)
 def test_a_combination_runs_and_its_ledger_holds_what_was_released(
     algorithm, clipper, schedule, train
 ):

@@ -38,7 +38,7 @@ def limited(folder: Path, most: int, *arguments: str) -> subprocess.CompletedPro
     ("most", "file"), [(3_000, "checkpoint.pt"), (40_000, "clients.csv")], ids=["first", "later"]
 )
 def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
-    most, file, tmp_path, command, train, assert_same_run
+    most, file, tmp_path, command, ran, assert_same_run
 ):
     done = limited(tmp_path, most, "train", *RUN, "runtime.run_dir=full")
     lines = done.stderr.strip().splitlines()
@@ -50,4 +50,4 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
     )
     assert [p.name for p in (tmp_path / "full").rglob("*.tmp")] == []
     assert command("train", "resume=full", "runtime.progress=none").status == 0
-    assert_same_run(tmp_path / "full", train(*RUN, name="whole").folder)
+    assert_same_run(tmp_path / "full", ran(*RUN).folder)

@@ -41,8 +41,15 @@ def test_auto_takes_book_keeping(name):
     assert make_engine(built(name)[0]).name == "fast"
 
 
-@pytest.mark.parametrize("engine", ["fast", "opacus"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("cnn_emnist", "fast"),
+        ("cnn_emnist", "opacus"),
+        ("resnet18_gn", "fast"),
+        pytest.param("resnet18_gn", "opacus", marks=pytest.mark.slow),
+    ],
+)
 def test_clipped_sums_equal_one_backward_pass_per_record(name, engine):
     model, inputs, targets = built(name)
     rows, norms = naive(model, inputs, targets, 0.5)
@@ -72,7 +79,9 @@ def test_steps_against_the_clipped_gradient_lower_the_loss(name):
     assert model.evaluate(inputs, targets)[0] < before
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", ["cnn_emnist", pytest.param("resnet18_gn", marks=pytest.mark.slow)]
+)
 def test_a_private_round_runs(name, train):
     result = train(
         "algorithm=dp_fl", "dataset=digits", f"model={name}", "partition.clients=2", "rounds=1",
