@@ -137,10 +137,12 @@ def _dashed(flag: str, given: list[str]) -> ConfigError:
     """``--dataset mnist`` instead of ``dataset=mnist``."""
     place = next((i for i, word in enumerate(given) if word.startswith(flag)), len(given))
     key, _, value = "".join(given[place : place + 1] or [flag]).partition("=")
+    written, key = key, key.replace("-", "_").lstrip("_")
     value = value or "".join(given[place + 1 : place + 2]) or "..."
+    value = "true" if key in ("dry_run", "publish") and value == "..." else value
     return ConfigError(
-        f"fedpriv train does not know {show(key)}: keys are written without dashes, "
-        f"{show(key.lstrip('-') + '=' + value)}; see fedpriv train --help"
+        f"fedpriv train does not know {show(written)}: keys are written without dashes, "
+        f"{show(key + '=' + value)}; see fedpriv train --help"
     )
 
 

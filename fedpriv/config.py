@@ -105,6 +105,9 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         known = [name for name, _ in options(top)]
         known += [name for name, _ in options(top, extra)] if extra else []
         wanted = f"{group}/{option}".removeprefix(top + "/")
+        if wanted in _LAUNCHERS:
+            extra = _LAUNCHERS[wanted]
+            return ConfigError(f"{group}={option} is not installed: pip install 'fedpriv[{extra}]'")
         if not known:
             return _unknown("group", top, GROUPS)
         return _unknown(f"{top} option", wanted, known)
@@ -161,6 +164,8 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     if name in GROUPS:
         known = ", ".join(option for option, _ in options(name))
         return ConfigError(f"{name} is a group: {name}=OPTION chooses one of {known}")
+    if name in ("experiment", "figure"):
+        return ConfigError(f"{name} is added with a plus: +{name}=…")
     known = _known_keys(overrides)
     group, _, own = name.rpartition(".")
     inside = [
@@ -177,6 +182,12 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     meant = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{meant}")
 
+
+_LAUNCHERS = {
+    "launcher/submitit_slurm": "slurm", "launcher/submitit_local": "slurm", "launcher/ray": "ray",
+    "launcher/ray_aws": "ray",
+}  # fmt: skip
+"""Options of Hydra's plug-ins, and the extra that brings them."""
 
 _CALLED = {
     "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",

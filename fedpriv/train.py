@@ -200,11 +200,11 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
-        raise explain(error, arguments) from None
+        raise _explained(error, arguments) from None
     except (ValueError, TypeError, AttributeError, AssertionError, OSError) as error:
         if _State.task_started:
             raise
-        raise explain(error, arguments) from None
+        raise _explained(error, arguments) from None
     finally:
         GlobalHydra.instance().clear()
         sys.argv = previous
@@ -213,6 +213,13 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
 
             show_sweep(_State.sweep_dir)
     _raise_failures(_State.failures)
+
+
+def _explained(error: Exception, arguments: Sequence[str]) -> ConfigError:
+    explained = explain(error, arguments)
+    if _resumed(arguments) is None or config_dir_of(arguments) or "unknown " not in str(explained):
+        return explained
+    return ConfigError(f"{explained}; a run with YAMLs of your own needs its --config-dir again")
 
 
 def _is_figure(arguments: Sequence[str]) -> bool:

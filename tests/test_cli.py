@@ -93,6 +93,9 @@ SENTENCES = {
     "dashes, dataset=mnist; see fedpriv train --help",
     ("train", "--rounds=5"): "fedpriv train does not know --rounds: keys are written without dashes, "
     "rounds=5; see fedpriv train --help",
+    ("train", "--dry-run"): "fedpriv train does not know --dry-run: keys are written without dashes, "
+    "dry_run=true; see fedpriv train --help",
+    ("train", "--seed"): "fedpriv train does not know --seed: keys are written without dashes, seed=...; ",
     ("train", "-dataset", "mnist"): "fedpriv train does not know -dataset: keys are written without",
     ("train", "--mulitrun"): "fedpriv train does not know --mulitrun; did you mean --multirun?",
     ("train", "--config-dir"): "option '--config-dir' requires an argument",

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv.config import compose, identity
+from fedpriv.experiment.run import run
+from fedpriv.results.folder import RunFolder
+
 RUN = (
     "dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=3", "evaluation_interval=1",
     "partition=fixed_size", "partition.clients=12", "partition.records=20",
@@ -24,6 +28,7 @@ COMMANDS = {
     "property": ("audit", "property", "run", "--clients", "4", "--snapshots", "1"),
     "resume": ("train", "resume=run", "runtime.progress=none", "runtime.plots=false"),
     "resume_with_audit": ("train", "resume=run", "runtime.progress=none", "audit=membership"),
+    "go_on": ("train", "resume=run", "runtime.progress=none", "runtime.plots=false"),
 }
 FILES = (
     "config.yaml", "metrics.csv", "clients.csv", "participation.csv", "ledger.csv", "privacy.json",
@@ -44,6 +49,7 @@ READ = {
         "summary.json", "privacy.json", "ledger.csv", "run.log", "plots", "snapshots",
     ),
     "resume_with_audit": ("summary.json",),
+    "go_on": ("checkpoint.pt", "metrics.csv", "clients.csv", "participation.csv", "config.yaml", "run.log"),
 }  # fmt: skip
 """What each command reads or writes; all files and all damages are tried by the slow test."""
 
@@ -105,6 +111,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "empty": _text(""),
     "cut": _cut,
     "binary": lambda path: path.write_bytes(bytes(range(256)) * 8),
+    "long": lambda path: path.write_bytes(bytes(range(128, 256)) * 400),
     "nuls": _nuls,
     "list": _text("[]\n"),
     "number": _text("7\n"),
@@ -117,15 +124,31 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
+def run_into(folder: Path, *overrides: str) -> Path:
+    """A quiet run as the command makes it, which can be resumed."""
+    given = [*RUN, "runtime.progress=none", "runtime.plots=false", f"runtime.run_dir={folder}"]
+    return run(compose([*given, *overrides]), overrides=[*given, *overrides]).folder
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, ran) -> Path:
+def whole(tmp_path_factory) -> Path:
     """A finished run with every file that there may be."""
-    folder = ran(*RUN).folder
+    folder = run_into(tmp_path_factory.mktemp("whole") / "run")
     shutil.copy(folder / "checkpoint.pt", folder / "checkpoint_before.pt")
     (folder / "plots").mkdir(exist_ok=True)
     (folder / "audit").mkdir(exist_ok=True)
     for name in ("search.csv", "secret_key"):
         (folder / name).write_text("rounds,seed\n1,0\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory) -> Path:
+    """A run that was stopped after its first round."""
+    place = tmp_path_factory.mktemp("interrupted")
+    (place / "stop").touch()
+    folder = run_into(place / "run", f"runtime.stop_file={place / 'stop'}")
+    shutil.copy(folder / "checkpoint.pt", folder / "checkpoint_before.pt")
     return folder
 
 
@@ -149,16 +172,22 @@ def check(command, arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("by", "file"), [(by, file) for by, files in READ.items() for file in files]
 )
-def test_a_damaged_file_is_a_result_or_a_sentence(by, file, whole, tmp_path, command):
+def test_a_damaged_file_is_a_result_or_a_sentence(by, file, whole, interrupted, tmp_path, command):
     """Of the damages to a file every fifth, beginning with another one for each file and command."""
     first = (FILES.index(file) + list(COMMANDS).index(by)) % 5
-    try_all(by, file, whole, tmp_path, command, list(DAMAGES)[first::5])
+    folder = interrupted if by == "go_on" else whole
+    try_all(by, file, folder, tmp_path, command, list(DAMAGES)[first :: 2 if by == "go_on" else 5])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("by", COMMANDS)
-def test_whatever_file_is_damaged_it_is_a_result_or_a_sentence(by, file, whole, tmp_path, command):
+def test_whatever_file_is_damaged_it_is_a_result_or_a_sentence(
+    by, file, whole, interrupted, tmp_path, command
+):
+    if by == "go_on":
+        try_all(by, file, interrupted, tmp_path, command)
+        return
     try_all(by, file, whole, tmp_path, command)
     for name in ("summary.json", "model.pt"):  # the same of a run that has not ended
         (whole / name).rename(whole / f"{name}.away")
@@ -184,3 +213,27 @@ def try_all(
         except (Exception, AssertionError) as error:
             raise AssertionError(f"{file} {damage}: {error!r}") from error
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "binary", "absurd", "another run"])
+def test_a_damaged_configuration_is_that_of_the_run_again(damage, interrupted, tmp_path, command):
+    """The checkpoint knows which run it is of."""
+    folder = Path(shutil.copytree(interrupted, tmp_path / "run"))
+    whole = (folder / "config.yaml").read_text()
+    if damage == "another run":
+        (folder / "config.yaml").write_text(whole.replace("rounds: 3", "rounds: 4"))
+    else:
+        spoil(folder, "config.yaml", damage)
+    assert command(*COMMANDS["go_on"]).status == 0
+    again = RunFolder(folder).read_config()
+    assert identity(again) == identity(RunFolder(interrupted).read_config())
+
+
+def test_a_folder_in_the_place_of_the_newest_checkpoint_is_said(interrupted, tmp_path, command):
+    folder = Path(shutil.copytree(interrupted, tmp_path / "run"))
+    spoil(folder, "checkpoint.pt", "folder")
+    said = command(*COMMANDS["go_on"])
+    assert said.status == 2
+    assert "run/checkpoint.pt is a folder where a file belongs; move it away" in said.sentence
+    (folder / "checkpoint.pt").rmdir()
+    assert command(*COMMANDS["go_on"]).status == 0  # from the one before

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
@@ -66,10 +68,20 @@ def assemble(
     origin = Origin(identity, name, numeric_environment(device, threads, problem.engine.name))
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
+        _mend_configuration(folder, config, identity)
     loop = Loop(parts, problem, budget)
     if state is not None:
         loop.load_state_dict(state)
     return Run(loop, folder, origin, state, passed_over)
+
+
+def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[str, object]) -> None:
+    """Write config.yaml again where it is not that of the run that the checkpoint is of."""
+    with suppress(ConfigError, OmegaConfBaseException):
+        there = configuration.identity(folder.read_config())
+        if configuration.fingerprint(there) == configuration.fingerprint(identity):
+            return
+    write_text(folder.config, configuration.dump(config))
 
 
 def make_problem(parts: Parts, device: torch.device) -> Problem:

@@ -225,11 +225,11 @@ def _finish(
     same = {job.folder.path: failures[job.label] for job in jobs if job.label in failures}
     why = {job.label: same[job.folder.path] for job in jobs if job.folder.path in same}
     missing = {job.label: why.get(job.label, "") for job in jobs if id(job) not in read}
+    diverged = {run.job.label: run.diverged for run in runs if run.diverged}
     if runs:
-        write_record(folder, jobs, missing)
+        write_record(folder, jobs, missing | diverged)
         write_figure(figure, runs, missing, folder, command)
         console().print(f"figure: {folder / 'figure.png'}\ncompare: {folder / 'comparison.md'}")
-    diverged = {run.job.label: run.diverged for run in runs if run.diverged}
     failed = {label: words for label, words in (why | diverged).items() if words}
     _report(failed)
     if not failed and not missing:

@@ -84,8 +84,8 @@ class RunFolder:
         return self
 
     def refuse_links(self) -> None:
-        """Raise ConfigError if it holds anything but files and folders: what is written to a link goes
-        elsewhere, and a pipe is waited for."""
+        """Raise ConfigError if it holds anything but files and folders (what is written to a link goes
+        elsewhere, and a pipe is waited for), or a folder in the place of a file."""
         for path in self.path.rglob("*"):
             mode = path.lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -94,6 +94,10 @@ class RunFolder:
                     f"{self.path} holds {name}, which is neither a file nor a folder; fedpriv makes no links "
                     "and no pipes: put the files themselves there"
                 )
+        folders = (self.plots, self.snapshots, self.audit, self.public)
+        for path in (own for own in vars(self).values() if own not in (self.path, *folders)):
+            if path.is_dir():
+                raise ConfigError(f"{path} is a folder where a file belongs; move it away")
 
     def remove_leftovers(self) -> None:
         """Delete what a process that was killed while it wrote has left half written."""

@@ -54,11 +54,20 @@ class GrowingTable:
                 raise ConfigError(
                     f"resume: {path} is shorter than its checkpoint says; it was changed since, start anew"
                 )
+            self.columns = self._header()  # of a run begun when there were fewer columns
             with open(path, "r+b") as file:
                 file.truncate(position)
-            with open(path, encoding="utf-8") as file:  # a run begun when there were fewer columns
-                self.columns = tuple(file.readline().strip().split(","))
             self.position = position
+
+    def _header(self) -> tuple[str, ...]:
+        with open(self.path, "rb") as file:
+            found = file.readline().decode("utf-8", "replace").strip().split(",")
+        if not set(found) <= set(self.columns) or found[0] != self.columns[0]:
+            raise ConfigError(
+                f"resume: {self.path} does not begin with the names of its columns; it was changed since, "
+                "start anew"
+            )
+        return tuple(found)
 
     def append(self, row: Mapping[str, object]) -> None:
         """Add a row; absent or None values stay empty."""

@@ -287,6 +287,9 @@ def test_a_run_that_diverges_does_not_stop_the_others_and_is_named(make, tiny, t
     again = make()
     assert again.status == 1
     assert "digits/bad/seed 0: diverged in round" in again.err
+    assert (
+        "digits,bad,,0,done,diverged in round" in (tiny_folder(tmp_path) / "runs.csv").read_text()
+    )
 
 
 def test_a_diverged_run_is_not_promised_another_try(make, tiny):
@@ -466,7 +469,7 @@ def test_runs_that_are_kept_elsewhere_are_reused(slim, make, made, tmp_path):
 def test_a_folder_to_reuse_must_be_there(make):
     said = make("--reuse", "nowhere")
     assert said.status == 2
-    assert "--reuse (figure.reuse) must be an existing folder of runs, got nowhere" in said.sentence
+    assert "--reuse (figure.reuse) must be an existing folder of runs, or a file runs.zip, got" in said.sentence
 
 
 def test_the_same_run_in_two_figures_is_made_once(make, there, command, write, tiny):
