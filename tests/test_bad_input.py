@@ -68,6 +68,14 @@ MEANT = {
 }
 
 
+@pytest.mark.parametrize("key", ["runtime.checkpoint_interval", "delta"])
+@pytest.mark.parametrize("more", [(), ("audit=membership",)], ids=["alone", "with an audit"])
+def test_a_key_that_was_deleted_is_named(key, more, command):
+    said = command("train", f"~{key}", *more)
+    assert said.status == 2
+    assert said.sentence == f"fedpriv: {key} was deleted (~), and every run needs it"
+
+
 def refuse(command, *overrides: str, program: str = "train") -> str:
     """The sentence with which the command refuses these overrides; it leaves no run behind."""
     said = command(program, *QUIET, *overrides)

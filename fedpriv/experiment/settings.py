@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from omegaconf import DictConfig, ListConfig
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, nearest
@@ -86,6 +87,8 @@ def read_settings(config: DictConfig) -> Settings:
         )
     except ArgumentError as error:
         raise error.within("") from None
+    except (ConfigAttributeError, ConfigKeyError) as error:
+        raise ConfigError(f"{error.full_key} was deleted (~), and every run needs it") from None
     if settings.publish:
         return replace(settings, runtime=replace(settings.runtime, diagnostics=False))
     return settings

@@ -469,7 +469,10 @@ def test_runs_that_are_kept_elsewhere_are_reused(slim, make, made, tmp_path):
 def test_a_folder_to_reuse_must_be_there(make):
     said = make("--reuse", "nowhere")
     assert said.status == 2
-    assert "--reuse (figure.reuse) must be an existing folder of runs, or a file runs.zip, got" in said.sentence
+    assert (
+        "--reuse (figure.reuse) must be an existing folder of runs, or a file runs.zip, got"
+        in said.sentence
+    )
 
 
 def test_the_same_run_in_two_figures_is_made_once(make, there, command, write, tiny):
