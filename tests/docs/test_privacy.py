@@ -42,7 +42,7 @@ from fedpriv.results.caveats import TAIL
 from fedpriv.results.statement import round_up
 
 SAMPLED = stats.binom(7921, 0.013)  # in how many lots a record is
-PAGE = " ".join((Path(__file__).parents[1] / "docs" / "privacy.md").read_text("utf-8").split())
+PAGE = " ".join((Path(__file__).parents[2] / "docs" / "privacy.md").read_text("utf-8").split())
 DELTA = 1e-5
 PLD, WIDE, PAPER = PldAccountant(), RdpAccountant(), RdpAccountant("2..64", "classical")
 LOTS = PoissonSampling(0.013)

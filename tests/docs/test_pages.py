@@ -1,0 +1,175 @@
+"""README and the documentation: links lead somewhere, commands are understood, Python blocks run.
+
+Commands that train are planned (``dry_run=true``), those of figures listed; the others run as they stand.
+``pip``, downloads and measurements of speed are left to who installs.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOT_HERE = ("fedpriv data download", "fedpriv bench", "fedpriv completion")
+ON_CLUSTERS = (
+    "hydra/launcher=submitit_slurm",
+    "hydra/launcher=ray",
+    "hydra/launcher=lab",
+    "sbatch",
+)
+QUIET = ("runtime.progress=none", "runtime.plots=false")
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def fences(text: str) -> list[tuple[str, str, str]]:
+    """(line before, language, code) of every fenced block."""
+    found, before, inside = [], "", None
+    for line in text.splitlines():
+        if inside is None and line.startswith("```"):
+            inside = (before, line.removeprefix("```"), [])
+        elif inside is not None and line.startswith("```"):
+            found.append((*inside[:2], "\n".join(inside[2]) + "\n"))
+            inside = None
+        elif inside is not None:
+            inside[2].append(line)
+        elif line.strip():
+            before = line
+    return found
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [code for _, own, code in fences(page.read_text("utf-8")) if own == language]
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), flags=re.M)
+    plain = (re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip() for heading in headings)
+    return {words.lower().replace(" ", "-") for words in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page):
+    links = re.findall(
+        r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.S)
+    )
+    for link in links:
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if target.is_relative_to(ROOT / "outputs") and not (ROOT / "outputs").exists():
+            continue  # an installed package
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 140
+
+
+def test_every_page_is_in_the_navigation():
+    listed = (ROOT / "mkdocs.yml").read_text("utf-8")
+    for page in PAGES[1:]:
+        assert page.relative_to(ROOT / "docs").as_posix() in listed
+
+
+def commands() -> list[tuple[str, str]]:
+    found = [
+        (name(page), line)
+        for page in PAGES
+        if page.name not in ("extend.md", "clusters.md")  # tests of their own
+        for block in blocks(page, "")
+        for line in block.splitlines()
+        if line.startswith("fedpriv ")
+    ]
+    return [one for one in dict.fromkeys(found) if not one[1].startswith(NOT_HERE)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A finished run with snapshots, whose property and members can be asked about."""
+    import fedpriv
+
+    folder = tmp_path_factory.mktemp("docs") / "run"
+    parts = ["partition=fixed_size", "partition.clients=30", "partition.records=40"]
+    overrides = ["algorithm=dp_fl", *parts, "rounds=4", "runtime.snapshot_interval=2", *QUIET]
+    fedpriv.run(fedpriv.compose([*overrides, f"runtime.run_dir={folder}"]))
+    return folder
+
+
+@pytest.mark.parametrize(("page", "line"), commands(), ids=lambda value: value[:60])
+def test_a_command_is_understood(page, line, finished, command):
+    if any(launcher in line for launcher in ON_CLUSTERS):
+        pytest.skip("needs a cluster: tests/cluster")
+    line = line.replace("outputs/<run folder>", str(finished)).replace("FOLDER", str(finished))
+    words = shlex.split(line)[1:]
+    if words[0] == "figure" and "--list" not in words:
+        words = [w.replace("outputs/reference", str(ROOT / "outputs" / "reference")) for w in words]
+        words = [word for word in words if word not in ("--draw", "--quick")]
+        words.append("--list")  # planning all of its runs takes a minute for some
+    elif words[0] == "train" and "--cfg" not in words and "--help" not in words:
+        words.append("dry_run=true")
+    elif words[0] == "plot":
+        words = [str(finished) if word == "outputs/runs" else word for word in words]
+    elif words[:2] == ["audit", "property"]:
+        words[words.index("intensity")] = "label:6"
+    said = command(*words)
+    assert said.status == 0, said.err
+
+
+PYTHON = [page for page in PAGES if page.name != "extend.md" and blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page", PYTHON, ids=name)
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    for code in blocks(page, "python"):
+        exec(compile(code, name(page), "exec"), scope)
+
+
+def examples() -> dict[str, tuple[dict[str, str], list[str]]]:
+    """Section of the page on parts of one's own → (files to write, command)."""
+    found = {}
+    sections = (ROOT / "docs" / "extend.md").read_text("utf-8").split("\n## ")[1:]
+    for section in sections:
+        title, _, body = section.partition("\n")
+        files: dict[str, str] = {}
+        lines: list[str] = []
+        for before, language, code in fences(body):
+            if language:
+                files[re.findall(r"`([\w/]+\.(?:py|yaml))`", before)[-1]] = code
+            else:
+                lines += code.splitlines()
+        if files:
+            found[title] = (files, [line for line in lines if line.startswith("fedpriv ")])
+    return found
+
+
+def test_every_kind_of_part_has_an_example():
+    assert list(examples()) == [
+        "A clipper", "A noise schedule", "An accountant", "An algorithm", "A data set", "A model",
+        "An attack", "A figure",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("title", examples())
+def test_an_example_runs_as_it_stands(title, process, tmp_path):
+    files, lines = examples()[title]
+    assert len(files) == (1 if title == "A figure" else 2)
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    (line,) = lines
+    short = ["--quick"] if title == "A figure" else ["rounds=3", "runtime.plots=false"]
+    said = process(*shlex.split(line)[1:], "runtime.progress=none", *short)
+    assert said.status == 0, said.err
