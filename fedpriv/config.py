@@ -98,7 +98,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     text = str(error)
     if "hydra/sweeper@" in text:
         return ConfigError("a figure's YAML begins with the line  # @package _global_")
-    if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+    if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", text):
         group, option = match.groups()
         top = group.partition("/")[0]
         extra = config_dir_of(overrides)
@@ -174,10 +174,9 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     if inside:
         elsewhere = [key for key in known if key.endswith(f".{own}")]
         return unknown_key(group, own, inside, elsewhere)
-    if group.partition(".")[0] == "attack":  # the one group without keys of its own
-        return ConfigError(
-            f"attack=none has no key {name.partition('.')[2]}; choose an attack as well: attack=…"
-        )
+    top, _, rest = name.partition(".")
+    if rest and top in ("attack", "tracker"):  # the groups that may have no keys
+        return ConfigError(f"{top}=none has no key {rest}; choose an option as well: {top}=…")
     near = _called_otherwise(own, known) or nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{meant}")
@@ -236,7 +235,9 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
     return [*GROUPS, *keys]
 
 
-NOT_IDENTITY = ("runtime", "dry_run", "resume", "protocol", "dataset.path", "dataset.download")
+NOT_IDENTITY = (
+    "runtime", "tracker", "dry_run", "resume", "protocol", "dataset.path", "dataset.download",
+)  # fmt: skip
 """Keys that cannot change a result (``protocol`` only through the keys that read it).
 
 ``dataset.path`` is one where files can be downloaded, so that checksums say what they hold; else

@@ -273,6 +273,8 @@ def _is_kept(override: str, folder: RunFolder) -> bool:
     """Whether an override of the run counts when it is resumed: not where something else would be written
     than in its folder, and in the one that it lies in."""
     key, _, value = override.lstrip("+~").partition("=")
+    if key.partition(".")[0].partition("/")[0] == "tracker":
+        return False  # it sends elsewhere what it is told: only to where the reader says
     if key == "runtime.output_dir":
         return folder.path.resolve().is_relative_to(Path(value.strip("'\"")).resolve())
     return key not in _OF_THE_PROCESS

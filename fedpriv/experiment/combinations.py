@@ -98,6 +98,13 @@ def _refuse_unpublishable(parts: Parts) -> None:
         )
     if parts.attack is not None:
         raise ConfigError("publish", True, "false with an attack, which is a simulation")
+    if parts.trackers:
+        raise ConfigError(
+            "tracker",
+            ", ".join(parts.trackers),
+            "none with publish=true",
+            "of such a run only public/ may be given away, once it has ended",
+        )
 
 
 def _refuse_two_budgets(parts: Parts) -> None:
