@@ -175,8 +175,10 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
         elsewhere = [key for key in known if key.endswith(f".{own}")]
         return unknown_key(group, own, inside, elsewhere)
     top, _, rest = name.partition(".")
-    if rest and top in ("attack", "tracker"):  # the groups that may have no keys
-        return ConfigError(f"{top}=none has no key {rest}; choose an option as well: {top}=…")
+    if rest and top in _MAY_BE_NONE:
+        return ConfigError(
+            f"{top}=none has no key {rest}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
+        )
     near = _called_otherwise(own, known) or nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{meant}")
@@ -188,6 +190,8 @@ _LAUNCHERS = {
 }  # fmt: skip
 """Options of Hydra's plug-ins, and the extra that brings them."""
 
+_MAY_BE_NONE = {"attack": "an attack", "tracker": "a tracker"}
+"""The groups that may have no keys."""
 _CALLED = {
     "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",
     "C": "clip_norm", "S": "clip_norm", "clip": "clip_norm", "clip_norm": "initial_clip_norm",

@@ -70,8 +70,12 @@ class Tracking(Quiet):
     def see(self, done: Round) -> None:
         if not self._active:
             return
-        row = self._run.metrics.row
-        values = {key: float(row[key]) for key in row if key != "round" and _finite(row[key])}
+        row, shown = self._run.metrics.row, self._run.metrics.table.columns
+        values = {
+            key: float(row[key])
+            for key in row
+            if key in shown and key != "round" and _finite(row[key])
+        }
         pause = done.evaluation is not None or done.number % self._interval == 0
         for name in list(self._active):
             self._ask(name, lambda tracker: tracker.log(done.number, values))

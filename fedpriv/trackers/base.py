@@ -54,9 +54,11 @@ class Tracker(ABC):
     """Shows a run elsewhere. An exception of a method leaves the tracker out for the rest of the run.
 
     ``package``: what must be installed, also the name of fedpriv's extra that brings it; None: nothing.
+    ``notes_times``: whether it keeps the time of each round, which tells how long the round took.
     """
 
     package: str | None = None
+    notes_times = True
 
     def refuse_unusable(self) -> None:
         """Raise ConfigError where it cannot work here; called before a run loads anything."""

@@ -21,6 +21,8 @@ class CsvTracker(Tracker):
     ``folder``: where runs have a folder each; null: ``tracked/`` in the run folder.
     """
 
+    notes_times = False
+
     def __init__(self, folder: str | None):
         self._parent = None if folder is None else checks.text("folder", folder)
         self._rows: list[tuple[object, ...]] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -214,6 +216,18 @@ def test_publish_takes_no_tracker():
         build_parts(fedpriv.compose(["algorithm=dp_fl", "publish=true", "tracker=csv"]))
 
 
+def test_without_diagnostics_no_tracker_tells_how_long_a_round_took(train):
+    settings = (*SMALL, "runtime.diagnostics=false")
+    for choice in ("wandb", "[csv,tensorboard]"):
+        with pytest.raises(ConfigError, match=r"none or csv with runtime.diagnostics=false, got "):
+            build_parts(fedpriv.compose([*settings, f"tracker={choice}"]))
+    folder = train(*settings, "tracker=csv").folder / "tracked"
+    assert rounds_of(folder / "metrics.csv", "seconds") == []
+    assert rounds_of(folder / "metrics.csv", "train_loss") == []
+    shown = (folder / "parameters.csv").read_text() + (folder / "summary.csv").read_text()
+    assert "seed," not in shown
+
+
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
 def test_a_package_that_is_missing_is_one_sentence_before_the_run(
     name, command, monkeypatch, tmp_path
@@ -332,35 +346,28 @@ def test_an_audit_of_a_tracked_run_tracks_nothing(command, tmp_path):
     assert not (tmp_path / "there").exists()
 
 
-OWN = """
-from pathlib import Path
-from fedpriv.trackers import Tracker
-
-class Lines(Tracker):
-    def __init__(self, file):
-        self.file, self.lines = Path(file), []
-    def begin(self, run):
-        self.lines.append(run.name)
-        return {}
-    def log(self, round_number, values):
-        self.lines.append(f"{round_number} {values['epsilon']:.3f}")
-    def finish(self, summary, files, stop_reason):
-        self.file.write_text("\\n".join([*self.lines, stop_reason]))
-"""
-
-
-def test_a_tracker_of_ones_own_is_a_class_and_a_yaml(command, tmp_path):
-    (tmp_path / "own_trackers.py").write_text(OWN)
-    yamls = tmp_path / "yamls" / "tracker"
+def test_the_tracker_in_the_guide_works_as_printed(command, tmp_path):
+    guide = (Path(__file__).parents[2] / "docs/trackers.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    (options,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    (tmp_path / "my_trackers.py").write_text(code)
+    yamls = tmp_path / "my_yamls" / "tracker"
     yamls.mkdir(parents=True)
-    (yamls / "lines.yaml").write_text(
-        "# a line a round\nlines: {_target_: own_trackers.Lines, file: told.txt}\n"
-    )
-    own = ("--config-dir", "yamls", "runtime.plots=false", "runtime.progress=none")
-    said = command("train", *own, *SMALL, "tracker=[csv,lines]", "runtime.run_dir=run")
+    (yamls / "lines.yaml").write_text(options)
+    own = ("--config-dir", "my_yamls", "runtime.plots=false", "runtime.progress=none")
+    said = command("train", *own, *SMALL, "tracker=[lines,csv]", "runtime.run_dir=run")
     assert said.status == 0, said.err
-    lines = (tmp_path / "told.txt").read_text().splitlines()
+    lines = (tmp_path / "lines.txt").read_text().splitlines()
     assert (lines[0], lines[-1], len(lines)) == ("run", "rounds", 12)
+
+
+def test_the_commands_in_the_guide_compose():
+    guide = (Path(__file__).parents[2] / "docs/trackers.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^fedpriv train (.*)$", guide, re.MULTILINE)
+    assert len(lines) == 4
+    for words in map(shlex.split, lines[:3]):
+        trackers = fedpriv.compose([w for w in words if w.startswith("tracker")]).tracker
+        assert "csv" in trackers
 
 
 def test_a_tracker_that_is_none_is_one_sentence(command):
