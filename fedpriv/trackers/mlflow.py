@@ -69,10 +69,18 @@ class MlflowTracker(Tracker):
         return {"id": self._id}
 
     def _experiment_id(self) -> str:
+        from mlflow.exceptions import MlflowException
+
         found = self._client.get_experiment_by_name(self._experiment)
-        if found is None:
+        if found is not None:
+            return found.experiment_id
+        try:
             return self._client.create_experiment(self._experiment)
-        return found.experiment_id
+        except MlflowException:  # another job of a sweep was faster
+            found = self._client.get_experiment_by_name(self._experiment)
+            if found is None:
+                raise
+            return found.experiment_id
 
     def _existing(self, run: TrackedRun) -> str | None:
         """The run that was begun earlier, if it is there and of this configuration."""
