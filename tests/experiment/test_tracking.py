@@ -101,6 +101,7 @@ def test_a_tracker_gets_parameters_summary_and_statement(train):
 def test_parameters_hold_no_secrets_and_no_places():
     config = fedpriv.compose(
         [
+            "dataset=ipums",
             "dataset.path=/home/me",
             "+dataset.api_key=abc",
             "+model.access_token=abc",
