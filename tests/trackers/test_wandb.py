@@ -124,7 +124,7 @@ def test_a_run_that_goes_on_is_the_same_run(tmp_path):
 
     stop = tmp_path / "stop"
     first = fedpriv_in(
-        tmp_path, "train", *RUN, "rounds=500", "epsilon=null", "runtime.run_dir=run",
+        tmp_path, "train", *RUN, "rounds=60", "epsilon=null", "runtime.run_dir=run",
         f"runtime.stop_file={stop}", "tracker.wandb.mode=offline",
         f"+tracker.stopper={{_target_: stopper.Stopper, file: {stop}}}",
         PYTHONPATH=f"{REPOSITORY}{os.pathsep}{own_code(tmp_path)}",
@@ -146,7 +146,7 @@ def test_a_run_that_goes_on_is_the_same_run(tmp_path):
     ]
     assert begun == [before["id"]] * 2
     steps = [row["_step"] for session in sessions for row in history(session)]
-    assert steps == list(range(1, 501))
+    assert steps == list(range(1, 61))
 
 
 def own_code(folder: Path) -> Path:
