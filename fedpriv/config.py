@@ -98,7 +98,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     text = str(error)
     if "hydra/sweeper@" in text:
         return ConfigError("a figure's YAML begins with the line  # @package _global_")
-    if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+    if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", text):
         group, option = match.groups()
         top = group.partition("/")[0]
         extra = config_dir_of(overrides)
@@ -174,9 +174,10 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     if inside:
         elsewhere = [key for key in known if key.endswith(f".{own}")]
         return unknown_key(group, own, inside, elsewhere)
-    if group.partition(".")[0] == "attack":  # the one group without keys of its own
+    top, _, rest = name.partition(".")
+    if rest and top in _MAY_BE_NONE:
         return ConfigError(
-            f"attack=none has no key {name.partition('.')[2]}; choose an attack as well: attack=…"
+            f"{top}=none has no key {rest}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
         )
     near = _called_otherwise(own, known) or nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
@@ -189,6 +190,8 @@ _LAUNCHERS = {
 }  # fmt: skip
 """Options of Hydra's plug-ins, and the extra that brings them."""
 
+_MAY_BE_NONE = {"attack": "an attack", "tracker": "a tracker"}
+"""The groups that may have no keys."""
 _CALLED = {
     "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",
     "C": "clip_norm", "S": "clip_norm", "clip": "clip_norm", "clip_norm": "initial_clip_norm",
@@ -236,7 +239,9 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
     return [*GROUPS, *keys]
 
 
-NOT_IDENTITY = ("runtime", "dry_run", "resume", "protocol", "dataset.path", "dataset.download")
+NOT_IDENTITY = (
+    "runtime", "tracker", "dry_run", "resume", "protocol", "dataset.path", "dataset.download",
+)  # fmt: skip
 """Keys that cannot change a result (``protocol`` only through the keys that read it).
 
 ``dataset.path`` is one where files can be downloaded, so that checksums say what they hold; else

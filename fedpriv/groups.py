@@ -17,6 +17,7 @@ GROUPS = (
     "accountant",
     "algorithm",
     "attack",
+    "tracker",
 )
 LISTED = (*GROUPS, "experiment", "figure", "protocol")
 """What ``fedpriv list`` shows."""

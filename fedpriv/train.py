@@ -78,6 +78,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
         config = with_protocol(config)
+        _refuse_unresolvable(config)
         if in_worker and folder is not None and config.runtime.run_dir is None:
             # a job that its launcher starts again, such as one that Slurm requeues, goes on
             config.runtime.run_dir, config.runtime.reuse = str(folder), True
@@ -105,6 +106,16 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     return result.summary
 
 
+def _refuse_unresolvable(config: DictConfig) -> None:
+    """Raise ConfigError for a value that names a key or a function that is not there."""
+    try:
+        OmegaConf.resolve(config.copy())
+    except OmegaConfBaseException as error:
+        from fedpriv.experiment.instantiate import first_line
+
+        raise ConfigError(first_line(error)) from None
+
+
 def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None:
     """What makes the audits that the key ``audit`` asks for, in the folder of the run, and returns their
     results; refuses before the run what cannot be audited after it. None where nothing is asked for."""
@@ -114,10 +125,7 @@ def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None
     from fedpriv.experiment.settings import read_settings
 
     resolved = config.copy()
-    try:
-        OmegaConf.resolve(resolved)
-    except OmegaConfBaseException as error:
-        raise explain(error, ()) from None
+    OmegaConf.resolve(resolved)
     settings = read_settings(resolved)
     asked = wanted(settings)
     own = [str(target) for _, target in targets(OmegaConf.to_container(resolved))]
@@ -273,6 +281,8 @@ def _is_kept(override: str, folder: RunFolder) -> bool:
     """Whether an override of the run counts when it is resumed: not where something else would be written
     than in its folder, and in the one that it lies in."""
     key, _, value = override.lstrip("+~").partition("=")
+    if key.partition(".")[0].partition("/")[0] == "tracker":
+        return False  # it sends elsewhere what it is told: only to where the reader says
     if key == "runtime.output_dir":
         return folder.path.resolve().is_relative_to(Path(value.strip("'\"")).resolve())
     return key not in _OF_THE_PROCESS

@@ -29,7 +29,7 @@ QUIET = ("runtime.progress=none", "runtime.plots=false")
 
 QUICK = (
     "attacks", "bench", "common", "data", "engine", "models", "privacy", "test_architecture.py",
-    "test_cli.py", "test_cli_fuzz.py", "test_listing.py",
+    "test_cli.py", "test_cli_fuzz.py", "test_listing.py", "test_packaging.py",
 )  # fmt: skip
 """What ``pytest -m quick`` runs: rooms of parts, which run no experiment, but for …"""
 NOT_QUICK = (

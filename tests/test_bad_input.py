@@ -242,3 +242,9 @@ def test_a_budget_too_small_for_a_round_says_how_large_it_must_be(command, tmp_p
 @pytest.mark.parametrize("override", MEANT)
 def test_what_was_meant_is_said(override, command):
     assert refuse(command, override).startswith(MEANT[override])
+
+
+@pytest.mark.parametrize("key", ["audit", "seed", "runtime.stop_file", "++tracker.csv"])
+def test_a_reference_to_a_key_that_is_not_there_is_one_sentence(key, command):
+    sentence = refuse(command, f"{key}=${{nowhere}}", "dry_run=true")
+    assert "Interpolation key 'nowhere' not found" in sentence

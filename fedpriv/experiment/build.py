@@ -40,6 +40,9 @@ def build_parts(config: DictConfig) -> Parts:
         accountant=_accountant(instantiate(config, "accountant"), algorithm, settings),
         algorithm=algorithm,
         attack=None if config.get("attack") is None else instantiate(config, "attack"),
+        trackers={
+            name: instantiate(config, f"tracker.{name}") for name in config.get("tracker") or ()
+        },
     )
     refuse_bad_combinations(parts)
     if parts.private:

@@ -58,6 +58,8 @@ def refuse_bad_combinations(parts: Parts) -> None:
         _refuse_unsearchable(parts)
     if parts.attack is not None:
         _refuse_unattackable(parts)
+    if parts.trackers:
+        _refuse_tracking(parts)
     if settings.publish:
         _refuse_unpublishable(parts)
     elif settings.publish_test_metrics:
@@ -98,6 +100,22 @@ def _refuse_unpublishable(parts: Parts) -> None:
         )
     if parts.attack is not None:
         raise ConfigError("publish", True, "false with an attack, which is a simulation")
+
+
+def _refuse_tracking(parts: Parts) -> None:
+    """A tracker gives away what it gets, and many the time of each round as well."""
+    names = ", ".join(parts.trackers)
+    if parts.settings.publish:
+        hint = "of such a run only public/ may be given away, once it has ended"
+        raise ConfigError("tracker", names, "none with publish=true", hint)
+    telling = any(tracker.notes_times for tracker in parts.trackers.values())
+    if telling and not parts.settings.runtime.diagnostics:
+        raise ConfigError(
+            "tracker",
+            names,
+            "none or csv with runtime.diagnostics=false",
+            "others note when a round ended, and how long it took tells how many took part",
+        )
 
 
 def _refuse_two_budgets(parts: Parts) -> None:

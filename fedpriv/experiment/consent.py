@@ -7,6 +7,7 @@ own consent.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -63,7 +64,23 @@ def resume_command(folder: Path, config: DictConfig) -> str:
     modules = {
         str(target).rpartition(".")[0] for key, target in named if (key, target) not in known
     }
-    return " ".join((f"fedpriv train resume={folder}", *(f"{FLAG} {m}" for m in sorted(modules))))
+    consent = (f"{FLAG} {module}" for module in sorted(modules))
+    return " ".join((f"fedpriv train resume={folder}", *_tracking(config), *consent))
+
+
+def _tracking(config: DictConfig) -> Iterator[str]:
+    """The overrides that ask again for the trackers of a run: they are not taken over from its folder."""
+    chosen = OmegaConf.to_container(config.get("tracker") or OmegaConf.create(), resolve=True)
+    if chosen:
+        names = ",".join(chosen)
+        yield f"tracker={names}" if len(chosen) == 1 else shlex.quote(f"tracker=[{names}]")
+    for name, values in chosen.items():
+        path = conf_dir() / "tracker" / f"{name}.yaml"
+        usual = yaml.safe_load(path.read_text("utf-8"))[name] if path.exists() else values
+        for key, value in values.items():
+            if value != usual.get(key):
+                text = f"[{','.join(map(str, value))}]" if isinstance(value, list) else show(value)
+                yield shlex.quote(f"tracker.{name}.{key}={text}")
 
 
 def targets(tree: object, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -10,6 +10,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.noise_schedules import NoiseSchedule
+from fedpriv.trackers import Tracker
 
 NEEDS: dict[str, dict[str, str]] = {
     "dataset": {
@@ -35,6 +36,7 @@ BASES: dict[str, tuple[type, ...]] = {
     "accountant": (Accountant, PublishedAccountant),
     "algorithm": (Algorithm,),
     "attack": (Backdoor,),
+    "tracker": (Tracker,),
 }
 
 

@@ -16,18 +16,19 @@ from fedpriv.experiment.contracts import refuse_incomplete
 
 
 def instantiate(config: DictConfig, group: str) -> Any:
-    """The object of a group. Raises ConfigError."""
-    node = config.get(group)
+    """The object of a group, or of one option of a group of several (``tracker.csv``). Raises ConfigError."""
+    node = OmegaConf.select(config, group)
+    top = group.partition(".")[0]
     if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
         raise ConfigError(
             group,
             OmegaConf.to_container(node) if isinstance(node, DictConfig) else node,
             "a group option, that is a YAML with _target_",
-            f"see fedpriv list {group}",
+            f"see fedpriv list {top}",
         )
     keys = [key for key in node if key != "_target_"]
     made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
-    refuse_incomplete(group, made)
+    refuse_incomplete(top, made)
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.mechanisms import Mechanism
 from fedpriv.privacy.noise_schedules import NoiseSchedule
+from fedpriv.trackers import Tracker
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Parts:
     accountant: Accountant
     algorithm: Algorithm
     attack: Backdoor | None = None
+    trackers: Mapping[str, Tracker] = field(default_factory=dict)
 
     @property
     def private(self) -> bool:

@@ -62,6 +62,8 @@ def run(
     if parts.settings.dry_run:
         show_plan(plan.lines)
         return RunResult(plan)
+    for tracker in parts.trackers.values():
+        tracker.refuse_unusable()
     if not parts.algorithm.cost_depends_on_records:
         plan.refuse_if_impossible(parts.settings.epsilon)
     with ExitStack() as held:
@@ -80,6 +82,7 @@ def run(
             plan = make_plan(parts)
         from fedpriv.experiment.report import write_report  # what needs torch comes last
         from fedpriv.experiment.reporter import Reporter
+        from fedpriv.experiment.tracking import Tracking
 
         running = assemble(parts, config, folder, overrides, default_folder)
         if found is not None:
@@ -90,10 +93,13 @@ def run(
             _hold(held, running.folder)
         reporter = Reporter(running, plan, label)
         held.callback(reporter.close)
+        tracking = Tracking(parts.trackers, running, config, reporter.line)
+        held.callback(tracking.close)
+        tracking.open()
         startup.over()
         resume = f"continue with {resume_command(running.folder.path, config)}"
         try:
-            stop_reason = reporter.watch(lambda: running.go(reporter))
+            stop_reason = reporter.watch(lambda: running.go(reporter, tracking))
         except WriteError as error:
             raise FedprivError(f"{error}; when there is room again, {resume}") from None
         try:
@@ -110,6 +116,7 @@ def run(
         if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
             _withhold_seeds(running.folder, config)
         reporter.finish(summary, privacy)
+        tracking.finish(summary, stop_reason)
     return RunResult(plan, running.folder.path, summary, privacy)
 
 

@@ -53,10 +53,10 @@ class Run:
         self._snapshots = SnapshotFiles(loop, folder)
         self._checkpoints = Checkpoints(loop, folder, origin, self._tables)
 
-    def go(self, watcher: Watcher) -> str:
-        """Run to the end, leave a checkpoint behind, and return the reason it ended."""
+    def go(self, watcher: Watcher, *others: Quiet) -> str:
+        """Run to the end, leave a checkpoint behind, and return the reason it ended; ``others`` look on."""
         display = Display(self.metrics, watcher)
-        observers = [*self._tables, display, self._snapshots, self._checkpoints]
+        observers = [*self._tables, display, *others, self._snapshots, self._checkpoints]
         with Interrupts(self.loop.settings.runtime.stop_file) as interrupts:
             stop = self.loop.run(observers, interrupts)
             self._checkpoints.save()

@@ -114,7 +114,7 @@ def _candidate(config: DictConfig, rounds: int, seed: int) -> DictConfig:
         candidate.seed = seed
         candidate.algorithm.name = WITHOUT
         del candidate.algorithm["search"]
-        candidate.resume = None
+        candidate.resume = candidate.tracker = None
         candidate.runtime.reuse = True
         candidate.runtime.plots = False
         candidate.runtime.progress = "none"

@@ -45,6 +45,7 @@ class RunFolder:
         self.model = self.path / "model.pt"
         self.environment = self.path / "environment.json"
         self.search = self.path / "search.csv"
+        self.trackers = self.path / "trackers.json"
         self.log = self.path / "run.log"
         self.plots = self.path / "plots"
         self.snapshots = self.path / "snapshots"

@@ -11,7 +11,7 @@ from fedpriv.common.files import write_text
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.statement import privacy_words, publishable
 
-_LEFT_OUT = ("seed", "noise_seed", "runtime", "resume", "dry_run", "audit")
+_LEFT_OUT = ("seed", "noise_seed", "runtime", "resume", "dry_run", "audit", "tracker")
 """Keys of the configuration that are secret, or tell of the machine the run was made on."""
 
 

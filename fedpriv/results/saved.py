@@ -96,8 +96,9 @@ def saved_config(path: Path) -> DictConfig:
         raise ConfigError(f"{path} cannot be read: it is not YAML") from None
     if not isinstance(config, DictConfig):
         raise ConfigError(f"{path} holds no run's configuration")
+    config.pop("tracker", None)  # who reads a run does not track it
     for key in GROUPS:
-        if key != "attack" and not _is_option(values.get(key)):
+        if key not in ("attack", "tracker") and not _is_option(values.get(key)):
             raise ConfigError(f"{path} holds no run's configuration: it has no usable {key}")
     if not isinstance(values["algorithm"].get("name"), str):
         raise ConfigError(f"{path} holds no run's configuration: it has no algorithm.name")

@@ -1,0 +1,157 @@
+"""Hands what a run shows to its trackers. One that fails is left out; the run goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from omegaconf import DictConfig
+
+from fedpriv import config as configuration
+from fedpriv.common.errors import ConfigError, show
+from fedpriv.experiment.instantiate import first_line
+from fedpriv.experiment.loop import Round
+from fedpriv.experiment.observers import Quiet
+from fedpriv.experiment.running import Run
+from fedpriv.results.folder import RunFolder
+from fedpriv.trackers import TrackedRun, Tracker
+
+_SEEDS = ("seed", "noise_seed")
+_LEFT_OUT = ("dataset.path",)  # it tells of the machine
+_SECRET = re.compile(
+    r"(^|_)(secret|password|token|credentials|(api|secret)_?key)($|_)", re.IGNORECASE
+)
+"""Names of keys, of parts of one's own, whose values are nobody's business."""
+
+
+class Tracking(Quiet):
+    """An observer that tells every tracker what ``metrics.csv`` gets. ``warn``: shows a line to the user."""
+
+    name = "tracking"
+
+    def __init__(
+        self,
+        trackers: Mapping[str, Tracker],
+        run: Run,
+        config: DictConfig,
+        warn: Callable[[str], None],
+    ):
+        self._active, self._run, self._config, self._warn = dict(trackers), run, config, warn
+        self._interval = run.loop.settings.runtime.checkpoint_interval
+
+    def open(self) -> None:
+        """Begin with every tracker; what that takes is no time of the run's."""
+        folder = self._run.folder
+        kept = _kept(folder)
+        if left := sorted({*kept} - {*self._active}):
+            self._warn(
+                f"note: this run was tracked by {show(', '.join(left))}; tracking goes on only where you ask "
+                "for it again (tracker=...)"
+            )
+        if not self._active:
+            return
+        parameters = parameters_of(self._config, self._run.loop.settings.runtime.diagnostics)
+        for name in list(self._active):
+            run = TrackedRun(
+                name=_name_of(folder),
+                folder=folder.path,
+                fingerprint=configuration.fingerprint(parameters),
+                parameters=parameters,
+                rounds_done=self._run.loop.rounds_done,
+                kept=kept.get(name, {}),
+            )
+            self._ask(name, lambda t, run=run, name=name: kept.update({name: dict(t.begin(run))}))
+        folder.write_json(folder.trackers, kept)
+
+    def see(self, done: Round) -> None:
+        if not self._active:
+            return
+        row, shown = self._run.metrics.row, self._run.metrics.table.columns
+        values = {
+            key: float(row[key])
+            for key in row
+            if key in shown and key != "round" and _finite(row[key])
+        }
+        pause = done.evaluation is not None or done.number % self._interval == 0
+        for name in list(self._active):
+            self._ask(name, lambda tracker: tracker.log(done.number, values))
+            if pause:
+                self._ask(name, lambda tracker: tracker.flush())
+
+    def finish(self, summary: Mapping[str, Any], stop_reason: str) -> None:
+        """The report is written: hand over the summary and the privacy statement."""
+        folder = self._run.folder
+        files = [folder.privacy_text, folder.privacy_json, folder.summary]
+        plain = {key: _plain(value) for key, value in summary.items() if value is not None}
+        for name in list(self._active):
+            self._ask(name, lambda tracker: tracker.finish(plain, files, stop_reason))
+        self.close()
+
+    def close(self) -> None:
+        """However the run ended."""
+        for name in list(self._active):
+            self._ask(name, lambda tracker: tracker.close())
+            self._active.pop(name, None)
+
+    def _ask(self, name: str, call: Callable[[Tracker], object]) -> None:
+        """Call a tracker; one that fails, whatever its package or its server do, is asked no more."""
+        tracker = self._active.get(name)
+        if tracker is None:
+            return
+        try:
+            call(tracker)
+        except (Exception, SystemExit) as error:
+            del self._active[name]
+            self._warn(
+                f"warning: tracker {name} failed and is left out from here on; the run goes on "
+                f"({type(error).__name__}: {show(first_line(error))})"
+            )
+            with suppress(Exception, SystemExit):
+                tracker.close()
+
+
+def parameters_of(config: DictConfig, diagnostics: bool) -> dict[str, Any]:
+    """What makes the run that run, as plain values; without the seeds where the run folder withholds them,
+    and without where data lie."""
+    identity = configuration.identity(config)
+    withheld = () if diagnostics else _SEEDS
+
+    def may_be_shown(key: str) -> bool:
+        name = key.rpartition(".")[2]
+        return not (key in _LEFT_OUT or name in withheld or _SECRET.search(name))
+
+    return {key: _plain(value) for key, value in identity.items() if may_be_shown(key)}
+
+
+def _plain(value: object) -> str | int | float | bool:
+    """A number or a text; what is not finite as text, for few trackers know it as a number."""
+    if isinstance(value, str | bool | int) or _finite(value):
+        return value
+    return json.dumps(value, default=str)
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _name_of(folder: RunFolder) -> str:
+    """After the folder; a job of a sweep (``<date>/0``) has its sweep's name before it."""
+    path = folder.path.resolve()
+    return f"{path.parent.name}-{path.name}" if path.name.isdigit() else path.name
+
+
+def _kept(folder: RunFolder) -> dict[str, dict[str, str]]:
+    """What the trackers of a run that goes on have left in its folder: texts by tracker and name."""
+    try:
+        found = folder.read_json(folder.trackers)
+    except ConfigError:  # not there, or damaged: they begin anew
+        return {}
+    return {
+        tracker: {key: value for key, value in facts.items() if isinstance(value, str)}
+        for tracker, facts in found.items()
+        if isinstance(facts, dict)
+    }
