@@ -348,7 +348,7 @@ def test_an_audit_of_a_tracked_run_tracks_nothing(command, tmp_path):
 
 
 def test_the_tracker_in_the_guide_works_as_printed(command, tmp_path):
-    guide = (Path(__file__).parents[2] / "docs/trackers.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs/guide/trackers.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     (options,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     (tmp_path / "my_trackers.py").write_text(code)
@@ -363,7 +363,7 @@ def test_the_tracker_in_the_guide_works_as_printed(command, tmp_path):
 
 
 def test_the_commands_in_the_guide_compose():
-    guide = (Path(__file__).parents[2] / "docs/trackers.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs/guide/trackers.md").read_text(encoding="utf-8")
     lines = re.findall(r"^fedpriv train (.*)$", guide, re.MULTILINE)
     assert len(lines) == 4
     for words in map(shlex.split, lines[:3]):
