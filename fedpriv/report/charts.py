@@ -126,13 +126,15 @@ def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, objec
 
 def legend_of(curves: Iterable[Curve]) -> Markup:
     """A button for every key, which shows how its curves look and switches them."""
-    shown = {one.key: one for one in reversed(list(curves))}
+    shown: dict[str, Curve] = {}
+    for one in curves:
+        shown.setdefault(one.key, one)
     buttons = [
         tag(
             "button", swatch(one.style), one.key,
             type="button", aria_pressed="true", data_switch=one.key,
         )
-        for one in reversed(shown.values())
+        for one in shown.values()
     ]  # fmt: skip
     return tag("div", *buttons, class_="legend", role="group", aria_label="curves shown")
 

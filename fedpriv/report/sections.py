@@ -136,7 +136,9 @@ def ledger(run: Run, of_many: bool = False) -> Markup:
     if not run.ledger or not run.ledger[1:]:
         return tag("p", "There is no ledger (ledger.csv) here.", class_="note")
     names, *rows = run.ledger
-    used = [i for i, _ in enumerate(names) if any(row[i : i + 1] not in ([], [""]) for row in rows)]
+    columns = {i: [row[i] if i < len(row) else "" for row in rows] for i in range(len(names))}
+    same = {i: cells[0] for i, cells in columns.items() if len(set(cells)) == 1 < len(cells)}
+    used = [i for i, cells in columns.items() if any(cells) and i not in same]
     first, last = (5, 3) if of_many else _LEDGER_ROWS
     left_out = len(rows) - first - last
     shown: list[Sequence[object]] = [_cells(row, used) for row in rows]
@@ -148,7 +150,12 @@ def ledger(run: Run, of_many: bool = False) -> Markup:
         "sensitivity (lowest..highest over clients and rounds), how often it was made, and by which clients."
     )
     head = [LEDGER_WORDS.get(names[i], names[i]) for i in used]
+    alike = [
+        f"{LEDGER_WORDS.get(names[i], names[i])} {value}" for i, value in same.items() if value
+    ]
     words = f"Ledger: {counted(len(rows), 'kind')} of release"
+    if alike:
+        note += f" The same in every row: {'; '.join(alike)}."
     return joined([tag("p", note, class_="note"), table(words, head, shown)])
 
 
