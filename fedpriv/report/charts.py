@@ -16,16 +16,17 @@ from fedpriv.report.markup import Markup, joined, tag
 WIDTH, HEIGHT = 480, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 46
 COLOURS, DASHES, MARKERS = 8, 5, 7  # of page.css; 280 curves before two look alike
-_MARKS_OF_A_CURVE = 6
+_MARKS_OF_A_CURVE, _MANY = 6, 20  # of many curves half as many
+_MOST_WITHOUT_ALL = 4  # buttons of a legend
 _LARGEST, _SMALLEST = 1e100, 1e-100  # what is beyond is not drawn, or drawn as 0
 _SHAPES = (
-    "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0Z",
-    "M-3 -3H3V3H-3Z",
-    "M0 -4L4 3H-4Z",
-    "M0 -4.5L4 0L0 4.5L-4 0Z",
-    "M-4 -3H4L0 4Z",
-    "M-4 -1.2H-1.2V-4H1.2V-1.2H4V1.2H1.2V4H-1.2V1.2H-4Z",
-    "M-4.5 -1.8H4.5V1.8H-4.5Z",
+    "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
+    "m-3-3h6v6h-6z",
+    "m0-4l4 7h-8z",
+    "m0-4.5l4 4.5l-4 4.5l-4-4.5z",
+    "m-4-3h8l-4 7z",
+    "m-4-1.2h2.8v-2.8h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8z",
+    "m-4.5-1.8h9v3.6h-9z",
 )
 
 
@@ -103,12 +104,13 @@ def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, objec
     y_values = np.concatenate([*(c.y for c in chart.curves), *bands])
     x = Scale(*_extent(x_values, chart.x_from_zero, tight=chart.x_from_zero), LEFT, WIDTH - RIGHT)
     y = Scale(*_extent(y_values, chart.y_from_zero), HEIGHT - BOTTOM, TOP)
+    marks = _MARKS_OF_A_CURVE if len(chart.curves) <= _MANY else _MARKS_OF_A_CURVE // 2
     picture = tag(
         "svg",
         tag("title", chart.title, id=f"{name}t"),
         tag("desc", _in_words(chart), id=f"{name}d"),
         *_axes(chart, x, y),
-        *(_drawn(one, x, y) for one in chart.curves),
+        *(_drawn(one, x, y, marks) for one in chart.curves),
         tag("line", class_="cursor", y1=TOP, y2=HEIGHT - BOTTOM, x1=-9, x2=-9),
         viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_labelledby=f"{name}t {name}d",
     )  # fmt: skip
@@ -136,14 +138,19 @@ def legend_of(curves: Iterable[Curve]) -> Markup:
         )
         for one in shown.values()
     ]  # fmt: skip
-    return tag("div", *buttons, class_="legend", role="group", aria_label="curves shown")
+    both = [
+        tag("button", word, type="button", data_all=word)
+        for word in ("all", "none")
+        if len(shown) > _MOST_WITHOUT_ALL
+    ]
+    return tag("div", *both, *buttons, class_="legend", role="group", aria_label="curves shown")
 
 
 def swatch(style: int) -> Markup:
     """A piece of a curve."""
     line = tag("path", d="M0 6H30", class_="line")
     return tag(
-        "svg", tag("g", line, _marker(style, 15, 6), class_=_classes(style)),
+        "svg", tag("g", line, _markers(style, [15], [6]), class_=_classes(style)),
         viewBox="0 0 30 12", width=30, height=12, aria_hidden="true",
     )  # fmt: skip
 
@@ -152,12 +159,13 @@ def _classes(style: int) -> str:
     return f"c{style % COLOURS} d{style % DASHES}"
 
 
-def _marker(style: int, x: float, y: float) -> Markup:
+def _markers(style: int, x: Iterable[float], y: Iterable[float]) -> Markup:
     shape = _SHAPES[style % MARKERS]
-    return tag("path", d=shape, transform=f"translate({x:.1f} {y:.1f})", class_="mark")
+    places = "".join(f"M{a:.1f} {b:.1f}{shape}" for a, b in zip(x, y, strict=True))
+    return tag("path", d=places, class_="mark")
 
 
-def _drawn(one: Curve, x: Scale, y: Scale) -> Markup:
+def _drawn(one: Curve, x: Scale, y: Scale, marks: int) -> Markup:
     across, up = x(one.x), y(one.y)
     parts = []
     if one.low is not None and one.high is not None:
@@ -165,8 +173,8 @@ def _drawn(one: Curve, x: Scale, y: Scale) -> Markup:
         parts.append(tag("path", d=f"M{there}L{back}Z", class_="band"))
     if len(across) > 1:
         parts.append(tag("path", d=f"M{_points(across, up)}", class_="line"))
-    marked = np.unique(np.linspace(0, len(across) - 1, _MARKS_OF_A_CURVE).round().astype(int))
-    parts += [_marker(one.style, across[i], up[i]) for i in marked]
+    marked = np.unique(np.linspace(0, len(across) - 1, marks).round().astype(int))
+    parts.append(_markers(one.style, across[marked], up[marked]))
     return tag("g", *parts, class_=_classes(one.style), data_curve=one.key)
 
 

@@ -8,17 +8,13 @@ import numpy as np
 
 from fedpriv.report.charts import Chart, Curve, curve, points_each
 from fedpriv.report.gather import Run
+from fedpriv.report.sections import epsilon_names
 from fedpriv.results.columns import COLUMNS
 from fedpriv.results.numbers import Columns, between_known
 
 ROUND = "round"
-MOST_RUNS = 150
+MOST_RUNS = 100
 """Curves of more runs than this nobody can tell apart."""
-_EPSILONS = (
-    ("epsilon_sound", "sound"),
-    ("epsilon_published", "published"),
-    ("epsilon", "enforced"),
-)
 _OF_ONE = (
     ("Accuracy over rounds", "accuracy (%)", False, (
         ("test_accuracy", "test accuracy"), ("backdoor_accuracy", "backdoor accuracy"))),
@@ -41,7 +37,8 @@ _OF_SEVERAL = (
 
 def epsilon_chart(run: Run) -> Chart | None:
     """The three ε over rounds."""
-    drawn = _columns(run.metrics, ROUND, _EPSILONS, points_each(10))
+    names = epsilon_names(run)[::-1]
+    drawn = _columns(run.metrics, ROUND, names, points_each(10))
     if not drawn:
         return None
     return Chart(
@@ -85,6 +82,7 @@ def _columns(
         curve(name, name, metrics[x], _shown(metrics, column), style, most, _band(metrics, column))
         for style, (column, name) in enumerate(columns)
         if column in metrics
+        and not (column == "noise_multiplier" and not np.nansum(metrics[column]))
     )
     return tuple(one for one in found if one is not None)
 

@@ -9,14 +9,15 @@ from fedpriv.common.errors import show
 from fedpriv.report.gather import SEEDS, Run
 
 _NOT_TOLD = ("resume", "dry_run", "audit")
-_MOST_LETTERS = 90
+_MOST_LETTERS = 75
 
 
 def differences(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Key → its value in each run, of the keys in which they differ; empty where a run has no such key."""
+    """Key → its value in each run, of the keys in which they differ; empty where a run has no such key,
+    which is the same as null."""
     keys = dict.fromkeys(key for run in runs for key in run.settings)
     told = {key: [_value(run.settings, key) for run in runs] for key in keys}
-    return {key: values for key, values in told.items() if len(set(values)) > 1}
+    return {k: v for k, v in told.items() if len({"" if one == "null" else one for one in v}) > 1}
 
 
 def common(runs: Sequence[Run]) -> dict[str, str]:
@@ -57,7 +58,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
     ]
     if not any(words):
         return ["all runs"] * len(runs)
-    return [_cut(w or "defaults") for w in words]
+    return _cut([w or "defaults" for w in words])
 
 
 def short_names(runs: Sequence[Run]) -> list[str]:
@@ -81,5 +82,11 @@ def _short_keys(keys: Collection[str]) -> dict[str, str]:
     return {key: name if counts[name] == 1 else key for key, name in last.items()}
 
 
-def _cut(words: str) -> str:
-    return words if len(words) <= _MOST_LETTERS else words[: _MOST_LETTERS - 3] + "..."
+def _cut(words: Sequence[str]) -> list[str]:
+    """The labels, long ones cut; those that would then be alike get a number."""
+    short: dict[str, str] = {}
+    for label in dict.fromkeys(words):
+        cut = label if len(label) <= _MOST_LETTERS else label[: _MOST_LETTERS - 3] + "..."
+        times = sum(other.startswith(cut) for other in short.values())
+        short[label] = f"{cut} ({times + 1})" if cut in short.values() else cut
+    return [short[label] for label in words]

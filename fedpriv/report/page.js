@@ -122,14 +122,20 @@ for (const plot of document.querySelectorAll(".plot")) {
   });
 }
 
-for (const button of document.querySelectorAll("[data-switch]")) {
-  button.addEventListener("click", () => {
-    const on = button.getAttribute("aria-pressed") === "false";
-    button.setAttribute("aria-pressed", String(on));
-    for (const curve of scope(button).querySelectorAll("[data-curve]"))
-      if (curve.dataset.curve === button.dataset.switch) curve.classList.toggle("off", !on);
-  });
+function turn(button, on) {
+  button.setAttribute("aria-pressed", String(on));
+  for (const curve of scope(button).querySelectorAll("[data-curve]"))
+    if (curve.dataset.curve === button.dataset.switch) curve.classList.toggle("off", !on);
 }
+
+for (const button of document.querySelectorAll("[data-switch]"))
+  button.addEventListener("click", () => turn(button, button.getAttribute("aria-pressed") === "false"));
+
+for (const button of document.querySelectorAll("[data-all]"))
+  button.addEventListener("click", () => {
+    for (const other of scope(button).querySelectorAll("[data-switch]"))
+      turn(other, button.dataset.all === "all");
+  });
 
 /** A link to a folded part opens it. */
 function openTarget() {

@@ -82,7 +82,11 @@ class Page:
 def add_run(page: Page, run: Run) -> None:
     """One run in full."""
     page.add(
-        "Summary", sections.notes(run), sections.key_numbers(run), sections.three_epsilons(run)
+        "Summary",
+        sections.notes(run),
+        sections.key_numbers(run),
+        sections.three_epsilons(run),
+        sections.exact_values(run),
     )
     over_rounds = epsilon_chart(run)
     drawn = page.charts([over_rounds] if over_rounds else [])
@@ -140,7 +144,7 @@ def _rows(runs: Sequence[Run], names: Sequence[str]) -> Markup:
             sections.rounds_words(run), sections.percent(run.end("test_accuracy")),
             *([sections.percent(run.end("backdoor_accuracy"))] if backdoor else []),
             *(sections.epsilon_words(run.end(key)) for key, _ in sections.EPSILONS),
-            "–" if delta is None else delta,
+            "–" if delta is None else tag("span", delta, class_="whole"),
         ))  # fmt: skip
     return table(counted(len(runs), "run"), head, rows)
 

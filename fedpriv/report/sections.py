@@ -36,6 +36,12 @@ EPSILONS = (
 )
 
 
+def epsilon_names(run: Run) -> list[tuple[str, str]]:
+    """The three ε and their names: without a budget nothing is enforced."""
+    composed = run.privacy.get("private") is True and run.privacy.get("budget") is None
+    return [(key, "composed" if composed and key == "epsilon" else word) for key, word in EPSILONS]
+
+
 def epsilon_words(value: float | None) -> str:
     """Rounded up to three decimals; what nobody should call protection, roughly."""
     if value is None:
@@ -78,13 +84,13 @@ def key_numbers(run: Run) -> Markup:
     if run.end("backdoor_accuracy") is not None:
         pairs.append(("backdoor accuracy", percent(run.end("backdoor_accuracy"))))
     if is_private(run):
-        pairs += [(f"ε {word}", epsilon_words(run.end(key))) for key, word in EPSILONS]
+        pairs += [(f"ε {word}", epsilon_words(run.end(key))) for key, word in epsilon_names(run)]
         if (delta := as_number(run.summary.get("delta", run.privacy.get("delta")))) is not None:
             pairs.append(("δ", f"{delta:g}"))
     else:
         pairs.append(("privacy", "none"))
     pairs.append(("rounds", rounds_words(run)))
-    if (sigma := as_number(run.summary.get("noise_multiplier"))) is not None:
+    if sigma := as_number(run.summary.get("noise_multiplier")):  # of 0 there is nothing to tell
         pairs.append(("σ in the last round", f"{sigma:.4g}"))
     if (seconds := as_number(run.summary.get("seconds"))) is not None:
         pairs.append(("time in rounds", f"{seconds:,.0f} s"))
@@ -102,8 +108,19 @@ def three_epsilons(run: Run) -> Markup:
     """Enforced, published and sound, each with its reason."""
     if not is_private(run):
         return Markup("")
-    rows = [(word, epsilon_words(run.end(key)), run.reason(key) or "–") for key, word in EPSILONS]
+    rows = [
+        (word, epsilon_words(run.end(key)), run.reason(key) or "–")
+        for key, word in epsilon_names(run)
+    ]
     return table("The three ε of the worst client", ("", "ε", "reason"), rows)
+
+
+def exact_values(run: Run) -> Markup:
+    """That the page is not for everybody, where it is not."""
+    if not run.privacy.get("diagnostics"):
+        return Markup("")
+    words = "This page shows exact values of private data, which the mechanism does not release."
+    return tag("p", words, class_="note")
 
 
 def statement(run: Run) -> Markup:
@@ -168,7 +185,7 @@ def audits(run: Run) -> Iterator[Markup]:
     """What attacks found out."""
     for audit in run.audits:
         attacks = audit.facts.get("attacks")
-        yield tag("h4", audit.name)
+        yield tag("h3", audit.name)
         if isinstance(attacks, dict):
             rows = [*attacks.items(), ("blind (no model)", audit.facts.get("blind"))]
             yield _membership(audit, [(name, f) for name, f in rows if isinstance(f, dict)])
@@ -240,7 +257,9 @@ def repeat(run: Run) -> Markup:
             tag("p", "Begun from Python, or its overrides are withheld: see the configuration.")
         )
     else:
-        parts.append(command("The run again", shlex.join(["fedpriv", "train", *run.overrides])))
+        parts.append(
+            command("The run again", shlex.join(["fedpriv", "train", *_of_the_run(run.overrides)]))
+        )
     if run.resumable:
         parts.append(command("Go on from its checkpoint", f"fedpriv train resume={folder}"))
     if run.folder.ledger.is_file():
@@ -251,6 +270,14 @@ def repeat(run: Run) -> Markup:
         parts.append(command(words, f"fedpriv audit membership {folder}"))
     note = "Read overrides from somebody else's folder before you run them: they can name any code."
     return joined([*parts, tag("p", note, class_="note")])
+
+
+_OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
+
+
+def _of_the_run(overrides: Sequence[str]) -> list[str]:
+    """Without what would write into the folder that there is."""
+    return [o for o in overrides if o.lstrip("+").partition("=")[0] not in _OF_THE_PROCESS]
 
 
 def command(words: str, line: str) -> Markup:

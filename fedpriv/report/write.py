@@ -38,7 +38,10 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
         page = Page(figures[0].title, tag("p", f"Figure {_last_two(figures[0].folder)}"))
         add_figure(page, figures[0])
     else:
-        page = Page(_title(given, len(runs), len(figures)), tag("p", ", ".join(given)))
+        page = Page(
+            _title(given, len(runs), len(figures)),
+            tag("p", ", ".join(one for one in given if one != ".")),
+        )
         if len(runs) == 1:
             add_run(page, runs[0])
         elif runs:

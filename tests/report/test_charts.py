@@ -66,7 +66,7 @@ def test_curves_differ_without_colour():
     looks = set()
     for style in range(35):
         words = swatch(style)
-        shape = words.rpartition('d="')[2].partition('"')[0]
+        shape = words.rpartition('d="M')[2].partition('"')[0]
         dash = next(
             word for word in words.replace('"', " ").split() if word in {f"d{i}" for i in range(5)}
         )
@@ -85,3 +85,9 @@ def test_a_legend_has_a_button_for_each_key_in_order():
 def test_a_page_with_many_curves_stays_small(curves):
     assert 20 <= points_each(curves) <= 250
     assert points_each(curves) * curves <= 36_000
+
+
+def test_a_long_legend_switches_all_at_once():
+    curves = [curve(str(i), str(i), np.arange(2.0), np.arange(2.0), i, 9) for i in range(5)]
+    assert legend_of(curves).count("data-all") == 2
+    assert "data-all" not in legend_of(curves[:4])

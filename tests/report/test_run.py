@@ -112,7 +112,7 @@ def test_audits_are_found(page, folder):
 
 def test_it_says_how_to_repeat_it(page, folder):
     facts = json.loads((folder / "environment.json").read_text())
-    facts["overrides"] = ["algorithm=dp_fl", "dataset.path=my data"]
+    facts["overrides"] = ["algorithm=dp_fl", "dataset.path=my data", "runtime.run_dir=run"]
     (folder / "environment.json").write_text(json.dumps(facts))
     lines = [e.text for e in page().all("code")]
     assert lines[0] == "fedpriv train algorithm=dp_fl 'dataset.path=my data'"
@@ -152,6 +152,23 @@ def test_an_infinite_sound_epsilon_is_said_and_not_drawn(page, folder):
     found = page()
     assert "The sound ε is infinite and not drawn." in found.text
     assert "infinite" in found.table("The three ε")
+
+
+def test_without_a_budget_nothing_is_enforced(page, folder):
+    assert "enforced" in page().table("The three ε")
+    privacy = json.loads((folder / "privacy.json").read_text())
+    (folder / "privacy.json").write_text(json.dumps(privacy | {"budget": None}))
+    found = page()
+    assert "composed" in found.table("The three ε")
+    assert "enforced" not in found.table("The three ε")
+
+
+def test_it_says_that_it_shows_exact_values(page, folder):
+    words = "This page shows exact values of private data"
+    assert words in page().text
+    privacy = json.loads((folder / "privacy.json").read_text())
+    (folder / "privacy.json").write_text(json.dumps(privacy | {"diagnostics": []}))
+    assert words not in page().text
 
 
 def test_a_damaged_file_is_a_note_on_the_page(page, folder):
