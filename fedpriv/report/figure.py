@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,7 +19,9 @@ from fedpriv.report.charts import Chart, Curve, curve, points_each
 from fedpriv.report.gather import Run, picture_of, read_rows
 from fedpriv.report.markup import Markup, table, tag
 from fedpriv.report.page import Page
+from fedpriv.results.columns import STATED_COLUMNS
 from fedpriv.results.folder import RunFolder
+from fedpriv.results.packed import unpack_runs
 from fedpriv.results.saved import LARGEST_CONFIG, saved_json, saved_text
 
 _LARGEST_PICTURE = 1 << 21
@@ -73,6 +76,8 @@ def add_figure(
     """The figure's sections; ``stores``: folders that may hold its runs, beside the usual places;
     ``named``: its title is not the page's."""
     before = f"{figure.title}: " if named else ""
+    with tempfile.TemporaryDirectory() as unpacked:
+        rows = list(_runs(figure, _places(figure, stores, Path(unpacked))))
     noted = Run(RunFolder(figure.folder), notes=figure.notes)
     shown = (
         tag("p", "The picture (figure.png) is absent or too large to be embedded.", class_="note")
@@ -83,7 +88,6 @@ def add_figure(
     page.add(f"{before}Comparison", tag("div", rendered(figure.text), class_="text"))
     drawn = list(_charts(figure.drawn))
     page.add(f"{before}Curves", page.charts(drawn))
-    rows = list(_runs(figure, _places(figure.folder, stores)))
     if rows:
         head = list(dict.fromkeys(key for row in rows for key in row))
         cells = [[row.get(key, "") for key in head] for row in rows]
@@ -145,28 +149,47 @@ def _number(cell: str) -> float:
         return float("nan")
 
 
-def _places(folder: Path, stores: Iterable[Path]) -> list[Path]:
-    """Where runs of a figure lie: in the stores given, beside its work, or where all runs are."""
-    here = folder.resolve()
+def _places(figure: Figure, stores: Iterable[Path], unpacked: Path) -> list[Path]:
+    """Where runs of a figure lie: in the stores given, beside its work, where all runs are; packed into
+    one file beside it, which is unpacked where they are in none of these."""
+    here = figure.folder.resolve()
     beside = [parent / "runs" for parent in (here.parent, *here.parent.parents[:2])]
-    return list(dict.fromkeys([*stores, *beside]))
+    places = list(dict.fromkeys([*stores, *beside]))
+    archive = here.parent / "runs.zip"
+    if archive.is_file() and not all(_found(_name(row), places) for row in figure.runs):
+        try:
+            places.append(unpack_runs(archive, unpacked))
+        except ConfigError as error:
+            figure.notes.append(str(error))
+    return places
+
+
+def _name(row: dict[str, str]) -> str:
+    """The name of a run's folder; of a path its last part, so that it leads nowhere else."""
+    return Path(row.get("run") or row.get("folder") or "").name
+
+
+def _found(name: str, places: Sequence[Path]) -> Path | None:
+    return next((p / name for p in places if name and (p / name / "summary.json").is_file()), None)
 
 
 def _runs(figure: Figure, places: Sequence[Path]) -> Iterator[dict[str, object]]:
     """A row for each run: what the figure's files say of it, and its ends where its folder is found."""
     for row in figure.runs:
-        name = Path(row.get("run") or row.get("folder") or "").name
-        told: dict[str, object] = {"run": name}
+        told: dict[str, object] = {"run": _name(row)}
         if "label" in row:
             told["label"] = row["label"]
         told |= {key: row[key] for key in ("group", "curve", *_KEYS) if row.get(key)}
-        yield told | _ends(name, places, figure.notes)
+        found = _found(_name(row), places)
+        yield told | (_told(row) if found is None else _ends(found))
 
 
-def _ends(name: str, places: Sequence[Path], notes: list[str]) -> dict[str, object]:
-    found = next((p / name for p in places if name and (p / name / "summary.json").is_file()), None)
-    if found is None:
-        return {}
+def _told(row: dict[str, str]) -> dict[str, object]:
+    """The quantities that a row of ends.csv has, in the units shown."""
+    return {c.label: row[key] for key, c in STATED_COLUMNS.items() if row.get(key)}
+
+
+def _ends(found: Path) -> dict[str, object]:
     run = Run(RunFolder(found))
     try:
         run.summary = saved_json(run.folder.summary)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv.results.packed import pack_runs
+
 REFERENCE = Path(__file__).parents[2] / "outputs" / "reference"
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
@@ -70,6 +72,26 @@ def test_what_its_runs_ended_with_is_looked_up_where_runs_lie(
     assert read(figure / "report.html").table("2 runs").count("4 (stopped by: rounds)") == 2
 
 
+def test_where_its_runs_are_not_found_ends_csv_tells_of_them(figure, command, read):
+    row = "digits,loud,0.5,3,run-c,77.25,8904161.7"
+    names = "group,curve,point,seed,folder,test_accuracy,epsilon_sound"
+    (figure / "ends.csv").write_text(f"{names}\n{row}\n")
+    command("report", str(figure))
+    rows = read(figure / "report.html").table("1 run")
+    for words in ("run-c", "0.5", "test accuracy (%)", "77.25", "8904161.7"):
+        assert words in rows
+
+
+def test_runs_that_are_packed_into_one_file_are_found(figure, folder, command, read, tmp_path):
+    folder.rename(tmp_path / "run-a")
+    pack_runs([tmp_path / "run-a"], figure.parent / "runs.zip")
+    command("report", str(figure))
+    assert read(figure / "report.html").table("2 runs").count("4 (stopped by: rounds)") == 1
+    (figure.parent / "runs.zip").write_text("no archive")
+    command("report", str(figure))
+    assert "runs.zip cannot be read" in read(figure / "report.html").text
+
+
 def test_a_path_in_the_figures_files_leads_nowhere(figure, folder, command, read):
     (figure / "runs.csv").write_text(
         f"group,curve,point,seed,state,why,run\ng,c,,0,done,,{folder}\n"
@@ -99,6 +121,7 @@ def test_figures_of_the_repository_have_a_page(name, command, read, tmp_path):
     assert len(page.all("img")) == 1
     assert page.numbers
     assert len(page.all("h2")) >= 3
+    assert name == "wei/theorem2" or "stopped by: " in page.text or "(worst client)" in page.text
 
 
 def test_runs_and_figures_go_into_one_page(figure, folder, command, read, tmp_path):
