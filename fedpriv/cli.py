@@ -23,6 +23,7 @@ from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, fla
 from fedpriv.completion import SCRIPTS, Overrides, candidates
 from fedpriv.figures.command import figure, plot
 from fedpriv.groups import LISTED, train_help
+from fedpriv.report.command import report
 
 _EXAMPLES = """\b
 examples:
@@ -32,6 +33,7 @@ examples:
   fedpriv train resume=outputs/<run folder>
   fedpriv figure adap_dpfl/fig4 --jobs 2
   fedpriv plot outputs/<run folder> outputs/<another> --y test_loss
+  fedpriv report outputs/<run folder>
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv audit membership outputs/<run folder>
@@ -175,7 +177,7 @@ def train(given: list[str], **_: Any) -> int:
     return 0
 
 
-for _command in (figure, plot, account, calibrate):
+for _command in (figure, plot, report, account, calibrate):
     fedpriv.add_command(_command)
 
 

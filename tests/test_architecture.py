@@ -17,6 +17,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("completion",),
     ("listing",),
     ("figures",),
+    ("report",),
     ("train",),
     ("audit", "bench"),
     ("accounting",),

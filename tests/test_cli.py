@@ -82,6 +82,9 @@ SENTENCES = {
     ("plot", "x", "--out", "no/x.png"): "--out must be a file in an existing folder, got no/x.png",
     ("plot", "x", "--out", "x.gif"): "--out must be a file that ends in .png, .pdf, .svg, got x.gif",
     ("plot", "nowhere"): "fedpriv plot: there is no folder nowhere",
+    ("report", "nowhere"): "fedpriv report: there is no folder nowhere",
+    ("report", "."): ".: no run (a folder with config.yaml) and no figure (one with comparison.md) is",
+    ("report", "x", "--out", "x.pdf"): "--out must be a file that ends in .html, got x.pdf",
     ("figure", ""): "fedpriv figure needs a name",
     ("figure", "a", "b"): "fedpriv figure takes one name, got a and b",
     ("figure", "x", "--config-dir", "nowhere"): "--config-dir must be an existing folder, got nowhere",
@@ -113,7 +116,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(arguments, command, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["account", "--help"], ["audit", "property", "--help"], ["figure", "--help"],
-     ["list"], ["completion", "bash"], ["_complete"]],
+     ["report", "--help"], ["list"], ["completion", "bash"], ["_complete"]],
     ids=" ".join,
 )  # fmt: skip
 def test_nothing_heavy_is_imported_before_it_is_needed(arguments):

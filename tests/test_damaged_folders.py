@@ -22,6 +22,7 @@ RUN = (
 )  # fmt: skip
 COMMANDS = {
     "plot": ("plot", "run", "--out", "lines.png"),
+    "report": ("report", "run"),
     "account": ("account", "--run", "run"),
     "account_published": ("account", "--run", "run", "--view", "published"),
     "membership": ("audit", "membership", "run", "--records", "12", "--snapshots", "1"),
@@ -37,6 +38,10 @@ FILES = (
 )  # fmt: skip
 READ = {
     "plot": ("config.yaml", "metrics.csv", "environment.json", "summary.json"),
+    "report": (
+        "config.yaml", "metrics.csv", "ledger.csv", "privacy.json", "privacy.txt", "summary.json",
+        "environment.json", "audit",
+    ),
     "account": ("ledger.csv", "privacy.json", "config.yaml"),
     "account_published": ("ledger.csv",),
     "membership": (

@@ -77,6 +77,7 @@ COMMANDS = {
     "audit": ("audit", "membership", "foreign", "--records", "20"),
     "account": ("account", "--run", "foreign"),
     "plot": ("plot", "foreign", "--out", "lines.png"),
+    "report": ("report", "foreign"),
     "resume": ("train", "resume=foreign", "runtime.progress=none"),
 }
 
@@ -116,7 +117,7 @@ def test_a_bare_pickle_is_not_run(file, folder, trace, command):
         ("other._target_", "evil.Net"),
     ],
 )
-@pytest.mark.parametrize("by", ["audit", "account", "plot"])
+@pytest.mark.parametrize("by", ["audit", "account", "plot", "report"])
 def test_code_that_a_configuration_names_is_not_run(by, key, target, folder, trace, command):
     for place in (folder, folder.parent):
         (place / "evil.py").write_text(OWN_MODEL)
@@ -268,7 +269,7 @@ def test_an_audit_fetches_nothing(ran, folder, trace, command, monkeypatch):
     assert not Path("x").exists()
 
 
-@pytest.mark.parametrize("by", ["audit", "resume"])
+@pytest.mark.parametrize("by", ["audit", "resume", "report"])
 @pytest.mark.parametrize("name", ["metrics.csv", "audit", "run.log"])
 def test_nothing_is_written_through_a_link(name, by, folder, trace, command):
     elsewhere = trace.parent / "elsewhere"
@@ -295,7 +296,7 @@ def test_nothing_is_written_through_a_link_further_down(name, by, folder, trace,
     assert victim.read_text() == "keep"
 
 
-@pytest.mark.parametrize("by", ["audit", "resume"])
+@pytest.mark.parametrize("by", ["audit", "resume", "report"])
 def test_a_pipe_is_not_waited_for(by, folder, trace, command):
     (folder / "run.log").unlink(missing_ok=True)
     os.mkfifo(folder / "run.log")

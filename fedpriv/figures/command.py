@@ -33,7 +33,7 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
 def figure(words: Sequence[str], **flags: Any) -> int:
     """Runs what is missing of a figure of a published work (NAME, such as adap_dpfl/fig4), in parallel
-    with --jobs, and writes figure.csv, figure.png, figure.pdf and comparison.md to
+    with --jobs, and writes figure.csv, figure.png, figure.pdf, comparison.md and report.html to
     outputs/figures/<name>. Overrides of any key (KEY=VALUE) apply to all its runs."""
     names = [word for word in words if "=" not in word]
     if names[1:]:

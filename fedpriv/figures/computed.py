@@ -25,6 +25,8 @@ from fedpriv.common.files import write_text
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.figures.comparison import drawn_by
 from fedpriv.figures.reading import KEYS, plain_section, refuse_unknown
+from fedpriv.figures.write import written_words
+from fedpriv.report.write import write_figure_report
 from fedpriv.results.display import console
 from fedpriv.results.plots import Panel, draw_panels
 
@@ -125,7 +127,8 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
     caption = " ".join([drawing.caption, *_changed(figure)])
     draw_panels(files, drawing.rows, f"{figure.work} · {figure.title}", caption)
     write_text(folder / "comparison.md", "\n".join(_text(figure, drawing, caption, command)))
-    console().print(f"figure: {folder / 'figure.png'}\ncompare: {folder / 'comparison.md'}")
+    write_figure_report(folder)
+    console().print(written_words(folder))
 
 
 def drawn_table(drawing: Drawing) -> pd.DataFrame:

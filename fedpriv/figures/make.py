@@ -218,7 +218,8 @@ def _finish(
     """Draw what there is; ``failures``: label → what went wrong. Raises FigureIncomplete as long as a curve
     lacks a run or has one that diverged."""
     from fedpriv.figures.series import read_runs  # what draws comes last
-    from fedpriv.figures.write import write_figure
+    from fedpriv.figures.write import write_figure, written_words
+    from fedpriv.report.write import write_figure_report
 
     runs = read_runs(jobs)
     read = {id(run.job): run for run in runs}
@@ -229,7 +230,8 @@ def _finish(
     if runs:
         write_record(folder, jobs, missing | diverged)
         write_figure(figure, runs, missing, folder, command)
-        console().print(f"figure: {folder / 'figure.png'}\ncompare: {folder / 'comparison.md'}")
+        write_figure_report(folder, dict.fromkeys(job.folder.path.parent for job in jobs))
+        console().print(written_words(folder))
     failed = {label: words for label, words in (why | diverged).items() if words}
     _report(failed)
     if not failed and not missing:

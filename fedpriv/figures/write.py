@@ -48,6 +48,12 @@ def write_figure(
     write_text(folder / "comparison.md", compare(figure, runs, missing, caption, command))
 
 
+def written_words(folder: Path) -> str:
+    """Which files one looks at."""
+    named = (("figure", "figure.png"), ("compare", "comparison.md"), ("report", "report.html"))
+    return "\n".join(f"{word}: {folder / name}" for word, name in named)
+
+
 def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
     """Every point drawn: group, axes, curve, client (if a line each), x, mean, low, high, n."""
     tables = []

@@ -22,7 +22,7 @@ def squares(most):
 def nothing():
     return None
 """
-FILES = {"figure.csv", "figure.png", "figure.pdf", "comparison.md"}
+FILES = {"figure.csv", "figure.png", "figure.pdf", "comparison.md", "report.html"}
 
 
 @pytest.fixture

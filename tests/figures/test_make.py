@@ -72,6 +72,7 @@ def test_the_first_call_leaves_the_files_of_the_figure(made):
         "figure.png",
         "figure.pdf",
         "comparison.md",
+        "report.html",
     }
 
 

@@ -1,0 +1,1 @@
+"""``fedpriv report``: runs, sweeps and figures as one HTML page that needs nothing else."""

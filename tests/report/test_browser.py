@@ -1,0 +1,64 @@
+"""The page in a real browser, where there is one: no error, nothing asked for, script runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+PROBE = """
+const plot = document.querySelector(".plot");
+plot.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+document.body.dataset.reading = plot.querySelector(".reading").textContent;
+const button = document.querySelector("[data-switch]");
+button.click();
+document.body.dataset.off = document.querySelectorAll(".off").length;
+"""
+
+
+def opened(page: Path, tmp_path: Path) -> tuple[str, str]:
+    """(the page as it is after its scripts, what the browser wrote on its console)."""
+    done = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri(),
+        ],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    return done.stdout, "\n".join(re.findall(r".*CONSOLE.*", done.stderr))
+
+
+def test_a_page_opens_without_errors(folder, command, tmp_path):
+    command("report", str(folder))
+    shown, console = opened(folder / "report.html", tmp_path)
+    assert console == ""
+    assert "How to repeat it" in shown
+
+
+def test_curves_can_be_read_and_switched(folder, command, tmp_path):
+    command("report", str(folder))
+    text = (folder / "report.html").read_text()
+    probed = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    (tmp_path / "probed.html").write_text(
+        probed.replace("</body>", f"<script>{PROBE}</script></body>")
+    )
+    shown, console = opened(tmp_path / "probed.html", tmp_path)
+    assert console == ""
+    assert re.search(r'data-reading="round 1\D', shown)
+    assert 'data-off="1"' in shown
+
+
+def test_a_script_from_elsewhere_does_not_run(folder, command, tmp_path):
+    command("report", str(folder))
+    text = (folder / "report.html").read_text()
+    evil = "<script>document.body.dataset.evil = 'yes'</script></body>"
+    (tmp_path / "evil.html").write_text(text.replace("</body>", evil))
+    shown, _ = opened(tmp_path / "evil.html", tmp_path)
+    assert "data-evil" not in shown
