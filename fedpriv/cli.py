@@ -23,6 +23,7 @@ from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, fla
 from fedpriv.completion import SCRIPTS, Overrides, candidates
 from fedpriv.figures.command import figure, plot
 from fedpriv.groups import LISTED, train_help
+from fedpriv.runs.flags import runs
 
 _EXAMPLES = """\b
 examples:
@@ -30,6 +31,7 @@ examples:
   fedpriv train algorithm=dp_fl dry_run=true      rounds and epsilon, before anything runs
   fedpriv train -m noise_schedule.noise_multiplier=3,4,6 seed=0,1,2
   fedpriv train resume=outputs/<run folder>
+  fedpriv runs outputs --sort -test_accuracy
   fedpriv figure adap_dpfl/fig4 --jobs 2
   fedpriv plot outputs/<run folder> outputs/<another> --y test_loss
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
@@ -173,7 +175,7 @@ def train(given: list[str], **_: Any) -> int:
     return 0
 
 
-for _command in (figure, plot, account, calibrate):
+for _command in (runs, figure, plot, account, calibrate):
     fedpriv.add_command(_command)
 
 

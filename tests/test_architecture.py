@@ -23,6 +23,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("experiment",),
     ("attacks",),
     ("algorithms",),
+    ("runs",),
     ("results",),
     ("engine",),
     ("privacy",),

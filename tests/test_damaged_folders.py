@@ -17,6 +17,7 @@ RUN = (
     "runtime.snapshot_interval=1", "runtime.checkpoint_interval=1",
 )  # fmt: skip
 COMMANDS = {
+    "runs": ("runs", "run"),
     "plot": ("plot", "run", "--out", "lines.png"),
     "account": ("account", "--run", "run"),
     "account_published": ("account", "--run", "run", "--view", "published"),
@@ -31,6 +32,7 @@ FILES = (
     "snapshots/round000001.pt", "snapshots", "plots", "audit", "run.log", "search.csv", "secret_key",
 )  # fmt: skip
 READ = {
+    "runs": ("config.yaml", "summary.json", "environment.json"),
     "plot": ("config.yaml", "metrics.csv", "environment.json", "summary.json"),
     "account": ("ledger.csv", "privacy.json", "config.yaml"),
     "account_published": ("ledger.csv",),

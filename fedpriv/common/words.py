@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def counted(number: int, noun: str) -> str:
     """``1 round``, ``2 rounds``; ``2 histories``."""
@@ -21,6 +23,13 @@ def span(low: object, high: object) -> str:
 def records_of(number: int | None, whose: str = "its ") -> str:
     """``78 records``; ``its records`` where nobody knows yet how many."""
     return f"{whose}records" if number is None else f"{number} records"
+
+
+def round_up(epsilon: float) -> str:
+    """ε with three decimals, never rounded below what was spent."""
+    if math.isinf(epsilon):
+        return "infinite"
+    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.3f}"
 
 
 def _plural(noun: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedpriv.common.console import console, pairs
-from fedpriv.common.words import counted
-from fedpriv.results.statement import composition_word, headline, round_up
+from fedpriv.common.words import counted, round_up
+from fedpriv.results.statement import composition_word, headline
 
 
 def show_plan(lines: Iterable[tuple[str, str]]) -> None:

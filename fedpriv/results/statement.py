@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.common.words import counted_span
+from fedpriv.common.words import counted_span, round_up
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, SOUND
@@ -257,13 +257,6 @@ def _if_secret(facts: dict[str, Any]) -> str:
     if facts["randomness"] == ENTROPY_ROOT:
         return ""
     return ", which holds only if seed and noise_seed are secret"
-
-
-def round_up(epsilon: float) -> str:
-    """ε with three decimals, never rounded below what was spent."""
-    if math.isinf(epsilon):
-        return "infinite"
-    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.3f}"
 
 
 def _number(key: str, label: str, facts: dict[str, Any]) -> str:
