@@ -131,7 +131,8 @@ def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ..
     return (
         (
             "protects",
-            f"one {parts.algorithm.unit}, {RELATION_WORDS[joint.sampling.neighbours]}, "
+            f"{parts.algorithm.unit} level: one {parts.algorithm.unit}, "
+            f"{RELATION_WORDS[joint.sampling.neighbours]}, "
             f"{parts.algorithm.trust.name} trust: against whoever sees "
             f"{parts.algorithm.trust.seen_of_a_client}",
         ),

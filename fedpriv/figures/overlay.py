@@ -187,7 +187,14 @@ def _panel(lines: Mapping[str, pd.DataFrame], options: SimpleNamespace) -> Panel
         for i, (label, line) in enumerate(lines.items())
     )
     from_zero = options.y in COLUMNS and COLUMNS[options.y].from_zero
-    return Panel("", axis_label(options.x), axis_label(options.y), drawn, y_from_zero=from_zero)
+    return Panel(
+        "",
+        axis_label(options.x),
+        axis_label(options.y),
+        drawn,
+        x_from_zero=not options.x.startswith("epsilon"),
+        y_from_zero=from_zero,
+    )
 
 
 def _caption(lines: Mapping[str, pd.DataFrame], unfinished: Sequence[str]) -> str:

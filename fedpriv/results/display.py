@@ -55,7 +55,8 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
         on = counted(summary["backdoor_test_records"], "record")
         by = counted(len(summary["attackers"]), "attacker")
         rounds = counted(summary["attacked_rounds"], "round")
-        words = f"{100 * summary['backdoor_accuracy']:.2f} % on {on}; {by}, attacks in {rounds}"
+        words = f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {on}; "
+        words += f"{by}, attacks in {rounds}"
         if summary["attackers"] and not summary["attacked_rounds"]:
             words += ": that of a model nobody attacked"
         rows.append(("backdoor accuracy", words))
