@@ -24,6 +24,7 @@ from fedpriv.completion import SCRIPTS, Overrides, candidates
 from fedpriv.figures.command import figure, plot
 from fedpriv.groups import LISTED, train_help
 from fedpriv.report.command import report
+from fedpriv.runs.flags import runs
 
 _EXAMPLES = """\b
 examples:
@@ -31,6 +32,7 @@ examples:
   fedpriv train algorithm=dp_fl dry_run=true      rounds and epsilon, before anything runs
   fedpriv train -m noise_schedule.noise_multiplier=3,4,6 seed=0,1,2
   fedpriv train resume=outputs/<run folder>
+  fedpriv runs outputs --sort -test_accuracy
   fedpriv figure adap_dpfl/fig4 --jobs 2
   fedpriv plot outputs/<run folder> outputs/<another> --y test_loss
   fedpriv report outputs/<run folder>
@@ -177,7 +179,7 @@ def train(given: list[str], **_: Any) -> int:
     return 0
 
 
-for _command in (figure, plot, report, account, calibrate):
+for _command in (runs, figure, plot, report, account, calibrate):
     fedpriv.add_command(_command)
 
 

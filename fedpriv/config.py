@@ -166,8 +166,10 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
         return ConfigError(f"{name} is a group: {name}=OPTION chooses one of {known}")
     if name in ("experiment", "figure"):
         return ConfigError(f"{name} is added with a plus: +{name}=…")
-    known = _known_keys(overrides)
     group, _, own = name.rpartition(".")
+    if own in _UNIT and group in ("", "algorithm"):
+        return ConfigError(f"unknown key {show(name)}: {WHO_PROTECTS}")
+    known = _known_keys(overrides)
     inside = [
         key.removeprefix(f"{group}.") for key in known if group and key.startswith(f"{group}.")
     ]
@@ -202,6 +204,18 @@ _CALLED = {
 """What keys are called elsewhere: symbols of papers, names of other libraries."""
 
 
+_UNIT = ("unit", "level", "privacy_unit", "privacy_level", "granularity")
+CLIENT_LEVEL = ("ldp_fedsgd", "cdp_fedavg", "naseri_cdp")
+EITHER_LEVEL = ("wei_cdp", "wei_crd")
+"""Client level with ``algorithm.sensitivity=weights`` or ``update``, else record level."""
+RECORD_LEVEL = ("adap_dpfl", "dp_fl", "naseri_ldp", "wei_cdp_optimal")
+WHO_PROTECTS = (
+    f"the algorithm sets it; client level: algorithm={', '.join(CLIENT_LEVEL)}, or "
+    f"{', '.join(EITHER_LEVEL)} with algorithm.sensitivity=update or weights; record level: "
+    f"{', '.join((*RECORD_LEVEL, *EITHER_LEVEL))}"
+)
+
+
 def _called_otherwise(name: str, known: Sequence[str]) -> str | None:
     """The key that has this name, or what the name stands for, as its last part."""
     wanted: str | None = name
@@ -217,6 +231,8 @@ def unknown_key(
 ) -> ConfigError:
     """A key ``group.name`` that is not among those ``inside`` the group; ``elsewhere``: keys of other
     groups with that name."""
+    if group == "algorithm" and name in _UNIT:
+        return ConfigError(f"unknown key {group}.{name}: {WHO_PROTECTS}")
     ends = {key.rpartition(".")[2]: key for key in reversed(inside)}
     # all of them are shown: only a likely one is meant
     near = _called_otherwise(name, list(ends)) or nearest(name, ends, cutoff=0.6)

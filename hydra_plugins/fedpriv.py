@@ -15,7 +15,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 
 class CurvesSweeper(BasicSweeper):
@@ -49,6 +49,22 @@ class CurvesSweeper(BasicSweeper):
         kind = {override: self._kind(override) for override in written}
         kinds = {tuple(kind[o] for o in overrides): overrides for overrides in reversed(batch)}
         super().validate_batch_is_legal(list(kinds.values())[::-1])
+        self._say_what_epsilon_moves(batch)
+
+    def _say_what_epsilon_moves(self, batch: Sequence[Sequence[str]]) -> None:
+        """A line where a sweep over epsilon changes when the runs end and nothing else."""
+        if len({o for job in batch for o in job if o.startswith("epsilon=")}) < 2:
+            return
+        from fedpriv.experiment.sweeps import only_moves_the_end
+
+        def compose(job: Sequence[str]) -> DictConfig:
+            loader = self.hydra_context.config_loader
+            config = loader.load_sweep_config(self.config, list(job))
+            return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+
+        note = only_moves_the_end(batch, compose)
+        if note is not None:
+            print(f"note: {note}", flush=True)
 
     def _kind(self, override: str) -> str:
         """An override, without its value where that is a plain one of a key that is no group."""

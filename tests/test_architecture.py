@@ -25,6 +25,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("attacks",),
     ("algorithms",),
     ("trackers",),
+    ("runs",),
     ("results",),
     ("engine",),
     ("privacy",),

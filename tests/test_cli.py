@@ -60,7 +60,7 @@ def test_wrong_usage_ends_with_status_2(arguments, command):
 
 
 SENTENCES = {
-    ("trian",): "the command must be one of train, figure, plot,",
+    ("trian",): "the command must be one of train, runs, figure, plot,",
     ("--colour",): "fedpriv does not know --colour; see fedpriv --help",
     ("list", "--confg-dir", "x"): "fedpriv list does not know --confg-dir; did you mean --config-dir?",
     ("list", "--config-dir", "nowhere"): "--config-dir must be an existing folder, got nowhere",
@@ -116,7 +116,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(arguments, command, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["account", "--help"], ["audit", "property", "--help"], ["figure", "--help"],
-     ["report", "--help"], ["list"], ["completion", "bash"], ["_complete"]],
+     ["report", "--help"], ["runs", "--help"], ["list"], ["completion", "bash"], ["_complete"]],
     ids=" ".join,
 )  # fmt: skip
 def test_nothing_heavy_is_imported_before_it_is_needed(arguments):

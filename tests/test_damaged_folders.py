@@ -21,6 +21,7 @@ RUN = (
     "runtime.snapshot_interval=1", "runtime.checkpoint_interval=1",
 )  # fmt: skip
 COMMANDS = {
+    "runs": ("runs", "run"),
     "plot": ("plot", "run", "--out", "lines.png"),
     "report": ("report", "run"),
     "account": ("account", "--run", "run"),
@@ -37,6 +38,7 @@ FILES = (
     "snapshots/round000001.pt", "snapshots", "plots", "audit", "run.log", "search.csv", "secret_key",
 )  # fmt: skip
 READ = {
+    "runs": ("config.yaml", "summary.json", "environment.json"),
     "plot": ("config.yaml", "metrics.csv", "environment.json", "summary.json"),
     "report": (
         "config.yaml", "metrics.csv", "ledger.csv", "privacy.json", "privacy.txt", "summary.json",

@@ -22,11 +22,11 @@ from fedpriv.accounting.releases import (
     read_delta,
 )
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import round_up
 from fedpriv.privacy.accountants import Accountant, CannotAccount, PldAccountant, RdpAccountant
 from fedpriv.privacy.grid import FEW
 from fedpriv.privacy.names import ACCOUNTANTS
 from fedpriv.results.display import console, pairs
-from fedpriv.results.statement import round_up
 
 _POINTS = 40  # of a curve
 _FEWER = {"pld": 10, "prv": 4}  # where the noise took many values, and a point a second or more

@@ -52,7 +52,7 @@ _settings = together(
 
 @click.command(
     cls=Command,
-    short_help="what releases cost, by every accountant: fedpriv account --help",
+    short_help="privacy cost (epsilon) of releases, by every accountant: fedpriv account --help",
     epilog=_ACCOUNT_EXAMPLES,
 )
 @_released
@@ -64,8 +64,8 @@ _settings = together(
 @_settings
 @flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg"))
 def account(**flags: Any) -> int:
-    """Prices releases by every accountant that can: from flags, from a schedule file, or from the
-    ledger of a run."""
+    """The privacy cost (epsilon) of releases by every accountant that can account for them: from flags,
+    from a schedule file, or from the ledger of a run."""
     from fedpriv.accounting.account import run
 
     return run(SimpleNamespace(**flags))
@@ -73,7 +73,7 @@ def account(**flags: Any) -> int:
 
 @click.command(
     cls=Command,
-    short_help="the noise, sample rate or steps that meet an epsilon",
+    short_help="calibrate noise multiplier, sample rate or steps to a target epsilon",
     epilog=_CALIBRATE_EXAMPLES,
 )
 @flag("--epsilon", "E", "the target")

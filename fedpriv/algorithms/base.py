@@ -74,6 +74,10 @@ class Algorithm(ABC):
             return WholeData()
         return FixedSizeSampling(clients, self.clients_per_round)
 
+    def expected_cohort(self, clients: int | None) -> float | None:
+        """How many of ``clients`` clients take part in a round on average; None where K is not known."""
+        return clients if self.clients_per_round is None else self.clients_per_round
+
     def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
         """Who takes part in this round: ascending positions among ``eligible`` [K] (bool)."""
         return sample_cohort(streams, self.client_sampling(len(eligible)), eligible, round_index)

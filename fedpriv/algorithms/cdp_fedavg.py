@@ -64,6 +64,9 @@ class CdpFedAvg(ServerStepAlgorithm):
         """Each client with probability q; nobody once the budget is spent."""
         return PoissonSampling(self.client_rate)
 
+    def expected_cohort(self, clients: int | None) -> float | None:
+        return None if clients is None else self.client_rate * clients
+
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import LocalChanges
 

@@ -42,11 +42,11 @@ _shared = together(
 @click.group(
     cls=Group,
     no_args_is_help=False,
-    short_help="what attacks find out from a run: fedpriv audit membership --help",
+    short_help="membership and property inference on a run: fedpriv audit membership --help",
     epilog=_EXAMPLES,
 )
 def audit() -> None:
-    """What attacks find out from a run."""
+    """Membership and property inference attacks on a run."""
 
 
 @audit.command(MEMBERSHIP, short_help="Which records were trained on?", epilog=_EXAMPLES)

@@ -59,8 +59,8 @@ def _calibrate_noise(parts: Parts) -> None:
         return
     if not parts.shares_known:
         raise ConfigError(
-            "noise_schedule follows from epsilon, which here depends on how many records a client has, and "
-            "partition=natural does not say; set noise_schedule=constant, or another partition"
+            "noise_schedule is calibrated to epsilon, which here depends on how many records a client has, "
+            "and partition=natural does not say; set noise_schedule=constant, or another partition"
         )
     share = 1.0
     if clients and algorithm.clients_per_round:

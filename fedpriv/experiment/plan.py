@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -75,6 +76,7 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
             if known
             else _UNKNOWN_COST
         ),
+        *_caveat_lines(parts, epsilon if known else 0.0),
     )
     return Plan(first, allowed, rounds, epsilon, needed, lines)
 
@@ -129,7 +131,8 @@ def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ..
     return (
         (
             "protects",
-            f"one {parts.algorithm.unit}, {RELATION_WORDS[joint.sampling.neighbours]}, "
+            f"{parts.algorithm.unit} level: one {parts.algorithm.unit}, "
+            f"{RELATION_WORDS[joint.sampling.neighbours]}, "
             f"{parts.algorithm.trust.name} trust: against whoever sees "
             f"{parts.algorithm.trust.seen_of_a_client}",
         ),
@@ -182,6 +185,25 @@ def _cost_lines(
                           "filter guards a noise multiplier that adapts")
         )  # fmt: skip
     return tuple(lines)
+
+
+_VACUOUS = 20.0
+"""An ε beyond which e^ε bounds no attack that there is."""
+
+
+def _caveat_lines(parts: Parts, epsilon: float) -> Iterator[tuple[str, str]]:
+    """What the numbers mean where they protect, or average, next to nothing."""
+    cohort = parts.algorithm.expected_cohort(parts.partition.clients)
+    if cohort is not None and cohort <= 1:
+        yield (
+            "caveat",
+            f"expected cohort of {cohort:.2g} client: a round averages no noise over clients",
+        )
+    if parts.settings.budget_view == SOUND and _VACUOUS < epsilon < math.inf:
+        yield (
+            "caveat",
+            f"sound epsilon {epsilon:.4g} is above {_VACUOUS:g}: a vacuous bound on membership inference",
+        )
 
 
 def _exposed_lines(parts: Parts) -> tuple[tuple[str, str], ...]:

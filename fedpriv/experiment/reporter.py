@@ -102,7 +102,7 @@ class Reporter:
         )
         left_out = data.client_count - int(self.loop.eligible().sum())
         if left_out and not self.loop.rounds_done:
-            yield "left out", f"{counted(left_out, 'client')} that cannot afford a single round"
+            yield "excluded", f"{counted(left_out, 'client')}: one round would exceed the budget"
         yield "run folder", str(self.folder.path)
 
     def line(self, text: str) -> None:
@@ -170,11 +170,10 @@ class Reporter:
         facts = [("round", str(row["round"]))]
         if (epsilon := self._epsilon_words(row)) is not None:
             facts.append(("epsilon", epsilon))
-        if row.get("noise_multiplier") is not None:
-            facts += [
-                ("sigma", f"{row['noise_multiplier']:.3f}"),
-                ("C", f"{row['clip_norm']:.4g}"),
-            ]
+        if row.get("noise_multiplier"):
+            facts.append(("sigma", f"{row['noise_multiplier']:.3f}"))
+        if row.get("clip_norm") is not None and math.isfinite(row["clip_norm"]):
+            facts.append(("C", f"{row['clip_norm']:.4g}"))
         loss = row.get("train_loss", row.get("validation_loss"))
         if loss is not None:
             facts.append(("loss", f"{loss:.3f}"))

@@ -46,8 +46,9 @@ def figure(words: Sequence[str], **flags: Any) -> int:
     cls=Command, short_help="overlay finished runs, any column against any: fedpriv plot --help"
 )
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=Place())
-@flag("--x", "COLUMN", "default: round", default="round")
+@flag("--x", "COLUMN", "default: round")
 @flag("--y", "COLUMN", "default: test_accuracy", default="test_accuracy")
+@flag("--points", "KEY", "instead: the ends of the runs against a key, such as epsilon")
 @switch("--each", "a line for every run")
 @flag(
     "--out",
@@ -59,10 +60,18 @@ def figure(words: Sequence[str], **flags: Any) -> int:
 def plot(**flags: Any) -> int:
     """Overlays runs (run folders, or folders that hold some), any column of metrics.csv against any
     other. Runs that differ only in their seeds become one line, their mean, with a band from lowest to
-    highest. Writes the picture and, beside it, what is drawn as CSV."""
+    highest. --points draws the ends of the runs of a sweep against a key of config.yaml: mean and standard
+    deviation over seeds, a curve for each combination of the other keys. Writes the picture and, beside it,
+    what is drawn as CSV."""
+    if flags["points"] is not None:
+        if flags["x"] is not None or flags["each"]:
+            raise ConfigError("fedpriv plot takes --points without --x and --each")
+        from fedpriv.figures.ends import run as draw_ends
+
+        return draw_ends(SimpleNamespace(**flags))
     from fedpriv.figures.overlay import run
 
-    return run(SimpleNamespace(**flags))
+    return run(SimpleNamespace(**{**flags, "x": flags["x"] or "round"}))
 
 
 def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:

@@ -39,7 +39,7 @@ class _Run:
 def run(options: SimpleNamespace) -> int:
     """Draw the runs. Raises ConfigError for folders without runs and unknown columns."""
     out = options.out
-    runs = [_read(folder) for given in options.folders for folder in _run_folders(given)]
+    runs = [_read(folder) for given in options.folders for folder in find_runs(given)]
     runs = _with_columns(runs, options.x, options.y)
     lines = _lines(runs, options.x, options.y, options.each)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
@@ -54,7 +54,7 @@ def run(options: SimpleNamespace) -> int:
     return 0
 
 
-def _run_folders(given: str) -> list[RunFolder]:
+def find_runs(given: str) -> list[RunFolder]:
     """The folder itself if it is a run, else the runs in it."""
     path = Path(given)
     if not path.is_dir():
@@ -69,17 +69,23 @@ def _run_folders(given: str) -> list[RunFolder]:
 def _read(folder: RunFolder) -> _Run:
     try:
         identity = configuration.identity(folder.read_config())
-        overrides = folder.read_overrides()
+        overrides = told_settings(folder)
         metrics = saved_numbers(folder.metrics)
     except (OSError, ValueError, AttributeError) as error:
         words = " ".join(str(error).split())
         raise ConfigError(f"{folder.path} cannot be read: {words}") from None
     if metrics.empty:
         raise ConfigError(f"{folder.path} has no round yet")
-    if overrides is not None:
-        pairs = (o.partition("=")[::2] for o in overrides)
-        overrides = {k: v for k, v in pairs if k not in _NOT_TOLD and not k.startswith("runtime.")}
     return _Run(folder, identity, overrides, metrics)
+
+
+def told_settings(folder: RunFolder) -> dict[str, str] | None:
+    """The overrides of a run that make it another; None for runs from Python. Raises ConfigError."""
+    overrides = folder.read_overrides()
+    if overrides is None:
+        return None
+    pairs = (o.partition("=")[::2] for o in overrides)
+    return {k: v for k, v in pairs if k not in _NOT_TOLD and not k.startswith("runtime.")}
 
 
 def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
@@ -124,16 +130,16 @@ def _points(one: _Run, x: str, y: str) -> pd.DataFrame:
     if not {x, y} <= set(one.metrics.columns):
         return pd.DataFrame({"x": [], "y": []})
     both = pd.DataFrame(
-        {"x": one.metrics[x] * _scale(x), "y": one.metrics[y] * _scale(y)}, dtype=float
+        {"x": one.metrics[x] * scale(x), "y": one.metrics[y] * scale(y)}, dtype=float
     )
     return both[np.isfinite(both).all(axis=1)].reset_index(drop=True)
 
 
-def _scale(column: str) -> float:
+def scale(column: str) -> float:
     return COLUMNS[column].scale if column in COLUMNS else 1.0
 
 
-def _axis_label(column: str) -> str:
+def axis_label(column: str) -> str:
     return COLUMNS[column].label if column in COLUMNS else column
 
 
@@ -142,15 +148,22 @@ def _labels(runs: Sequence[_Run], each: bool) -> list[str]:
     told = [one.overrides for one in runs]
     if None in told:
         told = [{k: show(v) for k, v in one.identity.items() if v is not None} for one in runs]
+    labels = []
+    for one, words in zip(runs, settings_labels(told), strict=True):
+        label = words or ("all" if len(runs) > 1 and not each else one.folder.path.name)
+        labels.append(f"{label} ({one.folder.path.name})" if each and words else label)
+    return labels
+
+
+def settings_labels(told: Sequence[Mapping[str, str]]) -> list[str]:
+    """What sets each apart from the others but for seeds, as ``key=value``; empty for nothing."""
     told = [{k: v for k, v in settings.items() if k not in _SEEDS} for settings in told]
     common = {item for item in told[0].items() if all(item in other.items() for other in told)}
     short = _short_names({k for settings in told for k in settings})
-    labels = []
-    for one, settings in zip(runs, told, strict=True):
-        words = [f"{short[k]}={v}" for k, v in settings.items() if (k, v) not in common]
-        label = ", ".join(words) or ("all" if len(runs) > 1 and not each else one.folder.path.name)
-        labels.append(f"{label} ({one.folder.path.name})" if each and words else label)
-    return labels
+    return [
+        ", ".join(f"{short[k]}={v}" for k, v in settings.items() if (k, v) not in common)
+        for settings in told
+    ]
 
 
 def _short_names(keys: Collection[str]) -> dict[str, str]:
@@ -174,7 +187,14 @@ def _panel(lines: Mapping[str, pd.DataFrame], options: SimpleNamespace) -> Panel
         for i, (label, line) in enumerate(lines.items())
     )
     from_zero = options.y in COLUMNS and COLUMNS[options.y].from_zero
-    return Panel("", _axis_label(options.x), _axis_label(options.y), drawn, y_from_zero=from_zero)
+    return Panel(
+        "",
+        axis_label(options.x),
+        axis_label(options.y),
+        drawn,
+        x_from_zero=not options.x.startswith("epsilon"),
+        y_from_zero=from_zero,
+    )
 
 
 def _caption(lines: Mapping[str, pd.DataFrame], unfinished: Sequence[str]) -> str:

@@ -93,11 +93,11 @@ def over_points(runs: Sequence[Run], axes: Axes, points: Points) -> pd.DataFrame
         values = np.array([run.end(axes.y) for run in runs if run.job.point in (point, None)])
         values = values[np.isfinite(values)] * COLUMNS[axes.y].scale
         if len(values):
-            tables.append(_spread(np.array([point]), values[:, np.newaxis], axes.band))
+            tables.append(spread(np.array([point]), values[:, np.newaxis], axes.band))
     return pd.concat(tables, ignore_index=True) if tables else band([])
 
 
-def _spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
+def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
     """x, mean, low, high and n of seeds × x values."""
     mean, low, high = y.mean(0), y.min(0), y.max(0)
     if kind == "sd" and len(y) > 1:
@@ -129,7 +129,7 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
         end = min(line["x"].iloc[-1] for line in lines)
         x = np.linspace(begin, max(begin, end), POINTS)
     y = np.stack([np.interp(x, line["x"], line["y"]) for line in lines])
-    return _spread(x, y, kind)
+    return spread(x, y, kind)
 
 
 def per_client(run: Run, axes: Axes) -> pd.DataFrame:

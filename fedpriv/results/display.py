@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedpriv.common.console import console, pairs
-from fedpriv.common.words import counted
-from fedpriv.results.statement import composition_word, headline, round_up
+from fedpriv.common.words import counted, round_up
+from fedpriv.results.statement import composition_word, headline
 
 
 def show_plan(lines: Iterable[tuple[str, str]]) -> None:
@@ -55,7 +55,8 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
         on = counted(summary["backdoor_test_records"], "record")
         by = counted(len(summary["attackers"]), "attacker")
         rounds = counted(summary["attacked_rounds"], "round")
-        words = f"{100 * summary['backdoor_accuracy']:.2f} % on {on}; {by}, attacks in {rounds}"
+        words = f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {on}; "
+        words += f"{by}, attacks in {rounds}"
         if summary["attackers"] and not summary["attacked_rounds"]:
             words += ": that of a model nobody attacked"
         rows.append(("backdoor accuracy", words))

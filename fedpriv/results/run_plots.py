@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,6 +20,17 @@ from fedpriv.results.statement import composition_word
 BLUE, ORANGE, GREEN, SKY = (COLOURS[name] for name in ("blue", "orange", "green", "sky"))
 ROUND = "round"
 _CLIENTS_WITH_A_BAR = 40
+FILTERED = "sound (budget of the filter, whenever the run ends)"
+TITLES = {
+    "accuracy_by_round": "Test accuracy over rounds",
+    "accuracy_by_epsilon": "Test accuracy against ε",
+    "loss_by_round": "Loss over rounds",
+    "loss_by_epsilon": "Loss against ε",
+    "epsilon": "Privacy loss ε over rounds",
+    "noise_and_clip_norm": "Noise multiplier and clip norm",
+    "gradient_norm": "Gradient norm before clipping",
+    "labels_per_client": "Labels of each client",
+}
 
 
 def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
@@ -31,14 +43,15 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
         _draw(folder, "loss_by_round", lambda a: _losses(a, metrics, "round", ROUND)),
     ]
     if metrics.has("epsilon"):
-        word = composition_word(folder.read_json(folder.privacy_json))
+        privacy = folder.read_json(folder.privacy_json)
+        word = composition_word(privacy)
         epsilon = _epsilon_label(metrics, word)
         drawn += [
             _draw(
                 folder, "accuracy_by_epsilon", lambda a: _accuracy(a, metrics, "epsilon", epsilon)
             ),
             _draw(folder, "loss_by_epsilon", lambda a: _losses(a, metrics, "epsilon", epsilon)),
-            _draw(folder, "epsilon", lambda a: _epsilons(a, metrics, word)),
+            _draw(folder, "epsilon", lambda a: _epsilons(a, metrics, word, privacy)),
             _draw(folder, "noise_and_clip_norm", lambda a: _noise_and_clip(a, metrics), rows=2),
         ]
     if folder.clients.exists():
@@ -63,17 +76,20 @@ def _epsilon_label(metrics: Columns, word: str) -> str:
 def _draw(
     folder: RunFolder, name: str, fill: Callable[[Axes | np.ndarray], None], rows: int = 1
 ) -> Path:
-    high = 3.4 if rows == 1 else 4.6
+    high = 3.8 if rows == 1 else 5.0
     figure = Figure(figsize=(5.2, high))
     # margins that are measured cost a third of the drawing
-    figure.subplots_adjust(
-        left=0.14, right=0.97, bottom=0.5 / high, top=1 - 0.12 / high, hspace=0.1
-    )
+    figure.subplots_adjust(left=0.14, right=0.97, bottom=0.5 / high, top=1 - 0.5 / high, hspace=0.1)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, 1, sharex=rows > 1)
     fill(axes)
     for axis in np.atleast_1d(axes):
         plain(axis)
+    figure.suptitle(TITLES[name], x=0.14, y=1 - 0.06 / high, ha="left", va="top", fontsize=10)
+    figure.text(
+        0.14, 1 - 0.28 / high, _in_a_line(folder.path.resolve().name),
+        ha="left", va="top", fontsize=7, color="0.35",
+    )  # fmt: skip
     path = folder.plots / f"{name}.png"
     figure.savefig(path, dpi=150)
     return path
@@ -86,10 +102,35 @@ def _accuracy(axis: Axes, metrics: Columns, x: str, label: str) -> None:
     if "backdoor_accuracy" in rows:
         axis.lines[-1].set_label("main task")
         backdoor = 100 * rows["backdoor_accuracy"]
-        axis.plot(rows[x], backdoor, "--", color=ORANGE, label="backdoor")
+        axis.plot(rows[x], backdoor, "--", color=ORANGE, label="backdoor (attack success rate)")
         axis.set(ylabel="accuracy (%)")
         axis.legend(frameon=False)
-    from_zero(axis, rows[x])
+    _limits(axis, x, rows[x])
+
+
+def _sound_label(metrics: Columns, privacy: Mapping[str, Any]) -> str:
+    """``sound``, and why where it is the same in every round."""
+    values = metrics.known("epsilon_sound")["epsilon_sound"]
+    if len(values) < 2 or len(np.unique(values)) > 1 or np.isinf(values).any():
+        return "sound"
+    if privacy.get("noise_adapts") and values[0] == privacy.get("budget"):
+        return FILTERED
+    return "sound (all that the schedule may spend)"
+
+
+def _in_a_line(name: str) -> str:
+    return name if len(name) <= 80 else f"{name[:77]}..."
+
+
+def _limits(axis: Axes, x: str, values: np.ndarray) -> None:
+    """Rounds begin at zero, ε where there is a value."""
+    if x == "round":
+        from_zero(axis, values)
+        return
+    known = values[np.isfinite(values)]
+    if len(known) and known.min() < known.max():
+        margin = 0.02 * (known.max() - known.min())
+        axis.set_xlim(known.min() - margin, known.max() + margin)
 
 
 def _losses(axis: Axes, metrics: Columns, x: str, label: str) -> None:
@@ -103,15 +144,16 @@ def _losses(axis: Axes, metrics: Columns, x: str, label: str) -> None:
             rows = metrics.known(column)
             axis.plot(rows[x], rows[column], label=name, color=colour, linewidth=width)
     axis.set(xlabel=label, ylabel="loss")
-    from_zero(axis, metrics[x])
+    _limits(axis, x, metrics[x])
     axis.legend(frameon=False)
 
 
-def _epsilons(axis: Axes, metrics: Columns, word: str) -> None:
+def _epsilons(axis: Axes, metrics: Columns, word: str, privacy: Mapping[str, Any]) -> None:
+    sound = _sound_label(metrics, privacy)
     curves = (
-        ("epsilon_sound", "sound", BLUE, "-"),
+        ("epsilon_sound", sound, BLUE, "-"),
         ("epsilon_published", "published", ORANGE, "--"),
-        ("epsilon", word, "#000000", ":"),
+        ("epsilon", "running value of the filter" if sound == FILTERED else word, "#000000", ":"),
     )
     for column, name, colour, style in curves:
         rows = metrics.where(np.isfinite(metrics[column]))

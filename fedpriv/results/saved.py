@@ -7,6 +7,7 @@ what cannot be read is one sentence.
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LARGEST_CONFIG = 1 << 20  # bytes; one of ours has a few thousand
 LARGEST_JSON = LARGEST_TABLE = 1 << 28
+LARGEST_SUMMARY = 1 << 20  # where many runs are read
 
 
 def refuse_no_file(path: Path, largest: int | None = None) -> None:
@@ -66,9 +68,9 @@ def saved_numbers(path: Path) -> pd.DataFrame:
     return table
 
 
-def saved_json(path: Path) -> dict[str, Any]:
+def saved_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     """A JSON object. Raises ConfigError."""
-    text = saved_text(path, LARGEST_JSON)
+    text = saved_text(path, largest)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -84,28 +86,89 @@ def saved_config(path: Path) -> DictConfig:
     Aliases and interpolations, which fedpriv never writes there, are refused: the first can stand for more
     than fits into memory, the second read the environment of who opens it.
     """
-    text = saved_text(path, LARGEST_CONFIG)
+    text = _config_text(path)
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ConfigError(f"{path} cannot be read: it has aliases, which fedpriv never writes")
+            raise _has_aliases(path)
         config = OmegaConf.create(text)
         values = OmegaConf.to_container(config, resolve=False)
     except ConfigError:
         raise
     except Exception:  # YAML of any kind
-        raise ConfigError(f"{path} cannot be read: it is not YAML") from None
+        raise _not_yaml(path) from None
     if not isinstance(config, DictConfig):
         raise ConfigError(f"{path} holds no run's configuration")
+    _written_out(path, values)
     config.pop("tracker", None)  # who reads a run does not track it
+    return config
+
+
+def saved_values(path: Path) -> dict[str, object]:
+    """The values of a run's ``config.yaml`` by their dotted keys: as :func:`saved_config`, which checks the
+    same, in a tenth of its time. Raises ConfigError."""
+    text = _config_text(path)
+    if len(text) > _SMALL:
+        return _written_out(path, OmegaConf.to_container(saved_config(path), resolve=False))
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)):
+            raise _has_aliases(path)
+        values = yaml.load(text, _Loader)
+    except ConfigError:
+        raise
+    except Exception:  # YAML of any kind
+        raise _not_yaml(path) from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ConfigError(f"{path} holds no run's configuration")
+    return _written_out(path, values)
+
+
+_SMALL = 1 << 16  # bytes
+_DEEPEST = 50  # brackets in brackets: of thousands, YAML's readers never come back
+
+
+def _config_text(path: Path) -> str:
+    text, depth = saved_text(path, LARGEST_CONFIG), 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = max(0, depth + (1 if bracket in "[{" else -1))
+        if depth > _DEEPEST:
+            raise _not_yaml(path)
+    return text
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """YAML's plain values; as for OmegaConf, 1e-5 is a number and a date is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in pairs if tag != "tag:yaml.org,2002:timestamp"]
+    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def _has_aliases(path: Path) -> ConfigError:
+    return ConfigError(f"{path} cannot be read: it has aliases, which fedpriv never writes")
+
+
+def _not_yaml(path: Path) -> ConfigError:
+    return ConfigError(f"{path} cannot be read: it is not YAML")
+
+
+def _written_out(path: Path, values: dict[str, Any]) -> dict[str, object]:
+    """The values of a configuration by their dotted keys. Raises ConfigError where it is not a run's or
+    not written out."""
     for key in GROUPS:
         if key not in ("attack", "tracker") and not _is_option(values.get(key)):
             raise ConfigError(f"{path} holds no run's configuration: it has no usable {key}")
     if not isinstance(values["algorithm"].get("name"), str):
         raise ConfigError(f"{path} holds no run's configuration: it has no algorithm.name")
-    for key, value in configuration.flatten(values).items():
+    flat = configuration.flatten(values)
+    for key, value in flat.items():
         if "${" in f"{key}{value}":
             raise ConfigError(f"{path}: {key} is not written out, which fedpriv always does")
-    return config
+    return flat
 
 
 def _is_option(node: object) -> bool:

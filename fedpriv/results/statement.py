@@ -12,7 +12,7 @@ import numpy as np
 from fedpriv.common.words import counted_span, round_up
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import GRADIENT
-from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, SOUND
+from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, RELATION_WORDS, SOUND
 from fedpriv.privacy.trust import TRUSTS, Trust
 from fedpriv.results.caveats import (
     CAVEATS,
@@ -24,6 +24,7 @@ from fedpriv.results.caveats import (
     floating_point,
 )
 
+LEVELS = {"record": "record level, example level", "client": "client level, user level"}
 SEEDED, ENTROPY_ROOT = "seeds of the configuration", "the operating system's entropy"
 NOMINAL = 100.0
 """An ε beyond which nobody should speak of protection."""
@@ -132,7 +133,7 @@ def privacy_words(facts: dict[str, Any]) -> str:
     paragraphs = [
         headline(facts),
         f"{_whom(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
-        f"({_neighbours(sound)}), {TRUSTS[sound['trust']].against}{_for_whom(facts)}",
+        f"({LEVELS[unit]}; {_neighbours(sound)}), {TRUSTS[sound['trust']].against}{_for_whom(facts)}",
         _number("epsilon", composition_word(facts).capitalize(), facts),
         _published(facts),
         _number("epsilon_sound", "Sound", facts),
@@ -240,7 +241,7 @@ def headline(facts: dict[str, Any]) -> str:
     )
     if sound > NOMINAL:
         return (
-            f"No protection worth the name{_if_secret(facts)}: {local}differential privacy of every {whom} "
+            f"Vacuous guarantee{_if_secret(facts)}: {local}differential privacy of every {whom} "
             f"against {against} holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. "
             f"{_claimed(facts)}"
         )
@@ -283,11 +284,12 @@ def _sentence(text: str) -> str:
 
 
 def _neighbours(view: dict[str, Any]) -> str:
+    adjacency = RELATION_WORDS[view["neighbours"]]
     if view["neighbours"] == ADD_OR_REMOVE:
-        return f"data sets that differ by one {view['unit']} more or less"
+        return f"{adjacency}: data sets that differ by one {view['unit']} more or less"
     if view["unit"] == "client":
-        return "any two data sets a client may have"
-    return "data sets that differ in one record replaced"
+        return f"{adjacency}: any two data sets a client may have"
+    return f"{adjacency}: data sets that differ in one record replaced"
 
 
 def _for_whom(facts: dict[str, Any]) -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pandas as pd
 from rich.table import Table
 
-from fedpriv.common.words import span
+from fedpriv.common.words import round_up, span
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
-from fedpriv.results.statement import round_up
 
 _GIVEN = "asked "
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")

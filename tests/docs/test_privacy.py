@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from fedpriv.common.words import round_up
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
 from fedpriv.privacy.calibration import Release, calibrate_noise_multiplier
 from fedpriv.privacy.claims import (
@@ -39,7 +40,6 @@ from fedpriv.privacy.sampling import (
     WholeData,
 )
 from fedpriv.results.caveats import TAIL
-from fedpriv.results.statement import round_up
 
 SAMPLED = stats.binom(7921, 0.013)  # in how many lots a record is
 PAGE = " ".join((Path(__file__).parents[2] / "docs" / "privacy.md").read_text("utf-8").split())

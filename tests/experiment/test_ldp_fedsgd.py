@@ -215,7 +215,8 @@ def test_fedsgd_has_no_epsilon_and_learns(ran):
 
 @pytest.mark.usefixtures("common_streams")
 def test_ldp_fedsgd_without_noise_and_clipping_is_fedsgd(train):
-    common = ("rounds=4", "evaluation_interval=4", "epsilon=null", SAMPLED, "partition.clients=20")
+    common = ("rounds=4", "evaluation_interval=4", "epsilon=null", SAMPLED, "partition.clients=20",
+              "algorithm.learning_rate=1")  # fmt: skip
     plain = train("algorithm=fedsgd", *common, name="plain")
     bare = ("algorithm=ldp_fedsgd", "clipper=none", "noise_schedule=none")
     assert train(*bare, *common, name="bare").summary["test_loss"] == plain.summary["test_loss"]

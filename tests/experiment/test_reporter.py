@@ -58,3 +58,11 @@ def test_a_schedule_that_can_decay_says_how_often_it_did(shown):
     words = shown("algorithm=adap_dpfl", "rounds=2")
     assert "0 decays" in words
     assert "Epsilon of the worst client: enforced " in words
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedsgd"])
+def test_no_noise_and_no_clip_norm_is_shown_of_a_run_without_privacy(algorithm, shown):
+    words = shown(f"algorithm={algorithm}", "rounds=1")
+    assert "round 1 loss" in words
+    for word in ("sigma", " C ", "inf"):
+        assert word not in words.split("round 1", 1)[1]

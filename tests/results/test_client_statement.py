@@ -68,7 +68,7 @@ def test_reports_are_stated_as_local_differential_privacy_of_every_client(statem
 
 def test_reports_are_protected_whatever_two_data_sets_a_client_may_have(statement):
     words = statement(*LDP).words
-    assert "one client (any two data sets a client may have)" in words
+    assert "one client (client level, user level; replace-one adjacency: any two data" in words
     assert "every upload of that client, the server included (local trust)" in words
 
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from fedpriv.results.statement import privacy_words, round_up
+from fedpriv.common.words import round_up
+from fedpriv.results.statement import privacy_words
 
 
 class Statement:

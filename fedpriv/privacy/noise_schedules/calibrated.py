@@ -36,7 +36,7 @@ class CalibratedNoise(NoiseSchedule):
                     "epsilon_per_draw",
                     epsilon_per_draw,
                     f"<= {epsilon:g}, the budget of the run",
-                    "null lets sigma follow from that budget",
+                    "null calibrates sigma to that budget",
                 )
         elif epsilon is None:
             raise ArgumentError(

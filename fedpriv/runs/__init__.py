@@ -1,0 +1,1 @@
+"""``fedpriv runs``: the runs below folders as a table."""

@@ -1,0 +1,143 @@
+"""Run folders below a folder, and what each of them says, however damaged or foreign it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.groups import GROUPS, conf_dir
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.saved import LARGEST_SUMMARY, saved_json, saved_values
+
+DAMAGED, UNFINISHED = "damaged", "unfinished"
+CONFIG, SUMMARY = "config.", "summary."
+_FILES = {"config.yaml", "environment.json", "metrics.csv", "summary.json", "checkpoint.pt"}
+_SEEDS = {"seed", "noise_seed", "partition.seed", "model.seed"}
+_NO_SETTING = ("runtime.", "protocol.", "resume", "dry_run", "dataset.path")
+_TOLD = {"algorithm", "algorithm.name", "dataset"}  # by every table
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run folder says.
+
+    Attributes:
+        name: Its path below the folder that was asked for.
+        state: The stop reason, ``unfinished`` without one, ``damaged`` where something cannot be read.
+        problem: What cannot be read, in a sentence; empty if nothing.
+        config: The configuration's values by dotted key, and the option of each group.
+        summary: What ``summary.json`` holds.
+    """
+
+    name: str
+    state: str
+    problem: str = ""
+    config: Mapping[str, object] = field(default_factory=dict)
+    summary: Mapping[str, object] = field(default_factory=dict)
+
+    def values(self) -> dict[str, object]:
+        """Every key it can be asked for; where both files have a name, it is that of the result."""
+        return {
+            **self.config,
+            **{f"{CONFIG}{key}": value for key, value in self.config.items()},
+            **self.summary,
+            **{f"{SUMMARY}{key}": value for key, value in self.summary.items()},
+            "run": self.name,
+            "state": self.state,
+            "problem": self.problem,
+        }
+
+    def settings(self) -> dict[str, object]:
+        """What may set it apart from other runs, without seeds, by the name it can be asked for."""
+        return {
+            f"{CONFIG}{key}" if key in self.summary else key: value
+            for key, value in self.config.items()
+            if key not in _SEEDS | _TOLD
+            and not key.endswith("_target_")
+            and not key.startswith(_NO_SETTING)
+        }
+
+
+def run_folders(given: str) -> list[tuple[str, Path]]:
+    """(name, path) of the run folders at or below ``given``; not those inside run folders.
+
+    Raises ConfigError where there is no such folder or none of a run.
+    """
+    top = Path(given)
+    if not top.is_dir():
+        raise ConfigError(f"fedpriv runs: there is no folder {given}")
+    found = list(_below(str(top)))
+    if not found:
+        raise ConfigError(f"{given}: no run folder is there or below it")
+    if found == [str(top)]:
+        return [(top.resolve().name, top)]
+    return [(os.path.relpath(path, top), Path(path)) for path in found]
+
+
+def _below(folder: str) -> Iterator[str]:
+    folders = [folder]
+    while folders:
+        here = folders.pop()
+        try:
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name, reverse=True)
+        except OSError:
+            continue
+        if len(_FILES & {entry.name for entry in entries}) > 1:
+            yield here
+            continue
+        folders += [
+            entry.path
+            for entry in entries
+            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+        ]
+
+
+def read_run(name: str, path: Path) -> StoredRun:
+    """What the folder says; what is damaged in it is said as well."""
+    folder, problems = RunFolder(path), []
+    config: dict[str, object] = {}
+    summary: dict[str, object] = {}
+    try:
+        config = saved_values(folder.config)
+        config = {**{g: _option(g, config.get(f"{g}._target_")) for g in GROUPS}, **config}
+    except ConfigError as error:
+        problems.append(str(error))
+    state = UNFINISHED
+    if os.path.lexists(folder.summary):
+        try:
+            summary = saved_json(folder.summary, LARGEST_SUMMARY)
+            reason = summary.get("stop_reason")
+            state = reason if isinstance(reason, str) else DAMAGED
+            if state == DAMAGED:
+                problems.append(f"{folder.summary} cannot be read: it has no stop_reason")
+        except ConfigError as error:
+            problems.append(str(error))
+    if config and not summary:  # names of what is going on
+        same = {"algorithm": config["algorithm.name"], "dataset": config["dataset"]}
+        summary = {**same, "seed": config.get("seed")}
+    problem = problems[0] if problems else ""
+    return StoredRun(name, DAMAGED if problem else state, problem, config, summary)
+
+
+def _option(group: str, target: object) -> object:
+    """The name of the option with this class, or the class's own where several options have it."""
+    if target is None:
+        return "none"
+    names = _options(group).get(str(target), [])
+    return names[0] if len(names) == 1 else str(target).rpartition(".")[2]
+
+
+@cache
+def _options(group: str) -> dict[str, list[str]]:
+    """Class → the options of a group that name it."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((conf_dir() / group).glob("*.yaml")):
+        match = re.search(r"^ *_target_: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if match:
+            found.setdefault(match[1], []).append(path.stem)
+    return found
