@@ -86,7 +86,7 @@ def commands() -> list[tuple[str, str]]:
     found = [
         (name(page), line)
         for page in PAGES
-        if page.name not in ("extend.md", "clusters.md")  # tests of their own
+        if page.name not in ("extend.md", "clusters.md", "trackers.md")  # tests of their own
         for block in blocks(page, "")
         for line in block.splitlines()
         if line.startswith("fedpriv ")
@@ -110,7 +110,8 @@ def finished(tmp_path_factory) -> Path:
 def test_a_command_is_understood(page, line, finished, command):
     if any(launcher in line for launcher in ON_CLUSTERS):
         pytest.skip("needs a cluster: tests/cluster")
-    line = line.replace("outputs/<run folder>", str(finished)).replace("FOLDER", str(finished))
+    for words in ("outputs/<run folder>", "outputs/multirun/<sweep>", "FOLDER"):
+        line = line.replace(words, str(finished))
     words = shlex.split(line)[1:]
     if words[0] == "figure" and "--list" not in words:
         words = [w.replace("outputs/reference", str(ROOT / "outputs" / "reference")) for w in words]
@@ -118,8 +119,8 @@ def test_a_command_is_understood(page, line, finished, command):
         words.append("--list")  # planning all of its runs takes a minute for some
     elif words[0] == "train" and "--cfg" not in words and "--help" not in words:
         words.append("dry_run=true")
-    elif words[0] == "plot":
-        words = [str(finished) if word == "outputs/runs" else word for word in words]
+    elif words[0] in ("plot", "runs"):
+        words = [str(finished) if w in ("outputs/runs", "outputs") else w for w in words]
     elif words[:2] == ["audit", "property"]:
         words[words.index("intensity")] = "label:6"
     said = command(*words)
