@@ -8,6 +8,15 @@ from fedpriv.groups import GROUPS, options
 
 
 @pytest.fixture(scope="module")
+def test_of_very_many_groups_of_ones_own_the_first_are_named(command, tmp_path):
+    for i in range(200):
+        (tmp_path / "yamls" / f"group{i:03}").mkdir(parents=True)
+    said = command("list", "nowhere", "--config-dir", "yamls")
+    assert said.status == 2
+    assert "more, got nowhere" in said.sentence
+    assert len(said.err) < 1000
+
+
 def listed():
     import contextlib
     import io

@@ -56,11 +56,16 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
+MOST = 30
+"""Names of folders of one's own may be very many."""
+
+
 def unknown(what: str, name: str, known: Sequence[str]) -> ConfigError:
     """The refusal of a name, with the nearest one."""
     near = nearest(name, known)
     hint = f"did you mean {near}?" if near else ""
-    return ConfigError(what, name or "nothing", "one of " + ", ".join(known), hint)
+    more = [f"{len(known) - MOST} more"] if len(known) > MOST else []
+    return ConfigError(what, name or "nothing", "one of " + ", ".join([*known[:MOST], *more]), hint)
 
 
 class Names(click.ParamType):

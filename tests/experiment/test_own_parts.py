@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,7 +11,6 @@ import pytest
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.events import parse_event
 
-README = Path(__file__).parents[2] / "README.md"
 QUICK = ("rounds=6", "runtime.progress=none", "runtime.plots=false", "runtime.run_dir=run")
 
 
@@ -42,23 +39,6 @@ def run(command):
 
 def summary(tmp_path) -> dict:
     return json.loads((tmp_path / "run" / "summary.json").read_text())
-
-
-def blocks(language: str) -> list[str]:
-    """The code blocks of the README's section on parts of one's own."""
-    section = README.read_text().partition("## A part of your own")[2].partition("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", section, flags=re.S)
-
-
-def test_the_parts_of_the_readme_run(own, run, tmp_path):
-    """As they stand there."""
-    clipper, algorithm = blocks("python")
-    clipper_yaml, algorithm_yaml = blocks("yaml")
-    own("clipper", clipper_yaml.replace("my_clippers", "CODE"), clipper, "linear_decay")
-    own("algorithm", algorithm_yaml.replace("my_algorithms", "CODE"), algorithm, "fedavgm")
-    for chosen in (["clipper=linear_decay", "algorithm=dp_fl"], ["algorithm=fedavgm"]):
-        said = run(*chosen, f"runtime.run_dir={chosen[0].partition('=')[2]}")
-        assert said.status == 0, said.err
 
 
 FEDAVGM = """

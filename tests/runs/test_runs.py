@@ -220,4 +220,5 @@ def test_a_configuration_is_read_the_same_way_fast(several):
 
     path = Path(several) / "noise8-seed0" / "config.yaml"
     path.write_text(path.read_text().replace("rounds: 2", "rounds: 1e-5\nday: 2020-01-01"))
-    assert saved_values(path) == flatten(OmegaConf.to_container(saved_config(path)))
+    fast = {key: value for key, value in saved_values(path).items() if key != "tracker"}
+    assert fast == flatten(OmegaConf.to_container(saved_config(path)))
