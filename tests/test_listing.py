@@ -8,15 +8,6 @@ from fedpriv.groups import GROUPS, options
 
 
 @pytest.fixture(scope="module")
-def test_of_very_many_groups_of_ones_own_the_first_are_named(command, tmp_path):
-    for i in range(200):
-        (tmp_path / "yamls" / f"group{i:03}").mkdir(parents=True)
-    said = command("list", "nowhere", "--config-dir", "yamls")
-    assert said.status == 2
-    assert "more, got nowhere" in said.sentence
-    assert len(said.err) < 1000
-
-
 def listed():
     import contextlib
     import io
@@ -69,3 +60,12 @@ def test_the_help_of_train_is_what_hydra_would_say(command):
     said = command("train", "--help").out
     assert said == command("train", "--help", "--config-dir", ".").out
     assert "figure/wei: " in said
+
+
+def test_of_very_many_groups_of_ones_own_the_first_are_named(command, tmp_path):
+    for i in range(200):
+        (tmp_path / "yamls" / f"group{i:03}").mkdir(parents=True)
+    said = command("list", "nowhere", "--config-dir", "yamls")
+    assert said.status == 2
+    assert "more, got nowhere" in said.sentence
+    assert len(said.err) < 1000
