@@ -33,11 +33,13 @@ QUICK = (
 )  # fmt: skip
 """What ``pytest -m quick`` runs: rooms of parts, which run no experiment, but for …"""
 NOT_QUICK = (
-    "common/test_dp_accounting_shim.py", "common/test_torchvision_shim.py", "data/test_cifar10.py",
-    "engine/test_text.py", "models/test_images.py", "privacy/accountants/test_composition.py",
-    "privacy/accountants/test_pld.py", "privacy/accountants/test_without_replacement.py",
-    "privacy/clippers/test_histogram.py", "privacy/test_calibration.py", "privacy/test_columns.py",
-    "privacy/test_noise.py",
+    "common/test_dp_accounting_shim.py", "common/test_orphans.py", "common/test_torchvision_shim.py",
+    "data/test_cifar10.py", "engine/test_text.py", "models/test_images.py",
+    "privacy/accountants/test_composition.py", "privacy/accountants/test_pld.py",
+    "privacy/accountants/test_prv.py", "privacy/accountants/test_without_replacement.py",
+    "privacy/clippers/test_adap.py", "privacy/clippers/test_histogram.py",
+    "privacy/mechanisms/test_noise_against_the_ledger.py", "privacy/test_calibration.py",
+    "privacy/test_columns.py", "privacy/test_noise.py",
 )  # fmt: skip
 """… these, which take long."""
 
