@@ -317,7 +317,7 @@ print("ran", len(commands))
 """
 
 
-@pytest.mark.parametrize("place", [".", "foreign"])
+@pytest.mark.parametrize("place", [".", pytest.param("foreign", marks=pytest.mark.slow)])
 def test_modules_where_the_reader_works_are_not_imported(place, folder, trace, start):
     where = folder if place == "." else folder.parent
     code = f"open({str(trace)!r}, 'w')"

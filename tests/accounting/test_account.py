@@ -347,6 +347,7 @@ def test_a_curve_ends_at_the_answer_and_is_that_of_the_first_steps():
         assert curve[-1] == pytest.approx(releases.epsilon(accountant, 1e-5), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_what_takes_long_is_drawn_at_fewer_points_and_says_so(command, schedule):
     path = schedule("noise_multiplier\n" + "\n".join(f"{9 * 0.99**i}" for i in range(60)) + "\n")
     said = command("account", "--schedule", path, "--sample-rate", "0.1", *DELTA, "--accountant",

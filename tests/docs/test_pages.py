@@ -164,7 +164,7 @@ def test_every_kind_of_part_has_an_example():
 
 
 @pytest.mark.parametrize("title", examples())
-def test_an_example_runs_as_it_stands(title, process, tmp_path):
+def test_an_example_runs_as_it_stands(title, command, tmp_path):
     files, lines = examples()[title]
     assert len(files) == (1 if title == "A figure" else 2)
     for path, text in files.items():
@@ -172,5 +172,5 @@ def test_an_example_runs_as_it_stands(title, process, tmp_path):
         (tmp_path / path).write_text(text, encoding="utf-8")
     (line,) = lines
     short = ["--quick"] if title == "A figure" else ["rounds=3", "runtime.plots=false"]
-    said = process(*shlex.split(line)[1:], "runtime.progress=none", *short)
+    said = command(*shlex.split(line)[1:], "runtime.progress=none", *short)
     assert said.status == 0, said.err

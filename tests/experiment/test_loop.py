@@ -207,6 +207,7 @@ def test_a_client_that_was_left_out_does_not_come_back(ran):
     assert all(later < earlier for earlier, later in itertools.pairwise(cohorts))
 
 
+@pytest.mark.slow
 def test_a_client_that_cannot_afford_a_round_does_not_stop_the_others(train):
     """A client of one or two records always samples a large share of them."""
     result = train(
@@ -254,6 +255,7 @@ def test_a_price_that_takes_long_is_asked_for_seldom_and_at_the_end(train):
     assert priced == [*range(1, 101), 110, 112]
 
 
+@pytest.mark.slow
 def test_where_the_noise_moves_much_it_is_asked_for_less_often_still(train):
     """From the 101st value of the noise on: at evaluations of one digit."""
     rows = metrics_of(

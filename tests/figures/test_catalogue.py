@@ -64,6 +64,7 @@ def test_the_list_has_the_figures_of_the_users_own_alone_where_asked(listed, wri
     assert [row[0] for row in rows(listed("own", "--config-dir", "mine"))] == ["own/tiny"]
 
 
+@pytest.mark.slow
 def test_what_was_made_here_is_counted(made, listed, write, tmp_path, command):
     write()
     assert "done" not in listed("own", "--config-dir", "mine")[1]

@@ -246,6 +246,7 @@ def test_what_failed_and_runs_then_is_forgotten(make, there, tiny, tmp_path):
     assert "no room" not in record.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_in_two_groups_fails_in_both(make, tiny):
     add(tiny, FAILS_WHEN_RUN)
     tiny["groups"]["again"] = tiny["groups"]["digits"]

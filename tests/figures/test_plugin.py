@@ -57,6 +57,7 @@ def test_a_sweep_says_how_many_jobs_it_composes(command):
     assert said.out.startswith("3 jobs; composing their configurations\n")
 
 
+@pytest.mark.slow
 def test_jobs_that_differ_in_numbers_are_composed_once_before_the_first(command, composed):
     assert command("train", "-m", "seed=range(4)", "rounds=1,2", "dry_run=true").status == 0
     assert len(composed) == 1 + 8

@@ -159,6 +159,7 @@ def test_replacing_a_record_needs_twice_the_noise_of_adding_one():
     assert replaced == pytest.approx(2 * added, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_capped_lots_are_calibrated_by_pld():
     release, coarse = Release(records=200, max_lot_size=30), PldAccountant(discretization=1e-3)
     found = calibrate_noise_multiplier(
