@@ -17,7 +17,7 @@ from fedpriv.report.gather import find, read_run
 from fedpriv.report.markup import tag
 from fedpriv.report.page import Page, add_run, add_runs, lead_of
 from fedpriv.results.folder import RunFolder
-from fedpriv.results.saved import LARGEST_CONFIG, saved_text
+from fedpriv.results.saved import yaml_text
 
 NAME = "report.html"
 
@@ -73,7 +73,7 @@ def sweep_of(given: Sequence[str]) -> list[str] | None:
     if len(given) != 1 or not path.is_file():
         return None
     try:
-        found = yaml.safe_load(saved_text(path, LARGEST_CONFIG))["hydra"]["overrides"]["task"]
+        found = yaml.safe_load(yaml_text(path))["hydra"]["overrides"]["task"]
     except (ConfigError, yaml.YAMLError, RecursionError, ValueError, KeyError, TypeError):
         return None
     known = isinstance(found, list) and all(isinstance(one, str) for one in found)

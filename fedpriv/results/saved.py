@@ -86,7 +86,7 @@ def saved_config(path: Path) -> DictConfig:
     Aliases and interpolations, which fedpriv never writes there, are refused: the first can stand for more
     than fits into memory, the second read the environment of who opens it.
     """
-    text = _config_text(path)
+    text = yaml_text(path)
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise _has_aliases(path)
@@ -106,7 +106,7 @@ def saved_config(path: Path) -> DictConfig:
 def saved_values(path: Path) -> dict[str, object]:
     """The values of a run's ``config.yaml`` by their dotted keys: as :func:`saved_config`, which checks the
     same, in a tenth of its time. Raises ConfigError."""
-    text = _config_text(path)
+    text = yaml_text(path)
     if len(text) > _SMALL:
         return _written_out(path, OmegaConf.to_container(saved_config(path), resolve=False))
     try:
@@ -126,7 +126,8 @@ _SMALL = 1 << 16  # bytes
 _DEEPEST = 50  # brackets in brackets: of thousands, YAML's readers never come back
 
 
-def _config_text(path: Path) -> str:
+def yaml_text(path: Path) -> str:
+    """The text of a small YAML that a reader of YAML comes back from. Raises ConfigError."""
     text, depth = saved_text(path, LARGEST_CONFIG), 0
     for bracket in re.findall(r"[\[\]{}]", text):
         depth = max(0, depth + (1 if bracket in "[{" else -1))

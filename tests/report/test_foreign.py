@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedpriv.report.write import sweep_of
+
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 
 
@@ -115,3 +117,9 @@ def test_a_report_that_is_a_link_is_replaced_not_followed(folder, command, tmp_p
     assert command("report", str(folder)).status == 2
     assert command("report", str(folder), "--out", "page.html").status == 2
     assert victim.read_text() == "keep"
+
+
+def test_brackets_in_brackets_are_not_read_for_minutes(tmp_path):
+    """PyYAML takes minutes for fifty thousand of them."""
+    (tmp_path / "multirun.yaml").write_text("[" * 500_000)
+    assert sweep_of([str(tmp_path)]) is None
