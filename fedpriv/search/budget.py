@@ -42,15 +42,22 @@ class SearchLedger:
         """Charge every client for it."""
         self._everyone.update(released)
 
+    def with_everyone(self, released: Composition) -> SearchLedger:
+        """Another one, with this charged to every client."""
+        other = SearchLedger(self.neighbours)
+        other._everyone = self._everyone + Counter(released)
+        other._own = {client: Counter(own) for client, own in self._own.items()}
+        return other
+
     def add(self, clients: Mapping[int, Composition]) -> None:
         """Charge each of these clients for its own."""
         for client, released in clients.items():
             self._own.setdefault(client, Counter()).update(released)
 
     def histories(self) -> list[dict[DpEvent, int]]:
-        """The distinct compositions of clients, that of one charged with what all are among them."""
-        found = {frozenset(self._everyone.items())}
-        found |= {frozenset((self._everyone + own).items()) for own in self._own.values()}
+        """The distinct compositions of clients; nothing known of single ones, what all are charged."""
+        found = {frozenset((self._everyone + own).items()) for own in self._own.values()}
+        found = found or {frozenset(self._everyone.items())}
         return [dict(history) for history in sorted(found, key=len, reverse=True)]
 
 
