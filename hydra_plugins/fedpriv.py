@@ -115,6 +115,10 @@ class SearchSweeper(BasicSweeper):
             job = ["runtime.progress=none", *overrides, *where, "runtime.reuse=true"]
             return self.launcher.launch([job], initial_job_idx=number)
 
+        if search.dry:
+            for line in search.plan():
+                self._say(line)
+            return None
         best = search.go(launch)
         self._say(f"search: statement of all trials in {folder / 'privacy.txt'}")
         if best is not None:

@@ -23,6 +23,7 @@ from dp_accounting.dp_event import DpEvent
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.base import Composition
+from fedpriv.privacy.accountants.search import most_steps
 from fedpriv.privacy.names import SOUND
 from fedpriv.results.ledger_file import LedgerError, read_clients
 
@@ -139,6 +140,14 @@ class SearchBudget:
             raise ConfigError(
                 EPSILON, self.limit, f">= {needed:.4g}, the cost of a single trial as planned"
             )
+
+    def trials_allowed(self, planned: Composition, at_most: int) -> int:
+        """How many trials fit, up to ``at_most``, if all release this."""
+
+        def after(trials: int) -> float:
+            return self.epsilon_of({event: trials * count for event, count in planned.items()})
+
+        return most_steps(after, self.limit * _ROUNDING, at_most, at_most)
 
     def describe(self) -> str:
         """How trials are composed, in words."""

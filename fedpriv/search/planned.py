@@ -83,8 +83,10 @@ def _refuse(parts: Parts) -> None:
         raise ConfigError("budget_view", settings.budget_view, f"{SOUND} in a search")
     if settings.publish:
         raise ConfigError("publish", settings.publish, "null in a search")
-    if settings.resume or settings.dry_run:
-        raise ConfigError("hydra/sweeper=search takes neither resume nor dry_run")
+    if settings.resume:
+        raise ConfigError(
+            "resume", settings.resume, "null in a search, which goes on when it is given again"
+        )
     if parts.unprotected:
         raise ConfigError(
             f"dataset.{next(iter(parts.unprotected))} is released without noise, which no search can pay for"

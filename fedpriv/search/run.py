@@ -101,6 +101,24 @@ class Search:
             budget.refuse_too_small(first.events)
         return budget, first
 
+    @property
+    def dry(self) -> bool:
+        """Whether only the plan is asked for."""
+        return self._first.parts.settings.dry_run
+
+    def plan(self) -> list[str]:
+        """What is fixed before the first trial, in a few lines."""
+        budget, events, most = self.budget, self._first.events, self.settings.trials
+        trials = budget.trials_allowed(events, most)
+        like = "each like the first" if budget.adaptive else "all with the same events"
+        return [
+            f"search: {', '.join(self.space.searched)} by {self.settings.sampler}",
+            f"search: one trial costs at most epsilon {budget.epsilon_of(events):.4g} at delta "
+            f"{budget.delta:g}; the budget of {budget.limit:g} allows {trials} of {most} trials, {like}",
+            f"search: {budget.describe()}",
+            f"search: {self.settings.objective.name} reads {self.settings.objective.reads}",
+        ]
+
     # ---- what is stored
 
     def _definition(self) -> dict[str, Any]:

@@ -233,3 +233,22 @@ def test_command_runs_trials_and_states_what_they_cost(tmp_path, monkeypatch, ca
     assert "best is trial" in capsys.readouterr().out
     main(command)  # it is done: the same again, and nothing more is paid
     assert stated(folder) == found
+
+
+def test_dry_run_says_how_many_trials_fit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _, events = planned(*CONSTANT)
+    ((event, count),) = events.items()
+    two = RdpAccountant().epsilon_of({event: 2 * count}, DELTA, "add_or_remove")
+    main(
+        [
+            "-m",
+            "hydra/sweeper=search",
+            f"hydra.sweeper.epsilon={two}",
+            *CONSTANT,
+            RATE,
+            "dry_run=true",
+        ]
+    )
+    assert "allows 2 of 20 trials, all with the same events" in capsys.readouterr().out
+    assert not any(tmp_path.iterdir())
