@@ -79,7 +79,7 @@ class Search:
         self.budget, self._first = self._look_at(self.space.corners())
         self.ledger = SearchLedger(self._first.neighbours)
         self.trials: list[dict[str, Any]] = self._stored()
-        self.ended: str | None = None
+        self._stored_trials = len(self.trials)
 
     def _look_at(self, corners: Sequence[Sequence[str]]) -> tuple[SearchBudget, PlannedTrial]:
         """The budget: adaptive where the ends of the searched keys release different things."""
@@ -150,7 +150,10 @@ class Search:
             )
         return rows
 
-    def _write(self, ledger: SearchLedger) -> None:
+    def _write(self, number: int, ledger: SearchLedger) -> None:
+        """State what the trials up to ``number`` cost; what is stored of later ones stands until then."""
+        if number + 1 < self._stored_trials:
+            return
         found = facts(self._definition(), self.budget, ledger, self.settings.objective, self.trials)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / RECORD, json.dumps(found, indent=2) + "\n")
@@ -173,12 +176,12 @@ class Search:
             if number == len(self.trials):
                 self.trials.append(row)
             row["state"] = "running"
-            self._write(self.ledger.with_everyone(planned.events))  # before anything is released
+            self._write(number, self.ledger.with_everyone(planned.events))  # before any release
             try:
                 launch(number, overrides)
             finally:
                 self._charge(number, row, planned)
-                self._write(self.ledger)
+                self._write(number, self.ledger)
             if row["state"] == "interrupted":
                 raise KeyboardInterrupt
             self._proposals.tell(Trial(row["values"], row["score"]))

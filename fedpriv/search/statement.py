@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, round_up
 from fedpriv.privacy.events import describe_event
 from fedpriv.privacy.names import RELATION_WORDS
 from fedpriv.search.budget import SearchBudget, SearchLedger
@@ -45,8 +45,10 @@ def _number(value: float) -> float | None:
 
 def words(found: dict[str, Any]) -> str:
     """The statement of the whole search."""
-    epsilon = "infinite" if found["epsilon"] is None else f"{found['epsilon']:.6g}"
-    spent = "infinite" if found["epsilon_spent"] is None else f"{found['epsilon_spent']:.6g}"
+    epsilon, spent = (
+        "infinite" if found[name] is None else round_up(found[name])
+        for name in ("epsilon", "epsilon_spent")
+    )
     states = [row.get("state", "not run") for row in found["trials"]]
     failed = sum(state in ("failed", "diverged", "interrupted") for state in states)
     claim = (

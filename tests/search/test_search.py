@@ -168,6 +168,14 @@ def test_trial_that_runs_is_in_the_statement_already(tmp_path):
     assert found[0] > 0
 
 
+def test_search_killed_while_it_reads_its_trials_states_all_of_them(tmp_path):
+    search(tmp_path, *CONSTANT, RATE).go(pretended(tmp_path))
+    before = stated(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, *CONSTANT, RATE).go(pretended(tmp_path, trial_1="interrupted"))
+    assert stated(tmp_path) == before
+
+
 def test_another_budget_is_refused_in_the_same_folder(tmp_path):
     search(tmp_path, *CONSTANT, RATE).go(pretended(tmp_path))
     with pytest.raises(ConfigError, match="is of another search"):
