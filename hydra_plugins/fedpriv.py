@@ -1,5 +1,5 @@
-"""The Hydra sweeper ``hydra/sweeper=curves``: the runs of a figure, else a run for each combination of the
-values given; for any launcher.
+"""The Hydra sweepers: ``hydra/sweeper=curves``, the runs of a figure, else a run for each combination of the
+values given, for any launcher; ``hydra/sweeper=search``, trials within one privacy budget.
 
 Hydra finds plugins in modules below ``hydra_plugins``, a namespace package (no ``__init__.py``) that several
 distributions share. It imports this module whenever it starts, so nothing heavy is imported here.
@@ -105,8 +105,11 @@ class SearchSweeper(BasicSweeper):
         return Path(config.runtime.output_dir) / "searches" / name
 
     def sweep(self, arguments: list[str]) -> Any:
+        from fedpriv.common.errors import ConfigError
         from fedpriv.search.run import Search, Settings
 
+        if _has_figure(self.config):
+            raise ConfigError("a figure has curves of its own and takes no hydra/sweeper=search")
         folder = Path(self.config.hydra.sweep.dir)
         search = Search(Settings.of(**self._settings), arguments, folder, self._compose, self._say)
 

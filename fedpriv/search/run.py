@@ -23,6 +23,7 @@ from fedpriv.search.statement import facts, words
 RECORD = "search.json"
 Compose = Callable[[Sequence[str]], DictConfig]
 Launch = Callable[[int, Sequence[str]], object]
+_NOT_ENDED = ("running", "interrupted", "failed")
 _ENDED_BY_OUTCOME = (None, "diverged", "interrupted")
 
 
@@ -168,6 +169,10 @@ class Search:
                 row = self.trials[number]
             else:
                 row = {"values": self._proposals.ask(number)}
+            same = self._same(number, row["values"])
+            if same is not None:
+                self._repeat(number, row, same)
+                continue
             overrides = self.space.overrides(row["values"])
             planned = self._planned(overrides)
             if self.budget.would_exceed(self.ledger, planned.events):
@@ -187,6 +192,20 @@ class Search:
             self._proposals.tell(Trial(row["values"], row["score"]))
             self._tell(number, row)
         return self.best()
+
+    def _same(self, number: int, values: dict[str, Any]) -> int | None:
+        """The earlier trial with these values: the same run, the same noise, so nothing new is released."""
+        ended = (n for n in range(number) if self.trials[n].get("state") not in (None, *_NOT_ENDED))
+        return next((n for n in ended if self.trials[n]["values"] == values), None)
+
+    def _repeat(self, number: int, row: dict[str, Any], same: int) -> None:
+        """Enter a trial that is an earlier one: it is neither run nor charged."""
+        if number == len(self.trials):
+            self.trials.append(row)
+        row.update(state=f"the same as trial {same}", score=self.trials[same]["score"])
+        self._write(number, self.ledger)
+        self._proposals.tell(Trial(row["values"], row["score"]))
+        self._say(f"search: trial {number} is the same as trial {same}: not run, not charged")
 
     def _planned(self, overrides: Sequence[str]) -> PlannedTrial:
         planned = plan_trial(self._compose(overrides))

@@ -168,6 +168,24 @@ def test_trial_that_runs_is_in_the_statement_already(tmp_path):
     assert found[0] > 0
 
 
+def test_trial_that_is_an_earlier_one_is_neither_run_nor_charged(tmp_path):
+    said: list[str] = []
+    launch = pretended(tmp_path)
+    own = search(tmp_path, *CONSTANT, "algorithm.learning_rate=0.1,0.2", trials=6, said=said)
+    own.go(launch)
+    _, events = planned(*CONSTANT)
+    ((event, count),) = events.items()
+    assert len(launch.launched) == 2
+    assert sum("not run, not charged" in line for line in said) == 4
+    found = stated(tmp_path)
+    assert found["epsilon"] == RdpAccountant().epsilon_of(
+        {event: 2 * count}, DELTA, "add_or_remove"
+    )
+    again = search(tmp_path, *CONSTANT, "algorithm.learning_rate=0.1,0.2", trials=6)
+    again.go(pretended(tmp_path))
+    assert stated(tmp_path) == found
+
+
 def test_search_killed_while_it_reads_its_trials_states_all_of_them(tmp_path):
     search(tmp_path, *CONSTANT, RATE).go(pretended(tmp_path))
     before = stated(tmp_path)
@@ -260,3 +278,9 @@ def test_dry_run_says_how_many_trials_fit(tmp_path, monkeypatch, capsys):
     )
     assert "allows 2 of 20 trials, all with the same events" in capsys.readouterr().out
     assert not any(tmp_path.iterdir())
+
+
+def test_figure_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="a figure has curves of its own"):
+        main(["-m", "hydra/sweeper=search", "+figure=adap_dpfl/fig1", *CONSTANT, RATE])
