@@ -1,5 +1,5 @@
-"""The Hydra sweeper ``hydra/sweeper=curves``: the runs of a figure, else a run for each combination of the
-values given; for any launcher.
+"""The Hydra sweepers: ``hydra/sweeper=curves``, the runs of a figure, else a run for each combination of the
+values given, for any launcher; ``hydra/sweeper=search``, trials within one privacy budget.
 
 Hydra finds plugins in modules below ``hydra_plugins``, a namespace package (no ``__init__.py``) that several
 distributions share. It imports this module whenever it starts, so nothing heavy is imported here.
@@ -7,6 +7,7 @@ distributions share. It imports this module whenever it starts, so nothing heavy
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,60 @@ class CurvesSweeper(BasicSweeper):
 def _has_figure(config: DictConfig) -> bool:
     """Whether a figure was asked for, be its YAML as empty as it may."""
     return "figure" in config or "figure" in config.hydra.runtime.choices
+
+
+class SearchSweeper(BasicSweeper):
+    """``hydra/sweeper=search``: trials that Optuna proposes, one after another, within one privacy budget."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(max_batch_size=None)
+        self._settings = settings
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        given = config.hydra.overrides.hydra
+        if not any(override.startswith("hydra.sweep.dir=") for override in given):
+            with open_dict(config):  # so that the same command finds its trials again
+                config.hydra.sweep.dir = str(self._folder(config))
+        super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
+
+    @staticmethod
+    def _folder(config: DictConfig) -> Path:
+        overrides = [*config.hydra.overrides.task, *config.hydra.overrides.hydra]
+        name = hashlib.sha256("\n".join(sorted(overrides)).encode()).hexdigest()[:12]
+        return Path(config.runtime.output_dir) / "searches" / name
+
+    def sweep(self, arguments: list[str]) -> Any:
+        from fedpriv.common.errors import ConfigError
+        from fedpriv.search.run import Search, Settings
+
+        if _has_figure(self.config):
+            raise ConfigError("a figure has curves of its own and takes no hydra/sweeper=search")
+        folder = Path(self.config.hydra.sweep.dir)
+        search = Search(Settings.of(**self._settings), arguments, folder, self._compose, self._say)
+
+        def launch(number: int, overrides: Sequence[str]) -> object:
+            where = [f"hydra.sweep.dir='{folder}'", f"runtime.run_dir='{folder / str(number)}'"]
+            job = ["runtime.progress=none", *overrides, *where, "runtime.reuse=true"]
+            return self.launcher.launch([job], initial_job_idx=number)
+
+        if search.dry:
+            for line in search.plan():
+                self._say(line)
+            return None
+        best = search.go(launch)
+        self._say(f"search: statement of all trials in {folder / 'privacy.txt'}")
+        if best is not None:
+            chosen = " ".join(f"{key}={value}" for key, value in best["values"].items())
+            self._say(f"search: best is trial {best['number']}: {chosen}")
+        return best
+
+    def _compose(self, overrides: Sequence[str]) -> DictConfig:
+        loader = self.hydra_context.config_loader
+        config = loader.load_sweep_config(self.config, list(overrides))
+        return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+
+    @staticmethod
+    def _say(line: str) -> None:
+        print(line, flush=True)

@@ -19,7 +19,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("figures",),
     ("report",),
     ("train",),
-    ("audit", "bench"),
+    ("audit", "bench", "search"),
     ("accounting",),
     ("experiment",),
     ("attacks",),

@@ -122,6 +122,10 @@ class Costs:
         )
         return self.accountant.forecast(parts, self.delta, self.neighbours)
 
+    def of_rounds(self, rounds: int) -> dict[dp_event.DpEvent, int]:
+        """What ``rounds`` rounds release at the σ the schedule gives each of them, one fixed in advance."""
+        return self._events_of_rounds(range(rounds), alike=False)
+
     def _events_of_rounds(self, rounds: range, alike: bool) -> dict[dp_event.DpEvent, int]:
         """What these rounds release at the σ of the schedule; ``alike``: the clipper asks the same in all."""
         schedule = self.mechanism.schedule

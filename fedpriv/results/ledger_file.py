@@ -79,6 +79,13 @@ class StoredLedger:
 
 def read_ledger(path: Path, view: str) -> StoredLedger:
     """The draws of every client in the view ``sound`` or ``published``. Raises LedgerError."""
+    neighbours, counts = read_clients(path, view)
+    histories = tuple(dict.fromkeys(tuple(own.items()) for own in counts.values()))
+    return StoredLedger(neighbours, len(counts), histories)
+
+
+def read_clients(path: Path, view: str) -> tuple[str, dict[int, dict[dp_event.DpEvent, int]]]:
+    """(neighbours, client → how often it made each draw) in a view. Raises LedgerError."""
     try:
         refuse_no_file(path, LARGEST_TABLE)
         with open(path, encoding="utf-8", newline="") as file:
@@ -114,8 +121,7 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
         for event, count in claimed.values():
             if count:
                 own[event] = own.get(event, 0) + count
-    histories = tuple(dict.fromkeys(tuple(own.items()) for own in counts.values()))
-    return StoredLedger(relations.pop(), len(counts), histories)
+    return relations.pop(), counts
 
 
 def _extents(entry: Entry, field: str) -> str:

@@ -1,0 +1,91 @@
+"""The best of a random number of runs: Rényi DP of a search whose length is secret.
+
+Papernot and Steinke 2022, "Hyperparameter tuning with Rényi differential privacy". A search draws K
+from a law fixed in advance, runs K independent copies of a mechanism Q and releases the best alone, by a
+score that is a function of what Q released and of public data. K and the other K - 1 outcomes stay secret.
+
+Truncated negative binomial law (theorem 2), η > -1, 0 < γ < 1:
+
+    P[K = k] = (1-γ)^k / (γ^-η - 1) · Π_{l<k} (l+η)/(l+1)      (η ≠ 0),      (1-γ)^k / (k log(1/γ))   (η = 0)
+
+If Q is (α, ε)-RDP and (α̂, ε̂)-RDP, the search is (α, ε')-RDP with
+
+    ε' = ε + (1+η) (1 - 1/α̂) ε̂ + (1+η) log(1/γ) / α̂ + log(E[K]) / (α-1)
+
+Poisson law of mean μ (theorem 6): if Q is (α, ε)-RDP and (log(1 + 1/(α-1)), δ̂)-DP, the search is
+(α, ε')-RDP with
+
+    ε' = ε + μ δ̂ + log(μ) / (α-1)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
+
+from fedpriv.common import checks
+
+_LARGEST = 1_000_000  # trials that a law is tabulated for
+
+
+class NegativeBinomialTrials:
+    """K ≥ 1 of the truncated negative binomial law. ``eta``: 0 is the logarithmic law, 1 the geometric."""
+
+    def __init__(self, eta: float, gamma: float):
+        self.eta = checks.number("eta", eta, above=-1)
+        self.gamma = checks.number("gamma", gamma, above=0, below=1)
+
+    @property
+    def mean(self) -> float:
+        """E[K]."""
+        eta, gamma = self.eta, self.gamma
+        if eta == 0:
+            return (1 / gamma - 1) / math.log(1 / gamma)
+        return eta * (1 - gamma) / (gamma * (1 - gamma**eta))
+
+    def probabilities(self, most: int) -> np.ndarray:
+        """P[K = 1], …, P[K = most]."""
+        eta, gamma = self.eta, self.gamma
+        k = np.arange(1, min(most, _LARGEST) + 1, dtype=float)
+        if eta == 0:
+            return (1 - gamma) ** k / (k * math.log(1 / gamma))
+        # the first factor of the product is η, whose sign is that of γ^-η - 1
+        first = eta / (gamma**-eta - 1)
+        factors = np.concatenate([[1.0], (k[1:] - 1 + eta) / k[1:]])
+        return first * (1 - gamma) ** k * np.cumprod(factors)
+
+    def rdp(self, rdp: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        """RDP of the search at each of the ascending orders, from that of one trial; α̂ is the best."""
+        rdp, orders = np.asarray(rdp, dtype=float), np.asarray(orders, dtype=float)
+        each = 1 + self.eta
+        extra = each * ((1 - 1 / orders) * rdp + math.log(1 / self.gamma) / orders)
+        return _monotone(rdp + float(np.min(extra)) + math.log(self.mean) / (orders - 1))
+
+
+class PoissonTrials:
+    """K of the Poisson law of mean ``mean`` ≥ 1; with K = 0 the search releases nothing of the data."""
+
+    def __init__(self, mean: float):
+        self.mean = checks.number("mean", mean, at_least=1)
+
+    def probabilities(self, most: int) -> np.ndarray:
+        """P[K = 0], …, P[K = most]."""
+        k = np.arange(most + 1)
+        logs = k * math.log(self.mean) - self.mean - np.array([math.lgamma(i + 1.0) for i in k])
+        return np.exp(logs)
+
+    def rdp(self, rdp: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        """RDP of the search at each of the ascending orders, from that of one trial."""
+        rdp, orders = np.asarray(rdp, dtype=float), np.asarray(orders, dtype=float)
+        found = np.empty_like(rdp)
+        for i, order in enumerate(orders):
+            delta, _ = compute_delta(orders, rdp, math.log1p(1 / (order - 1)))
+            found[i] = rdp[i] + self.mean * delta + math.log(self.mean) / (order - 1)
+        return _monotone(found)
+
+
+def _monotone(rdp: np.ndarray) -> np.ndarray:
+    """RDP grows with the order: what holds at a higher one holds below it."""
+    return np.minimum.accumulate(rdp[::-1])[::-1]
