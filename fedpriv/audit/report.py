@@ -14,6 +14,7 @@ from fedpriv.audit.membership import RATES, MembershipAudit, Outcome
 from fedpriv.audit.property_inference import PropertyAudit
 from fedpriv.audit.statistics import Estimate
 from fedpriv.common.files import saying_where, write_text
+from fedpriv.common.words import percent_up
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
@@ -91,6 +92,9 @@ def _membership(audit: MembershipAudit) -> Table:
     for outcome in audit.outcomes:
         table.add_row(*_cells(outcome))
     table.add_row(*_cells(audit.blind), style="dim")
+    if audit.bound is not None:
+        rates = (percent_up(float(audit.bound.tpr(rate))) for rate in RATES.values())
+        table.add_row("any attack, by the ledger", "", *(f"at most {r}" for r in rates))
     return table
 
 
@@ -169,6 +173,10 @@ def roc_panel(audit: MembershipAudit) -> Panel:
                 dotted=outcome is audit.blind,
             )
         )
+    if audit.bound is not None:
+        most = np.geomspace(lowest, 1.0, 200)
+        label = f"upper bound of any attack: {audit.bound.words}"
+        lines.append(Line(label, "black", most, audit.bound.tpr(most), thin=True))
     return Panel(
         title="membership inference",
         x_label="false positive rate",

@@ -59,6 +59,11 @@ class Subject:
             "test_accuracy": self.summary.get("test_accuracy"),
         }
 
+    def privacy(self) -> dict[str, Any]:
+        """What the run states about its privacy; empty before it does."""
+        path = self.folder.privacy_json
+        return self.folder.read_json(path) if path.exists() else {}
+
     def snapshot_rounds(self, most: int) -> list[int]:
         """At most ``most`` of the rounds with snapshots, spread evenly."""
         there = [r for r in snapshots.rounds_of(self.folder) if r <= self.rounds]
