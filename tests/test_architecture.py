@@ -123,6 +123,7 @@ SECRET = {
     "privacy.mechanisms.round",  # the noise of every release
     "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
     "audit.contributions",  # an observer's own, with a key of its own
+    "audit.epsilon.trial",  # of trainings that are audited and thrown away
     "bench",  # of no run
 }
 PUBLIC = {
