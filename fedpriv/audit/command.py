@@ -18,11 +18,11 @@ from fedpriv.audit.property_inference import audit_property
 from fedpriv.audit.request import (
     EPSILON,
     MEMBERSHIP,
-    NONMEMBERS,
     EpsilonOptions,
     MembershipOptions,
     Options,
     PropertyOptions,
+    check_shadows,
     missing,
     parse_property,
 )
@@ -30,8 +30,9 @@ from fedpriv.audit.subject import open_run
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.common.files import write_text
+from fedpriv.data.names import NONMEMBERS
 from fedpriv.experiment.settings import Settings
-from fedpriv.results.display import console
+from fedpriv.results.display import console, teller
 from fedpriv.results.folder import RunFolder
 
 
@@ -96,13 +97,14 @@ def audit(
     device: str,
     threads: int | None,
     allowed: Collection[str],
+    progress: str = "auto",
 ) -> report.Audit:
     """Make the audit of a run folder that ``options`` are of."""
     if isinstance(options, EpsilonOptions):
         return audit_epsilon(RunFolder(path), options, device, allowed)
     subject = open_run(path, device, threads, allowed)
     if isinstance(options, MembershipOptions):
-        return audit_membership(subject, options)
+        return audit_membership(subject, options, teller(progress), threads, allowed)
     return audit_property(subject, options)
 
 
@@ -116,7 +118,9 @@ def audit_finished_run(
     found: dict[str, object] = {}
     for kind in missing(settings.audit, summary):
         runtime = settings.runtime
-        made = audit(folder, asked[kind], runtime.device, runtime.threads, own_targets)
+        made = audit(
+            folder, asked[kind], runtime.device, runtime.threads, own_targets, runtime.progress
+        )
         report.write(place, made)
         found |= made.summary()
         if settings.runtime.progress != "none":
@@ -135,7 +139,10 @@ def _read(given: SimpleNamespace) -> Options:
         if given.kind == MEMBERSHIP:
             nonmembers = checks.one_of("--nonmembers", given.nonmembers, NONMEMBERS)
             records = _whole("--records", given.records, at_least=1)
-            return MembershipOptions(nonmembers, records, snapshots, seed)
+            shadows = check_shadows("--shadows", _number(given.shadows))
+            return MembershipOptions(
+                nonmembers, records, snapshots, seed, shadows, given.shadow_runs
+            )
         parse_property(given.choice)
         clients = _whole("--clients", given.clients, at_least=1)
         return PropertyOptions(given.choice, clients, snapshots, seed)

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from fedpriv.audit import request
-from fedpriv.audit.request import EPSILON, MEMBERSHIP, NONMEMBERS, PROPERTIES, PROPERTY
+from fedpriv.audit.request import EPSILON, MEMBERSHIP, PROPERTIES, PROPERTY
 from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, flag, switch, together
+from fedpriv.data.names import NONMEMBERS
 
 _EXAMPLES = """\b
 examples:
@@ -21,6 +22,8 @@ examples:
 """
 _QUESTION = "Does what a client sends tell something about its data that the task does not ask?"
 _WHO = "test (default), or held_out: training records that no client has"
+_SHADOWS = "for lira and rmia: train so many shadow runs, an even number, at most 64; default 0"
+_RUNS = f"where shadow runs are, or go; default {request.MembershipOptions().shadow_runs}"
 _ALLOWED = "code outside fedpriv that the run's configuration may name; may be given again"
 _CHOICES = ", ".join(PROPERTIES) + " (CSV: client,value); default intensity"
 _of_members, _of_clients = request.MembershipOptions(), request.PropertyOptions("intensity")
@@ -56,10 +59,13 @@ def audit() -> None:
 @audit.command(MEMBERSHIP, short_help="Which records were trained on?", epilog=_EXAMPLES)
 @flag("--nonmembers", "SET", _WHO, OneOf(NONMEMBERS), default=_of_members.nonmembers)
 @_count("--records", "so many members and as many non-members", _of_members.records)
+@flag("--shadows", "N", _SHADOWS, default=str(_of_members.shadows))
+@flag("--shadow-runs", "DIR", _RUNS, Place(), default=_of_members.shadow_runs)
 @_shared
 def membership(**flags: Any) -> int:
-    """Which records were trained on? Attacks by the loss, by how far it fell, and by the gradients at
-    the run's snapshots. Writes <run>/audit/membership.json, .csv and .png."""
+    """Which records were trained on? Attacks by the loss, by how far it fell, by the gradients at the
+    run's snapshots, and with --shadows by LiRA and RMIA. Writes <run>/audit/membership.json, .csv and
+    .png."""
     return _run(kind=MEMBERSHIP, **flags)
 
 

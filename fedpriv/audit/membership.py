@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedpriv.audit import attacks
-from fedpriv.audit.attacks import ATTACKS, BLIND, CALIBRATED, LOSS, WHITE_BOX
+from fedpriv.audit.attacks import BLIND, CALIBRATED, LOSS, WHITE_BOX
 from fedpriv.audit.bound import Bound, bound_of
 from fedpriv.audit.records import Candidates, choose
 from fedpriv.audit.request import MembershipOptions
+from fedpriv.audit.shadow_attacks import GAMMA, OFFLINE_A, OWN_VARIANCE, Signals, scores_of
+from fedpriv.audit.shadow_runs import (
+    ShadowRun,
+    pool_outside,
+    refuse_without_shadows,
+    shadow_runs,
+    signals_of,
+)
 from fedpriv.audit.statistics import INTERVALS, Estimate, auc, roc, tpr_at
 from fedpriv.audit.subject import Subject
 from fedpriv.common.random_streams import numpy_stream
@@ -39,6 +48,19 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class ShadowFacts:
+    """``records``: so many a shadow run trains on at least, and the audited run."""
+
+    runs: list[str]
+    records: int
+    records_of_run: int
+    own_variance: bool
+    population: int
+    gamma: float = GAMMA
+    offline_a: float = OFFLINE_A
+
+
+@dataclass(frozen=True)
 class MembershipAudit:
     """The outcomes of the attacks on one run."""
 
@@ -49,6 +71,7 @@ class MembershipAudit:
     outcomes: list[Outcome]
     blind: Outcome
     warnings: list[str]
+    shadows: ShadowFacts | None = None
     bound: Bound | None = None
     """What the run's guarantee leaves any attack; None without one."""
 
@@ -75,15 +98,30 @@ class MembershipAudit:
             "weights_after_rounds": self.weights_seen,
             "intervals": INTERVALS,
             "warnings": self.warnings,
+            "shadows": self.shadows and asdict(self.shadows),
             "bound": self.bound and self.bound.as_json(),
             "attacks": {outcome.attack: _without_name(outcome) for outcome in self.outcomes},
             "blind": _without_name(self.blind),
         }
 
 
-def audit_membership(subject: Subject, options: MembershipOptions) -> MembershipAudit:
-    """Run every attack. Raises ConfigError where there are too few records."""
-    candidates = choose(subject, options.nonmembers, options.records, options.seed)
+def audit_membership(
+    subject: Subject,
+    options: MembershipOptions,
+    say: Callable[[str], None] = lambda _: None,
+    threads: int | None = None,
+    allowed: Collection[str] = (),
+) -> MembershipAudit:
+    """Run every attack. Raises ConfigError where there are too few records. ``say``: is told which shadow
+    runs are done; ``threads``, ``allowed``: of these (see ``open_run``)."""
+    runs: list[ShadowRun] = []
+    pool = None
+    if options.shadows:
+        refuse_without_shadows(subject)
+        pool = pool_outside(subject, options)
+    candidates = choose(subject, options.nonmembers, options.records, options.seed, pool)
+    if options.shadows:
+        runs = shadow_runs(subject, options, say, threads, allowed)
     trajectory = subject.trajectory(options.snapshots)
     problem, seed = subject.problem, options.seed
     scores = {
@@ -94,6 +132,12 @@ def audit_membership(subject: Subject, options: MembershipOptions) -> Membership
         ),
         BLIND: attacks.blind_scores(candidates, problem.data.classes, seed),
     }
+    facts = None
+    if runs:
+        signals = signals_of(subject, candidates, runs, options)
+        by_shadows = scores_of(signals)
+        scores |= by_shadows
+        facts = _facts_of(subject, runs, signals)
     found = {name: judge(name, scores[name], candidates, seed) for name in scores}
     came = subject.took_part()
     everyone = came is None or len(came) == problem.data.client_count
@@ -102,9 +146,14 @@ def audit_membership(subject: Subject, options: MembershipOptions) -> Membership
         options=options,
         each=candidates.each,
         weights_seen=[rounds for rounds, _ in trajectory],
-        outcomes=[found[name] for name in ATTACKS],
+        outcomes=[found[name] for name in found if name != BLIND],
         blind=found[BLIND],
-        warnings=[*candidates.warnings, *_warnings(found[BLIND], candidates, len(trajectory))],
+        warnings=[
+            *candidates.warnings,
+            *_warnings(found[BLIND], candidates, len(trajectory)),
+            *(_of_fewer(facts) if facts else []),
+        ],
+        shadows=facts,
         bound=bound_of(subject.privacy(), everyone),
     )
 
@@ -145,6 +194,25 @@ def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]
             "(runtime.snapshot_interval)."
         )
     return found
+
+
+def _facts_of(subject: Subject, runs: list[ShadowRun], signals: Signals) -> ShadowFacts:
+    return ShadowFacts(
+        runs=[str(one.folder.path) for one in runs],
+        records=min(sum(map(len, one.clients)) for one in runs),
+        records_of_run=int(subject.problem.data.records_per_client.sum()),
+        own_variance=len(runs) >= OWN_VARIANCE,
+        population=len(signals.target_z),
+    )
+
+
+def _of_fewer(facts: ShadowFacts) -> list[str]:
+    if facts.records >= facts.records_of_run:
+        return []
+    return [
+        f"A shadow run trains on {facts.records} records and the run on {facts.records_of_run}, as there are "
+        "not enough that no client has: lira and rmia may be weaker for it."
+    ]
 
 
 def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:

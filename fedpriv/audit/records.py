@@ -12,23 +12,28 @@ from torch import Tensor
 from fedpriv.audit.subject import Subject
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.names import HELD_OUT
 from fedpriv.data.partitions import Natural
 from fedpriv.data.records import Records
-from fedpriv.engine import FlatModel
+from fedpriv.data.shadow import outside as others_of
+from fedpriv.data.shadow import records_at
+from fedpriv.engine import FlatModel, cross_entropy
 from fedpriv.engine.interface import Engine
 
 FEWEST = 20  # of each: fewer say nothing
 _NUMBERS_AT_ONCE = 20_000_000  # of per-record gradients held at a time
 _RECORDS_AT_ONCE = 250
+_LEAST_LOSS = 1e-12
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """As many members as non-members, members first in ``records``; ``warnings``: why an attack may find
-    something other than membership."""
+    """As many members as non-members, members first in ``records``; ``numbers``: which of all records (see
+    ``data.shadow``) they are; ``warnings``: why an attack may find something other than membership."""
 
     records: Records
     is_member: np.ndarray
+    numbers: np.ndarray
     nonmembers: str
     warnings: list[str] = field(default_factory=list)
 
@@ -41,21 +46,25 @@ class Candidates:
         return scores[self.is_member], scores[~self.is_member]
 
 
-def choose(subject: Subject, nonmembers: str, most: int, seed: int) -> Candidates:
-    """Draw at most ``most`` of each. Raises ConfigError where there are too few."""
+def choose(
+    subject: Subject, nonmembers: str, most: int, seed: int, pool: np.ndarray | None = None
+) -> Candidates:
+    """Draw at most ``most`` of each, non-members from ``pool`` where one is given. Raises ConfigError where
+    there are too few."""
     data = subject.problem.data
+    if subject.parts.settings.shadow is not None:
+        raise ConfigError(
+            f"{subject.folder.path} is a shadow run, part of an audit of another run: audit that one"
+        )
     inside = np.concatenate(_of_participants(subject))
-    if nonmembers == "test":
-        source, outside = data.test, np.arange(len(data.test))
-    else:
-        source, attack = data.train, subject.problem.attack
-        own = np.arange(len(data.train)) if attack is None else attack.untouched
-        outside = np.setdiff1d(own, np.concatenate(data.clients))
+    outside = others_of(data, nonmembers) if pool is None else pool
+    if nonmembers == HELD_OUT and subject.problem.attack is not None:
+        outside = np.intersect1d(outside, subject.problem.attack.untouched)
     each = min(most, len(inside), len(outside))
     if each < FEWEST:
         few = f"{len(inside)} members and {len(outside)} non-members ({nonmembers})"
         hint = ""
-        if nonmembers == "held_out" and not len(outside):
+        if nonmembers == HELD_OUT and not len(outside):
             hint = (
                 "its clients hold every training record: take --nonmembers test, or a run with "
                 "partition=fixed_size"
@@ -68,12 +77,14 @@ def choose(subject: Subject, nonmembers: str, most: int, seed: int) -> Candidate
         stream = numpy_stream(seed, f"audit_{name}")
         return np.sort(stream.choice(indices, each, replace=False))
 
-    members = data.train.subset(drawn(inside, "members"))
-    others = source.subset(drawn(outside, "nonmembers"))
-    records = Records(
-        torch.cat([members.inputs, others.inputs]), torch.cat([members.targets, others.targets])
+    numbers = np.concatenate([drawn(inside, "members"), drawn(outside, "nonmembers")])
+    return Candidates(
+        records_at(data, numbers),
+        np.arange(2 * each) < each,
+        numbers,
+        nonmembers,
+        _warnings(subject),
     )
-    return Candidates(records, np.arange(2 * each) < each, nonmembers, _warnings(subject))
 
 
 def _of_participants(subject: Subject) -> list[np.ndarray]:
@@ -103,6 +114,24 @@ def losses(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
     model.set(weights)
     found = [model.loss(model(x).double(), y) for x, y in _batches(records, _RECORDS_AT_ONCE)]
     return _finite(torch.cat(found))
+
+
+@torch.inference_mode()
+def log_odds(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
+    """φ = log p/(1 - p) of the probability p of each record's label at ``weights`` [n]; the model's own
+    weights are set to them. A model with a loss ℓ of its own has p = e^-ℓ."""
+    model.set(weights)
+    return _finite(torch.cat([_log_odds(model, x, y) for x, y in _batches(records, 1000)]))
+
+
+def _log_odds(model: FlatModel, inputs: Tensor, targets: Tensor) -> Tensor:
+    outputs = model(inputs).double()
+    if model.loss is not cross_entropy or outputs.ndim != 2 or outputs.shape[1] < 2:
+        loss = model.loss(outputs, targets).clamp_min(_LEAST_LOSS)
+        return -loss - torch.log(-torch.expm1(-loss))
+    own = targets[:, None]
+    others = outputs.scatter(1, own, -torch.inf).logsumexp(1)  # log(1 - p) would be -inf
+    return outputs.gather(1, own)[:, 0] - others
 
 
 def gradients(

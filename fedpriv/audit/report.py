@@ -17,10 +17,13 @@ from fedpriv.audit.property_inference import PropertyAudit
 from fedpriv.audit.statistics import Estimate
 from fedpriv.common.files import saying_where, write_text
 from fedpriv.common.words import percent_up
+from fedpriv.results.colours import COLOURS
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
-from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
+from fedpriv.results.plots import Line, Panel, draw_panels
 
+_COLOURS = tuple(c for name, c in COLOURS.items() if name not in ("black", "grey"))
+"""Of attacks: black is the bound, grey chance."""
 Audit = MembershipAudit | PropertyAudit | EpsilonAudit
 
 
@@ -180,7 +183,7 @@ def roc_panel(audit: MembershipAudit) -> Panel:
     lowest = 1.0 / audit.each
     diagonal = Line("chance", "grey", (lowest, 1.0), (lowest, 1.0), dashed=True, thin=True)
     lines = [diagonal]
-    for outcome, colour in zip((*audit.outcomes, audit.blind), CYCLE, strict=False):
+    for outcome, colour in zip((*audit.outcomes, audit.blind), _COLOURS, strict=False):
         fpr, tpr = outcome.curve
         seen = np.append(fpr[1:] > fpr[:-1], True) & (fpr > 0)  # the end of every step
         lines.append(

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.data.names import NONMEMBERS
 
 if TYPE_CHECKING:
     from fedpriv.experiment.settings import Settings
@@ -15,7 +16,7 @@ MEMBERSHIP, PROPERTY, EPSILON = "membership", "property", "epsilon"
 KINDS = (MEMBERSHIP, PROPERTY, EPSILON)
 RESULTS = {MEMBERSHIP: "membership_auc", PROPERTY: "property_auc", EPSILON: "epsilon_audited"}
 """What tells in a summary that a run has been audited."""
-NONMEMBERS = ("test", "held_out")
+FEWEST_SHADOWS, MOST_SHADOWS = 4, 64
 PROPERTIES = ("intensity", "length", "writer", "label:K", "file:PATH")
 _ALLOWED = "one of " + ", ".join(PROPERTIES)
 
@@ -23,12 +24,14 @@ _ALLOWED = "one of " + ", ".join(PROPERTIES)
 @dataclass(frozen=True)
 class MembershipOptions:
     """``records``: so many members and as many non-members, or as there are; ``snapshots``: at most so
-    many, spread evenly."""
+    many, spread evenly; ``shadows``: so many shadow runs, in ``shadow_runs``."""
 
     nonmembers: str = "test"
     records: int = 2000
     snapshots: int = 10
     seed: int = 0
+    shadows: int = 0
+    shadow_runs: str = "outputs/runs"
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,23 @@ def wanted(settings: Settings) -> dict[str, Options]:
     found: dict[str, Options] = {}
     for text in settings.audit:
         kind, _, choice = text.partition(":")
-        if kind == MEMBERSHIP and choice in ("", *NONMEMBERS):
-            options: Any = MembershipOptions(choice or NONMEMBERS[0])
+        nonmembers, _, shadows = choice.partition(":")
+        if kind == MEMBERSHIP and nonmembers in ("", *NONMEMBERS):
+            options: Any = MembershipOptions(
+                nonmembers or NONMEMBERS[0],
+                shadows=_shadows_of(shadows) if shadows else 0,
+                shadow_runs=f"{settings.runtime.output_dir}/runs",
+            )
         elif kind == PROPERTY and choice:
             parse_property(choice, "audit=property:CHOICE, CHOICE")
             options = PropertyOptions(choice)
         elif kind == EPSILON:  # of those that the run plants; the settings have read M
             options = EpsilonOptions(seed=settings.seed)
         else:
-            kinds = "membership, membership:held_out, property:CHOICE, epsilon or epsilon:M"
+            kinds = (
+                "membership, membership:held_out, membership:held_out:SHADOWS, property:CHOICE, epsilon or "
+                "epsilon:M"
+            )
             raise ConfigError("audit", text, kinds, f"CHOICE: {_ALLOWED}")
         if kind in found:
             raise ConfigError(f"audit names two audits of the kind {kind}; one run records one")
@@ -101,6 +112,23 @@ def wanted(settings: Settings) -> dict[str, Options]:
             "runtime.snapshot_interval", None, "a whole number >= 1 with audit=property:CHOICE"
         )
     return found
+
+
+def _shadows_of(text: str) -> int:
+    try:
+        return check_shadows("audit=membership:SET:SHADOWS", int(text) if text.isdigit() else text)
+    except ArgumentError as error:
+        raise error.within("") from None
+
+
+def check_shadows(name: str, value: object) -> int:
+    """How many shadow runs: two of each half at least. Raises ArgumentError."""
+    if value == 0:
+        return 0
+    if type(value) is not int or not FEWEST_SHADOWS <= value <= MOST_SHADOWS or value % 2:
+        allowed = f"0 (no LiRA, no RMIA) or an even number from {FEWEST_SHADOWS} to {MOST_SHADOWS}"
+        raise ArgumentError(name, value, allowed)
+    return value
 
 
 def missing(audit: str | Sequence[str] | None, summary: Mapping[str, Any]) -> list[str]:

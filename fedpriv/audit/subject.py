@@ -41,6 +41,7 @@ class Subject:
     final: Tensor
     rounds: int
     summary: dict[str, Any]
+    config: DictConfig
 
     @property
     def name(self) -> str:
@@ -81,21 +82,7 @@ class Subject:
 
     def took_part(self) -> np.ndarray | None:
         """Which clients did in any round, ascending; None where the run did not write it down."""
-        path = self.folder.participation
-        if not path.exists():
-            return None
-        refuse_no_file(path)
-        known = range(self.problem.data.client_count)
-        try:
-            rows = pd.read_csv(path, dtype=str)["clients"].dropna()
-            clients = sorted({client for text in rows.unique() for client in parse_ranges(text)})
-            if clients and not (clients[0] in known and clients[-1] in known):
-                raise ValueError
-        except (OSError, ValueError, KeyError):
-            raise ConfigError(
-                f"{path} cannot be read: it is no list of this run's clients"
-            ) from None
-        return np.array(clients, dtype=np.int64) if clients else None
+        return participants(self.folder, self.problem.data.client_count)
 
     def noise_multipliers(self) -> dict[int, float]:
         """That of every round so far, from 1; empty for a run without noise."""
@@ -104,6 +91,23 @@ class Subject:
             return {}
         found = metrics.set_index("round")["noise_multiplier"].dropna()
         return {int(number): float(sigma) for number, sigma in found.items()}
+
+
+def participants(folder: RunFolder, client_count: int) -> np.ndarray | None:
+    """Which clients took part in any round, ascending; None where the run did not write it down."""
+    path = folder.participation
+    if not path.exists():
+        return None
+    refuse_no_file(path)
+    known = range(client_count)
+    try:
+        rows = pd.read_csv(path, dtype=str)["clients"].dropna()
+        clients = sorted({client for text in rows.unique() for client in parse_ranges(text)})
+        if clients and not (clients[0] in known and clients[-1] in known):
+            raise ValueError
+    except (OSError, ValueError, KeyError):
+        raise ConfigError(f"{path} cannot be read: it is no list of this run's clients") from None
+    return np.array(clients, dtype=np.int64) if clients else None
 
 
 def open_run(
@@ -116,24 +120,35 @@ def open_run(
 
     Raises FedprivError (in one sentence) where it cannot be audited.
     """
-    import torch
-
     folder = RunFolder(path)
     config = stored_configuration(folder, allowed)
     folder.refuse_links()
     config.runtime.device = device
     parts = build_parts(config)
     place = resolve_device(device)
-    weights, rounds = _weights(folder, place)
+    stored, rounds = _weights(folder, place)
     problem = make_problem(parts, place)
     choose_threads(threads, problem.model.size * _RECORDS_AT_ONCE)
     problem.model.module.eval()
     initial = problem.model.flat.clone()
+    final = _fitted(folder, problem, stored)
+    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
+    return Subject(folder, parts, problem, initial, final, rounds, summary, config)
+
+
+def weights_of(folder: RunFolder, problem: Problem) -> Tensor:
+    """The last weights of another run of the same model [d]. Raises FedprivError."""
+    stored, _ = _weights(folder, problem.model.device)
+    return _fitted(folder, problem, stored)
+
+
+def _fitted(folder: RunFolder, problem: Problem, stored: Any) -> Tensor:
+    """What the model's weights are once they are those ``stored`` [d]."""
     try:
-        if isinstance(weights, torch.Tensor):
-            problem.model.set(weights)
+        if isinstance(stored, Tensor):
+            problem.model.set(stored)
         else:
-            problem.model.module.load_state_dict(weights)
+            problem.model.module.load_state_dict(stored)
     except Exception as error:  # what stands in the file can be anything
         raise FedprivError(
             f"the weights in {folder.path} do not fit the model of its config.yaml: {first_line(error)}"
@@ -143,8 +158,7 @@ def open_run(
             f"the weights in {folder.path} are not all finite numbers: the run diverged or its files are "
             "damaged, and there is nothing to find out from them"
         )
-    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
-    return Subject(folder, parts, problem, initial, problem.model.flat.clone(), rounds, summary)
+    return problem.model.flat.clone()
 
 
 def stored_configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:

@@ -96,6 +96,7 @@ def make_problem(
     ``seed``: of their coins and directions."""
     from fedpriv.algorithms.problem import Problem
     from fedpriv.data.federated import federate
+    from fedpriv.data.shadow import of_shadow
     from fedpriv.engine import FlatModel, make_engine
     from fedpriv.models.checks import refuse_own_randomness, refuse_record_mixing
     from fedpriv.models.fit import build_for
@@ -108,6 +109,8 @@ def make_problem(
         seed=getattr(parts.partition, "seed", settings.seed),
         device=str(device),
     )
+    if settings.shadow is not None:
+        data = of_shadow(data, settings.shadow)
     attack = None
     if parts.attack is not None:
         from fedpriv.attacks.malicious import MaliciousClients

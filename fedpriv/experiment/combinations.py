@@ -53,6 +53,8 @@ def refuse_bad_combinations(parts: Parts) -> None:
             f"algorithm={algorithm.name}: unit=record does not go with {algorithm.trust.name} trust: each "
             "client noises its own sum here, and who took part is seen"
         )
+    if parts.attack is not None and settings.shadow is not None:
+        raise ConfigError("shadow", "a half", "null with an attack, whose clients are no one's")
     _refuse_two_budgets(parts)
     if algorithm.search is not None:
         _refuse_unsearchable(parts)

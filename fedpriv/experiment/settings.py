@@ -10,6 +10,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, nearest
+from fedpriv.data.names import NONMEMBERS, Shadow
 from fedpriv.groups import GROUPS
 from fedpriv.privacy.names import BUDGET_VIEWS
 
@@ -40,7 +41,8 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Settings:
-    """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε."""
+    """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε;
+    ``shadow``: whose data it has in the place of its own, as a shadow run of an audit."""
 
     epsilon: float | None
     delta: float
@@ -56,6 +58,7 @@ class Settings:
     canaries: int = 0
     publish: bool = False
     publish_test_metrics: bool = False
+    shadow: Shadow | None = None
 
 
 def read_settings(config: DictConfig) -> Settings:
@@ -91,11 +94,17 @@ def read_settings(config: DictConfig) -> Settings:
             publish_test_metrics=checks.boolean(
                 "publish_test_metrics", config.get("publish_test_metrics") or False
             ),
+            shadow=_read_shadow(config.get("shadow")),
         )
     except ArgumentError as error:
         raise error.within("") from None
     except (ConfigAttributeError, ConfigKeyError) as error:
         raise ConfigError(f"{error.full_key} was deleted (~), and every run needs it") from None
+    if settings.shadow is not None and (settings.publish or settings.audit):
+        key = "publish" if settings.publish else "audit"
+        raise ConfigError(
+            f"{key} must be null with shadow: a shadow run is part of an audit, and private"
+        )
     if settings.publish:
         return replace(settings, runtime=replace(settings.runtime, diagnostics=False))
     return settings
@@ -148,6 +157,19 @@ def _read_audits(value: object) -> tuple[str, ...]:
     if not len(several) or not all(isinstance(one, str) and one.strip() for one in several):
         raise ArgumentError("audit", value, "null, membership, property:CHOICE, epsilon, or a list")
     return tuple(several)
+
+
+def _read_shadow(node: object) -> Shadow | None:
+    if node is None:
+        return None
+    keys = tuple(Shadow.__dataclass_fields__)
+    if not isinstance(node, DictConfig) or set(node) != set(keys):
+        raise ArgumentError("shadow", node, f"null, or a group of the keys {', '.join(keys)}")
+    return Shadow(
+        checks.whole("shadow.half", node.half, at_least=0),
+        checks.one_of("shadow.nonmembers", node.nonmembers, NONMEMBERS),
+        checks.seed("shadow.seed", node.seed),
+    )
 
 
 def _optional(check, name, value, **bounds):  # type: ignore[no-untyped-def]
