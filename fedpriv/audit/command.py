@@ -26,6 +26,7 @@ from fedpriv.audit.request import (
     missing,
     parse_property,
 )
+from fedpriv.audit.shadow_runs import Training
 from fedpriv.audit.subject import open_run
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
@@ -98,13 +99,16 @@ def audit(
     threads: int | None,
     allowed: Collection[str],
     progress: str = "auto",
+    stop_file: str | None = None,
 ) -> report.Audit:
-    """Make the audit of a run folder that ``options`` are of."""
+    """Make the audit of a run folder that ``options`` are of. ``progress``, ``stop_file``: of runs that it
+    trains, see ``runtime``."""
     if isinstance(options, EpsilonOptions):
         return audit_epsilon(RunFolder(path), options, device, allowed)
     subject = open_run(path, device, threads, allowed)
     if isinstance(options, MembershipOptions):
-        return audit_membership(subject, options, teller(progress), threads, allowed)
+        training = Training(teller(progress), threads, stop_file, allowed)
+        return audit_membership(subject, options, training)
     return audit_property(subject, options)
 
 
@@ -118,9 +122,8 @@ def audit_finished_run(
     found: dict[str, object] = {}
     for kind in missing(settings.audit, summary):
         runtime = settings.runtime
-        made = audit(
-            folder, asked[kind], runtime.device, runtime.threads, own_targets, runtime.progress
-        )
+        how = (runtime.device, runtime.threads, own_targets, runtime.progress, runtime.stop_file)
+        made = audit(folder, asked[kind], *how)
         report.write(place, made)
         found |= made.summary()
         if settings.runtime.progress != "none":

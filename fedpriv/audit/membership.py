@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,6 +15,7 @@ from fedpriv.audit.request import MembershipOptions
 from fedpriv.audit.shadow_attacks import GAMMA, OFFLINE_A, OWN_VARIANCE, Signals, scores_of
 from fedpriv.audit.shadow_runs import (
     ShadowRun,
+    Training,
     pool_outside,
     refuse_without_shadows,
     shadow_runs,
@@ -106,14 +106,9 @@ class MembershipAudit:
 
 
 def audit_membership(
-    subject: Subject,
-    options: MembershipOptions,
-    say: Callable[[str], None] = lambda _: None,
-    threads: int | None = None,
-    allowed: Collection[str] = (),
+    subject: Subject, options: MembershipOptions, training: Training | None = None
 ) -> MembershipAudit:
-    """Run every attack. Raises ConfigError where there are too few records. ``say``: is told which shadow
-    runs are done; ``threads``, ``allowed``: of these (see ``open_run``)."""
+    """Run every attack. Raises ConfigError where there are too few records. ``training``: of shadow runs."""
     runs: list[ShadowRun] = []
     pool = None
     if options.shadows:
@@ -121,7 +116,7 @@ def audit_membership(
         pool = pool_outside(subject, options)
     candidates = choose(subject, options.nonmembers, options.records, options.seed, pool)
     if options.shadows:
-        runs = shadow_runs(subject, options, say, threads, allowed)
+        runs = shadow_runs(subject, options, training or Training())
     trajectory = subject.trajectory(options.snapshots)
     problem, seed = subject.problem, options.seed
     scores = {

@@ -32,6 +32,18 @@ _FEWEST_OF_POPULATION = 100
 
 
 @dataclass(frozen=True)
+class Training:
+    """How shadow runs are trained; nothing here changes a result. ``say`` is told which are done;
+    ``threads``, ``stop_file``: see ``runtime``; ``allowed``: modules outside fedpriv that the configuration
+    may name."""
+
+    say: Callable[[str], None] = lambda _: None
+    threads: int | None = None
+    stop_file: str | None = None
+    allowed: Collection[str] = ()
+
+
+@dataclass(frozen=True)
 class ShadowRun:
     """A finished one; ``clients``: which records each of its clients has."""
 
@@ -58,29 +70,28 @@ def refuse_without_shadows(subject: Subject) -> None:
 
 
 def shadow_runs(
-    subject: Subject,
-    options: MembershipOptions,
-    say: Callable[[str], None],
-    threads: int | None,
-    allowed: Collection[str],
+    subject: Subject, options: MembershipOptions, training: Training
 ) -> list[ShadowRun]:
     """Find them, train those that are missing. Raises FedprivError where one cannot be trained, Interrupted
     after Ctrl-C: its checkpoint is there."""
     found = []
     for half in range(options.shadows):
         shadow = Shadow(half, options.nonmembers, options.seed)
-        config = shadow_configuration(subject, shadow, threads)
+        config = shadow_configuration(subject, shadow)
         name = configuration.run_name(config, configuration.identity(config))
         folder = RunFolder(Path(options.shadow_runs) / name)
         config.runtime.run_dir = str(folder.path)
+        config.runtime.threads, config.runtime.stop_file = training.threads, training.stop_file
         done = folder.finished
-        _train(folder, config, subject, allowed)
-        say(f"shadow run {half + 1} of {options.shadows}: {'found' if done else 'trained'}")
+        _train(folder, config, subject, training.allowed)
+        training.say(
+            f"shadow run {half + 1} of {options.shadows}: {'found' if done else 'trained'}"
+        )
         found.append(ShadowRun(folder, shadow, shadow_clients(subject.problem.data, shadow)))
     return found
 
 
-def shadow_configuration(subject: Subject, shadow: Shadow, threads: int | None) -> DictConfig:
+def shadow_configuration(subject: Subject, shadow: Shadow) -> DictConfig:
     """The run's own, but for seeds, data, and where it goes; whose clients it has stays as it is."""
     config = subject.config.copy()
     with open_dict(config):
@@ -89,8 +100,7 @@ def shadow_configuration(subject: Subject, shadow: Shadow, threads: int | None) 
         config.seed = config.noise_seed = _FIRST_SEED + shadow.half
         if "seed" in config.model:
             config.model.seed = config.seed
-        config.runtime.threads, config.runtime.reuse = threads, True
-        config.runtime.progress, config.runtime.plots = "none", False
+        config.runtime.reuse, config.runtime.progress, config.runtime.plots = True, "none", False
     return config
 
 

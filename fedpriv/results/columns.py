@@ -25,6 +25,7 @@ class Column:
 AUDIT_COLUMNS: dict[str, Column] = {
     "membership_auc": Column("AUC of membership inference", from_zero=False),
     "membership_tpr_at_1_percent": Column("TPR of membership inference at 1 % FPR"),
+    "membership_tpr_at_0.1_percent": Column("TPR of membership inference at 0.1 % FPR"),
     "property_auc": Column("AUC of property inference", from_zero=False),
 }
 """What ``summary.json`` alone knows, of runs with ``audit``: for figures with points."""
