@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,11 +46,14 @@ def run(given: SimpleNamespace) -> int:
     if given.kind == EPSILON and given.scores is not None:
         return _of_scores(given)
     options = _read(given)
+    training = Training(say=console().print, allowed=given.allow)
+    if given.kind == MEMBERSHIP:
+        training = replace(training, jobs=given.jobs)
     paths = list(dict.fromkeys(given.runs))
     audits, files, status = [], [], 0
     for path in paths:
         try:
-            audits.append(audit(path, options, given.device, None, given.allow))
+            audits.append(audit(path, options, given.device, training))
             files = report.write(RunFolder(path), audits[-1])
         except FedprivError as error:
             if len(paths) == 1:
@@ -96,18 +100,13 @@ def audit(
     path: str | Path,
     options: Options,
     device: str,
-    threads: int | None,
-    allowed: Collection[str],
-    progress: str = "auto",
-    stop_file: str | None = None,
+    training: Training,
 ) -> report.Audit:
-    """Make the audit of a run folder that ``options`` are of. ``progress``, ``stop_file``: of runs that it
-    trains, see ``runtime``."""
+    """Make the audit of a run folder that ``options`` are of."""
     if isinstance(options, EpsilonOptions):
-        return audit_epsilon(RunFolder(path), options, device, allowed)
-    subject = open_run(path, device, threads, allowed)
+        return audit_epsilon(RunFolder(path), options, device, training.allowed)
+    subject = open_run(path, device, training.threads, training.allowed)
     if isinstance(options, MembershipOptions):
-        training = Training(teller(progress), threads, stop_file, allowed)
         return audit_membership(subject, options, training)
     return audit_property(subject, options)
 
@@ -122,8 +121,13 @@ def audit_finished_run(
     found: dict[str, object] = {}
     for kind in missing(settings.audit, summary):
         runtime = settings.runtime
-        how = (runtime.device, runtime.threads, own_targets, runtime.progress, runtime.stop_file)
-        made = audit(folder, asked[kind], *how)
+        training = Training(
+            say=teller(runtime.progress),
+            threads=runtime.threads,
+            stop_file=runtime.stop_file,
+            allowed=own_targets,
+        )
+        made = audit(folder, asked[kind], runtime.device, training)
         report.write(place, made)
         found |= made.summary()
         if settings.runtime.progress != "none":

@@ -9,7 +9,7 @@ import click
 
 from fedpriv.audit import request
 from fedpriv.audit.request import EPSILON, MEMBERSHIP, PROPERTIES, PROPERTY
-from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, flag, switch, together
+from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
 from fedpriv.data.names import NONMEMBERS
 
 _EXAMPLES = """\b
@@ -60,6 +60,9 @@ def audit() -> None:
 @flag("--nonmembers", "SET", _WHO, OneOf(NONMEMBERS), default=_of_members.nonmembers)
 @_count("--records", "so many members and as many non-members", _of_members.records)
 @flag("--shadows", "N", _SHADOWS, default=str(_of_members.shadows))
+@flag(
+    "--jobs", "N", "so many shadow runs at a time, each in a process; default 1", Whole(), default=1
+)
 @flag("--shadow-runs", "DIR", _RUNS, Place(), default=_of_members.shadow_runs)
 @_shared
 def membership(**flags: Any) -> int:

@@ -31,7 +31,7 @@ class MembershipOptions:
     snapshots: int = 10
     seed: int = 0
     shadows: int = 0
-    shadow_runs: str = "outputs/runs"
+    shadow_runs: str = "outputs/shadows"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def wanted(settings: Settings) -> dict[str, Options]:
             options: Any = MembershipOptions(
                 nonmembers or NONMEMBERS[0],
                 shadows=_shadows_of(shadows) if shadows else 0,
-                shadow_runs=f"{settings.runtime.output_dir}/runs",
+                shadow_runs=f"{settings.runtime.output_dir}/shadows",
             )
         elif kind == PROPERTY and choice:
             parse_property(choice, "audit=property:CHOICE, CHOICE")

@@ -7,12 +7,14 @@ goes on. They train on the private data of the run's clients, so they are as pri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import signal
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from fedpriv import config as configuration
 from fedpriv.audit.records import Candidates, log_odds
@@ -20,11 +22,15 @@ from fedpriv.audit.request import MembershipOptions
 from fedpriv.audit.shadow_attacks import Signals
 from fedpriv.audit.subject import Subject, participants, weights_of
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
+from fedpriv.common.orphans import job_of_a_worker
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.words import counted
 from fedpriv.data.names import Shadow
 from fedpriv.data.shadow import outside_pool, records_at, shadow_clients
+from fedpriv.experiment import checkpoint
 from fedpriv.experiment.consent import refuse_strangers
 from fedpriv.experiment.run import run
+from fedpriv.experiment.stop import StopFile
 from fedpriv.results.folder import RunFolder
 
 _FIRST_SEED = 1_000_000
@@ -33,11 +39,12 @@ _FEWEST_OF_POPULATION = 100
 
 @dataclass(frozen=True)
 class Training:
-    """How shadow runs are trained; nothing here changes a result. ``say`` is told which are done;
-    ``threads``, ``stop_file``: see ``runtime``; ``allowed``: modules outside fedpriv that the configuration
-    may name."""
+    """How shadow runs are trained; nothing here changes a result. ``say`` is told which are done; ``jobs``:
+    so many at a time, each in a process; ``threads``, ``stop_file``: see ``runtime``; ``allowed``: modules
+    outside fedpriv that the configuration may name."""
 
     say: Callable[[str], None] = lambda _: None
+    jobs: int = 1
     threads: int | None = None
     stop_file: str | None = None
     allowed: Collection[str] = ()
@@ -48,7 +55,6 @@ class ShadowRun:
     """A finished one; ``clients``: which records each of its clients has."""
 
     folder: RunFolder
-    shadow: Shadow
     clients: list[np.ndarray]
 
     def trained_on(self) -> np.ndarray:
@@ -74,21 +80,33 @@ def shadow_runs(
 ) -> list[ShadowRun]:
     """Find them, train those that are missing. Raises FedprivError where one cannot be trained, Interrupted
     after Ctrl-C: its checkpoint is there."""
-    found = []
+    wanted, missing = [], []
     for half in range(options.shadows):
         shadow = Shadow(half, options.nonmembers, options.seed)
         config = shadow_configuration(subject, shadow)
-        name = configuration.run_name(config, configuration.identity(config))
-        folder = RunFolder(Path(options.shadow_runs) / name)
+        refuse_strangers(config, training.allowed, subject.folder.config)
+        identity = configuration.identity(config)
+        folder = RunFolder(Path(options.shadow_runs) / configuration.run_name(config, identity))
+        if folder.path.exists():
+            folder.refuse_links()
+        if folder.config.exists():
+            there = configuration.identity(folder.read_config())
+            checkpoint.refuse_other_identity(folder, there, identity)
         config.runtime.run_dir = str(folder.path)
         config.runtime.threads, config.runtime.stop_file = training.threads, training.stop_file
-        done = folder.finished
-        _train(folder, config, subject, training.allowed)
-        training.say(
-            f"shadow run {half + 1} of {options.shadows}: {'found' if done else 'trained'}"
-        )
-        found.append(ShadowRun(folder, shadow, shadow_clients(subject.problem.data, shadow)))
-    return found
+        if not folder.finished:
+            missing.append(config)
+        wanted.append(ShadowRun(folder, shadow_clients(subject.problem.data, shadow)))
+    done = len(wanted) - len(missing)
+    training.say(f"{counted(len(wanted), 'shadow run')}, {done} done, in {options.shadow_runs}")
+    for number, _ in enumerate(_trained(missing, options.shadow_runs, training.jobs), done + 1):
+        training.say(f"shadow run {number} of {len(wanted)} done")
+    for folder in (one.folder for one in wanted):
+        if folder.read_json(folder.summary).get("stop_reason") == "diverged":
+            raise FedprivError(
+                f"the shadow run {folder.path} diverged: there is nothing to learn from it"
+            )
+    return wanted
 
 
 def shadow_configuration(subject: Subject, shadow: Shadow) -> DictConfig:
@@ -104,20 +122,44 @@ def shadow_configuration(subject: Subject, shadow: Shadow) -> DictConfig:
     return config
 
 
-def _train(
-    folder: RunFolder, config: DictConfig, subject: Subject, allowed: Collection[str]
-) -> None:
-    refuse_strangers(config, allowed, subject.folder.config)
-    if folder.path.exists():
-        folder.refuse_links()
-    result = run(config)
-    if result.stop_reason == "interrupted":
+def _trained(configs: list[DictConfig], place: str, jobs: int) -> Iterator[None]:
+    """Train them; gives something after each."""
+    if jobs == 1 or len(configs) < 2:
+        yield from map(_train, configs)
+        return
+    from joblib import Parallel, delayed
+
+    failures: list[FedprivError] = []
+    with StopFile(Path(place), watched=True) as stop:
+        for config in configs:
+            config.runtime.stop_file = str(stop.path)
+        workers = Parallel(n_jobs=min(jobs, len(configs)), return_as="generator_unordered")
+        for error in workers(delayed(_in_worker)(OmegaConf.to_container(c)) for c in configs):
+            if error is None:
+                yield
+            elif not failures:
+                stop.path.touch()  # the others end with a checkpoint
+                failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def _in_worker(config: dict[str, Any]) -> FedprivError | None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that launched it makes the stop file
+    try:
+        with job_of_a_worker():
+            _train(OmegaConf.create(config))
+    except FedprivError as error:  # one that is raised ends the other workers at once
+        return error
+    return None
+
+
+def _train(config: DictConfig) -> None:
+    stop_file, where = config.runtime.stop_file, config.runtime.run_dir
+    stopped = stop_file is not None and Path(stop_file).exists()
+    if stopped or run(config).stop_reason == "interrupted":
         raise Interrupted(
-            f"interrupted in the shadow run {folder.path}; the same command goes on with it"
-        )
-    if result.stop_reason == "diverged":
-        raise FedprivError(
-            f"the shadow run {folder.path} diverged: there is nothing to learn from it"
+            f"interrupted in the shadow run {where}; the same command goes on with it"
         )
 
 

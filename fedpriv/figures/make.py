@@ -26,6 +26,7 @@ from fedpriv.config import explain, with_protocol
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
+from fedpriv.experiment.stop import StopFile
 from fedpriv.figures.definition import Figure
 from fedpriv.figures.jobs import DONE, Job, distinct, in_short
 from fedpriv.figures.monitor import Monitor
@@ -33,7 +34,6 @@ from fedpriv.figures.overrides import as_flag
 from fedpriv.figures.planning import announcement, job_table, plan_figure
 from fedpriv.figures.reading import is_computed
 from fedpriv.figures.record import read_failures, write_record
-from fedpriv.figures.stop import StopFile
 from fedpriv.results.display import console
 
 

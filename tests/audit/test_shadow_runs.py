@@ -86,7 +86,7 @@ def test_a_second_audit_trains_only_what_is_missing(by_heart, store):
     shadow_runs(subject, options(4, store), Training())
     before = models()
     shadow_runs(subject, options(6, store), Training(said.append))
-    assert [line.endswith("found") for line in said[:4]] == [True] * 4
+    assert said[0].startswith("6 shadow runs, 4 done, in ")
     assert before.items() <= models().items()
 
 
@@ -96,15 +96,35 @@ def test_an_interrupted_one_goes_on(by_heart, tmp_path):
 
     def say(line: str) -> None:
         said.append(line)
-        stop.touch()
+        if line == "shadow run 1 of 4 done":
+            stop.touch()
 
     subject, asked = open_run(by_heart), options(4, tmp_path / "runs")
     with pytest.raises(Interrupted, match="the same command goes on"):
         shadow_runs(subject, asked, Training(say, stop_file=str(stop)))
-    assert len(said) == 1
+    assert said[1:] == ["shadow run 1 of 4 done"]
     stop.unlink()
     assert len(shadow_runs(subject, asked, Training(said.append))) == 4
-    assert [line.rpartition(" ")[2] for line in said[1:]] == ["found", *["trained"] * 3]
+    assert said[2].startswith("4 shadow runs, 1 done, in ")
+    assert said[-1] == "shadow run 4 of 4 done"
+
+
+@pytest.mark.slow
+def test_several_at_a_time_are_the_same_runs(by_heart, store, tmp_path):
+    subject = open_run(by_heart)
+    one = shadow_runs(subject, options(4, store), Training())
+    two = shadow_runs(subject, options(4, tmp_path), Training(jobs=2))
+    for alone, together in zip(one, two, strict=True):
+        models = [torch.load(run.folder.model) for run in (alone, together)]
+        assert all(torch.equal(models[0][key], models[1][key]) for key in models[0])
+
+
+@pytest.mark.slow
+def test_one_of_several_that_fails_is_said_in_a_sentence(by_heart, tmp_path):
+    subject = open_run(by_heart)
+    subject.config.rounds = -1
+    with pytest.raises(ConfigError, match="rounds must be"):
+        shadow_runs(subject, options(4, tmp_path), Training(jobs=2))
 
 
 def test_a_shadow_run_is_the_run_with_other_seeds_and_data(by_heart):
@@ -162,7 +182,7 @@ def test_a_model_with_a_loss_of_its_own_has_odds_of_it(by_heart, monkeypatch):
 
 def test_the_key_asks_for_shadow_runs():
     settings = read_settings(fedpriv.compose(["audit=membership:held_out:16"]))
-    asked = MembershipOptions("held_out", shadows=16, shadow_runs="outputs/runs")
+    asked = MembershipOptions("held_out", shadows=16, shadow_runs="outputs/shadows")
     assert wanted(settings) == {"membership": asked}
 
 
@@ -173,6 +193,7 @@ def test_the_key_asks_for_shadow_runs():
         (("--shadows", "66"), "even number from 4 to 64, got 66"),
         (("--shadows", "x"), "even number from 4 to 64, got x"),
         (("--shadows", "-2"), "even number from 4 to 64, got -2"),
+        (("--jobs", "0"), "--jobs must be a whole number >= 1, got 0"),
     ],
 )  # fmt: skip
 def test_a_bad_number_is_said_in_a_sentence(command, by_heart, arguments, words):

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedpriv.figures.stop import StopFile
+from fedpriv.experiment.stop import StopFile
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -110,7 +110,7 @@ def test_outside_the_main_thread_signals_stay_as_they_are(tmp_path):
 WATCHED = """
 import sys, time
 from pathlib import Path
-from fedpriv.figures.stop import StopFile
+from fedpriv.experiment.stop import StopFile
 with StopFile(Path("."), watched=True) as stop:
     print(stop.path, flush=True)
     time.sleep(float(sys.argv[1]))
