@@ -11,6 +11,7 @@ import torch
 from omegaconf import OmegaConf
 
 import fedpriv
+from fedpriv.audit import attacks
 from fedpriv.audit.membership import audit_membership
 from fedpriv.audit.records import log_odds
 from fedpriv.audit.request import MembershipOptions, wanted
@@ -237,3 +238,19 @@ def test_without_shadow_runs_nothing_of_them_is_said(by_heart):
     audit = audit_membership(open_run(by_heart), MembershipOptions(records=60))
     assert list(aucs(audit)) == ["loss", "calibrated", "white_box"]
     assert audit.as_json()["shadows"] is None
+
+
+@pytest.mark.slow
+def test_ten_thousand_test_records_as_non_members(ran, mnist_folder, tmp_path, monkeypatch):
+    def guess(features, labels, seed):  # random forests of 20,000 records take minutes
+        return np.random.default_rng(seed).random(len(labels))
+
+    monkeypatch.setattr(attacks, "out_of_fold", guess)
+    run = ran(
+        "algorithm=fedavg", "dataset=mnist", f"dataset.path={mnist_folder}", "partition=fixed_size",
+        "partition.clients=5", "partition.records=2000", "model=logistic", "rounds=2",
+    ).folder  # fmt: skip
+    asked = options(4, tmp_path, nonmembers="test", records=10_000)
+    audit = audit_membership(open_run(run), asked)
+    assert audit.each == audit.shadows.records == 10_000
+    assert all(outcome.rates["tpr_at_0.1_percent"] for outcome in audit.outcomes)
