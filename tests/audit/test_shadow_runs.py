@@ -77,16 +77,16 @@ def test_a_private_run_is_at_chance(ran, tmp_path):
         assert outcome.auc.low - 0.02 <= 0.5 <= outcome.auc.high + 0.02, outcome
 
 
-def test_a_second_audit_trains_only_what_is_missing(by_heart, store):
+def test_a_second_audit_trains_only_what_is_missing(by_heart, tmp_path):
     said: list[str] = []
 
     def models() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in store.glob("*/model.pt")}
+        return {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/model.pt")}
 
     subject = open_run(by_heart)
-    shadow_runs(subject, options(4, store), Training())
+    shadow_runs(subject, options(4, tmp_path), Training())
     before = models()
-    shadow_runs(subject, options(6, store), Training(said.append))
+    shadow_runs(subject, options(6, tmp_path), Training(said.append))
     assert said[0].startswith("6 shadow runs, 4 done, in ")
     assert before.items() <= models().items()
 
