@@ -150,6 +150,7 @@ def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
     return EpsilonOptions(
         canaries,
         _whole("--repetitions", given.repetitions, at_least=1),
+        given.independent,
         read_confidence(given.confidence),
         checks.seed("--seed", _number(given.seed)),
     )

@@ -20,13 +20,19 @@ from fedpriv.audit.epsilon.evaluate import (
     evaluate,
 )
 from fedpriv.audit.epsilon.guesses import Scores
-from fedpriv.audit.epsilon.trial import RELEASES, Trial, pooled, train_with_canaries
+from fedpriv.audit.epsilon.trial import (
+    Trial,
+    must_be_apart,
+    pooled,
+    train_apart,
+    train_with_canaries,
+)
 from fedpriv.audit.request import EpsilonOptions
 from fedpriv.audit.subject import stored_configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.settings import CANARIES
-from fedpriv.results.canary_file import read_canaries
+from fedpriv.results.canary_file import RELEASES, read_canaries
 from fedpriv.results.folder import RunFolder
 
 
@@ -99,7 +105,8 @@ def audit_epsilon(
     parts = build_parts(config)
     _refuse(parts)
     summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
-    planted = folder.canaries.exists() and options.canaries is None
+    apart = options.independent or must_be_apart(parts)
+    planted = folder.canaries.exists() and options.canaries is None and not apart
     if planted:
         trial = _stored(folder)
     else:
@@ -107,10 +114,11 @@ def audit_epsilon(
         count = options.canaries or CANARIES
         trials = []
         for repetition in range(options.repetitions):
-            seed = options.seed + repetition
-            trials.append(
-                train_with_canaries(config, count, rounds, seed, options.canaries is None)
-            )
+            seed, fewer = options.seed + repetition, options.canaries is None
+            if apart:
+                trials.append(train_apart(config, count, rounds, seed))
+            else:
+                trials.append(train_with_canaries(config, count, rounds, seed, fewer))
         trial = pooled(trials)
     asked = Question(
         parts.settings.delta, options.confidence, trial.independent, trial.released, options.seed
