@@ -20,7 +20,8 @@ from fedpriv import config as configuration
 from fedpriv.attacks.canary_scores import ideal_scores
 from fedpriv.audit.epsilon.evaluate import Question, family_bound, one_run_bound
 from fedpriv.audit.epsilon.guesses import Scores
-from fedpriv.audit.epsilon.trial import RELEASES, train_with_canaries
+from fedpriv.audit.epsilon.trial import train_with_canaries
+from fedpriv.results.canary_file import RELEASES
 
 DELTA, SIGNIFICANCE = 1e-5, 0.05
 CASES = {

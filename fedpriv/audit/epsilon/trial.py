@@ -11,7 +11,9 @@ from omegaconf import DictConfig
 
 from fedpriv.algorithms.problem import Problem
 from fedpriv.attacks.canary_scores import Kind, WatchedWork
+from fedpriv.attacks.crafted import HOME, CraftedRecord, NeighboursSeen
 from fedpriv.audit.epsilon.guesses import Scores
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.experiment.assemble import make_problem
@@ -21,7 +23,8 @@ from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import resolve_device
 from fedpriv.experiment.parts import Parts
-from fedpriv.results.canary_file import SIZES
+from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.results.canary_file import RELEASES, SIZES
 
 _STREAMS = "audit of epsilon"
 
@@ -97,6 +100,33 @@ def _one_run(parts: Parts, problem: Problem, rounds: int) -> WatchedWork:
             cohort = problem.joined_by_attackers(t, sampled)
         trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
     return watched
+
+
+def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -> Trial:
+    """So many runs of one client on whole data, with or without a crafted record by a coin of each run; see
+    :mod:`fedpriv.attacks.crafted`. Raises ConfigError where lots are sampled."""
+    parts = build_parts(config)
+    problem = make_problem(parts, resolve_device(parts.settings.runtime.device))
+    mechanism, cohort = problem.mechanism, np.array([HOME])
+    sampling = mechanism.announce(0).groups[0].upload.joint.sampling
+    if not (sampling.whole and parts.algorithm.trust.sees_each_upload):
+        raise ConfigError(
+            "a crafted record is looked for in uploads on whole data that the server sees"
+        )
+    record = CraftedRecord(problem.data, sampling.neighbours == REPLACE_ONE)
+    problem.data, problem.canaries = record.data, record
+    weights, scores = problem.model.flat.clone(), []
+    coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
+    for number, coin in enumerate(coins):
+        record.coin = bool(coin)
+        problem.model.set(weights)
+        problem.streams = _streams(parts, seed, number)
+        trainer = parts.algorithm.start(problem)
+        trainer.work = seen = NeighboursSeen(trainer.work, problem, record)
+        for t in range(rounds):
+            trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
+        scores.append(seen.score)
+    return Trial({RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True)
 
 
 def _streams(parts: Parts, seed: int, run: int | None = None) -> SecretStreams:
