@@ -17,7 +17,8 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import JointQuery
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.search.planned import plan_trial
-from fedpriv.search.run import Search, Settings
+from fedpriv.search.run import Search
+from fedpriv.search.settings import Settings
 from fedpriv.train import main
 from tests.privacy.releases import released
 
