@@ -30,7 +30,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 
 _LARGEST = 1_000_000  # trials that a law is tabulated for
-_SMALLEST_GAMMA = 1e-4  # more trials than are tabulated then have probability e^-100
+_SMALLEST_GAMMA = 1e-4  # so that what lies beyond has a probability of e^-100
 
 
 class NegativeBinomialTrials:
@@ -62,7 +62,8 @@ class NegativeBinomialTrials:
 
     def quantile(self, probability: float) -> int:
         """The least k with P[K <= k] > ``probability``; of a uniform number it is K."""
-        upto = np.cumsum(self.probabilities(_LARGEST))
+        beyond = 100 / self.gamma + 20 * self.mean  # there, (1-γ)^k is below e^-100
+        upto = np.cumsum(self.probabilities(int(beyond)))
         return 1 + int(np.searchsorted(upto / upto[-1], probability, side="right"))
 
     @property
