@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.files import write_text
 from fedpriv.results.folder import RunFolder
+from fedpriv.results.searches import RECORD, STATEMENT
 from fedpriv.search.budget import SearchBudget, SearchLedger, read_trial
 from fedpriv.search.objective import refuse_without_score
 from fedpriv.search.planned import PlannedTrial, plan_ends, plan_trial, refuse_unlike
@@ -19,7 +20,6 @@ from fedpriv.search.settings import Settings
 from fedpriv.search.space import Proposals, Space, Trial, read_space
 from fedpriv.search.statement import facts, words
 
-RECORD = "search.json"
 Compose = Callable[[Sequence[str]], DictConfig]
 Launch = Callable[[int, Sequence[str]], object]
 _NOT_ENDED = ("running", "interrupted", "failed")
@@ -116,7 +116,7 @@ class Search:
         )
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / RECORD, json.dumps(found, indent=2) + "\n")
-        write_text(self.folder / "privacy.txt", words(found))
+        write_text(self.folder / STATEMENT, words(found))
 
     # ---- trials
 

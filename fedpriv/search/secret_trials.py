@@ -36,11 +36,12 @@ from fedpriv.config import with_protocol
 from fedpriv.experiment.secrets import streams_of_search
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import saved_json
+from fedpriv.results.searches import RECORD, STATEMENT
 from fedpriv.results.statement import publishable
 from fedpriv.search.budget import EPSILON, read_trial
 from fedpriv.search.objective import refuse_without_score
 from fedpriv.search.planned import plan_ends, plan_trial
-from fedpriv.search.run import RECORD, Compose
+from fedpriv.search.run import Compose
 from fedpriv.search.settings import Settings
 from fedpriv.search.space import Space, read_space
 from fedpriv.search.statement import facts_of_stopping, words_of_stopping
@@ -199,7 +200,7 @@ class SecretTrials:
         definition = self.settings.definition(self.space)
         found = facts_of_stopping(definition, self.bound, self.settings, state, self.best, begun)
         write_text(self.folder / RECORD, json.dumps(found, indent=2) + "\n")
-        write_text(self.folder / "privacy.txt", words_of_stopping(found))
+        write_text(self.folder / STATEMENT, words_of_stopping(found))
 
     def _ended_before(self) -> bool:
         """Whether the folder has this search already. Raises ConfigError for one that cannot go on."""
@@ -222,7 +223,7 @@ class SecretTrials:
             self._state_early(_count(self._hidden / _COUNT))
         raise ConfigError(
             f"{self.folder} holds a search that did not reach its end: it cannot go on, and what ran is "
-            f"charged by composition ({self.folder / 'privacy.txt'}); choose another hydra.sweep.dir"
+            f"charged by composition ({self.folder / STATEMENT}); choose another hydra.sweep.dir"
         )
 
     def _end_early(self, made: bool) -> None:
@@ -232,7 +233,7 @@ class SecretTrials:
                 self._state_early(self._begun)
                 return
             shutil.rmtree(self._hidden, ignore_errors=True)
-            for name in (RECORD, "privacy.txt"):
+            for name in (RECORD, STATEMENT):
                 (self.folder / name).unlink(missing_ok=True)
             if made:
                 with suppress(OSError):
@@ -254,7 +255,7 @@ class SecretTrials:
         words = "interrupted" if by_hand else f"{cause}".removeprefix("search: ")
         return (Interrupted if by_hand else FedprivError)(
             f"search: {words}; it cannot go on, and the trials that had begun cost epsilon "
-            f"{round_up(self.bound.composed(self._begun))} by composition: {self.folder / 'privacy.txt'}"
+            f"{round_up(self.bound.composed(self._begun))} by composition: {self.folder / STATEMENT}"
         )
 
 
