@@ -74,7 +74,7 @@ class SecretTrials:
         self.bound = bound_of(settings.law, planned)
         refuse_without_score(settings.objective, self._first.parts)
         if self.bound.epsilon > settings.epsilon:
-            needed = f">= {self.bound.epsilon:.4g}, the cost of the search"
+            needed = f">= {round_up(self.bound.epsilon)}, the cost of the search"
             raise ConfigError(EPSILON, settings.epsilon, needed)
         self._hidden = folder / HIDDEN
         self._begun = 0
@@ -93,8 +93,8 @@ class SecretTrials:
             f"search: {', '.join(self.space.searched)}, drawn at random for each trial",
             f"search: number of trials by a {bound.law.words}; 99 of 100 searches have at most "
             f"{bound.most_often}",
-            f"search: the search costs epsilon {bound.epsilon:.4g} at delta {bound.delta:g} (one trial "
-            f"{bound.trial:.4g}; {mean} trials that are all shown {bound.composed(mean):.4g})",
+            f"search: the search costs epsilon {round_up(bound.epsilon)} at delta {bound.delta:g} (one trial "
+            f"{round_up(bound.trial)}; {mean} trials that are all shown {round_up(bound.composed(mean))})",
             f"search: {bound.describe()}",
             f"search: {self.settings.objective.name} reads {self.settings.objective.reads}",
             "search: secret are the number of trials, those that lose, and how long the search takes",

@@ -12,7 +12,8 @@ from dp_accounting.rdp import rdp_privacy_accountant
 
 from fedpriv import compose
 from fedpriv.common.errors import ConfigError
-from fedpriv.privacy.accountants import RdpAccountant
+from fedpriv.common.words import round_up
+from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.names import ADD_OR_REMOVE
 from fedpriv.privacy.random_stopping import NegativeBinomialTrials, PoissonTrials
 from fedpriv.search.secret_trials import SecretTrials
@@ -22,6 +23,7 @@ from fedpriv.search.stopping import Bound
 
 pytest.importorskip("optuna")
 DELTA = 1e-5
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "search.md"
 TRIAL = ["algorithm=cdp_fedavg", "rounds=3", "epsilon=null", "noise_schedule=validation_decay"]
 TRIAL += ["noise_schedule.beta=1", "noise_schedule.noise_multiplier=2"]
 RATE = "algorithm.learning_rate=tag(log,interval(0.1,1))"
@@ -59,6 +61,23 @@ def test_the_bound_is_that_of_dp_accounting(law, rounds):
     theirs, order = rdp_privacy_accountant.compute_epsilon(orders, grows, DELTA)
     assert (ours.epsilon, ours.order) == (pytest.approx(theirs, rel=1e-6), order)
     assert ours.trial < ours.epsilon <= library.get_epsilon(DELTA) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("trials", [5, 10, 20, 50])
+def test_the_guide_compares_with_composition(trials):
+    event = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(4.0))
+    rdp, many = RdpAccountant(), {event: 20 * trials}
+    laws = NegativeBinomialTrials.of_mean(0, trials), PoissonTrials(trials)
+    bounds = [Bound(law, rdp, {event: 20}, DELTA, ADD_OR_REMOVE) for law in laws]
+    composed = [own.epsilon_of(many, DELTA, ADD_OR_REMOVE) for own in (rdp, PldAccountant())]
+    numbers = map(round_up, (*composed, *(bound.epsilon for bound in bounds)))
+    guide = GUIDE.read_text(encoding="utf-8")
+    assert " | ".join((f"| {trials}", *numbers)) + " |" in guide
+    assert f"(one trial alone: {round_up(bounds[0].trial)})" in guide
+    if trials == 10:
+        assert "one search in a hundred has more than 81" in guide
+        assert "at most 18 in 99 of 100 searches" in guide
+        assert [bound.most_often for bound in bounds] == [81, 18]
 
 
 @pytest.mark.parametrize("eta", [-0.5, 0, 1, 3])
