@@ -40,7 +40,7 @@ from fedpriv.results.searches import RECORD, STATEMENT
 from fedpriv.results.statement import publishable
 from fedpriv.search.budget import EPSILON, read_trial
 from fedpriv.search.objective import refuse_without_score
-from fedpriv.search.planned import plan_ends, plan_trial
+from fedpriv.search.planned import plan_ends, plan_trial, refuse_unlike
 from fedpriv.search.run import Compose
 from fedpriv.search.settings import Settings
 from fedpriv.search.space import Space, read_space
@@ -129,7 +129,9 @@ class SecretTrials:
         for number in range(trials):
             values = self.space.drawn(streams.sampling("values of a trial", number).random)
             config = self._compose(self.space.overrides(values))
-            if plan_trial(config).events != self._first.events:
+            planned = plan_trial(config)
+            refuse_unlike(self._first, planned)
+            if planned.events != self._first.events:
                 raise FedprivError(
                     "search: a trial would release something else than others, though the ends of the "
                     "searched keys do not; give the key that changes it as a choice"
@@ -143,9 +145,8 @@ class SecretTrials:
         exchangeable, so that is as good as a secret number that decides."""
         run = RunFolder(self._hidden / "running")
         self._begun += 1
-        write_text(
-            self._hidden / _COUNT, str(self._begun)
-        )  # for who finds a search that was killed
+        count = self._hidden / _COUNT  # for who finds a search that was killed
+        write_text(count, str(self._begun))
         try:
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                 stop_reason = self._run(_secret(config, run.path))
@@ -190,8 +191,10 @@ class SecretTrials:
 
     def _take_times_away(self) -> None:
         """How long a search took tells how many trials there were."""
-        for path in (*self.folder.rglob("*"), self.folder):
-            os.utime(path, (self._started, self._started))
+        own = [self.folder / name for name in (RECORD, STATEMENT, BEST)]
+        for path in (*(self.folder / BEST).glob("*"), *own, self.folder):
+            if path.exists():
+                os.utime(path, (self._started, self._started))
 
     # ---- its folder
 
@@ -206,9 +209,10 @@ class SecretTrials:
         """Whether the folder has this search already. Raises ConfigError for one that cannot go on."""
         record = self.folder / RECORD
         if not record.exists():
-            shutil.rmtree(
-                self._hidden, ignore_errors=True
-            )  # of one that was killed before any trial
+            # of one that was killed before any trial
+            shutil.rmtree(self._hidden, ignore_errors=True)
+            if any(self.folder.iterdir()):
+                raise ConfigError("hydra.sweep.dir", str(self.folder), "a new or an empty folder")
             return False
         stored = saved_json(record)
         if stored.get("search") != self.settings.definition(self.space):

@@ -186,6 +186,14 @@ def test_a_trial_that_releases_more_than_planned_ends_the_search(pretend, tmp_pa
     assert not (tmp_path / BEST).exists()
 
 
+def test_a_folder_with_other_things_is_refused_and_left_alone(pretend, tmp_path):
+    (tmp_path / BEST).mkdir()
+    (tmp_path / BEST / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"hydra\.sweep\.dir must be a new or an empty folder"):
+        pretend(tmp_path, [1, 2]).go()
+    assert (tmp_path / BEST / "mine.txt").read_text() == "mine"
+
+
 def test_another_search_is_refused_in_the_same_folder(pretend, tmp_path):
     pretend(tmp_path, [1]).go()
     with pytest.raises(ConfigError, match="is of another search"):
