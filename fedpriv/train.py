@@ -199,6 +199,8 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     """``fedpriv train <overrides and Hydra flags>``. Raises FedprivError for every known failure."""
     _State.allowed, arguments = _allowed(arguments)
     own = config_dir_of(arguments)
+    if own is not None and not own.is_dir():
+        raise ConfigError("--config-dir", str(own), "an existing folder")
     _State.own_targets = set() if own is None else targets_of_yamls(own)
     arguments = _flags_first(_with_resumed_overrides(arguments))
     refuse_unknown_protocol(arguments)

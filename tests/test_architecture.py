@@ -124,6 +124,7 @@ SECRET = {
     "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
     "audit.contributions",  # an observer's own, with a key of its own
     "search.secret_trials",  # how many trials, and what they try
+    "audit.epsilon.trial",  # of trainings that are audited and thrown away
     "bench",  # of no run
 }
 PUBLIC = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
@@ -22,10 +23,11 @@ from fedpriv.accounting.releases import (
     read_delta,
 )
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.words import round_up
+from fedpriv.common.words import percent_up, round_up
 from fedpriv.privacy.accountants import Accountant, CannotAccount, PldAccountant, RdpAccountant
 from fedpriv.privacy.grid import FEW
 from fedpriv.privacy.names import ACCOUNTANTS
+from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.results.display import console, pairs
 
 _POINTS = 40  # of a curve
@@ -151,6 +153,9 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
             out.print(
                 f"tightest: {best.name}, epsilon = {_shown(best.epsilons[i])} at delta = {delta:g}"
             )
+    if (curve := best_attack(releases, answers)) is not None:
+        low, high = (percent_up(rate) for rate in curve.largest().values())
+        out.print(f"any attack: TPR at most {low} at an FPR of 0.1 %, at most {high} at 1 %")
     for p in answers:
         if p.reason is not None:
             out.print(f"not accounted for: {p.reason}")
@@ -193,6 +198,18 @@ def tightest(answers: list[Answer], which: int = 0) -> Answer:
     return min(bounds or able, key=lambda p: p.epsilons[which])
 
 
+def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:
+    """How well any attack can do, by those of the accountants that know; of noise that adapted by what the
+    run itself states. A work's claim bounds nothing."""
+    if releases.noise_adapts or releases.claimed:
+        return releases.stated
+    able = [p for p in answers if p.reason is None]
+    able = [p for p in able if p.name != "prv"] or able  # it knows ε at one δ alone
+    if not able:
+        return None
+    return trade_off(np.min([releases.deltas(p.accountant, EPSILONS) for p in able], axis=0))
+
+
 def _shown(epsilon: float) -> str:
     """ε with three decimals, or four digits if it is small; never below what it is."""
     if math.isinf(epsilon):
@@ -221,12 +238,14 @@ def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> d
         if p.orders:
             entry["order"] = keyed(p.orders)
         accountants[p.name] = entry
+    curve = best_attack(releases, answers)
     return {
         "releases": dict(releases.lines),
         "neighbours": releases.neighbours,
         "steps": releases.steps,
         "delta": deltas,
         "accountants": accountants,
+        "largest_tpr": None if curve is None else curve.largest(),
         "noise_adapts": releases.noise_adapts,
         "guaranteed": arguments.plain(releases.guaranteed),
         "guaranteed_delta": None if releases.guaranteed is None else releases.run_delta,

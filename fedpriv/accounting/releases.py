@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.accounting import arguments
@@ -20,6 +21,7 @@ from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.composition import CompositionAccountant, largest
 from fedpriv.privacy.calibration import MOST_NOISE, Release
 from fedpriv.privacy.names import BUDGET_VIEWS, PUBLISHED, SOUND
+from fedpriv.privacy.trade_off import TradeOff, trade_off_of
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.ledger_file import LedgerError, read_ledger
 
@@ -38,11 +40,15 @@ class Releases:
     histories: tuple[Stages, ...]
     published: Accountant | None = None
     """The accountant of the theorem whose view this is."""
+    claimed: bool = False
+    """Whether these are the releases as a work's theorem counts them, not as they were made."""
     noise_adapts: bool = False
     """Whether the noise followed released values, so that an epsilon as if it were fixed is no guarantee."""
     guaranteed: float | None = None
     """What does hold then, at :attr:`run_delta`: the budget of its filter."""
     run_delta: float | None = None
+    stated: TradeOff | None = None
+    """How well any attack can do by the run's own statement."""
 
     @property
     def steps(self) -> int:
@@ -63,6 +69,12 @@ class Releases:
         """ε of the worst client."""
         compositions = self.largest.values()
         return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
+
+    def deltas(self, accountant: Accountant, epsilons: np.ndarray) -> np.ndarray:
+        """δ of the worst client at each of ``epsilons``."""
+        compositions = self.largest.values()
+        found = [accountant.deltas_of(c, epsilons, self.neighbours) for c in compositions]
+        return np.max(found, axis=0)
 
     def curve(self, accountant: Accountant, delta: float, steps: list[int]) -> list[float]:
         """ε of the worst client after the first so many draws, ascending."""
@@ -268,9 +280,11 @@ def from_run(options: SimpleNamespace) -> Releases:
         ledger.neighbours,
         ledger.histories,
         published=theorem(folder) if view == PUBLISHED else None,
+        claimed=view == PUBLISHED,
         noise_adapts=adapts,
         guaranteed=facts.get("epsilon_sound") if adapts else None,
         run_delta=facts.get("delta"),
+        stated=trade_off_of(facts.get("privacy_profile")) if adapts and view == SOUND else None,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedpriv.audit import attacks
 from fedpriv.audit.attacks import ATTACKS, BLIND, CALIBRATED, LOSS, WHITE_BOX
+from fedpriv.audit.bound import Bound, bound_of
 from fedpriv.audit.records import Candidates, choose
 from fedpriv.audit.request import MembershipOptions
 from fedpriv.audit.statistics import INTERVALS, Estimate, auc, roc, tpr_at
@@ -48,6 +49,8 @@ class MembershipAudit:
     outcomes: list[Outcome]
     blind: Outcome
     warnings: list[str]
+    bound: Bound | None = None
+    """What the run's guarantee leaves any attack; None without one."""
 
     @property
     def strongest(self) -> Outcome:
@@ -72,6 +75,7 @@ class MembershipAudit:
             "weights_after_rounds": self.weights_seen,
             "intervals": INTERVALS,
             "warnings": self.warnings,
+            "bound": self.bound and self.bound.as_json(),
             "attacks": {outcome.attack: _without_name(outcome) for outcome in self.outcomes},
             "blind": _without_name(self.blind),
         }
@@ -91,6 +95,8 @@ def audit_membership(subject: Subject, options: MembershipOptions) -> Membership
         BLIND: attacks.blind_scores(candidates, problem.data.classes, seed),
     }
     found = {name: judge(name, scores[name], candidates, seed) for name in scores}
+    came = subject.took_part()
+    everyone = came is None or len(came) == problem.data.client_count
     return MembershipAudit(
         subject=subject.facts(),
         options=options,
@@ -99,6 +105,7 @@ def audit_membership(subject: Subject, options: MembershipOptions) -> Membership
         outcomes=[found[name] for name in ATTACKS],
         blind=found[BLIND],
         warnings=[*candidates.warnings, *_warnings(found[BLIND], candidates, len(trajectory))],
+        bound=bound_of(subject.privacy(), everyone),
     )
 
 

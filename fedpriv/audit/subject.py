@@ -59,6 +59,11 @@ class Subject:
             "test_accuracy": self.summary.get("test_accuracy"),
         }
 
+    def privacy(self) -> dict[str, Any]:
+        """What the run states about its privacy; empty before it does."""
+        path = self.folder.privacy_json
+        return self.folder.read_json(path) if path.exists() else {}
+
     def snapshot_rounds(self, most: int) -> list[int]:
         """At most ``most`` of the rounds with snapshots, spread evenly."""
         there = [r for r in snapshots.rounds_of(self.folder) if r <= self.rounds]
@@ -114,7 +119,7 @@ def open_run(
     import torch
 
     folder = RunFolder(path)
-    config = _configuration(folder, allowed)
+    config = stored_configuration(folder, allowed)
     folder.refuse_links()
     config.runtime.device = device
     parts = build_parts(config)
@@ -142,7 +147,7 @@ def open_run(
     return Subject(folder, parts, problem, initial, problem.model.flat.clone(), rounds, summary)
 
 
-def _configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
+def stored_configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
     """That of the run; keys it was written without have their defaults, and where it ran is left out."""
     if not folder.config.exists():
         inside = sorted(p.parent.name for p in folder.path.glob("*/config.yaml"))

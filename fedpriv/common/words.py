@@ -32,5 +32,10 @@ def round_up(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.3f}"
 
 
+def percent_up(share: float) -> str:
+    """A share in percent with two decimals, never rounded below what it is."""
+    return f"{math.ceil(share * 10_000 - 1e-9) / 100:.2f} %"
+
+
 def _plural(noun: str) -> str:
     return f"{noun[:-1]}ies" if noun[-1:] == "y" and noun[-2:-1] not in "aeiou" else f"{noun}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.files import write_tensors, write_text
+from fedpriv.privacy.trade_off import RATES
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.results.public import write_public
 from fedpriv.results.statement import privacy_facts, privacy_words
@@ -74,6 +75,10 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
         "epsilon_published": privacy.get("epsilon_published") if private else None,
         "epsilon_sound": privacy.get("epsilon_sound") if private else None,
         "delta": settings.delta if private else None,
+        **{
+            f"largest_tpr_{name}": privacy["largest_tpr"][name] if private else None
+            for name in RATES
+        },
         "noise_multiplier": loop.last_sigma if private else None,
         "noise_decays": loop.schedule.decays if private else None,
         "test_accuracy": results.test_accuracy,

@@ -32,6 +32,7 @@ from fedpriv.privacy.mechanisms.rows import joint_row
 from fedpriv.privacy.names import NOBODY, SOUND
 from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundEpsilon, Unguarded, tightest
+from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.privacy.trust import LOCAL_TRUST, Trust
 
 
@@ -252,6 +253,12 @@ class Budget:
     def epsilon_sound(self) -> np.ndarray:
         """The tightest valid ε of every client [K]; ``inf`` where there is none."""
         return np.where(self._took_part, self._sound.epsilon(self.delta), 0.0)
+
+    def trade_off(self) -> TradeOff:
+        """How well an attack on any client can do, by what is sound."""
+        if not self._took_part.any():
+            return trade_off(np.zeros_like(EPSILONS))
+        return trade_off(self._sound.deltas(EPSILONS, self.delta))
 
     def worst(self, seldom: bool) -> dict[str, float]:
         """The three ε of the worst client, by name of their column.

@@ -176,3 +176,13 @@ def epsilon_from_rdp(
     best = np.argmin(candidates, axis=-1)
     epsilon = np.take_along_axis(candidates, best[..., None], axis=-1)[..., 0]
     return np.maximum(epsilon, 0.0), np.asarray(orders)[best]
+
+
+def deltas_from_rdp(rdp: np.ndarray, orders: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
+    """δ [n] at each of ``epsilons`` [n] of what has ``rdp`` [len(orders)], by the improved conversion."""
+    orders, rdp = np.asarray(orders, dtype=float), np.asarray(rdp, dtype=float)
+    # conversion_offset solved for log δ
+    inside = rdp[:, None] - epsilons + np.log1p(-1.0 / orders)[:, None]
+    with np.errstate(over="ignore"):
+        log_delta = (orders - 1.0)[:, None] * inside - np.log(orders)[:, None]
+    return np.exp(np.minimum(log_delta, 0.0)).min(axis=0)

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -65,6 +66,10 @@ class SoundEpsilon(ABC):
         """ε of the worst client."""
 
     @abstractmethod
+    def deltas(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
+        """δ at each of ``epsilons``, ascending, that holds for every client, in a run of this δ."""
+
+    @abstractmethod
     def reason(self) -> str:
         """Why the number is what it is, in words."""
 
@@ -117,6 +122,9 @@ class Composed(SoundEpsilon):
     def worst(self, delta: float) -> float:
         return min(total.worst(delta) for total in self._valid)
 
+    def deltas(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
+        return self._valid[-1].deltas(epsilons)  # of the tightest accountant
+
     def reason(self) -> str:
         words = self._words
         if isinstance(self._own, CompositionTotal) and self._own.bounded:
@@ -146,6 +154,11 @@ class Guarded(SoundEpsilon):
     def worst(self, delta: float) -> float:
         return self.limit if self.guard.worst(delta) <= self._kept else float("inf")
 
+    def deltas(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
+        if math.isinf(self.worst(delta)):
+            return np.ones_like(epsilons)
+        return self.guard.deltas_within(epsilons, self._kept, delta)
+
     def reason(self) -> str:
         return "the budget of the filter: what holds when sigma depends on released values"
 
@@ -168,6 +181,9 @@ class Capped(SoundEpsilon):
     def worst(self, delta: float) -> float:
         return self.epsilon(delta)
 
+    def deltas(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
+        return self._accountant.deltas_of(self._composition, epsilons, self._neighbours)
+
     def reason(self) -> str:
         return (
             f"{self._accountant.describe()}, of all that the schedule may spend on a client in every round: "
@@ -189,6 +205,9 @@ class Unguarded(SoundEpsilon):
 
     def worst(self, delta: float) -> float:
         return float("inf")
+
+    def deltas(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
+        return np.ones_like(epsilons)
 
     def reason(self) -> str:
         return (

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.common.words import counted_span, round_up
+from fedpriv.common.words import counted_span, percent_up, round_up
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, RELATION_WORDS, SOUND
+from fedpriv.privacy.trade_off import RATES
 from fedpriv.privacy.trust import TRUSTS, Trust
 from fedpriv.results.caveats import (
     CAVEATS,
@@ -28,6 +29,7 @@ LEVELS = {"record": "record level, example level", "client": "client level, user
 SEEDED, ENTROPY_ROOT = "seeds of the configuration", "the operating system's entropy"
 NOMINAL = 100.0
 """An ε beyond which nobody should speak of protection."""
+_UNBROKEN = "\u00a0"  # a space where no line ends
 
 
 def privacy_facts(
@@ -58,7 +60,7 @@ def privacy_facts(
         "epsilon_sound": budget.epsilon_sound()[honest],
     }
     draws = budget.ledger.samples_of(GRADIENT)[honest]
-    claim = budget.claim
+    claim, curve = budget.claim, budget.trade_off()
     return {
         "schema_version": 1,
         "private": True,
@@ -72,6 +74,8 @@ def privacy_facts(
         "accountant": budget.accountant.describe(),
         "order": budget.order(),
         **{name: _number_or_none(np.max(array)) for name, array in values.items()},
+        "largest_tpr": curve.largest(),
+        "privacy_profile": curve.plain(),
         "reasons": budget.reasons(),
         "spread": {
             name: {
@@ -137,10 +141,11 @@ def privacy_words(facts: dict[str, Any]) -> str:
         _number("epsilon", composition_word(facts).capitalize(), facts),
         _published(facts),
         _number("epsilon_sound", "Sound", facts),
+        _best_attack(facts),
         *_pair(facts),
         "Over clients: " + _spread(facts),
     ]
-    text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs)
+    text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs).replace(_UNBROKEN, " ")
     text += "\n\nCaveats\n" + _bullets(facts["caveats"])
     if facts["randomness"] == ENTROPY_ROOT:
         text += "\n\n" + _of_a_published_run(facts) + "\n"
@@ -277,6 +282,30 @@ def _published(facts: dict[str, Any]) -> str:
     if math.isinf(facts["epsilon_published"]):
         return words
     return f"{words} The claim is about one {view['unit']}, {_neighbours(view)}."
+
+
+def _best_attack(facts: dict[str, Any]) -> str:
+    """The trade-off curve at two points."""
+    attack = f"attack that {_decides(facts['views']['sound'])}"
+    low, high = (facts["largest_tpr"][name] for name in RATES)
+    if low == 1.0:
+        words = f"No {attack} is ruled out: its true positive rate may be 100 % at any false positive rate."
+    else:
+        words = (
+            f"Even the best {attack} has a true positive rate of at most {percent_up(low)} at a false "
+            f"positive rate of 0.1 %, and of at most {percent_up(high)} at 1 %."
+        )
+    return words.replace(" %", f"{_UNBROKEN}%")
+
+
+def _decides(view: dict[str, Any]) -> str:
+    """What an attack that the sound number is about decides."""
+    if view["neighbours"] == ADD_OR_REMOVE:
+        did = "was used" if view["unit"] == "record" else "was among those that train"
+        return f"decides whether a given {view['unit']} {did}"
+    if view["unit"] == "client":
+        return "tells two data sets of a client apart"
+    return "tells two values of a record apart"
 
 
 def _sentence(text: str) -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fedpriv.common.words import round_up
+from fedpriv.common.words import percent_up, round_up
 from fedpriv.results.statement import privacy_words
 
 
@@ -198,3 +198,47 @@ def test_the_diagnostics_are_listed(statement):
 )
 def test_epsilon_is_never_shown_smaller_than_it_is(epsilon, shown):
     assert round_up(epsilon) == shown
+
+
+def test_the_statement_says_how_well_the_best_attack_can_do(statement):
+    said = statement("algorithm=dp_fl", "rounds=5", "epsilon=null")
+    rates = said.facts["largest_tpr"]
+    low, high = rates["at_0.1_percent_fpr"], rates["at_1_percent_fpr"]
+    assert 0.001 < low < high < 0.2
+    sentence = (
+        "Even the best attack that decides whether a given record was used has a true positive rate"
+    )
+    assert sentence in said.words
+    assert f"at most {percent_up(low)} at a false positive rate of 0.1 %" in said.words
+    assert f"of at most {percent_up(high)} at 1 %." in said.words
+    summary = said.result.summary
+    assert summary["largest_tpr_at_0.1_percent_fpr"] == low
+    assert summary["largest_tpr_at_1_percent_fpr"] == high
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "decides"),
+    [
+        ("cdp_fedavg", "decides whether a given client was among those that train"),
+        ("ldp_fedsgd", "tells two data sets of a client apart"),
+        ("wei_cdp", "tells two values of a record apart"),
+    ],
+)
+def test_the_best_attack_decides_what_the_neighbours_differ_in(statement, algorithm, decides):
+    said = statement(f"algorithm={algorithm}", "rounds=1", name=algorithm)
+    assert f"Even the best attack that {decides}" in said.words
+
+
+def test_without_a_finite_epsilon_no_attack_is_ruled_out(statement):
+    said = statement("budget_view=published", "epsilon=2", "rounds=1")
+    assert set(said.facts["largest_tpr"].values()) == {1.0}
+    assert (
+        "is ruled out: its true positive rate may be 100 % at any false positive rate" in said.words
+    )
+
+
+def test_a_filter_bounds_attacks_by_the_budget_it_guards(statement):
+    """Not by what was spent when the run ended."""
+    some, more = (statement(f"rounds={n}", "epsilon=2", name=f"of_{n}").facts for n in (3, 6))
+    assert some["noise_adapts"]
+    assert some["largest_tpr"] == more["largest_tpr"]

@@ -12,6 +12,7 @@ from dp_accounting import dp_event
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
+from fedpriv.privacy.trade_off import profile_of
 
 Composition = Mapping[dp_event.DpEvent, int]
 """Each event as many times as it counts."""
@@ -71,6 +72,14 @@ class RunningTotal(ABC):
         For each of ``clients`` [m] (indices), or for every client [K].
         """
 
+    def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+        """δ at each of ``epsilons``, ascending, that holds for every client."""
+        return profile_of(self.worst, epsilons)
+
+    def deltas_within(self, epsilons: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
+        """δ at each of ``epsilons``, ascending, of all that a filter of the budget (ε, δ) lets through."""
+        return np.where(epsilons >= epsilon, delta, 1.0)
+
     def filter_words(self) -> str:
         """How this total guards a budget when the noise adapts; empty if it does not."""
         return ""
@@ -96,6 +105,12 @@ class Accountant(ABC):
     @abstractmethod
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         """ε of a fixed composition: each event as many times as it counts."""
+
+    def deltas_of(
+        self, composition: Composition, epsilons: np.ndarray, neighbours: str
+    ) -> np.ndarray:
+        """δ of a fixed composition at each of ``epsilons``, ascending."""
+        return profile_of(lambda d: self.epsilon_of(composition, d, neighbours), epsilons)
 
     def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
         """(ε of all parts together, whether it is only a bound because ε takes long)."""

@@ -27,6 +27,7 @@ from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.grid import FEW, gridded, on_grid
 from fedpriv.privacy.rdp import without_noise
+from fedpriv.privacy.trade_off import profile_of
 
 # an allowance is for so many draws, and twice as many as were served: when σ soon differs again,
 # looking further ahead is wasted
@@ -69,6 +70,28 @@ class CompositionAccountant(Accountant):
             return bound, True
         return self.epsilon_of(total, delta, neighbours), False
 
+    def deltas_of(
+        self, composition: Composition, epsilons: np.ndarray, neighbours: str
+    ) -> np.ndarray:
+        counted = on_grid(composition)
+        if not counted:
+            return np.zeros_like(epsilons)
+        if any(without_noise(event) for event in counted):
+            return np.ones_like(epsilons)
+        return self._deltas_of(counted, epsilons, neighbours)
+
+    def _deltas_of(self, composition: Counts, epsilons: np.ndarray, neighbours: str) -> np.ndarray:
+        """δ of a composition that is not empty, of few events, all with noise and supported."""
+        return profile_of(lambda d: self.epsilon_of(composition, d, neighbours), epsilons)
+
+    def quick_deltas(
+        self, composition: Composition, epsilons: np.ndarray, neighbours: str
+    ) -> np.ndarray:
+        """What :meth:`deltas_of` does not exceed by much, at once: by RDP; 1 where RDP knows nothing."""
+        if any(_RDP.supports(event, neighbours) for event in composition):
+            return np.ones_like(epsilons)
+        return _RDP.deltas_of(composition, epsilons, neighbours)
+
     @abstractmethod
     def _epsilon_of(self, composition: Counts, delta: float, neighbours: str) -> float:
         """ε of a composition that is not empty, of few events, all with noise and supported."""
@@ -86,6 +109,9 @@ class CompositionAccountant(Accountant):
         if rdp.supports(event, neighbours):
             return 1
         return rdp.steps_allowed(event, epsilon, delta, neighbours)
+
+
+_RDP = RdpAccountant()
 
 
 class CompositionTotal(RunningTotal):
@@ -163,6 +189,12 @@ class CompositionTotal(RunningTotal):
 
     def _few(self, histories: list[Counts]) -> bool:
         return self.patience is None or len(histories) <= self.patience
+
+    def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+        kept = largest(self._histories.groups()[0])
+        few, by = self._few(kept), self.accountant
+        deltas_of = by.deltas_of if few else by.quick_deltas
+        return np.max([deltas_of(own, epsilons, self.neighbours) for own in kept], axis=0)
 
     @property
     def bounded(self) -> bool:

@@ -47,6 +47,13 @@ class GaussianAccountant(Accountant):
         total = math.fsum(n * inverse_square(e) for e, n in composition.items() if n)
         return self.epsilon_of_sum(total, delta)
 
+    def deltas_of(
+        self, composition: Composition, epsilons: np.ndarray, neighbours: str
+    ) -> np.ndarray:
+        return deltas_of_sum(
+            math.fsum(n * inverse_square(e) for e, n in composition.items() if n), epsilons
+        )
+
     def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
         events = (item for part in parts for item in part.items())
         total = math.fsum(n * inverse_square(e) for e, n in events if n)
@@ -159,6 +166,12 @@ class GaussianTotal(RunningTotal):
     def worst(self, delta: float) -> float:
         return self.accountant.epsilon_of_sum(float(self._sums.max()), delta)
 
+    def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+        return deltas_of_sum(float(self._sums.max()), epsilons)
+
+    def deltas_within(self, epsilons: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
+        return deltas_of_sum(self._largest_sum(epsilon, delta), epsilons)
+
     def would_exceed(
         self,
         event: dp_event.DpEvent,
@@ -199,6 +212,20 @@ def inverse_square(event: dp_event.DpEvent) -> float:
     if without_noise(event):
         return math.inf
     return event.noise_multiplier**-2
+
+
+def deltas_of_sum(inverse_squares: float, epsilons: np.ndarray) -> np.ndarray:
+    """δ at each of ``epsilons`` of Gaussians with Σ z^-2 = ``inverse_squares``."""
+    if inverse_squares == 0:
+        return np.zeros_like(epsilons)
+    if math.isinf(inverse_squares):
+        return np.ones_like(epsilons)
+    mu = math.sqrt(inverse_squares)
+    exact = np.array([gaussian_delta(epsilon, mu) for epsilon in epsilons.tolist()])
+    return exact + _ROUNDING
+
+
+_ROUNDING = 1e-12  # more than the difference of the two terms of δ is off by
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:

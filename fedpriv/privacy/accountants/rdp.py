@@ -20,6 +20,7 @@ from fedpriv.privacy.names import CONVERSIONS, RELATION_WORDS
 from fedpriv.privacy.rdp import (
     WIDE_ORDERS,
     conversion_offset,
+    deltas_from_rdp,
     epsilon_from_rdp,
     rdp_of_composition,
     rdp_of_event,
@@ -61,6 +62,12 @@ class RdpAccountant(Accountant):
 
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         return self._epsilon(self._rdp_of_composition(composition, neighbours), delta)
+
+    def deltas_of(
+        self, composition: Composition, epsilons: np.ndarray, neighbours: str
+    ) -> np.ndarray:
+        rdp = self._rdp_of_composition(composition, neighbours)
+        return deltas_from_rdp(rdp, self._order_array, epsilons)
 
     def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
         rdp = sum(
@@ -171,6 +178,15 @@ class RdpTotal(RunningTotal):
         if not self.is_filter:  # nothing released costs nothing; a filter starts at its offset
             epsilon = np.where(self._rdp.any(axis=1), epsilon, 0.0)
         return epsilon
+
+    def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+        if not self._rdp.any():
+            return np.zeros_like(epsilons)
+        return deltas_from_rdp(self._rdp.max(axis=0), self._order_array, epsilons)
+
+    def deltas_within(self, epsilons: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
+        room = epsilon - conversion_offset(self._order_array, delta, self.conversion)
+        return deltas_from_rdp(room, self._order_array, epsilons)
 
     def share_of(self, epsilon: float, delta: float) -> float:
         """RDP adds up; the run ends at the order whose room lasts longest."""
