@@ -99,7 +99,7 @@ def audit(
 ) -> report.Audit:
     """Make the audit of a run folder that ``options`` are of."""
     if isinstance(options, EpsilonOptions):
-        return audit_epsilon(RunFolder(path), options, device, allowed)
+        return audit_epsilon(RunFolder(path), options, device, threads, allowed)
     subject = open_run(path, device, threads, allowed)
     if isinstance(options, MembershipOptions):
         return audit_membership(subject, options)

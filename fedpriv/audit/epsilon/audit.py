@@ -95,12 +95,13 @@ def audit_epsilon(
     folder: RunFolder,
     options: EpsilonOptions,
     device: str = "auto",
+    threads: int | None = None,
     allowed: Collection[str] = (),
 ) -> EpsilonAudit:
     """Raises FedprivError (in one sentence) for a run that cannot be audited."""
     config = stored_configuration(folder, allowed)
     folder.refuse_links()
-    config.runtime.device = device
+    config.runtime.device, config.runtime.threads = device, threads
     config.audit = None
     parts = build_parts(config)
     _refuse(parts)

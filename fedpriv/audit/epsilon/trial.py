@@ -16,12 +16,12 @@ from fedpriv.audit.epsilon.guesses import Scores
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.assemble import make_problem, work_per_round
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.canaries import watch_canaries
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
-from fedpriv.experiment.machine import resolve_device
+from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.results.canary_file import RELEASES, SIZES
@@ -47,8 +47,7 @@ def train_with_canaries(
     ``seed``; ``fewer``: where the model has no room for so many, as many as there is room for. The budget
     is not asked: the rounds are those that it allowed."""
     parts = build_parts(config)
-    device = resolve_device(parts.settings.runtime.device)
-    problem = make_problem(parts, device, canaries, seed, fewer)
+    problem = _problem(parts, canaries, seed, fewer)
     problem.streams = _streams(parts, seed)
     loop = Loop(parts, problem, None)
     loop.settings = replace(loop.settings, rounds=rounds, evaluation_interval=rounds)
@@ -71,7 +70,7 @@ def train_apart(config: DictConfig, runs: int, rounds: int, seed: int) -> Trial:
     """So many runs with one canary each, and noise of their own: independent trials. Where the server sees
     each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
     parts = build_parts(config)
-    problem = make_problem(parts, resolve_device(parts.settings.runtime.device), 1, seed)
+    problem = _problem(parts, 1, seed)
     planted, weights = problem.canaries, problem.model.flat.clone()
     coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
     found: dict[str, list[float]] = {}
@@ -106,7 +105,7 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
     """So many runs of one client on whole data, with or without a crafted record by a coin of each run; see
     :mod:`fedpriv.attacks.crafted`. Raises ConfigError where lots are sampled."""
     parts = build_parts(config)
-    problem = make_problem(parts, resolve_device(parts.settings.runtime.device))
+    problem = _problem(parts)
     mechanism, cohort = problem.mechanism, np.array([HOME])
     sampling = mechanism.announce(0).groups[0].upload.joint.sampling
     if not (sampling.whole and parts.algorithm.trust.sees_each_upload):
@@ -127,6 +126,13 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
             trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
         scores.append(seen.score)
     return Trial({RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True)
+
+
+def _problem(parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False) -> Problem:
+    runtime = parts.settings.runtime
+    problem = make_problem(parts, resolve_device(runtime.device), canaries, seed, fewer)
+    choose_threads(runtime.threads, work_per_round(parts, problem))
+    return problem
 
 
 def _streams(parts: Parts, seed: int, run: int | None = None) -> SecretStreams:

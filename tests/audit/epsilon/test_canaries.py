@@ -53,7 +53,7 @@ def test_scores_of_whole_data_are_those_of_the_ledgers_gaussian(name):
         found = trial(*WHOLE[name], "noise_schedule.noise_multiplier=2")
     else:
         config = compose(*APART[name], "noise_schedule.noise_multiplier=2", "rounds=2")
-        found = train_apart(config, 200, 2, 0)
+        found = train_apart(config, 80, 2, 0)
     (kind,) = found.released
     steps = found.released[kind]
     mu = math.sqrt(steps) / kind.noise_multiplier * (2 if kind.signed else 1)
@@ -83,7 +83,7 @@ def test_the_scores_are_independent_of_one_another():
     ],
 )
 def test_sampled_canaries_are_found_too(overrides):
-    found = trial(*overrides, "noise_schedule.noise_multiplier=0.3", rounds=6, canaries=300)
+    found = trial(*overrides, "noise_schedule.noise_multiplier=0.3", rounds=4, canaries=200)
     scores = found.scores[RELEASES]
     assert scores.values[scores.included].mean() > scores.values[~scores.included].mean()
     asked = Question(1e-5, 0.95, found.independent, found.released)
