@@ -80,9 +80,8 @@ def opacus(mechanism: str = "rdp", entries: object = None) -> dict:
 @pytest.mark.parametrize("mechanism", ["rdp", "gdp", "prv"])
 def test_an_opacus_state_costs_what_opacus_says(history, name, mechanism):
     """Opacus, tests/accountants_test.py: RDP 7.32911117143 of σ = 1.5, q = .04, T = 2250."""
-    found = history(name, opacus(mechanism), "--accountant", "rdp,pld")
+    found = history(name, opacus(mechanism), "--accountant", "rdp")
     assert epsilon(found, "rdp") == pytest.approx(7.32911117143, rel=2e-3)
-    assert epsilon(found, "pld") == PldAccountant().epsilon_of({POISSON: 2250}, 1e-5, ADD_OR_REMOVE)
     assert mechanism in found["releases"]["history"]
     assert "assumed" in found["releases"]["sampling"]
     assert "assumed" in found["releases"]["neighbours"]
@@ -125,10 +124,10 @@ def test_flags_say_what_opacus_does_not(history):
 def test_a_csv_of_stretches(history):
     found = history(
         "run.csv",
-        "noise_multiplier,sample_rate,steps\n1.5,.04,2000\n1.5,.04,250\n",
+        "noise_multiplier,sample_rate,steps\n1.5,.04,20\n1.5,.04,25\n",
         "--accountant", "pld",
     )  # fmt: skip
-    assert epsilon(found, "pld") == PldAccountant().epsilon_of({POISSON: 2250}, 1e-5, ADD_OR_REMOVE)
+    assert epsilon(found, "pld") == PldAccountant().epsilon_of({POISSON: 45}, 1e-5, ADD_OR_REMOVE)
     assert "assumed: neither a column nor a flag says" in found["releases"]["sampling"]
 
 
