@@ -86,7 +86,8 @@ def commands() -> list[tuple[str, str]]:
     found = [
         (name(page), line)
         for page in PAGES
-        if page.name not in ("extend.md", "clusters.md", "trackers.md")  # tests of their own
+        if page.name
+        not in ("extend.md", "clusters.md", "trackers.md", "others.md")  # tests of their own
         for block in blocks(page, "")
         for line in block.splitlines()
         if line.startswith("fedpriv ")
@@ -130,7 +131,7 @@ def test_a_command_is_understood(page, line, finished, command):
     assert said.status == 0, said.err
 
 
-PYTHON = [page for page in PAGES if page.name != "extend.md" and blocks(page, "python")]
+PYTHON = [p for p in PAGES if p.name not in ("extend.md", "others.md") and blocks(p, "python")]
 
 
 @pytest.mark.parametrize("page", PYTHON, ids=name)
