@@ -123,13 +123,17 @@ SECRET = {
     "privacy.mechanisms.round",  # the noise of every release
     "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
     "audit.contributions",  # an observer's own, with a key of its own
+    "search.secret_trials",  # how many trials, and what they try
+    "audit.epsilon.trial",  # of trainings that are audited and thrown away
     "bench",  # of no run
 }
 PUBLIC = {
     "common.random_streams", "models", "data", "attacks", "audit", "bench",
     "algorithms.problem",  # records that read no data
 }  # fmt: skip
-OPERATING_SYSTEM = {"experiment.secrets"}  # the key of a published run
+OPERATING_SYSTEM = {
+    "experiment.secrets"
+}  # the key of a published run, and of a secret number of trials
 
 SECRET_CALLS = {"sampling", "noise", "standard_normals", "Stream", "Noise"}
 SECRET_CALLS |= {"simulated", "of_run"}

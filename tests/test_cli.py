@@ -102,6 +102,7 @@ SENTENCES = {
     ("train", "-dataset", "mnist"): "fedpriv train does not know -dataset: keys are written without",
     ("train", "--mulitrun"): "fedpriv train does not know --mulitrun; did you mean --multirun?",
     ("train", "--config-dir"): "option '--config-dir' requires an argument",
+    ("train", "--config-dir", "nowhere"): "--config-dir must be an existing folder, got nowhere",
 }  # fmt: skip
 
 

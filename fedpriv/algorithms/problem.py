@@ -31,18 +31,16 @@ class Aggregation:
     weights: np.ndarray | None
 
 
-class Attack(Protocol):
-    """Malicious clients: a transform of local data, and one of uploads."""
+class Participants(Protocol):
+    """Clients that do as somebody else says: a transform of local data, and one of uploads.
+
+    ``attackers``: the numbers of those whose uploads are not their own.
+    """
 
     attackers: np.ndarray
-    test: Records
-    active: bool
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
         """Who takes part: the clients that the algorithm sampled, and attackers that come anyway."""
-
-    def take_norms(self) -> dict[str, float | None]:
-        """Mean norms of what was sent since the last call, as columns of a row."""
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         """Indices of the records that a client trains on [n_k]: always equally many."""
@@ -51,13 +49,23 @@ class Attack(Protocol):
         """What some ``clients`` [c] of the cohort send [c, d], given what they would if all were honest."""
 
 
+class Attack(Participants, Protocol):
+    """Malicious clients."""
+
+    test: Records
+    active: bool
+
+    def take_norms(self) -> dict[str, float | None]:
+        """Mean norms of what was sent since the last call, as columns of a row."""
+
+
 @dataclass
 class Problem:
     """What an algorithm works on.
 
     ``seed``: of what is public and may be common to several runs; ``streams``: what decides who takes
     part, which records, and the noise; ``mechanism``: what rounds release; ``attack``: the malicious ones
-    among the clients, None if all are honest.
+    among the clients, None if all are honest; ``canaries``: of an audit, which has no attack.
     """
 
     data: FederatedData
@@ -68,28 +76,33 @@ class Problem:
     streams: SecretStreams
     mechanism: Mechanism
     attack: Attack | None = None
+    canaries: Participants | None = None
+
+    @property
+    def _others(self) -> Participants | None:
+        return self.attack if self.canaries is None else self.canaries
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         """Indices of the records that a client trains on in a round [n_k]."""
-        if self.attack is None:
+        if self._others is None:
             return self.data.clients[client]
-        return self.attack.records_of(round_index, client)
+        return self._others.records_of(round_index, client)
 
     def joined_by_attackers(self, round_index: int, sampled: np.ndarray) -> np.ndarray:
         """Who takes part, ascending, given whom the algorithm sampled."""
-        if self.attack is None:
+        if self._others is None:
             return sampled
-        return self.attack.with_attackers(round_index, sampled)
+        return self._others.with_attackers(round_index, sampled)
 
     def foreign(
         self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor
     ) -> tuple[Tensor, Foreign] | None:
         """(which of ``clients`` [c] are attackers [c] (bool), what they send [c, d]), given what all would
         send if they were honest; None where nobody attacks. Rows of honest clients mean nothing."""
-        if self.attack is None:
+        if self._others is None:
             return None
-        theirs = self.attack.uploads(aggregation, clients, uploads)
-        rows = torch.from_numpy(np.isin(clients, self.attack.attackers)).to(uploads.device)
+        theirs = self._others.uploads(aggregation, clients, uploads)
+        rows = torch.from_numpy(np.isin(clients, self._others.attackers)).to(uploads.device)
         return rows, Foreign(theirs)
 
     def prove_engine(self) -> None:

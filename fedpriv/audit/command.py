@@ -10,25 +10,29 @@ from types import SimpleNamespace
 import pandas as pd
 
 from fedpriv.audit import report
+from fedpriv.audit.epsilon import report as epsilon_report
+from fedpriv.audit.epsilon.audit import audit_epsilon
+from fedpriv.audit.epsilon.scores_file import evaluate_scores, read_scores
 from fedpriv.audit.membership import audit_membership
 from fedpriv.audit.property_inference import audit_property
 from fedpriv.audit.request import (
+    EPSILON,
     MEMBERSHIP,
     NONMEMBERS,
+    EpsilonOptions,
     MembershipOptions,
+    Options,
     PropertyOptions,
     missing,
     parse_property,
 )
-from fedpriv.audit.subject import Subject, open_run
+from fedpriv.audit.subject import open_run
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, FedprivError
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.common.files import write_text
 from fedpriv.experiment.settings import Settings
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
-
-Options = MembershipOptions | PropertyOptions
 
 
 def run(given: SimpleNamespace) -> int:
@@ -36,14 +40,15 @@ def run(given: SimpleNamespace) -> int:
 
     Of several runs, one that cannot be audited does not stop the others.
     """
+    if given.kind == EPSILON and given.scores is not None:
+        return _of_scores(given)
     options = _read(given)
     paths = list(dict.fromkeys(given.runs))
     audits, files, status = [], [], 0
     for path in paths:
         try:
-            subject = open_run(path, given.device, allowed=given.allow)
-            audits.append(audit(subject, options))
-            files = report.write(subject.folder, audits[-1])
+            audits.append(audit(path, options, given.device, None, given.allow))
+            files = report.write(RunFolder(path), audits[-1])
         except FedprivError as error:
             if len(paths) == 1:
                 raise
@@ -61,8 +66,41 @@ def run(given: SimpleNamespace) -> int:
     return status
 
 
-def audit(subject: Subject, options: Options) -> report.Audit:
-    """Make the audit that ``options`` are of."""
+def _of_scores(given: SimpleNamespace) -> int:
+    """Audit scores that somebody else found."""
+    if given.runs:
+        raise ConfigError("--scores takes no run folder: a file of scores names no run")
+    if given.delta is None:
+        raise ConfigError("--scores needs --delta, of the guarantee that is audited")
+    try:
+        delta = checks.number("--delta", _decimal(given.delta), at_least=0, below=1)
+        confidence, seed = (
+            read_confidence(given.confidence),
+            checks.seed("--seed", _number(given.seed)),
+        )
+    except ArgumentError as error:
+        raise error.within("") from None
+    scores = read_scores(given.scores)
+    found = evaluate_scores(scores, delta, confidence, given.independent, seed)
+    out = console()
+    out.print(epsilon_report.of_scores(found, len(scores), delta, confidence))
+    if given.csv is not None:
+        write_text(given.csv, epsilon_report.frame_of(found).to_csv(index=False))
+        out.print(f"written: {given.csv}")
+    return 0
+
+
+def audit(
+    path: str | Path,
+    options: Options,
+    device: str,
+    threads: int | None,
+    allowed: Collection[str],
+) -> report.Audit:
+    """Make the audit of a run folder that ``options`` are of."""
+    if isinstance(options, EpsilonOptions):
+        return audit_epsilon(RunFolder(path), options, device, threads, allowed)
+    subject = open_run(path, device, threads, allowed)
     if isinstance(options, MembershipOptions):
         return audit_membership(subject, options)
     return audit_property(subject, options)
@@ -78,8 +116,7 @@ def audit_finished_run(
     found: dict[str, object] = {}
     for kind in missing(settings.audit, summary):
         runtime = settings.runtime
-        subject = open_run(folder, runtime.device, runtime.threads, own_targets)
-        made = audit(subject, asked[kind])
+        made = audit(folder, asked[kind], runtime.device, runtime.threads, own_targets)
         report.write(place, made)
         found |= made.summary()
         if settings.runtime.progress != "none":
@@ -91,6 +128,8 @@ def audit_finished_run(
 
 def _read(given: SimpleNamespace) -> Options:
     try:
+        if given.kind == EPSILON:
+            return _read_epsilon(given)
         snapshots = _whole("--snapshots", given.snapshots, at_least=1)
         seed = checks.seed("--seed", _number(given.seed))
         if given.kind == MEMBERSHIP:
@@ -102,6 +141,31 @@ def _read(given: SimpleNamespace) -> Options:
         return PropertyOptions(given.choice, clients, snapshots, seed)
     except ArgumentError as error:
         raise error.within("") from None
+
+
+def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
+    canaries = None
+    if given.canaries is not None:
+        canaries = _whole("--canaries", given.canaries, at_least=2)
+    return EpsilonOptions(
+        canaries,
+        _whole("--repetitions", given.repetitions, at_least=1),
+        given.independent,
+        read_confidence(given.confidence),
+        checks.seed("--seed", _number(given.seed)),
+    )
+
+
+def read_confidence(text: str) -> float:
+    """Above .5 and below 1. Raises ArgumentError."""
+    return checks.number("--confidence", _decimal(text), above=0.5, below=1)
+
+
+def _decimal(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _whole(flag: str, value: object, at_least: int) -> int:

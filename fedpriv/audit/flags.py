@@ -8,14 +8,15 @@ from typing import Any
 import click
 
 from fedpriv.audit import request
-from fedpriv.audit.request import MEMBERSHIP, NONMEMBERS, PROPERTIES, PROPERTY
-from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, flag, together
+from fedpriv.audit.request import EPSILON, MEMBERSHIP, NONMEMBERS, PROPERTIES, PROPERTY
+from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, flag, switch, together
 
 _EXAMPLES = """\b
 examples:
   fedpriv audit membership outputs/<run folder>
   fedpriv audit membership outputs/runs/* --csv leakage.csv
   fedpriv audit property outputs/<run folder> --property intensity
+  fedpriv audit epsilon outputs/<run folder>
   fedpriv train audit=membership
 """
 _QUESTION = "Does what a client sends tell something about its data that the task does not ask?"
@@ -29,24 +30,27 @@ def _count(name: str, words: str, default: int) -> Any:
     return flag(name, "N", f"{words}; default {default}", default=str(default))
 
 
-_shared = together(
-    click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=Place()),
-    _count("--snapshots", "at most so many, spread evenly", _of_members.snapshots),
+_of_every_audit = together(
     flag("--seed", "S", "of every draw, default 0", default="0"),
     flag("--csv", "FILE", "a row for each run", NewFile(".csv")),
     flag("--allow", "MODULE", _ALLOWED, multiple=True),
     flag("--device", "DEVICE", "auto (default), cpu, cuda", default="auto"),
+)
+_shared = together(
+    click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=Place()),
+    _count("--snapshots", "at most so many, spread evenly", _of_members.snapshots),
+    _of_every_audit,
 )
 
 
 @click.group(
     cls=Group,
     no_args_is_help=False,
-    short_help="membership and property inference on a run: fedpriv audit membership --help",
+    short_help="what attacks find out about a run: fedpriv audit membership --help",
     epilog=_EXAMPLES,
 )
 def audit() -> None:
-    """Membership and property inference attacks on a run."""
+    """Attacks on a run: membership and property inference, and ε from below."""
 
 
 @audit.command(MEMBERSHIP, short_help="Which records were trained on?", epilog=_EXAMPLES)
@@ -67,6 +71,24 @@ def property_(**flags: Any) -> int:
     """Does what a client sends tell something about its data that the task does not ask? Needs a run
     with runtime.snapshot_interval. Writes <run>/audit/property-<choice>.json and .csv."""
     return _run(kind=PROPERTY, **flags)
+
+
+@audit.command(EPSILON, short_help="How much does it really leak, at least?", epilog=_EXAMPLES)
+@click.argument("runs", nargs=-1, metavar="RUN...", type=Place())
+@flag("--canaries", "M", "in each training; default: those planted in the run, else 1000")
+@flag("--repetitions", "R", "trainings with canaries of their own; default 1", default="1")
+@flag("--confidence", "P", "of each bound; default 0.95", default="0.95")
+@flag("--scores", "FILE", "scores of another framework: CSV, score and included", Place())
+@flag("--delta", "D", "with --scores: of the guarantee that is audited")
+@switch("--independent", "each canary is in a run of its own; with --scores: was")
+@_of_every_audit
+def epsilon(**flags: Any) -> int:
+    """How much does a run really leak, at least? Canaries are trained on and looked for: a run that was
+    made with audit=epsilon has its own, another one is trained again with them. Writes
+    <run>/audit/epsilon.json and .csv."""
+    if not flags["runs"] and flags["scores"] is None:
+        raise click.UsageError("Missing argument 'RUN...' (or --scores FILE).")
+    return _run(kind=EPSILON, **flags)
 
 
 def _run(**flags: Any) -> int:

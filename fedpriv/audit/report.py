@@ -10,6 +10,8 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
+from fedpriv.audit.epsilon import report as epsilon_report
+from fedpriv.audit.epsilon.audit import EpsilonAudit
 from fedpriv.audit.membership import RATES, MembershipAudit, Outcome
 from fedpriv.audit.property_inference import PropertyAudit
 from fedpriv.audit.statistics import Estimate
@@ -19,13 +21,13 @@ from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
 
-Audit = MembershipAudit | PropertyAudit
+Audit = MembershipAudit | PropertyAudit | EpsilonAudit
 
 
 def write(folder: RunFolder, audit: Audit) -> list[Path]:
     """Write the files of one audit and return them. Raises WriteError if the folder cannot be written."""
     membership = isinstance(audit, MembershipAudit)
-    stem = folder.audit / ("membership" if membership else f"property-{_file_name(audit)}")
+    stem = folder.audit / _stem(audit)
     files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("json", "csv")]
     with saying_where(folder.audit):
         folder.audit.mkdir(exist_ok=True)
@@ -37,13 +39,17 @@ def write(folder: RunFolder, audit: Audit) -> list[Path]:
     return files
 
 
-def _file_name(audit: PropertyAudit) -> str:
-    """``label:3`` → ``label-3``; of a file its name alone."""
+def _stem(audit: Audit) -> str:
+    """``property-label-3`` of ``label:3``; of a file its name alone."""
+    if not isinstance(audit, PropertyAudit):
+        return "membership" if isinstance(audit, MembershipAudit) else "epsilon"
     name, _, argument = audit.options.choice.partition(":")
-    return f"{name}-{Path(argument).stem}" if argument else name
+    return f"property-{name}-{Path(argument).stem}" if argument else f"property-{name}"
 
 
 def _table(audit: Audit) -> pd.DataFrame:
+    if isinstance(audit, EpsilonAudit):
+        return epsilon_report.frame(audit)
     if isinstance(audit, PropertyAudit):
         return audit.clients
     return pd.DataFrame([outcome.row() for outcome in (*audit.outcomes, audit.blind)])
@@ -51,6 +57,8 @@ def _table(audit: Audit) -> pd.DataFrame:
 
 def row(audit: Audit) -> dict[str, object]:
     """One audit as a row of the table of several runs."""
+    if isinstance(audit, EpsilonAudit):
+        return epsilon_report.row(audit)
     found = {key: value for key, value in audit.subject.items() if key != "finished"}
     if isinstance(audit, PropertyAudit):
         facts = audit.as_json()
@@ -65,7 +73,9 @@ def row(audit: Audit) -> dict[str, object]:
 def show(audits: Sequence[Audit]) -> None:
     """Print one audit in full, or several with a row each."""
     out = console()
-    if len(audits) > 1:
+    if isinstance(audits[0], EpsilonAudit):
+        _show_epsilon(audits)
+    elif len(audits) > 1:
         out.print(_several(audits))
     elif isinstance(audits[0], MembershipAudit):
         out.print(_membership(audits[0]))
@@ -79,6 +89,16 @@ def show(audits: Sequence[Audit]) -> None:
             said.setdefault(warning, []).append(_name(audit))
     for warning, runs in said.items():
         out.print(Text((f"{', '.join(runs)}: " if many else "") + warning, style="yellow"))
+
+
+def _show_epsilon(audits: Sequence[Audit]) -> None:
+    out = console()
+    if len(audits) > 1:
+        out.print(epsilon_report.several(list(audits), [_name(audit) for audit in audits]))
+        return
+    out.print(epsilon_report.table(audits[0], _name(audits[0])))
+    for line in epsilon_report.notes(audits[0]):
+        out.print(line)
 
 
 def _membership(audit: MembershipAudit) -> Table:

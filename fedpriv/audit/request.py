@@ -11,8 +11,10 @@ from fedpriv.common.errors import ConfigError
 if TYPE_CHECKING:
     from fedpriv.experiment.settings import Settings
 
-MEMBERSHIP, PROPERTY = "membership", "property"
-KINDS = (MEMBERSHIP, PROPERTY)
+MEMBERSHIP, PROPERTY, EPSILON = "membership", "property", "epsilon"
+KINDS = (MEMBERSHIP, PROPERTY, EPSILON)
+RESULTS = {MEMBERSHIP: "membership_auc", PROPERTY: "property_auc", EPSILON: "epsilon_audited"}
+"""What tells in a summary that a run has been audited."""
 NONMEMBERS = ("test", "held_out")
 PROPERTIES = ("intensity", "length", "writer", "label:K", "file:PATH")
 _ALLOWED = "one of " + ", ".join(PROPERTIES)
@@ -39,6 +41,21 @@ class PropertyOptions:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class EpsilonOptions:
+    """``canaries``: how many in each of ``repetitions`` trainings; None: as many as fit, up to 1000;
+    ``independent``: each in a run of its own."""
+
+    canaries: int | None = None
+    repetitions: int = 1
+    independent: bool = False
+    confidence: float = 0.95
+    seed: int = 0
+
+
+Options = MembershipOptions | PropertyOptions | EpsilonOptions
+
+
 def parse_property(text: str, key: str = "--property") -> tuple[str, str]:
     """``label:3`` → (``label``, ``3``). Raises ConfigError naming ``key``."""
     name, _, argument = text.partition(":")
@@ -50,9 +67,9 @@ def parse_property(text: str, key: str = "--property") -> tuple[str, str]:
     return name, argument
 
 
-def wanted(settings: Settings) -> dict[str, MembershipOptions | PropertyOptions]:
+def wanted(settings: Settings) -> dict[str, Options]:
     """The audits that the key ``audit`` asks for, by kind; refuses those that could not be made."""
-    found: dict[str, MembershipOptions | PropertyOptions] = {}
+    found: dict[str, Options] = {}
     for text in settings.audit:
         kind, _, choice = text.partition(":")
         if kind == MEMBERSHIP and choice in ("", *NONMEMBERS):
@@ -60,8 +77,10 @@ def wanted(settings: Settings) -> dict[str, MembershipOptions | PropertyOptions]
         elif kind == PROPERTY and choice:
             parse_property(choice, "audit=property:CHOICE, CHOICE")
             options = PropertyOptions(choice)
+        elif kind == EPSILON:  # of those that the run plants; the settings have read M
+            options = EpsilonOptions(seed=settings.seed)
         else:
-            kinds = "membership, membership:held_out or property:CHOICE"
+            kinds = "membership, membership:held_out, property:CHOICE, epsilon or epsilon:M"
             raise ConfigError("audit", text, kinds, f"CHOICE: {_ALLOWED}")
         if kind in found:
             raise ConfigError(f"audit names two audits of the kind {kind}; one run records one")
@@ -90,4 +109,4 @@ def missing(audit: str | Sequence[str] | None, summary: Mapping[str, Any]) -> li
     """The kinds of audit that the value of the key ``audit`` names and a run's summary has no result of."""
     texts = [audit] if isinstance(audit, str) else audit or ()
     kinds = [text.partition(":")[0] for text in texts]
-    return [kind for kind in kinds if summary.get(f"{kind}_auc") is None]
+    return [kind for kind in kinds if summary.get(RESULTS[kind]) is None]

@@ -119,7 +119,7 @@ def open_run(
     import torch
 
     folder = RunFolder(path)
-    config = _configuration(folder, allowed)
+    config = stored_configuration(folder, allowed)
     folder.refuse_links()
     config.runtime.device = device
     parts = build_parts(config)
@@ -147,7 +147,7 @@ def open_run(
     return Subject(folder, parts, problem, initial, problem.model.flat.clone(), rounds, summary)
 
 
-def _configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
+def stored_configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
     """That of the run; keys it was written without have their defaults, and where it ran is left out."""
     if not folder.config.exists():
         inside = sorted(p.parent.name for p in folder.path.glob("*/config.yaml"))

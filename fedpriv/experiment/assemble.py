@@ -17,6 +17,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.common.secret_streams import STREAM_VERSION, SecretStreams
 from fedpriv.experiment import checkpoint
+from fedpriv.experiment.canaries import watch_canaries
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.machine import choose_threads, numeric_environment, resolve_device
 from fedpriv.experiment.parts import Parts
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.algorithms.problem import Problem
+    from fedpriv.attacks.canaries import Planted
     from fedpriv.data.federated import FederatedData
     from fedpriv.experiment.running import Run
 
@@ -50,10 +52,10 @@ def assemble(
     tune_allocator()
     device = resolve_device(settings.runtime.device)
     state, passed_over = (None, None) if folder is None else _saved_state(folder, identity, device)
-    problem = make_problem(parts, device)
-    threads = choose_threads(settings.runtime.threads, _work_per_round(parts, problem))
+    problem = make_problem(parts, device, settings.canaries, settings.seed)
+    threads = choose_threads(settings.runtime.threads, work_per_round(parts, problem))
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
-    budget = _budget(parts, problem.data, attackers) if parts.private else None
+    budget = make_budget(parts, problem.data, attackers) if parts.private else None
     if folder is None:
         folder = _new_folder(parts, default_folder)
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
@@ -70,6 +72,8 @@ def assemble(
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
         _mend_configuration(folder, config, identity)
     loop = Loop(parts, problem, budget)
+    if problem.canaries is not None:
+        watch_canaries(loop)
     if state is not None:
         loop.load_state_dict(state)
     return Run(loop, folder, origin, state, passed_over)
@@ -84,9 +88,12 @@ def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[st
     write_text(folder.config, configuration.dump(config))
 
 
-def make_problem(parts: Parts, device: torch.device) -> Problem:
+def make_problem(
+    parts: Parts, device: torch.device, canaries: int = 0, seed: int = 0, fewer: bool = False
+) -> Problem:
     """Data, model and engine, with the attackers among the clients, if there are any; the streams are
-    nobody's yet."""
+    nobody's yet. ``canaries``: so many are planted, or as many as there is room for (``fewer``);
+    ``seed``: of their coins and directions."""
     from fedpriv.algorithms.problem import Problem
     from fedpriv.data.federated import federate
     from fedpriv.engine import FlatModel, make_engine
@@ -111,6 +118,10 @@ def make_problem(parts: Parts, device: torch.device) -> Problem:
     _refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset)
     model = FlatModel(module.to(device))
+    planted = None
+    if canaries:
+        planted = _planted(parts, data, canaries, model.size, seed, fewer)
+        data = planted.canaries.data
     problem = Problem(
         data=data,
         model=model,
@@ -127,7 +138,29 @@ def make_problem(parts: Parts, device: torch.device) -> Problem:
         refuse_record_mixing(module, inputs, per_record=algorithm.unit == "record")
     if attack is not None:
         attack.join(problem)
+    if planted is not None:
+        planted.join(problem)
     return problem
+
+
+def _planted(
+    parts: Parts, data: FederatedData, count: int, size: int, seed: int, fewer: bool
+) -> Planted:
+    from fedpriv.attacks.canaries import Planted, make_canaries, most_canaries
+
+    algorithm = parts.algorithm
+    if fewer:
+        count = min(count, most_canaries(data, algorithm.unit, size))
+    return Planted(
+        make_canaries(
+            data,
+            count=count,
+            unit=algorithm.unit,
+            neighbours=parts.costs().sampling.neighbours,
+            size=size,
+            seed=seed,
+        )
+    )
 
 
 def _probes(module: nn.Module) -> int:
@@ -146,7 +179,7 @@ def _refuse_smaller_clients(parts: Parts, smallest: int) -> None:
         )
 
 
-def _work_per_round(parts: Parts, problem: Problem) -> float:
+def work_per_round(parts: Parts, problem: Problem) -> float:
     """Parameters × records of one local step of all clients: a measure of how much there is to do."""
     algorithm, data = parts.algorithm, problem.data
     share = min(1.0, (algorithm.clients_per_round or data.client_count) / data.client_count)
@@ -154,7 +187,7 @@ def _work_per_round(parts: Parts, problem: Problem) -> float:
     return problem.model.size * records
 
 
-def _budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:
+def make_budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:
     """Ledger and totals; refuses a budget that allows no client a round.
 
     Under Poisson sampling all clients pay the same. With lots of a fixed size those with more

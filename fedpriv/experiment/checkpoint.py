@@ -168,8 +168,9 @@ def refuse_other_origin(
 def refuse_other_identity(
     folder: RunFolder, saved: dict[str, object], wanted: dict[str, object]
 ) -> None:
-    """Raise ConfigError naming the first keys in which two runs differ."""
-    differing = [k for k in sorted({*saved, *wanted}) if saved.get(k) != wanted.get(k)]
+    """Raise ConfigError naming the first keys in which two runs differ; 2 and 2.0 have other streams."""
+    keys = sorted({*saved, *wanted})
+    differing = [k for k in keys if repr(saved.get(k)) != repr(wanted.get(k))]
     if differing:
         first = "; ".join(
             f"{k} is {show(saved.get(k))} there and {show(wanted.get(k))} here"

@@ -58,6 +58,8 @@ def refuse_bad_combinations(parts: Parts) -> None:
         _refuse_unsearchable(parts)
     if parts.attack is not None:
         _refuse_unattackable(parts)
+    if settings.canaries:
+        _refuse_canaries(parts)
     if parts.trackers:
         _refuse_tracking(parts)
     if settings.publish:
@@ -100,6 +102,23 @@ def _refuse_unpublishable(parts: Parts) -> None:
         )
     if parts.attack is not None:
         raise ConfigError("publish", True, "false with an attack, which is a simulation")
+
+
+def _refuse_canaries(parts: Parts) -> None:
+    """An audit of ε needs a guarantee to audit, and uploads or sums that an observer sees."""
+    algorithm, audit = parts.algorithm, list(parts.settings.audit)
+    if not algorithm.private or isinstance(parts.noise_schedule, NoNoise):
+        raise ConfigError("audit", audit, "without epsilon for a run without privacy")
+    if parts.attack is not None:
+        raise ConfigError("audit", audit, "without epsilon in a run with an attack")
+    if algorithm.unit == "client" and algorithm.trust.sees_each_upload:
+        raise ConfigError(
+            "audit",
+            audit,
+            f"without epsilon with algorithm={algorithm.name}",
+            "a run draws the noise of the sum of its uploads, and the server sees each of them: audit the "
+            "finished run with fedpriv audit epsilon RUN, which looks at single uploads",
+        )
 
 
 def _refuse_tracking(parts: Parts) -> None:

@@ -50,11 +50,29 @@ def within_group(group: str, make: Callable[[], Any], keys: Sequence[str] = ()) 
         refused = _UNEXPECTED.search(str(cause))
         if refused and refused[1] in keys:
             raise unknown_key(group, refused[1], [k for k in keys if k != refused[1]]) from None
+        if absent := _NOT_FOUND.search(str(cause or error)):
+            raise _nowhere(group, *absent.groups()) from None
         raise ConfigError(f"{group}: {_explain(cause or error)}") from None
 
 
+_NOT_FOUND = re.compile(
+    r"Error loading '([^']+)':\s+ModuleNotFoundError\(.No module named '([^']+)'"
+)
 _BLOCKED = re.compile(r"Target '([^']+)'.* is blocklisted")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '([^']+)'")
+
+
+def _nowhere(group: str, target: str, missing: str) -> ConfigError:
+    """A ``_target_`` that is not there, by the name that Python did not find."""
+    if not f"{target}.".startswith(f"{missing}."):  # a module that the user's own imports
+        return ConfigError(f"{group}: {target} cannot be imported: No module named '{missing}'")
+    module = target.rpartition(".")[0]
+    allowed = (
+        f"a class of the module {module}"
+        if missing == target
+        else "a class of a module that can be imported, such as a file in the folder you work in"
+    )
+    return ConfigError(f"{group}: _target_", target, allowed)
 
 
 def _explain(error: BaseException) -> str:

@@ -91,10 +91,16 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         *(("data", note) for note in getattr(parts.dataset, "notes", ())),
         *algorithm.describe(clients, parts.even_share if clients else None),
         *([] if parts.attack is None else [("attack", _attack_words(parts))]),
+        *([] if not parts.settings.canaries else [("canaries", _canary_words(parts))]),
         *([] if algorithm.search is None else [("search", algorithm.search.describe())]),
         ("rounds asked for", "until the budget is spent"
          if parts.settings.rounds is None else str(parts.settings.rounds)),
     )  # fmt: skip
+
+
+def _canary_words(parts: Parts) -> str:
+    what = counted(parts.settings.canaries, parts.algorithm.unit)
+    return f"{what} planted for audit=epsilon; they cost accuracy"
 
 
 def _attack_words(parts: Parts) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.experiment.canaries import CanaryScores
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import DIVERGED, INTERRUPTED, Loop
@@ -50,6 +51,8 @@ class Run:
             self._tables.append(ClientsTable(loop, folder, kept.get("clients")))
         if diagnostics or not loop.parts.algorithm.trust.secret_cohort:
             self._tables.append(Participation(folder, kept.get("participation")))
+        if loop.problem.canaries is not None:
+            self._tables.append(CanaryScores(loop, folder, kept.get(CanaryScores.name)))
         self._snapshots = SnapshotFiles(loop, folder)
         self._checkpoints = Checkpoints(loop, folder, origin, self._tables)
 
@@ -103,6 +106,7 @@ class Run:
             "delta_of_clients": algorithm.unit == "client"
             and delta * problem.data.client_count >= 1,
             "attackers": problem.attack is not None,
+            "canaries": problem.canaries is not None,
             "large": _LARGE < float(np.max(budget.epsilon_sound())) < math.inf,
             "own_model": not type(loop.parts.model).__module__.startswith("fedpriv."),
             "diverged": stop_reason == DIVERGED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from omegaconf import DictConfig, ListConfig
@@ -14,6 +15,9 @@ from fedpriv.privacy.names import BUDGET_VIEWS
 
 PROGRESS = ("auto", "live", "lines", "none")
 ENGINES = ("auto", "fast", "opacus")
+EPSILON_AUDIT = "epsilon"
+CANARIES = 1000
+"""How many an audit of epsilon plants where nobody says."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Settings:
-    """The values that belong to no group."""
+    """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε."""
 
     epsilon: float | None
     delta: float
@@ -49,6 +53,7 @@ class Settings:
     resume: str | None
     runtime: Runtime
     audit: tuple[str, ...] = ()
+    canaries: int = 0
     publish: bool = False
     publish_test_metrics: bool = False
 
@@ -66,6 +71,7 @@ def read_settings(config: DictConfig) -> Settings:
             near = nearest(str(key), known)
             raise ConfigError(f"unknown key {key}" + (f"; did you mean {near}?" if near else ""))
     try:
+        audits = _read_audits(config.get("audit"))
         settings = Settings(
             epsilon=_optional(checks.number, "epsilon", config.epsilon, above=0),
             delta=checks.number("delta", config.delta, above=0, below=1),
@@ -79,7 +85,8 @@ def read_settings(config: DictConfig) -> Settings:
             dry_run=checks.boolean("dry_run", config.dry_run),
             resume=_optional(checks.text, "resume", config.resume),
             runtime=_read_runtime(config.runtime),
-            audit=_read_audits(config.get("audit")),
+            audit=audits,
+            canaries=canaries_of(audits),
             publish=checks.boolean("publish", config.get("publish") or False),
             publish_test_metrics=checks.boolean(
                 "publish_test_metrics", config.get("publish_test_metrics") or False
@@ -122,13 +129,24 @@ def _read_runtime(node: object) -> Runtime:
     )
 
 
+def canaries_of(audits: Iterable[str]) -> int:
+    """How many canaries a run plants: M of ``epsilon:M``, of ``epsilon`` alone a thousand; 0 of other audits.
+    Raises ArgumentError."""
+    for text in audits:
+        kind, colon, count = text.partition(":")
+        if kind == EPSILON_AUDIT:
+            number = int(count) if count.isdigit() else count
+            return checks.whole("audit=epsilon:M", number, at_least=2) if colon else CANARIES
+    return 0
+
+
 def _read_audits(value: object) -> tuple[str, ...]:
     """What is to be audited once the run has ended; ``fedpriv.audit.request`` reads each text."""
     if value is None:
         return ()
     several = value if isinstance(value, ListConfig) else [value]
     if not len(several) or not all(isinstance(one, str) and one.strip() for one in several):
-        raise ArgumentError("audit", value, "null, membership, property:CHOICE, or a list of both")
+        raise ArgumentError("audit", value, "null, membership, property:CHOICE, epsilon, or a list")
     return tuple(several)
 
 

@@ -40,6 +40,8 @@ def run(options: SimpleNamespace) -> int:
     """Draw the runs. Raises ConfigError for folders without runs and unknown columns."""
     out = options.out
     runs = [_read(folder) for given in options.folders for folder in find_runs(given)]
+    if all(one.metrics.empty for one in runs):
+        raise ConfigError(f"{runs[0].folder.path} has no round yet")
     runs = _with_columns(runs, options.x, options.y)
     lines = _lines(runs, options.x, options.y, options.each)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
@@ -74,8 +76,6 @@ def _read(folder: RunFolder) -> _Run:
     except (OSError, ValueError, AttributeError) as error:
         words = " ".join(str(error).split())
         raise ConfigError(f"{folder.path} cannot be read: {words}") from None
-    if metrics.empty:
-        raise ConfigError(f"{folder.path} has no round yet")
     return _Run(folder, identity, overrides, metrics)
 
 

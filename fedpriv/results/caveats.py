@@ -55,6 +55,10 @@ CAVEATS = {
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "them all, with every client in every round; the published one counts the last run alone."
     ),
+    "canaries": (
+        "Canaries were planted in this run for its audit. They are records, or clients, of nobody; they take "
+        "part as others do, cost accuracy, and the model is one trained with them."
+    ),
     "attackers": (
         "Some clients are attackers (summary.json names them). Nothing here speaks of them: they are not "
         "charged, and every epsilon is that of honest clients. It does not count what attackers know of "

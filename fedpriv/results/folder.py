@@ -50,6 +50,7 @@ class RunFolder:
         self.plots = self.path / "plots"
         self.snapshots = self.path / "snapshots"
         self.audit = self.path / "audit"
+        self.canaries = self.audit / "canaries.json"
         self.secret_key = self.path / "secret_key"
         self.public = self.path / "public"
 

@@ -66,7 +66,10 @@ def test_a_dry_run_is_not_audited(command, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (("audit=everything",), "membership:held_out or property:CHOICE, got everything"),
+        (
+            ("audit=everything",),
+            "membership:held_out, property:CHOICE, epsilon or epsilon:M, got everything",
+        ),
         (("audit=property",), "CHOICE: one of intensity"),
         (("audit=property:colour",), "one of intensity"),
         (("audit=[membership,membership]",), "two audits of the kind membership"),

@@ -207,6 +207,30 @@ def test_a_class_of_another_kind_is_one_sentence(group, own, run):
     assert f"{group} needs a class that extends fedpriv." in said.sentence
 
 
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    {
+        "CODE.Another": "clipper: _target_ must be a class of the module CODE, got CODE.Another",
+        "nowhere_at_all.Mine": "clipper: _target_ must be a class of a module that can be imported, such as "
+        "a file in the folder you work in, got nowhere_at_all.Mine",
+    }.items(),
+)
+def test_a_class_that_is_not_there_is_one_sentence(target, sentence, own, run, tmp_path):
+    own("clipper", f"# mine\n_target_: {target}\n", "class Mine:\n    pass\n")
+    said = run("algorithm=dp_fl", "clipper=mine")
+    assert said.status == 2
+    module = next(tmp_path.glob("own_*.py")).stem
+    assert sentence.replace("CODE", module) in said.sentence
+    assert "Error" not in said.sentence
+
+
+def test_a_module_that_does_not_find_another_says_so(own, run):
+    own("clipper", "# mine\n_target_: CODE.Mine\n", "import nowhere_at_all\n")
+    said = run("algorithm=dp_fl", "clipper=mine")
+    assert said.status == 2
+    assert "No module named 'nowhere_at_all'" in said.sentence
+
+
 def test_what_a_class_does_not_implement_is_one_sentence(own, run):
     code = """
     from fedpriv.privacy.clippers import Clipper

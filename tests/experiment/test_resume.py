@@ -315,6 +315,10 @@ def test_a_run_with_another_budget_is_not_resumed(command, finished):
     assert "epsilon is 2.0 there and 3 here" in refused(command, "resume=run", "epsilon=3")
 
 
+def test_a_number_written_otherwise_gives_other_noise_and_is_not_resumed(command, finished):
+    assert "epsilon is 2.0 there and 2 here" in refused(command, "resume=run", "epsilon=2")
+
+
 def test_a_run_with_another_seed_is_not_resumed(command, finished):
     sentence = refused(command, "resume=run", "seed=5")
     assert "holds a different run" in sentence

@@ -186,6 +186,15 @@ def test_a_run_without_a_round_is_refused(grid, command, tmp_path):
     assert "run has no round yet" in refused(command("plot", "run"))
 
 
+def test_a_run_without_a_round_does_not_hide_the_others(grid, command, tmp_path):
+    shutil.copytree(grid, tmp_path / "runs")
+    metrics = tmp_path / "runs" / "noise8-seed0" / "metrics.csv"
+    metrics.write_text(metrics.read_text().splitlines()[0] + "\n")
+    said = command("plot", "runs")
+    assert said.status == 0
+    assert "left out, no finite round or test_accuracy: noise8-seed0" in " ".join(said.out.split())
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

@@ -44,6 +44,11 @@ class JointQuery:
         return _event(self)
 
     @property
+    def noise_multiplier(self) -> float:
+        """Of the Gaussian queries together: (Σ_j z_j^-2)^(-1/2); infinite if there is none."""
+        return joint_noise_multiplier(_multipliers(self))
+
+    @property
     def names(self) -> frozenset[str]:
         """What is answered."""
         return frozenset(query.name for query in self.queries)
@@ -72,7 +77,7 @@ class JointQuery:
 
 @lru_cache(maxsize=4096)  # asked for in every round, and the same in most
 def _event(joint: JointQuery) -> dp_event.DpEvent:
-    multiplier = joint_noise_multiplier(_multipliers(joint))
+    multiplier = joint.noise_multiplier
     if multiplier == 0:
         return dp_event.NonPrivateDpEvent()
     others = [

@@ -1,0 +1,236 @@
+"""Canaries: records, or clients, whose gradient has one direction that an auditor knows.
+
+Each has a coin. Under add/remove adjacency it decides whether the canary takes part; under replace-one
+whether its gradient is +L v or -L v. v is a coordinate of the weights that no other canary of the same
+upload has, and L is longer than any clip norm: what clipping leaves of it is what the ledger's sensitivity
+allows, and no more.
+
+They take part as everybody does: they are sampled, clipped, added up and noised by the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.federated import FederatedData
+from fedpriv.data.records import Records
+from fedpriv.engine import ClippedSums, Engine
+from fedpriv.engine.interface import Factors
+from fedpriv.privacy.names import REPLACE_ONE
+
+LENGTH = 1e6
+"""L, the norm of a canary's gradient before clipping."""
+_MARK = 2.0**60  # of a canary's input: no record has such a number
+_TOKEN_MARK = 2**40
+_STEP = 2.0**-22  # between the marks of two canaries, exact in float32
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """Who the canaries are. ``homes`` [m]: the client each is a record of, or is; ``coordinates`` [m]: its v;
+    ``coins`` [m] (bool); ``signed``: whether a coin is a sign."""
+
+    unit: str
+    signed: bool
+    homes: np.ndarray
+    coordinates: np.ndarray
+    coins: np.ndarray
+    data: FederatedData
+
+    def __len__(self) -> int:
+        return len(self.coins)
+
+    @property
+    def signs(self) -> np.ndarray:
+        """By what a canary multiplies its direction: 0 where it is not there [m]."""
+        return np.where(self.coins, 1.0, -1.0) if self.signed else self.coins.astype(float)
+
+    @property
+    def present(self) -> np.ndarray:
+        """Which take part [m] (bool)."""
+        return np.ones(len(self), dtype=bool) if self.signed else self.coins
+
+
+def make_canaries(
+    data: FederatedData, *, count: int, unit: str, neighbours: str, size: int, seed: int
+) -> Canaries:
+    """``count`` canaries in ``data``, for a model of ``size`` weights. Records are spread evenly over the
+    clients; clients come after those that there are. ``seed``: of coins and directions.
+
+    Raises ConfigError where there are more canaries of one upload than weights.
+    """
+    clients = data.client_count
+    records = unit == "record"
+    homes = np.sort(np.arange(count) % clients) if records else clients + np.arange(count)
+    most = most_canaries(data, unit, size)
+    if count > most:
+        raise ConfigError("--canaries", count, f"<= {most}, for the model has {size} weights")
+    coins = numpy_stream(seed, "canary_coins").random(count) < 0.5
+    stream = numpy_stream(seed, "canary_directions")
+    apart = np.zeros(count, dtype=np.int64)  # canaries that must not share a direction
+    if count > size:
+        apart = homes
+    coordinates = np.empty(count, dtype=np.int64)
+    for group in np.unique(apart):
+        own = np.flatnonzero(apart == group)
+        coordinates[own] = stream.permutation(size)[: len(own)]
+    extended = _with_marks(data, homes, records)
+    return Canaries(unit, neighbours == REPLACE_ONE, homes, coordinates, coins, extended)
+
+
+def most_canaries(data: FederatedData, unit: str, size: int) -> int:
+    """How many there is room for: two of one upload share no weight."""
+    return size * data.client_count if unit == "record" else size
+
+
+def _with_marks(data: FederatedData, homes: np.ndarray, records: bool) -> FederatedData:
+    """A record of each canary, marked by its first number, behind the others."""
+    train, count = data.train, len(homes)
+    inputs = torch.zeros_like(train.inputs[:1]).repeat(count, *[1] * (train.inputs.dim() - 1))
+    marks = torch.arange(count, device=inputs.device)
+    first = inputs.view(count, -1)
+    if inputs.dtype.is_floating_point:
+        first[:, 0] = (-_MARK * (1.0 + marks.double() * _STEP)).to(inputs.dtype)
+    else:
+        first[:, 0] = -_TOKEN_MARK - marks
+    targets = train.targets[:1].repeat(count, *[1] * (train.targets.dim() - 1))
+    numbers = len(train) + np.arange(count)
+    clients = [own.copy() for own in data.clients]
+    if records:
+        clients = [np.concatenate([own, numbers[homes == k]]) for k, own in enumerate(clients)]
+    else:
+        clients += [np.array([number]) for number in numbers]
+    joined = Records(torch.cat([train.inputs, inputs]), torch.cat([train.targets, targets]))
+    return replace(data, train=joined, clients=clients)
+
+
+def marked(inputs: Tensor) -> Tensor:
+    """The number of the canary of each record [n], -1 for a record that is none."""
+    first = inputs.flatten(1)[:, 0]
+    if inputs.dtype.is_floating_point:
+        found = ((first.double() / -_MARK - 1.0) / _STEP).round()
+        return torch.where(first <= -_MARK / 2, found, -1.0).long()
+    return torch.where(first <= -_TOKEN_MARK, -_TOKEN_MARK - first, -1)
+
+
+class Planted:
+    """The canaries at work in a problem: what of them takes part, and what they send."""
+
+    def __init__(self, canaries: Canaries):
+        self.canaries = canaries
+        self.attackers = np.zeros(0, dtype=int)
+        self.silent = False
+        self.toss(canaries.coins)
+
+    def toss(self, coins: np.ndarray) -> None:
+        """Let them have these coins [m] (bool) from now on."""
+        self.canaries = canaries = replace(self.canaries, coins=coins)
+        absent = ~canaries.present
+        first = len(canaries.data.train) - len(canaries)
+        self._absent_records = first + np.flatnonzero(absent)
+        self._absent_clients = canaries.homes[absent]
+
+    def join(self, problem: Problem) -> None:
+        """Take part in a problem on their ``data``."""
+        problem.canaries = self
+        if self.canaries.unit == "record":
+            problem.engine = _EngineWithCanaries(problem.engine, self)
+        else:
+            self.attackers = self.canaries.homes
+
+    @contextmanager
+    def silenced(self) -> Iterator[None]:
+        """Their gradients are zero for a while: what is left is everybody else's."""
+        self.silent = True
+        try:
+            yield
+        finally:
+            self.silent = False
+
+    def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
+        """The cohort without the canaries that are not there."""
+        if self.canaries.unit == "record":
+            return cohort
+        return np.setdiff1d(cohort, self._absent_clients)
+
+    def records_of(self, round_index: int, client: int) -> np.ndarray:
+        """A client's records without the canaries that are not there."""
+        own = self.canaries.data.clients[client]
+        if self.canaries.unit == "client" or not len(self._absent_records):
+            return own
+        return own[~np.isin(own, self._absent_records)]
+
+    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+        """What the canaries among ``clients`` [c] send [c, d]; the others' rows stay as they are."""
+        numbers = np.searchsorted(self.canaries.homes, clients)
+        rows = np.flatnonzero(np.isin(clients, self.canaries.homes))
+        if not len(rows):
+            return uploads
+        sent = uploads.clone()
+        sent[torch.from_numpy(rows)] = 0.0
+        if not self.silent:
+            own = numbers[rows]
+            length = sent.new_tensor(LENGTH * self.canaries.signs[own])
+            sent[torch.from_numpy(rows), torch.from_numpy(self.canaries.coordinates[own])] = length
+        return sent
+
+
+class _EngineWithCanaries:
+    """An engine for records some of which are canaries. Its name makes models with weights of their own go
+    through it one by one."""
+
+    def __init__(self, engine: Engine, planted: Planted):
+        self._engine, self._planted = engine, planted
+        self._coordinates = torch.from_numpy(planted.canaries.coordinates)
+
+    @property
+    def name(self) -> str:
+        return f"{self._engine.name}, with canaries"
+
+    def clipped_sums(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        client_of_record: Tensor,
+        clients: int,
+        factors: Factors | None,
+    ) -> ClippedSums:
+        """See :meth:`fedpriv.engine.interface.Engine.clipped_sums`."""
+        number = marked(inputs)
+        if not bool((number >= 0).any()):
+            return self._engine.clipped_sums(inputs, targets, client_of_record, clients, factors)
+        theirs, others = (number >= 0).nonzero()[:, 0], (number < 0).nonzero()[:, 0]
+        there = client_of_record.device
+        found = self._engine.clipped_sums(
+            inputs[others], targets[others], client_of_record[others.to(there)], clients, factors
+        )
+        owners = client_of_record.to(found.sums.device)[theirs]
+        numbers = number[theirs]
+        signs = torch.from_numpy(self._planted.canaries.signs).to(found.sums)
+        lengths = LENGTH * signs[numbers]
+        norms = torch.full_like(lengths, LENGTH, dtype=found.losses.dtype)
+        scale = torch.ones_like(norms) if factors is None else factors(norms, owners)
+        if not self._planted.silent:
+            places = (owners, self._coordinates.to(found.sums.device)[numbers])
+            found.sums.index_put_(places, lengths * scale.to(lengths), accumulate=True)
+
+        def merged(values: Tensor, own: Tensor) -> Tensor:
+            joined = values.new_zeros(len(inputs), dtype=values.dtype)
+            joined[others], joined[theirs] = values, own.to(values.dtype)
+            return joined
+
+        return ClippedSums(
+            sums=found.sums,
+            norms=found.norms if factors is None else merged(found.norms, norms),
+            losses=merged(found.losses, torch.zeros_like(norms)),
+            finite=merged(found.finite, torch.ones_like(norms)),
+        )

@@ -1,0 +1,185 @@
+"""What an auditor sees of canaries in what is released.
+
+At each release a canary's coordinate of its client's upload (of the sum, where the server is trusted), less
+what everybody else is known to add to it, is x = ±s + z N(0, 1) in units of the clip norm, where s says
+whether the canary was sampled. The auditor does not know s. What it adds up is the log-likelihood ratio
+
+    add/remove    log((1 - q) + q exp((x - 1/2)/z²))
+    replace-one   log((1 - q) + q exp((x - 1/2)/z²)) - log((1 - q) + q exp((-x - 1/2)/z²))
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from dp_accounting.dp_event import DpEvent
+from torch import Tensor
+
+from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.trainer import Clipped, Turn, Work
+from fedpriv.attacks.canaries import Planted
+from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.events import describe_event, parse_event
+from fedpriv.privacy.mechanisms import GRADIENT
+from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.sampling import FixedSizeSampling, Sampling, TruncatedPoissonSampling
+from fedpriv.results.canary_file import FINAL, RELEASES
+
+
+def log_likelihood_ratio(
+    seen: np.ndarray, noise_multiplier: np.ndarray, sample_rate: float, signed: bool
+) -> np.ndarray:
+    """That of one release, for each x of ``seen``; x itself where there is no noise."""
+    z = np.asarray(noise_multiplier, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = _log_mixture(seen, z, sample_rate)
+        if signed:
+            found = found - _log_mixture(-seen, z, sample_rate)
+    return np.where(z > 0, found, seen)
+
+
+def _log_mixture(seen: np.ndarray, z: np.ndarray, sample_rate: float) -> np.ndarray:
+    inside = (seen - 0.5) / z**2
+    if sample_rate >= 1.0:
+        return inside
+    return np.logaddexp(math.log1p(-sample_rate), math.log(sample_rate) + inside)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a canary is part of when it is released: ``noise_multiplier`` of all queries on the sample
+    together, as the ledger has it, the probability of being sampled, and the ledger's event."""
+
+    noise_multiplier: float
+    sample_rate: float
+    signed: bool
+    event: DpEvent
+
+    def plain(self) -> dict[str, Any]:
+        """As values for JSON."""
+        return {**vars(self), "event": describe_event(self.event)}
+
+    @classmethod
+    def of_plain(cls, values: dict[str, Any]) -> Kind:
+        """What :meth:`plain` wrote. Raises ValueError, TypeError or KeyError for anything else."""
+        noise, rate = float(values["noise_multiplier"]), float(values["sample_rate"])
+        if not (noise >= 0 and 0 < rate <= 1):
+            raise ValueError("no noise multiplier, or no sample rate")
+        return cls(noise, rate, values["signed"] is True, parse_event(str(values["event"])))
+
+    def ideal(self, there: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+        """Scores [m] of one such release from the pair of distributions that the ledger charges for, of
+        canaries that are ``there`` (1, 0, or -1 for the other sign) [m]."""
+        z = self.noise_multiplier
+        sampled = stream.random(len(there)) < self.sample_rate
+        seen = there * sampled + z * stream.standard_normal(len(there))
+        return log_likelihood_ratio(seen, z, self.sample_rate, self.signed)
+
+
+def ideal_scores(
+    released: Counter[Kind], coins: np.ndarray, stream: np.random.Generator
+) -> np.ndarray:
+    """The same of all releases of a canary, for coins [m] (bool)."""
+    total = np.zeros(len(coins))
+    for kind, count in released.items():
+        there = np.where(coins, 1.0, -1.0 if kind.signed else 0.0)
+        for _ in range(count):
+            total += kind.ideal(there, stream)
+    return total
+
+
+class WatchedWork:
+    """An algorithm's work, beside which an auditor writes down what is released.
+
+    Attributes:
+        scores: Of the canaries so far [m].
+        released: What the first canary was part of so far, and how often.
+        size: log ‖·‖ of the last release that the first canary was part of: it tells how much noise it has.
+        alone: Whether nobody else takes part, so that nothing of others is to be subtracted.
+    """
+
+    def __init__(self, work: Work, problem: Problem, planted: Planted, alone: bool = False):
+        self._work, self._problem, self._planted = work, problem, planted
+        self.alone = alone
+        self.scores = np.zeros(len(planted.canaries))
+        self.size = 0.0
+        self.released: Counter[Kind] = Counter()
+        self._pending: tuple[Turn, Tensor, np.ndarray] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._work, name)
+
+    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
+        known = self._of_others(turn, changes)
+        found = self._work.clipped(turn, changes, clip)
+        norms = clip.norms.double().cpu().numpy() / found.answer.divided_by
+        self._pending = (turn, known, norms)
+        return found
+
+    def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Writes down the canaries' scores, then goes on as the algorithm does."""
+        turn, known, norms = self._pending
+        self._look(turn, released - known if len(known) else released, norms)
+        return self._work.mean(released, cohort)
+
+    def _of_others(self, turn: Turn, changes: Tensor | None) -> Tensor:
+        """What everybody else adds; nothing is taken for known where their lot tells who else is in it."""
+        tells = (FixedSizeSampling, TruncatedPoissonSampling)
+        if self.alone or any(isinstance(sampling, tells) for sampling in self._samplings(turn)):
+            return torch.zeros(0)
+        problem = self._problem
+        holders = self._work.holders(turn.cohort)
+        with self._planted.silenced():
+            clip = Clip(problem.clipper, turn.round_index, holders)
+            return self._work.clipped(turn, changes, clip).answer.values
+
+    def _samplings(self, turn: Turn) -> list[Sampling]:
+        groups = self._problem.mechanism.announce(turn.round_index).groups
+        return [group.upload.joint.sampling for group in groups]
+
+    def _look(self, turn: Turn, seen: Tensor, norms: np.ndarray) -> None:
+        canaries = self._planted.canaries
+        for group in self._problem.mechanism.announce(turn.round_index).groups:
+            joint = group.upload.joint
+            own = np.flatnonzero(np.isin(canaries.homes, group.clients))
+            if canaries.unit == "record" or self.alone:
+                own = own[np.isin(canaries.homes[own], turn.cohort)]
+            rows = np.zeros(len(own), dtype=np.int64)
+            if canaries.unit == "record":
+                rows = np.searchsorted(turn.cohort, canaries.homes[own])
+            if len(own) and own[0] == 0:
+                signed = joint.sampling.neighbours == REPLACE_ONE
+                rate = sample_rate_of(joint.sampling)
+                kind = Kind(joint.noise_multiplier, rate, signed, joint.event())
+                self.released[kind] += 1
+                self.size = float(
+                    torch.linalg.vector_norm(seen[int(rows[0])]).clamp_min(1e-300).log()
+                )
+            places = (torch.from_numpy(rows), torch.from_numpy(canaries.coordinates[own]))
+            values = seen[places].double().cpu().numpy() / norms[rows]
+            sampling = joint.sampling
+            self.scores[own] += log_likelihood_ratio(
+                values,
+                joint.query(GRADIENT).noise_multiplier,
+                sample_rate_of(sampling),
+                sampling.neighbours == REPLACE_ONE,
+            )
+
+    def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
+        """Of every release, and of the model now by how far it moved since it was ``before`` [d]."""
+        canaries = self._planted.canaries
+        moved = (self._problem.model.flat - before).double().cpu().numpy()
+        towards = -1.0 if canaries.unit == "record" else 1.0  # gradients are subtracted
+        return {RELEASES: self.scores, FINAL: towards * moved[canaries.coordinates]}
+
+
+def sample_rate_of(sampling: Sampling) -> float:
+    """q: with which probability one unit is in a sample."""
+    if isinstance(sampling, FixedSizeSampling):
+        return sampling.lot_size / sampling.records
+    return getattr(sampling, "sample_rate", 1.0)

@@ -1,0 +1,52 @@
+"""Scores that another framework found: ``fedpriv audit epsilon --scores FILE``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedpriv.audit.epsilon.evaluate import Found, Question, evaluate
+from fedpriv.audit.epsilon.guesses import Scores
+from fedpriv.common.errors import ConfigError
+from fedpriv.results.saved import refuse_no_file
+
+COLUMNS = ("score", "included")
+_LARGEST = 1 << 28
+
+
+def read_scores(path: str | Path) -> Scores:
+    """A CSV with the columns ``score`` (higher: likelier included) and ``included`` (0 or 1), a row for each
+    canary. Raises ConfigError that names the row."""
+    path = Path(path)
+    refuse_no_file(path, _LARGEST)
+    try:
+        table = pd.read_csv(path, dtype=str)
+    except (OSError, ValueError):
+        raise ConfigError(f"{path} cannot be read: it is not a table") from None
+    if missing := [column for column in COLUMNS if column not in table]:
+        raise ConfigError(f"{path} has no column {missing[0]}; it needs score and included")
+    values = pd.to_numeric(table["score"], errors="coerce").to_numpy(dtype=float)
+    _refuse(path, "score", table["score"], np.isfinite(values), "a finite number")
+    coins = table["included"].str.strip().str.lower()
+    good = coins.isin(["0", "1", "true", "false"]).to_numpy()
+    _refuse(path, "included", table["included"], good, "0 or 1")
+    included = coins.isin(["1", "true"]).to_numpy()
+    if not 0 < included.sum() < len(included):
+        raise ConfigError(f"{path} needs canaries that were included and others that were not")
+    return Scores(values, included)
+
+
+def _refuse(path: Path, column: str, texts: pd.Series, good: np.ndarray, allowed: str) -> None:
+    if not good.all():
+        first = int(np.flatnonzero(~good)[0])
+        raise ConfigError(f"{path}, row {first + 2}: {column}", texts.iloc[first], allowed)
+
+
+def evaluate_scores(
+    scores: Scores, delta: float, confidence: float, independent: bool, seed: int
+) -> list[Found]:
+    """What they show; nothing is known of the mechanism."""
+    return evaluate({"scores": scores}, Question(delta, confidence, independent, Counter(), seed))

@@ -1,0 +1,61 @@
+"""Canaries in a run: what its observers see of them, for the audit of ε once it has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from fedpriv.attacks.canary_scores import Kind, WatchedWork
+from fedpriv.experiment.loop import Loop
+from fedpriv.experiment.observers import Quiet
+from fedpriv.results.canary_file import CanaryFile
+from fedpriv.results.folder import RunFolder
+
+
+def watch_canaries(loop: Loop) -> WatchedWork:
+    """Let every release of the loop be looked at."""
+    watched = WatchedWork(loop.trainer.work, loop.problem, loop.problem.canaries)
+    loop.trainer.work = watched
+    return watched
+
+
+class CanaryScores(Quiet):
+    """``audit/canaries.json``: coins and scores, when the run has ended."""
+
+    name = "canaries"
+
+    def __init__(self, loop: Loop, folder: RunFolder, state: Mapping[str, Any] | None):
+        self._loop, self._folder = loop, folder
+        self._watched: WatchedWork = loop.trainer.work
+        if state is None:
+            self._before = loop.problem.model.flat.clone()
+            return
+        self._before = state["weights_before"]
+        self._watched.scores = state["scores"].double().numpy().copy()
+        kinds = [Kind.of_plain(values) for values in state["kinds"]]
+        self._watched.released = Counter(dict(zip(kinds, state["counts"], strict=True)))
+
+    def scores(self) -> dict[str, list[float]]:
+        """By observer."""
+        before = self._before.to(self._loop.problem.model.device)
+        found = self._watched.scores_by_observer(before)
+        return {observer: scores.tolist() for observer, scores in found.items()}
+
+    def close(self) -> None:
+        coins = self._loop.problem.canaries.canaries.coins
+        kinds = [{**kind.plain(), "count": n} for kind, n in self._watched.released.items()]
+        file = CanaryFile(coins.tolist(), self.scores(), kinds, self._loop.rounds_done, False)
+        self._folder.audit.mkdir(exist_ok=True)
+        self._folder.write_json(self._folder.canaries, file.plain())
+
+    def state_dict(self) -> dict[str, Any]:
+        released = self._watched.released
+        return {
+            "weights_before": self._before,
+            "scores": torch.from_numpy(self._watched.scores.copy()),
+            "kinds": [kind.plain() for kind in released],
+            "counts": list(released.values()),
+        }

@@ -1,0 +1,184 @@
+"""``fedpriv audit epsilon`` and ``audit=epsilon``: what is written, printed, refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+RUN = (
+    "train", "algorithm=dp_fl", "dataset=digits", "epsilon=null", "algorithm.sample_rate=1",
+    "noise_schedule.noise_multiplier=2", "rounds=4", "runtime.progress=none", "runtime.plots=false",
+    "runtime.run_dir=run", "accountant=gdp",
+)  # fmt: skip
+
+
+def read(tmp_path, name: str) -> dict:
+    return json.loads((tmp_path / "run" / name).read_text())
+
+
+def test_a_run_without_canaries_is_trained_again_with_them(command, tmp_path):
+    assert command(*RUN).status == 0
+    model = (tmp_path / "run" / "model.pt").read_bytes()
+    outcome = command("audit", "epsilon", "run", "--canaries", "200", "--csv", "all.csv")
+    assert outcome.status == 0, outcome.err
+    words = " ".join(outcome.out.split())
+    assert "200 canary records in 1 training like it" in words
+    assert "it refutes no claim of (ε, δ)" in words
+    found = read(tmp_path, "audit/epsilon.json")
+    assert found["canaries"] == 200
+    assert not found["planted_in_the_run"]
+    kinds = {one["kind"] for one in found["found"]}
+    assert kinds == {"bound", "bound within a family", "estimate"}
+    head = next(one for one in found["found"] if one["observer"] == "releases")
+    assert head["method"] == "one_run"
+    assert 0 < head["epsilon"] < found["epsilon_sound"]
+    assert (tmp_path / "run" / "model.pt").read_bytes() == model
+    with (tmp_path / "all.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["releases_one_run"]) == head["epsilon"]
+
+
+def test_a_run_may_plant_its_own(command, tmp_path):
+    outcome = command(*RUN, "audit=epsilon:150")
+    assert outcome.status == 0, outcome.err
+    assert read(tmp_path, "summary.json")["epsilon_audited"] >= 0
+    assert len(read(tmp_path, "audit/canaries.json")["coins"]) == 150
+    assert "Canaries were planted" in (tmp_path / "run" / "privacy.txt").read_text()
+    before = read(tmp_path, "audit/epsilon.json")["found"]
+    outcome = command("audit", "epsilon", "run")
+    assert "150 canary records planted in it" in " ".join(outcome.out.split())
+    assert read(tmp_path, "audit/epsilon.json")["found"] == before
+
+
+def test_scores_go_on_where_they_were(command, tmp_path):
+    assert command(*RUN, "audit=epsilon:60").status == 0
+    whole = read(tmp_path, "audit/canaries.json")
+    (tmp_path / "run").rename(tmp_path / "whole")
+    stopped = [o.replace("rounds=4", "rounds=4") for o in RUN]
+    stop = tmp_path / "stop"
+    stop.touch()
+    # stops after its first round: the file is there when it looks
+    outcome = command(*stopped, "audit=epsilon:60", f"runtime.stop_file={stop}")
+    assert outcome.status != 0
+    stop.unlink()
+    if (tmp_path / "run").exists():
+        outcome = command("train", "resume=run", "runtime.progress=none", "runtime.plots=false")
+    else:
+        outcome = command(*stopped, "audit=epsilon:60")
+    assert outcome.status == 0, outcome.err
+    assert read(tmp_path, "audit/canaries.json") == whole
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("audit=epsilon:1",), "audit=epsilon:M must be a whole number >= 2"),
+        (("audit=epsilon:many",), "audit=epsilon:M must be a whole number"),
+        (("audit=epsilon:9999999",), "--canaries must be <="),
+        (
+            ("algorithm=ldp_fedsgd", "audit=epsilon"),
+            "audit the finished run with fedpriv audit epsilon",
+        ),
+        (
+            ("algorithm=fedavg", "noise_schedule=none", "clipper=none", "audit=epsilon"),
+            "without privacy",
+        ),
+        (("audit=epsilon", "publish=true"), "null with publish=true"),
+    ],
+)
+def test_what_has_no_canaries_is_refused_before_the_run(command, tmp_path, overrides, words):
+    base = [
+        o
+        for o in RUN
+        if "noise_multiplier" not in o and "sample_rate" not in o and "accountant" not in o
+    ]
+    outcome = command(*base, *overrides)
+    assert outcome.status == 2
+    assert words in outcome.sentence
+    assert not (tmp_path / "run" / "metrics.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ((), "missing argument"),
+        (("run", "--canaries", "0"), "--canaries must be a whole number >= 2"),
+        (("run", "--confidence", "2"), "--confidence must be"),
+        (("run", "--repetitions", "x"), "--repetitions must be a whole number"),
+        (("nowhere",), "nowhere is no run folder"),
+        (("--scores", "s.csv"), "--scores needs --delta"),
+        (("run", "--scores", "s.csv", "--delta", "1e-5"), "takes no run folder"),
+    ],
+)
+def test_bad_flags_are_one_sentence(command, flags, words):
+    outcome = command("audit", "epsilon", *flags)
+    assert outcome.status == 2
+    assert words in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def scores_file(tmp_path, count: int = 400, mu: float = 2.0) -> None:
+    stream = np.random.default_rng(0)
+    coins = stream.random(count) < 0.5
+    values = stream.normal(size=count) + mu * coins
+    rows = [f"{value},{int(coin)}" for value, coin in zip(values, coins, strict=True)]
+    (tmp_path / "s.csv").write_text("score,included\n" + "\n".join(rows) + "\n")
+
+
+def test_scores_of_another_framework(command, tmp_path):
+    scores_file(tmp_path)
+    outcome = command(
+        "audit", "epsilon", "--scores", "s.csv", "--delta", "1e-5", "--csv", "found.csv"
+    )
+    assert outcome.status == 0, outcome.err
+    with (tmp_path / "found.csv").open() as file:
+        found = {row["method"]: row for row in csv.DictReader(file)}
+    assert "clopper_pearson" not in found
+    assert 0.5 < float(found["one_run"]["epsilon"]) < 10
+    outcome = command(
+        "audit",
+        "epsilon",
+        "--scores",
+        "s.csv",
+        "--delta",
+        "1e-5",
+        "--independent",
+        "--csv",
+        "found.csv",
+    )
+    with (tmp_path / "found.csv").open() as file:
+        assert "clopper_pearson" in {row["method"] for row in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n", "has no column score"),
+        ("score,included\n1,1\nx,0\n", "row 3: score must be a finite number"),
+        ("score,included\n1,1\n2,maybe\n", "row 3: included must be 0 or 1"),
+        ("score,included\n1,1\n2,1\n", "needs canaries that were included and others"),
+        ("score,included\n1,1\ninf,0\n", "row 3: score must be a finite number"),
+        ("", "is not a table"),
+    ],
+)
+def test_a_damaged_file_of_scores_is_one_sentence(command, tmp_path, text, words):
+    (tmp_path / "s.csv").write_text(text)
+    outcome = command("audit", "epsilon", "--scores", "s.csv", "--delta", "1e-5")
+    assert outcome.status == 2
+    assert words in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"coins": [true, false], "scores": {"releases": [1]}, "released": []}'],
+)
+def test_a_damaged_file_of_canaries_is_one_sentence(command, tmp_path, text):
+    command(*RUN, "audit=epsilon:20")
+    (tmp_path / "run" / "audit" / "canaries.json").write_text(text)
+    outcome = command("audit", "epsilon", "run")
+    assert outcome.status == 2
+    assert "canaries.json cannot be read" in outcome.err
