@@ -123,7 +123,7 @@ def three_epsilons(
         console().print(found[-1].finding(confidence).replace("**", ""))
     caption = (
         f"Lower bounds hold together with confidence {confidence:g}; the score of each row was fixed "
-        "beforehand. A bound below a claim is no proof of it. No square: the sound ε is infinite."
+        "beforehand. A bound below a claim is no proof of it."
     )
     return Drawing(((_panel(found),),), caption, [one.finding(confidence) for one in found])
 
@@ -212,9 +212,21 @@ def _panel(found: Sequence[ThreeEpsilons]) -> Panel:
             marks("audited, at least", "red", ">", [one.audited for one in found]),
             *spans,
         ),
+        x_limits=(0.1, _largest(found)),
         x_log=True,
-        y_ticks=tuple(one.row.label for one in reversed(found)),
+        y_ticks=tuple(_row_words(one) for one in reversed(found)),
     )
+
+
+def _row_words(one: ThreeEpsilons) -> str:
+    return f"{one.row.label} (sound ∞)" if math.isinf(one.sound) else one.row.label
+
+
+def _largest(found: Sequence[ThreeEpsilons]) -> float:
+    """A power of ten above all."""
+    numbers = [x for one in found for x in (one.claimed or 0.0, one.sound, one.audited)]
+    largest = max((x for x in numbers if math.isfinite(x)), default=1.0)
+    return 10.0 ** math.ceil(math.log10(max(10.0, 1.2 * largest)))
 
 
 def _shown(epsilon: float) -> str:

@@ -90,7 +90,7 @@ def test_a_computed_figure_is_listed(computed, make, command):
 def test_of_a_computed_figure_it_is_said_where_it_is(computed, make, command):
     make()
     said = command("figure", "own/tiny", "--list", "--config-dir", "mine")
-    assert "computed, no runs; drawn: outputs/figures/own/tiny/figure.png" in said.out
+    assert "computed, keeps no runs; drawn: outputs/figures/own/tiny/figure.png" in said.out
 
 
 @pytest.mark.parametrize(
