@@ -65,7 +65,7 @@ def test_the_text_has_what_was_found_and_how(computed, make, tmp_path):
 
 def test_a_dry_run_writes_nothing(computed, make, tmp_path):
     said = make("--dry-run")
-    assert "no runs" in said.out
+    assert "keeps no runs" in said.out
     assert not (tmp_path / "outputs").exists()
 
 
