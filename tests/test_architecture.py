@@ -125,6 +125,7 @@ SECRET = {
     "audit.contributions",  # an observer's own, with a key of its own
     "search.secret_trials",  # how many trials, and what they try
     "audit.epsilon.trial",  # of trainings that are audited and thrown away
+    "audit.certified",  # of trainings that vote
     "bench",  # of no run
 }
 PUBLIC = {

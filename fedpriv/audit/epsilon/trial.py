@@ -47,7 +47,7 @@ def train_with_canaries(
     ``seed``; ``fewer``: where the model has no room for so many, as many as there is room for. The budget
     is not asked: the rounds are those that it allowed."""
     parts = build_parts(config)
-    problem = _problem(parts, canaries, seed, fewer)
+    problem = problem_of(parts, canaries, seed, fewer)
     problem.streams = _streams(parts, seed)
     loop = Loop(parts, problem, None)
     loop.settings = replace(loop.settings, rounds=rounds, evaluation_interval=rounds)
@@ -70,7 +70,7 @@ def train_apart(config: DictConfig, runs: int, rounds: int, seed: int) -> Trial:
     """So many runs with one canary each, and noise of their own: independent trials. Where the server sees
     each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
     parts = build_parts(config)
-    problem = _problem(parts, 1, seed)
+    problem = problem_of(parts, 1, seed)
     planted, weights = problem.canaries, problem.model.flat.clone()
     coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
     found: dict[str, list[float]] = {}
@@ -105,7 +105,7 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
     """So many runs of one client on whole data, with or without a crafted record by a coin of each run; see
     :mod:`fedpriv.attacks.crafted`. Raises ConfigError where lots are sampled."""
     parts = build_parts(config)
-    problem = _problem(parts)
+    problem = problem_of(parts)
     mechanism, cohort = problem.mechanism, np.array([HOME])
     sampling = mechanism.announce(0).groups[0].upload.joint.sampling
     if not (sampling.whole and parts.algorithm.trust.sees_each_upload):
@@ -128,7 +128,7 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
     return Trial({RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True)
 
 
-def _problem(parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False) -> Problem:
+def problem_of(parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False) -> Problem:
     runtime = parts.settings.runtime
     problem = make_problem(parts, resolve_device(runtime.device), canaries, seed, fewer)
     choose_threads(runtime.threads, work_per_round(parts, problem))
