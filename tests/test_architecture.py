@@ -19,7 +19,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("figures",),
     ("report",),
     ("train",),
-    ("audit", "bench", "search"),
+    ("audit", "bench", "search", "verify"),
     ("accounting",),
     ("experiment",),
     ("attacks",),
@@ -124,9 +124,10 @@ SECRET = {
     "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
     "audit.contributions",  # an observer's own, with a key of its own
     "bench",  # of no run
+    "verify",  # runs under keys of its own
 }
 PUBLIC = {
-    "common.random_streams", "models", "data", "attacks", "audit", "bench",
+    "common.random_streams", "models", "data", "attacks", "audit", "bench", "verify",
     "algorithms.problem",  # records that read no data
 }  # fmt: skip
 OPERATING_SYSTEM = {"experiment.secrets"}  # the key of a published run

@@ -53,7 +53,7 @@ def assemble(
     problem = make_problem(parts, device)
     threads = choose_threads(settings.runtime.threads, _work_per_round(parts, problem))
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
-    budget = _budget(parts, problem.data, attackers) if parts.private else None
+    budget = make_budget(parts, problem.data, attackers) if parts.private else None
     if folder is None:
         folder = _new_folder(parts, default_folder)
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
@@ -154,7 +154,7 @@ def _work_per_round(parts: Parts, problem: Problem) -> float:
     return problem.model.size * records
 
 
-def _budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:
+def make_budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:
     """Ledger and totals; refuses a budget that allows no client a round.
 
     Under Poisson sampling all clients pay the same. With lots of a fixed size those with more

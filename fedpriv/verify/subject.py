@@ -1,0 +1,318 @@
+"""What is verified: a run built from a configuration, started as often as needed, in variations of itself.
+
+Its parts, trainer, sampler, clipper, schedule, mechanism and loop are those of ``fedpriv train``. What is
+replaced is chance (the keys of the streams), and the data or the upload of one unit.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from fedpriv.algorithms.problem import Problem
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.secret_streams import SecretStreams, derived_key
+from fedpriv.data.federated import FederatedData
+from fedpriv.engine import FlatModel, make_engine
+from fedpriv.experiment.assemble import make_budget, make_problem
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.loop import Loop
+from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.secrets import run_digest, streams_of_run
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.names import ADD_OR_REMOVE
+from fedpriv.privacy.sampling import sample_lot
+from fedpriv.verify.synthetic import MadeUp
+from fedpriv.verify.taps import PinnedApart, Recording, Tap, logged, with_train
+
+ROUNDS, FEW_ROUNDS = 8, 4
+_MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
+_KEYS_TRIED = 400
+
+Craft = Callable[[Tensor, int], Tensor]
+"""(the uploads of some clients [c, d], the row of one of them) → what that one sends instead [d]."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What is other than in the reference run.
+
+    Attributes:
+        name: In words.
+        data: The training data, of the same clients; None: the same.
+        absent: A client that is never sampled; None: nobody.
+        upload: (client, what it sends instead).
+    """
+
+    name: str
+    data: Callable[[FederatedData], FederatedData] | None = None
+    absent: int | None = None
+    upload: tuple[int, Craft] | None = None
+
+
+AS_IT_IS = Variation("as it is")
+
+
+class Stops:
+    """Ends a loop between two rounds."""
+
+    def __init__(self, loop: Loop, rounds: int):
+        self._loop, self._rounds = loop, rounds
+
+    @property
+    def requested(self) -> bool:
+        return self._loop.rounds_done >= self._rounds
+
+
+class Subject:
+    """A configuration, ready to be run in variations of itself."""
+
+    def __init__(
+        self,
+        config: DictConfig,
+        seed: int = 0,
+        rounds: int | None = None,
+        synthetic: bool = False,
+    ):
+        """``rounds``: of each run, None: chosen; ``synthetic``: made-up records of the data set's shape."""
+        self.config, self.seed, self.synthetic = config, seed, synthetic
+        self.parts = self._parts(config)
+        _refuse(self.parts)
+        device = resolve_device(self.parts.settings.runtime.device)
+        problem = make_problem(self.parts, device)
+        choose_threads(self.parts.settings.runtime.threads, problem.model.size * 256)
+        self.problem: Problem = problem
+        self.budget: Budget | None = None
+        if self.parts.private:
+            self.budget = make_budget(self.parts, problem.data, np.zeros(0, dtype=int))
+        self.rounds = self._rounds() if rounds is None else rounds
+        self.unit_client, self.unit_record, self.sampling_name = self._unit()
+
+    def _parts(self, config: DictConfig) -> Parts:
+        parts = build_parts(config)
+        return replace(parts, dataset=MadeUp(parts.dataset)) if self.synthetic else parts
+
+    # ---- facts
+
+    @property
+    def per_record(self) -> bool:
+        return self.parts.algorithm.unit == "record"
+
+    @property
+    def secret_cohort(self) -> bool:
+        return self.parts.algorithm.trust.secret_cohort
+
+    @property
+    def clients(self) -> int:
+        return self.problem.data.client_count
+
+    @property
+    def adjacency(self) -> str:
+        """Which neighbours the ledger speaks of."""
+        sizes = self.problem.data.records_per_client
+        return self.parts.algorithm.sampling_of(int(sizes[0])).neighbours
+
+    @property
+    def unit_words(self) -> str:
+        return "record" if self.per_record else "client"
+
+    def layers(self) -> list[tuple[str, slice]]:
+        """The place of each parameter among the numbers of the model."""
+        found, first = [], 0
+        for name, parameter in self.problem.model.module.named_parameters():
+            found.append((name, slice(first, first + parameter.numel())))
+            first += parameter.numel()
+        return found if first == self.problem.model.size else []
+
+    def _rounds(self) -> int:
+        algorithm = self.parts.algorithm
+        cohort = algorithm.expected_cohort(self.clients) or self.clients
+        rows = cohort if self.per_record else 1
+        numbers = rows * algorithm.samples_per_round * self.problem.model.size
+        return FEW_ROUNDS if numbers > _MANY or algorithm.samples_per_round > 4 else ROUNDS
+
+    # ---- chance
+
+    def streams(self, sampling: str, noise: str) -> SecretStreams:
+        """Those of a run whose lots and cohorts, and whose noise, have these names."""
+        keys = (
+            derived_key(b"verify", self.seed, use, name)
+            for use, name in (("sampling", sampling), ("noise", noise))
+        )
+        return SecretStreams(*keys)
+
+    def real_noise(
+        self, config: DictConfig, rounds: int | None, problem: Problem | None = None
+    ) -> SecretStreams:
+        """The reference's lots with the noise that ``fedpriv train`` would draw for a run."""
+        settings = replace(self.parts.settings, publish=False)
+        digest = run_digest(config, rounds, problem or self.problem)
+        found, _ = streams_of_run(settings, digest, None)
+        return self.streams(self.sampling_name, "").with_noise(found.noise_key)
+
+    # ---- the unit
+
+    def _unit(self) -> tuple[int, int, str]:
+        """(a client, a record of it, the name of lots in which the record is).
+
+        The record is the client's last: without it nobody else's place in the lots changes.
+        """
+        data, algorithm = self.problem.data, self.parts.algorithm
+        everyone = np.ones(self.clients, dtype=bool)
+        best: tuple[int, int, str] | None = None
+        for tried in range(_KEYS_TRIED):
+            name = f"lots {tried}"
+            streams = self.streams(name, "")
+            cohort = algorithm.cohort(streams, 0, everyone)
+            for client in cohort[:32]:
+                own = data.clients[client]
+                if best is None or not self.per_record:
+                    best = int(client), int(own[-1]), name
+                if not self.per_record or self._reads_last(streams, int(client)):
+                    return int(client), int(own[-1]), name
+        return best or (0, int(data.clients[0][-1]), "lots 0")
+
+    def _reads_last(self, streams: SecretStreams, client: int) -> bool:
+        records = len(self.problem.data.clients[client])
+        sampling = self.parts.algorithm.sampling_of(records)
+        lot = sample_lot(streams, sampling, np.arange(records), 0, 0, client)
+        return len(lot) > 0 and int(lot[-1]) == records - 1
+
+    # ---- running
+
+    def loop(self, variation: Variation = AS_IT_IS, parts: Parts | None = None) -> Loop:
+        """A loop before its first round, with everything its own."""
+        parts = self._own_parts() if parts is None else parts
+        data = self.problem.data
+        if variation.data is not None:
+            data = variation.data(data)
+        model = FlatModel(copy.deepcopy(self.problem.model.module))
+        problem = Problem(
+            data=with_train(data, logged(data.train)),
+            model=model,
+            engine=make_engine(model, engine=parts.settings.runtime.engine),
+            clipper=parts.clipper,
+            seed=parts.settings.seed,
+            streams=self.streams(self.sampling_name, "A"),
+            mechanism=parts.mechanism,
+        )
+        parts.mechanism.join(self.problem.data.records_per_client)
+        budget = copy.deepcopy(self.budget)
+        if variation.absent is not None and budget is not None:
+            _leave_out(budget, variation.absent)
+        loop = Loop(parts, problem, budget)
+        if variation.upload is not None:
+            _replace_upload(loop, *variation.upload)
+        return loop
+
+    def _own_parts(self) -> Parts:
+        kept = (self.parts.dataset, self.parts.partition, self.parts.model)
+        return copy.deepcopy(self.parts, {id(part): part for part in kept})
+
+    def run(
+        self,
+        streams: SecretStreams | None = None,
+        variation: Variation = AS_IT_IS,
+        rounds: int | None = None,
+        **tap: Any,
+    ) -> Recording:
+        """What is seen of a run; a failure in the middle of one is part of that."""
+        streams = self.streams(self.sampling_name, "A") if streams is None else streams
+        with _chance_of(streams.noise_key):
+            loop = self.loop(variation)
+            loop.problem.streams = streams
+            watch = Tap(loop, **tap)
+            try:
+                stop = loop.run([watch], Stops(loop, rounds or self.rounds))
+                watch.recording.stop = stop
+            except (
+                FedprivError,
+                ArithmeticError,
+                LookupError,
+                RuntimeError,
+                ValueError,
+                TypeError,
+            ) as error:
+                if isinstance(error, ConfigError):
+                    raise
+                kind = "" if isinstance(error, FedprivError) else f"{type(error).__name__}: "
+                said = " ".join(str(error).split())
+                watch.recording.broke = said if isinstance(error, PinnedApart) else f"{kind}{said}"
+        return watch.recording
+
+
+def _refuse(parts: Parts) -> None:
+    if parts.attack is not None:
+        raise ConfigError(
+            "attack",
+            parts.attack.name if hasattr(parts.attack, "name") else "given",
+            "none with fedpriv verify, which brings malicious clients of its own",
+        )
+
+
+def _leave_out(budget: Budget, client: int) -> None:
+    """Let a client never be sampled, as if it were not there; the places of the others stay."""
+    eligible = budget.eligible
+
+    def others(announcement: Any) -> np.ndarray:
+        found = eligible(announcement).copy()
+        found[client] = False
+        return found
+
+    budget.eligible = others
+
+
+def _replace_upload(loop: Loop, client: int, craft: Craft) -> None:
+    """Let one client send something else than what it computed: what a malicious one can do."""
+    for computes in vars(loop.trainer.work).values():
+        if callable(getattr(computes, "of", None)):
+            computes.of = _sends(computes.of, client, craft)
+
+
+def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[..., Any]:
+    def of(round_index: int, clients: np.ndarray) -> Any:
+        batch = compute(round_index, clients)
+        rows = np.flatnonzero(np.asarray(clients) == client)
+        if not len(rows):
+            return batch
+        uploads = batch.uploads.clone()
+        uploads[rows[0]] = craft(batch.uploads, int(rows[0])).to(uploads)
+        return replace(batch, uploads=uploads)
+
+    return of
+
+
+@contextmanager
+def _chance_of(key: bytes) -> Iterator[None]:
+    """Random numbers that code of the user's own draws from global generators follow the noise's key, and
+    are left as they were."""
+    state = np.random.get_state()
+    number = int.from_bytes(key[:4], "little")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(number)
+        np.random.seed(number)
+        try:
+            yield
+        finally:
+            np.random.set_state(state)
+
+
+def replaceable(loops: Sequence[Loop]) -> bool:
+    """Whether a client's upload can be replaced before the server has it."""
+    return all(
+        any(callable(getattr(value, "of", None)) for value in vars(loop.trainer.work).values())
+        for loop in loops
+    )
+
+
+def adds_or_removes(subject: Subject) -> bool:
+    return subject.adjacency == ADD_OR_REMOVE

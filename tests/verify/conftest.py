@@ -1,0 +1,35 @@
+"""Verifications of few rounds, in this process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedpriv.config import compose
+from fedpriv.verify.checks import all_checks
+from fedpriv.verify.subject import Subject
+from fedpriv.verify.table import Check, failed, judged
+
+sys.path.append(str(Path(__file__).parent))  # planted.py holds classes that a _target_ names
+
+
+@pytest.fixture
+def verified():
+    """(overrides) → the judged checks."""
+
+    def run(*overrides: str, rounds: int = 4, seed: int = 0) -> list[Check]:
+        return judged(all_checks(Subject(compose(overrides), seed, rounds)))
+
+    return run
+
+
+@pytest.fixture
+def caught(verified):
+    """(overrides) → what failed, as texts ``about: name``."""
+
+    def run(*overrides: str, **more: int) -> list[str]:
+        return [f"{check.about}: {check.name}" for check in failed(verified(*overrides, **more))]
+
+    return run
