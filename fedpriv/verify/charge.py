@@ -17,10 +17,16 @@ from fedpriv.verify.table import Check
 from fedpriv.verify.taps import Recording
 
 _ROUNDING = 1e-9
+_SAMPLED = (
+    dp_event.PoissonSampledDpEvent,
+    dp_event.SampledWithoutReplacementDpEvent,
+    dp_event.TruncatedSubsampledGaussianDpEvent,
+)
 
 
-def checks(reference: Recording, ledger: Ledger, secret_cohort: bool) -> Iterator[Check]:
+def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
     """What was seen to leave, against what the ledger counts for each client."""
+    ledger = reference.ledger
     everyone = np.arange(ledger.clients)
     for name in reference.names:
         left = np.zeros(ledger.clients, dtype=int)
@@ -36,6 +42,7 @@ def checks(reference: Recording, ledger: Ledger, secret_cohort: bool) -> Iterato
             passed=short == 0,
             note=f"{name} left more often than the ledger has it, for {short} of {ledger.clients} clients",
         )
+    yield _one_sample(reference)
     worst, where = _events(ledger)
     yield Check(
         "charge",
@@ -44,6 +51,23 @@ def checks(reference: Recording, ledger: Ledger, secret_cohort: bool) -> Iterato
         "<= 1",
         passed=worst <= 1.0 + _ROUNDING,
         note=f"the event that is charged has {worst:.4g} times the noise multiplier of its queries: {where}",
+    )
+
+
+def _one_sample(reference: Recording) -> Check:
+    """What leaves in one step is about one sample, so it is one release and one event."""
+    apart = 0
+    for t, charged in enumerate(reference.charged):
+        for step in {place.step for place in reference.seen if place.round_index == t}:
+            names = {p.name for p in reference.seen if (p.round_index, p.step) == (t, step)}
+            apart += not any(names <= set(release.joint.names) for release in charged)
+    return Check(
+        "charge",
+        "queries on one sample are one event",
+        f"{apart} steps apart",
+        "0",
+        passed=apart == 0,
+        note="what was answered on one sample is charged as if on several, each drawn anew",
     )
 
 
@@ -71,6 +95,8 @@ def _charged(event: dp_event.DpEvent) -> float | None:
     if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
         return float(event.noise_multiplier)
     if isinstance(event, dp_event.ComposedDpEvent):
+        if len(event.events) > 1 and any(isinstance(part, _SAMPLED) for part in event.events):
+            return math.inf  # each with a sample of its own
         inside = [m for m in map(_charged, event.events) if m is not None]
         return joint_noise_multiplier(inside) if inside else None
     return 0.0 if isinstance(event, dp_event.NonPrivateDpEvent) else None

@@ -25,7 +25,14 @@ from fedpriv.verify.taps import Recording, Tap
 
 ROUNDS = 2
 """So many are published."""
-_BESIDE = ("metrics.csv", "summary.json", "privacy.json", "privacy.txt", "ledger.csv", "model.pt")
+_NOT_COMPARED = (
+    "checkpoint.pt",
+    "checkpoint_before.pt",
+    "config.yaml",
+    "environment.json",
+    "secret_key",
+)
+"""What holds exact statistics or chance, and says so."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,11 @@ def published(
         write_report(run, "rounds")
         return Published(
             read(folder.public),
-            {name: data for name, data in read(folder.path).items() if name in _BESIDE},
+            {
+                n: d
+                for n, d in read(folder.path).items()
+                if not n.startswith(("public/", *_NOT_COMPARED))
+            },
             tap.recording,
         )
 

@@ -25,6 +25,8 @@ _KEPT = 2_000_000  # numbers kept of one release at most, for tests of shape and
 _AT_MOST = 160  # vectors compared with each other
 _LONGEST = 20_000  # numbers of a vector that is compared with others
 _FEWEST_PAIRS = 500
+_SAME_ORDER, _LARGEST, _ALIKE = 64, 8, 1e-3
+"""Of vectors at least so long the largest numbers are compared; by chance eight are never this close."""
 
 
 @dataclass(frozen=True)
@@ -253,4 +255,30 @@ def _over_numbers(name: str, samples: list[Sample]) -> Check | None:
         "normal",
         min(1.0, len(found) * p_values[0]),
         note=f"numbers {at + 1} places apart have noise in common",
+    )
+
+
+def repeated_numbers(reference: Recording, said: dict[Place, Stated]) -> Check | None:
+    """Whether two vectors hold the same noise in another order or with other signs: by its largest
+    numbers."""
+    marks, rows = [], 0
+    for place in said:
+        seen = reference.seen[place]
+        if seen.values.shape[1] < _SAME_ORDER:
+            continue
+        found = (seen.values.double() - seen.exact).abs().cpu().numpy() / said[place].noted[:, None]
+        marks.append(-np.sort(-found, axis=1)[:, :_LARGEST])
+        rows += len(found)
+    if rows < 2:
+        return None
+    ordered = np.concatenate(marks)
+    ordered = ordered[np.lexsort(ordered.T[::-1])]
+    same = int((np.abs(np.diff(ordered, axis=0)).max(axis=1) < _ALIKE).sum())
+    return Check(
+        "independence",
+        "the same noise in another order",
+        f"{same} of {rows:,} vectors",
+        "0",
+        passed=same == 0,
+        note="two releases hold the same noise, in another order or with other signs",
     )

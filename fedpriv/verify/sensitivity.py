@@ -16,10 +16,10 @@ from torch import Tensor
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
 from fedpriv.verify.stated import BIT, NONE, Stated
 from fedpriv.verify.table import Check
-from fedpriv.verify.taps import Place, Recording
+from fedpriv.verify.taps import Place, Recording, Seen
 from fedpriv.verify.variations import ABSENT
 
-_ROUNDING = 1e-3
+ROUNDING = 1e-3
 
 
 @dataclass
@@ -39,9 +39,14 @@ class Displacements:
     def __init__(self, reference: Recording, said: Mapping[Place, Stated], client: int):
         self._reference, self._said, self._client = reference, said, client
         self.moves = [Moves("as it is")]
+        self._times = 1.0  # 2 where two ways are compared, each of which is one more or less
 
     def begin(self, name: str) -> None:
         self.moves.append(Moves(name))
+
+    def forget(self) -> None:
+        """The last variation was not what it should be."""
+        self.moves.pop()
 
     def broke(self, sentence: str | None) -> None:
         self.moves[-1].broke = sentence
@@ -71,7 +76,9 @@ class Displacements:
         """A row for each way and name of a release."""
         absent = next((m for m in self.moves if m.name == ABSENT), None)
         partners = [absent] if add_or_remove and absent is not None else self.moves
-        times = 2.0 if add_or_remove and absent is None else 1.0
+        self._times = (
+            2.0 if add_or_remove and absent is None and self._reference.rows_of_clients else 1.0
+        )
         for moves in self.moves:
             if moves is absent:
                 continue
@@ -86,19 +93,17 @@ class Displacements:
                 )
                 continue
             for name in self._reference.names:
-                if (check := self._worst(moves, partners, name, times)) is not None:
+                if (check := self._worst(moves, partners, name)) is not None:
                     yield check
 
-    def _worst(self, moves: Moves, partners: list[Moves], name: str, times: float) -> Check | None:
+    def _worst(self, moves: Moves, partners: list[Moves], name: str) -> Check | None:
         worst, at, where = -1.0, 1.0, None
         for place, said in self._said.items():
             if place.name != name or not np.isfinite(said.bound).all():
                 continue
             row = self._row(place, len(said.bound))
-            bound = times * float(said.bound[0 if row is None else row])
-            slack = _slack(
-                said, 0 if row is None else row, self._reference.seen[place].values.shape[1]
-            )
+            bound = self._times * float(said.bound[0 if row is None else row])
+            slack = _slack(said, row or 0, self._reference.seen[place])
             for other in partners:
                 if other is not moves and other.broke is None:
                     moved = self._moved(moves, other, place, bound, said)
@@ -137,11 +142,13 @@ def _of_others(moved: np.ndarray, bounds: np.ndarray) -> float:
     return float(((moved / bounds[:, None]) ** 2).sum())
 
 
-def _slack(said: Stated, row: int, width: int) -> tuple[float, int]:
-    """(the grid on which noise is added, the numbers of a vector): rounding to it moves a difference."""
+def _slack(said: Stated, row: int, seen: Seen) -> tuple[float, int]:
+    """(the grid that releases lie on, the numbers of a vector): rounding to it moves a difference. Noise is
+    added on a grid of its own, and single precision has one."""
+    values = seen.values[row]
     std = float(said.std[row]) if said.family not in (NONE, BIT) else 0.0
     grid = 2.0 ** (math.floor(math.log2(std)) - 14) if std > 0 and math.isfinite(std) else 0.0
-    return grid, width
+    return grid + float(values.abs().max()) * 2.0**-23, len(values)
 
 
 def _allowed(bound: float, slack: tuple[float, int]) -> float:
@@ -152,23 +159,25 @@ def _allowed(bound: float, slack: tuple[float, int]) -> float:
     the difference (6.5 g ‖difference‖).
     """
     grid, width = slack
-    exact = bound * (1.0 + _ROUNDING)
+    exact = bound * (1.0 + ROUNDING)
     spread = width * grid**2 / 4.0 + 3.3 * math.sqrt(width) * grid**2 + 13.0 * grid * exact
     return math.sqrt(exact**2 + spread)
 
 
-def scale_check(first: np.ndarray, second: np.ndarray, what: str) -> Check:
+def scale_check(first: np.ndarray, second: np.ndarray, what: str, tolerance: float) -> Check:
     """Whether noise under the same two keys is the same when only private data differ. ``first``, ``second``:
     differences between two keys, in units of the ledger's standard deviation."""
+    if first.shape != second.shape:
+        second = np.full(first.shape, math.nan)
     size = float(np.linalg.norm(first))
     ratio = float(first @ second) / size**2 if size else math.nan
     apart = float(np.linalg.norm(first - second)) / math.sqrt(max(1, first.size))
-    passed = abs(ratio - 1.0) < _ROUNDING and apart < _ROUNDING
+    passed = abs(ratio - 1.0) < tolerance and apart < tolerance
     return Check(
         "noise",
         f"the same with {what}",
         f"{ratio:.6f} times, apart by {apart:.1e} std",
-        f"1, 0 (rounding {_ROUNDING:g})",
+        f"1, 0 (rounding {tolerance:.1g})",
         passed=passed,
         note=f"the noise itself depends on private data: {what} changes it",
     )

@@ -9,8 +9,9 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.privacy.mechanisms import Query, Release
-from fedpriv.privacy.names import REPLACE_ONE
-from fedpriv.verify.taps import Place, Recording
+from fedpriv.privacy.names import CLIENT, REPLACE_ONE
+from fedpriv.privacy.trust import Trust
+from fedpriv.verify.taps import Place, Recording, Seen
 
 GAUSSIAN, BIT, NONE, OTHER = "gaussian", "randomized bit", "none", "other"
 
@@ -36,8 +37,9 @@ class Stated:
     multiplier: float
 
 
-def stated(recording: Recording, place: Place) -> Stated | None:
-    """What the charged releases say of this place; None where nothing was charged."""
+def stated(recording: Recording, place: Place, trust: Trust) -> Stated | None:
+    """What the charged releases say of this place; None where nothing was charged. ``trust``: where it sees
+    each report, each needs the noise that is charged."""
     seen = recording.seen[place]
     if place.round_index >= len(recording.charged):
         return None
@@ -50,52 +52,46 @@ def stated(recording: Recording, place: Place) -> Stated | None:
         return None
     rows, cohort = len(seen.values), recording.cohorts[place.round_index]
     if not (recording.rows_of_clients and not seen.of_reports and rows == len(cohort)):
-        return _of_all(groups, place.name, seen.divided_by, seen.of_reports, rows)
+        by = groups[0].joint.query(place.name).by
+        reports = trust.sees_each_upload and by == CLIENT and not recording.rows_of_clients
+        shares = len(cohort) if reports and not seen.of_reports else 1
+        return _of_all(groups, place.name, seen, rows, shares)
     std, noted, bound = (np.full(rows, math.nan) for _ in range(3))
     for release in groups:
         own = np.searchsorted(cohort, release.clients)
-        std[own], noted[own], bound[own] = _numbers(release, place.name, seen.divided_by)
+        std[own], noted[own], bound[own] = _numbers(release, place.name, seen.divided_by, 1)
     query = groups[0].joint.query(place.name)
-    return Stated(query, family_of(query), std, noted, bound, _multiplier(groups[0], query))
+    return Stated(query, family_of(query), std, noted, bound, _multiplier(groups[0], query, 1))
 
 
-def _of_all(
-    groups: list[Release], name: str, divided_by: float, of_reports: bool, rows: int
-) -> Stated:
+def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: int) -> Stated:
     """Of one row that is about a whole cohort."""
     query = groups[0].joint.query(name)
-    if of_reports:  # independent noise of each report, in one number
-        parts = [_numbers(release, name, divided_by) for release in groups]
-        reports = np.concatenate(
-            [np.broadcast_to(p[0], len(r.clients)) for p, r in zip(parts, groups, strict=True)]
-        )
-        notes = np.concatenate(
-            [np.broadcast_to(p[1], len(r.clients)) for p, r in zip(parts, groups, strict=True)]
-        )
-        std, noted = np.sqrt((reports**2).sum()), np.sqrt((notes**2).sum())
-        bound = max(float(np.max(p[2])) for p in parts)
-        return _filled(groups[0], query, float(std), float(noted), bound, rows)
-    std, noted, bound = (float(np.max(part)) for part in _numbers(groups[0], name, divided_by))
-    return _filled(groups[0], query, std, noted, bound, rows)
-
-
-def _filled(
-    release: Release, query: Query, std: float, noted: float, bound: float, rows: int
-) -> Stated:
+    parts = [_numbers(release, name, seen.divided_by, shares) for release in groups]
+    std, noted, bound = (float(np.max(part)) for part in parts[0])
+    if seen.of_reports:  # independent noise of each report, in one number
+        std, noted = (_root_of_squares(groups, [part[i] for part in parts]) for i in (0, 1))
+        bound = max(float(np.max(part[2])) for part in parts)
     each = (np.full(rows, value) for value in (std, noted, bound))
-    return Stated(query, family_of(query), *each, _multiplier(release, query))
+    return Stated(query, family_of(query), *each, _multiplier(groups[0], query, shares))
+
+
+def _root_of_squares(groups: list[Release], values: list[np.ndarray]) -> float:
+    own = (np.broadcast_to(v, len(r.clients)) for v, r in zip(values, groups, strict=True))
+    return float(np.linalg.norm(np.concatenate(list(own))))
 
 
 def _numbers(
-    release: Release, name: str, divided_by: float
+    release: Release, name: str, divided_by: float, shares: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(std, noted std, bound) of a group's rows."""
+    """(std, noted std, bound) of a group's rows, where so many each add a share of the noise."""
     query = release.joint.query(name)
     sensitivity = np.asarray(release.sensitivity[name], dtype=float) / divided_by
-    shares = math.sqrt(release.shares.get(name, 1))
-    std = noise_multiplier(query) * sensitivity * shares
+    multiplier = noise_multiplier(query)
+    std = multiplier * sensitivity * math.sqrt(shares) if multiplier else np.zeros_like(sensitivity)
     noted = np.asarray(release.noise_std.get(name, np.zeros(1)), dtype=float)
-    return std, np.maximum(noted * shares / divided_by, std), sensitivity * _times(release, query)
+    noted = noted * math.sqrt(release.shares.get(name, 1)) / divided_by
+    return std, np.maximum(noted, std), sensitivity * _times(release, query)
 
 
 def _times(release: Release, query: Query) -> float:
@@ -103,9 +99,8 @@ def _times(release: Release, query: Query) -> float:
     return query.replaced if release.joint.sampling.neighbours == REPLACE_ONE else 1.0
 
 
-def _multiplier(release: Release, query: Query) -> float:
-    shares = math.sqrt(release.shares.get(query.name, 1))
-    return noise_multiplier(query) * shares / _times(release, query)
+def _multiplier(release: Release, query: Query, shares: int) -> float:
+    return noise_multiplier(query) * math.sqrt(shares) / _times(release, query)
 
 
 def noise_multiplier(query: Query) -> float:

@@ -7,9 +7,11 @@ replaced is chance (the keys of the streams), and the data or the upload of one 
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,16 +29,15 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.secrets import run_digest, streams_of_run
+from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.names import ADD_OR_REMOVE
-from fedpriv.privacy.sampling import sample_lot
+from fedpriv.privacy.trust import Trust
+from fedpriv.results.folder import RunFolder
 from fedpriv.verify.synthetic import MadeUp
-from fedpriv.verify.taps import PinnedApart, Recording, Tap, logged, with_train
+from fedpriv.verify.taps import Recording, Tap, logged, with_train
 
 ROUNDS, FEW_ROUNDS = 8, 4
 _MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
-_KEYS_TRIED = 400
 
 Craft = Callable[[Tensor, int], Tensor]
 """(the uploads of some clients [c, d], the row of one of them) → what that one sends instead [d]."""
@@ -51,12 +52,14 @@ class Variation:
         data: The training data, of the same clients; None: the same.
         absent: A client that is never sampled; None: nobody.
         upload: (client, what it sends instead).
+        nobody: Whether no client takes part in any round.
     """
 
     name: str
     data: Callable[[FederatedData], FederatedData] | None = None
     absent: int | None = None
     upload: tuple[int, Craft] | None = None
+    nobody: bool = False
 
 
 AS_IT_IS = Variation("as it is")
@@ -95,7 +98,8 @@ class Subject:
         if self.parts.private:
             self.budget = make_budget(self.parts, problem.data, np.zeros(0, dtype=int))
         self.rounds = self._rounds() if rounds is None else rounds
-        self.unit_client, self.unit_record, self.sampling_name = self._unit()
+        self.sampling_name = "lots 0"
+        self.unit_client, self.unit_record = 0, int(problem.data.clients[0][-1])
 
     def _parts(self, config: DictConfig) -> Parts:
         parts = build_parts(config)
@@ -109,17 +113,15 @@ class Subject:
 
     @property
     def secret_cohort(self) -> bool:
-        return self.parts.algorithm.trust.secret_cohort
+        return self.trust.secret_cohort
 
     @property
     def clients(self) -> int:
         return self.problem.data.client_count
 
     @property
-    def adjacency(self) -> str:
-        """Which neighbours the ledger speaks of."""
-        sizes = self.problem.data.records_per_client
-        return self.parts.algorithm.sampling_of(int(sizes[0])).neighbours
+    def trust(self) -> Trust:
+        return self.parts.algorithm.trust
 
     @property
     def unit_words(self) -> str:
@@ -150,42 +152,40 @@ class Subject:
         )
         return SecretStreams(*keys)
 
-    def real_noise(
-        self, config: DictConfig, rounds: int | None, problem: Problem | None = None
-    ) -> SecretStreams:
-        """The reference's lots with the noise that ``fedpriv train`` would draw for a run."""
+    def real_streams(self, rounds: int | None, problem: Problem | None = None) -> SecretStreams:
+        """Those that ``fedpriv train`` would give this configuration with so many rounds."""
         settings = replace(self.parts.settings, publish=False)
-        digest = run_digest(config, rounds, problem or self.problem)
-        found, _ = streams_of_run(settings, digest, None)
-        return self.streams(self.sampling_name, "").with_noise(found.noise_key)
+        digest = run_digest(self.config, rounds, problem or self.problem)
+        return streams_of_run(settings, digest, None)[0]
+
+    def published_streams(self, place: Path) -> SecretStreams:
+        """Those that it would give a published run in a folder of its own."""
+        settings = replace(self.parts.settings, publish=True)
+        folder = RunFolder(place).create()
+        create_key(folder)
+        digest = run_digest(self.config, settings.rounds, self.problem)
+        return streams_of_run(settings, digest, folder)[0]
 
     # ---- the unit
 
-    def _unit(self) -> tuple[int, int, str]:
-        """(a client, a record of it, the name of lots in which the record is).
-
-        The record is the client's last: without it nobody else's place in the lots changes.
-        """
-        data, algorithm = self.problem.data, self.parts.algorithm
-        everyone = np.ones(self.clients, dtype=bool)
-        best: tuple[int, int, str] | None = None
-        for tried in range(_KEYS_TRIED):
-            name = f"lots {tried}"
-            streams = self.streams(name, "")
-            cohort = algorithm.cohort(streams, 0, everyone)
-            for client in cohort[:32]:
-                own = data.clients[client]
-                if best is None or not self.per_record:
-                    best = int(client), int(own[-1]), name
-                if not self.per_record or self._reads_last(streams, int(client)):
-                    return int(client), int(own[-1]), name
-        return best or (0, int(data.clients[0][-1]), "lots 0")
-
-    def _reads_last(self, streams: SecretStreams, client: int) -> bool:
-        records = len(self.problem.data.clients[client])
-        sampling = self.parts.algorithm.sampling_of(records)
-        lot = sample_lot(streams, sampling, np.arange(records), 0, 0, client)
-        return len(lot) > 0 and int(lot[-1]) == records - 1
+    def choose_unit(self, seen: Recording) -> bool:
+        """Take the record, or client, that is in most lots of a run, in the first round if it can be; whether
+        there is one."""
+        often: Counter[int] = Counter()
+        for t, cohort in enumerate(seen.cohorts):
+            members = np.concatenate(seen.reads[t]) if self.per_record and seen.reads[t] else cohort
+            often.update(dict.fromkeys(members.tolist(), 100 if t == 0 else 1))
+        if not often or (self.per_record and not any(map(len, seen.reads))):
+            return False
+        chosen = max(often, key=lambda one: (often[one], -one))
+        if not self.per_record:
+            self.unit_client = chosen
+            self.unit_record = int(self.problem.data.clients[chosen][-1])
+            return True
+        for client, own in enumerate(self.problem.data.clients):
+            if chosen in own:
+                self.unit_client, self.unit_record = client, chosen
+        return True
 
     # ---- running
 
@@ -223,30 +223,30 @@ class Subject:
         streams: SecretStreams | None = None,
         variation: Variation = AS_IT_IS,
         rounds: int | None = None,
+        cohorts: Sequence[np.ndarray] | None = None,
         **tap: Any,
     ) -> Recording:
-        """What is seen of a run; a failure in the middle of one is part of that."""
+        """What is seen of a run; a failure in the middle of one is part of that. ``cohorts``: who takes
+        part in each round, whatever is sampled."""
         streams = self.streams(self.sampling_name, "A") if streams is None else streams
         with _chance_of(streams.noise_key):
             loop = self.loop(variation)
             loop.problem.streams = streams
+            if variation.nobody:
+                cohorts = [np.zeros(0, dtype=np.int64)] * (rounds or self.rounds)
+            if cohorts is not None:
+                loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[t]
             watch = Tap(loop, **tap)
+            expected = FedprivError if watch.unpinned else Exception
             try:
-                stop = loop.run([watch], Stops(loop, rounds or self.rounds))
-                watch.recording.stop = stop
-            except (
-                FedprivError,
-                ArithmeticError,
-                LookupError,
-                RuntimeError,
-                ValueError,
-                TypeError,
-            ) as error:
-                if isinstance(error, ConfigError):
-                    raise
+                watch.recording.stop = loop.run([watch], Stops(loop, rounds or self.rounds))
+            except ConfigError:
+                raise
+            except expected as error:  # of a run that only its data or chance set apart
                 kind = "" if isinstance(error, FedprivError) else f"{type(error).__name__}: "
-                said = " ".join(str(error).split())
-                watch.recording.broke = said if isinstance(error, PinnedApart) else f"{kind}{said}"
+                watch.recording.broke = kind + " ".join(str(error).split())
+            if loop.budget is not None:
+                watch.recording.ledger = loop.budget.ledger
         return watch.recording
 
 
@@ -306,13 +306,6 @@ def _chance_of(key: bytes) -> Iterator[None]:
             np.random.set_state(state)
 
 
-def replaceable(loops: Sequence[Loop]) -> bool:
+def replaceable(loop: Loop) -> bool:
     """Whether a client's upload can be replaced before the server has it."""
-    return all(
-        any(callable(getattr(value, "of", None)) for value in vars(loop.trainer.work).values())
-        for loop in loops
-    )
-
-
-def adds_or_removes(subject: Subject) -> bool:
-    return subject.adjacency == ADD_OR_REMOVE
+    return any(callable(getattr(value, "of", None)) for value in vars(loop.trainer.work).values())

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedpriv.common.errors import FedprivError
 from fedpriv.data.records import Records
 from fedpriv.experiment.loop import Loop, Round
+from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release, Visible
 
 AFTER = -1
@@ -71,6 +72,7 @@ class Recording:
     stop: str | None = None
     broke: str | None = None
     rows_of_clients: bool = False
+    ledger: Ledger | None = None
 
     @property
     def rounds(self) -> int:
@@ -121,6 +123,10 @@ class Tap:
         self._step = 0
         self._uploads: list[Tensor] = []
         self._wrap()
+
+    @property
+    def unpinned(self) -> bool:
+        return self._pinned is None
 
     def _wrap(self) -> None:
         loop, mechanism, trainer = self.loop, self.loop.mechanism, self.loop.trainer

@@ -11,15 +11,16 @@ from torch import Tensor
 
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
-from fedpriv.verify.subject import Craft, Subject, Variation, adds_or_removes
+from fedpriv.verify.subject import Craft, Subject, Variation
 
 ABSENT = "absent"
 _HUGE = 1e4
 _UPLOAD = 1e6
 
 
-def adversarial(subject: Subject) -> list[Variation]:
-    """Every way in which the unit is replaced."""
+def adversarial(subject: Subject, adds_or_removes: bool) -> list[Variation]:
+    """Every way in which the unit is replaced; ``adds_or_removes``: whether neighbours have one more or
+    less."""
     found = [_of_data(subject, name, change) for name, change in _changes(subject).items()]
     if not subject.per_record:
         client = subject.unit_client
@@ -27,29 +28,63 @@ def adversarial(subject: Subject) -> list[Variation]:
             Variation(f"upload {name}", upload=(client, craft))
             for name, craft in _uploads(subject).items()
         ]
-    if (gone := absent(subject)) is not None:
+    if adds_or_removes and (gone := absent(subject)) is not None:
         found.append(gone)
     return found
 
 
 def absent(subject: Subject) -> Variation | None:
-    """The unit is not there; None where neighbours are replaced, or who takes part is public."""
-    if not adds_or_removes(subject):
-        return None
+    """The unit is not there; None where it is a client and who takes part is public."""
     client, record = subject.unit_client, subject.unit_record
     if not subject.per_record:
         return Variation(ABSENT, absent=client) if subject.secret_cohort else None
 
     def without(data: FederatedData) -> FederatedData:
-        clients = list(data.clients)
-        clients[client] = clients[client][clients[client] != record]
-        made = replace(data, clients=clients)
-        made.__dict__["records_per_client"] = (
-            data.records_per_client
-        )  # public, as its denominator is
-        return made
+        return _with_clients(data, client, Without.of(data.clients[client], record))
 
     return Variation(ABSENT, data=without)
+
+
+class Without(np.ndarray):
+    """Records of a client of which one is not there: whoever it would be sampled among, its place stays, so
+    that all others are sampled as before. What is sampled of them lacks it."""
+
+    missing: int
+
+    @classmethod
+    def of(cls, records: np.ndarray, missing: int) -> Without:
+        made = records.copy().view(cls)
+        made.missing = missing
+        return made
+
+    def __array_finalize__(self, source: object) -> None:
+        self.missing = getattr(source, "missing", -1)
+
+    def __getitem__(self, places: object) -> np.ndarray:
+        found = np.asarray(self)[places]
+        return found[found != self.missing] if np.ndim(found) else found
+
+
+def _with_clients(data: FederatedData, client: int, records: np.ndarray) -> FederatedData:
+    clients = list(data.clients)
+    clients[client] = records
+    made = replace(data, clients=clients)
+    made.__dict__["records_per_client"] = data.records_per_client  # public, as its denominator is
+    return made
+
+
+def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:
+    """Nothing is sampled; None where that cannot happen."""
+    if not adds_or_removes:
+        return None
+    if not subject.per_record:
+        return Variation("nobody sampled", nobody=True) if subject.secret_cohort else None
+
+    def without(data: FederatedData) -> FederatedData:
+        own = data.clients[subject.unit_client]
+        return _with_clients(data, subject.unit_client, own[:0])
+
+    return Variation("an empty lot", data=without)
 
 
 def everything(subject: Subject) -> Variation:
