@@ -20,7 +20,7 @@ from fedpriv.verify.variations import ABSENT, empty
 
 def repeated(context: Context) -> Check:
     """All that follows holds chance equal by the run's streams."""
-    found = context.pinned(see=(kept := Kept()).see)
+    found = context.pinned(see=(kept := Kept()).see, keep=False)
     seen = context.reference.seen
     apart = max((_apart(kept.values.get(p), s.values) for p, s in seen.items()), default=0.0)
     return Check(
@@ -52,9 +52,9 @@ def two_runs(context: Context) -> Iterator[Check]:
         ("another T", subject.real_streams((rounds or 0) + 1)),
         (f"one {subject.unit_words} changed", subject.real_streams(rounds, neighbour)),
     )
-    first = _noise_under(context, own, "A")
+    first = _noise_under(context, own, context.own)
     for words, streams in others:
-        second = _noise_under(context, streams, "B1")
+        second = _noise_under(context, streams, context.other_key)
         size = float(np.linalg.norm(second))
         z = float(first @ second) / size if size else math.nan
         yield Check(
@@ -68,13 +68,11 @@ def two_runs(context: Context) -> Iterator[Check]:
     yield _keys([own, *(streams for _, streams in others), *_published(context)])
 
 
-def _noise_under(context: Context, streams: SecretStreams, against: str) -> np.ndarray:
+def _noise_under(context: Context, streams: SecretStreams, against: Kept) -> np.ndarray:
     """Standardised noise of the reference's lots under these streams, against that of another key."""
-    kept, base = Kept(), Kept()
     own = context.subject.streams(context.subject.sampling_name, "")
-    context.under(own.with_noise(streams.noise_key), see=kept.see)
-    context.pinned(noise=against, see=base.see)
-    return context.differences(kept, base) / math.sqrt(2.0)
+    context.under(own.with_noise(streams.noise_key), see=(kept := Kept()).see, keep=False)
+    return context.differences(kept, against) / math.sqrt(2.0)
 
 
 def _published(context: Context) -> list[SecretStreams]:
@@ -100,7 +98,7 @@ def same_noise(context: Context) -> Iterator[Check]:
     if not context.gaussian:
         return
     subject, tolerance = context.subject, sensitivity.ROUNDING + context.rounding()
-    reference = _pair(context, AS_IT_IS, None)
+    reference = context.differences(context.own, context.other_key)
     unit = subject.unit_words
     for variation in context.variations:
         if variation.name in (ABSENT, "huge", "other tokens"):
@@ -114,7 +112,5 @@ def same_noise(context: Context) -> Iterator[Check]:
 
 
 def _pair(context: Context, variation: Variation, lots: str | None) -> np.ndarray:
-    one, other = Kept(), Kept()
-    for key, kept in (("A", one), ("B1", other)):
-        context.pinned(lots, key, variation, see=kept.see)
+    one, other = (context.releases(lots, key, variation) for key in ("A", "B1"))
     return context.differences(one, other)

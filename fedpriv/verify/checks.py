@@ -64,7 +64,7 @@ class Verification:
         said, again, reference = self.context.said, self.context.again, self.reference
         contrasts = noise.Contrasts(reference, self.context.gaussian)
         for key in range(1, self._keys() + 1):
-            other = self.context.pinned(noise=f"B{key}", see=contrasts.see)
+            other = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
             if key == 1:
                 self._other_noise = other
         layers = self.subject.layers()

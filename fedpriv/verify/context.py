@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,26 @@ class Context:
         """The same with streams of another origin."""
         cohorts = None if self.subject.secret_cohort else self.reference.cohorts
         return self.subject.run(streams, variation, cohorts=cohorts, pinned=self.reference, **tap)
+
+    @cached_property
+    def own(self) -> Kept:
+        """The reference's releases."""
+        kept = Kept()
+        kept.values = {place: seen.values for place, seen in self.reference.seen.items()}
+        return kept
+
+    @cached_property
+    def other_key(self) -> Kept:
+        """The same under another noise key."""
+        return self.releases(noise="B1")
+
+    def releases(
+        self, lots: str | None = None, noise: str = "A", variation: Variation = AS_IT_IS
+    ) -> Kept:
+        """What a pinned run would have released."""
+        kept = Kept()
+        self.pinned(lots, noise, variation, see=kept.see, keep=False)
+        return kept
 
     def differences(self, one: Kept, other: Kept) -> np.ndarray:
         """Of all Gaussian releases, in units of the ledger's standard deviations, in one long vector."""

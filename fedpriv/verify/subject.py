@@ -237,12 +237,13 @@ class Subject:
             if cohorts is not None:
                 loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[t]
             watch = Tap(loop, **tap)
-            expected = FedprivError if watch.unpinned else Exception
+            as_given = watch.unpinned and variation is AS_IT_IS  # whose defects are the user's
+            expected = FedprivError if as_given else Exception
             try:
                 watch.recording.stop = loop.run([watch], Stops(loop, rounds or self.rounds))
             except ConfigError:
                 raise
-            except expected as error:  # of a run that only its data or chance set apart
+            except expected as error:
                 kind = "" if isinstance(error, FedprivError) else f"{type(error).__name__}: "
                 watch.recording.broke = kind + " ".join(str(error).split())
             if loop.budget is not None:

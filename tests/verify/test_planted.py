@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 from planted import CLIENTS, RECORDS
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import write_tensors
 from fedpriv.common.secret_streams import standard_normals
-from fedpriv.experiment import report
 from fedpriv.privacy import noise
 from fedpriv.privacy.clippers import QuantileClipper
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY
 from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, OpenRound
 
+pytestmark = pytest.mark.usefixtures("unpublished")
 QUANTILE = ("clipper=quantile", "clipper.initial_clip_norm=0.1", "clipper.bit_noise=8")
 
 
@@ -239,19 +237,6 @@ def test_batch_norm_is_refused_and_else_found(caught, monkeypatch):
     )
     found = caught(*overrides)
     assert about(found, "outside: ")
-
-
-def test_a_canary_in_a_public_file(caught, monkeypatch):
-    write = report._write_model
-
-    def with_a_canary(run):
-        write(run)
-        canary = run.loop.problem.data.train.inputs[0]
-        state = torch.load(run.folder.model, weights_only=True)
-        write_tensors(run.folder.model, {**state, "example": canary})
-
-    monkeypatch.setattr(report, "_write_model", with_a_canary)
-    assert "files: files in public/" in caught(*RECORDS)
 
 
 def test_a_release_that_the_ledger_does_not_get(caught, monkeypatch):
