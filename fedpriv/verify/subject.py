@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class Variation:
     Attributes:
         name: In words.
         data: The training data, of the same clients; None: the same.
+        within: The same, written into the data for a while instead of into a copy of them.
         absent: A client that is never sampled; None: nobody.
         upload: (client, what it sends instead).
         nobody: Whether no client takes part in any round.
@@ -57,6 +58,7 @@ class Variation:
 
     name: str
     data: Callable[[FederatedData], FederatedData] | None = None
+    within: Callable[[FederatedData], AbstractContextManager[None]] | None = None
     absent: int | None = None
     upload: tuple[int, Craft] | None = None
     nobody: bool = False
@@ -229,8 +231,13 @@ class Subject:
         """What is seen of a run; a failure in the middle of one is part of that. ``cohorts``: who takes
         part in each round, whatever is sampled."""
         streams = self.streams(self.sampling_name, "A") if streams is None else streams
-        with _chance_of(streams.noise_key):
-            loop = self.loop(variation)
+        with ExitStack() as stack:
+            stack.enter_context(_chance_of(streams.noise_key))
+            changed = variation
+            if variation.within is not None:
+                stack.enter_context(variation.within(self.problem.data))
+                changed = replace(variation, data=None)
+            loop = self.loop(changed)
             loop.problem.streams = streams
             if variation.nobody:
                 cohorts = [np.zeros(0, dtype=np.int64)] * (rounds or self.rounds)

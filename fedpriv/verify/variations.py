@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -103,16 +104,34 @@ Change = Callable[[Tensor, Tensor, FederatedData], tuple[Tensor, Tensor]]
 
 
 def _of_data(subject: Subject, name: str, change: Change) -> Variation:
-    def changed(data: FederatedData) -> FederatedData:
+    def places_of(data: FederatedData) -> Tensor:
         own = np.array([subject.unit_record])
         if not subject.per_record:
             own = data.clients[subject.unit_client]
-        places = torch.from_numpy(own).to(data.train.targets.device)
-        inputs, targets = data.train.inputs.clone(), data.train.targets.clone()
-        inputs[places], targets[places] = change(inputs[places], targets[places], data)
-        return _with(data, Records(inputs, targets))
+        return torch.from_numpy(own).to(data.train.targets.device)
 
-    return Variation(name, data=changed)
+    def write(train: Records, data: FederatedData) -> None:
+        places = places_of(data)
+        train.inputs[places], train.targets[places] = change(
+            train.inputs[places], train.targets[places], data
+        )
+
+    def changed(data: FederatedData) -> FederatedData:
+        train = Records(data.train.inputs.clone(), data.train.targets.clone())
+        write(train, data)
+        return _with(data, train)
+
+    @contextmanager
+    def within(data: FederatedData) -> Iterator[None]:
+        places = places_of(data)
+        inputs, targets = data.train.inputs[places], data.train.targets[places]
+        try:
+            write(data.train, data)
+            yield
+        finally:
+            data.train.inputs[places], data.train.targets[places] = inputs, targets
+
+    return Variation(name, data=changed, within=within)
 
 
 def _with(data: FederatedData, train: Records) -> FederatedData:
