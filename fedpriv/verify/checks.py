@@ -11,7 +11,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.verify import chance, charge, files, left, lots, noise, outside, sensitivity
 from fedpriv.verify.context import SAMPLES, Context
 from fedpriv.verify.stated import NONE
-from fedpriv.verify.subject import Subject, replaceable
+from fedpriv.verify.subject import Subject, chance_kept, replaceable
 from fedpriv.verify.table import Check
 from fedpriv.verify.taps import Recording
 from fedpriv.verify.variations import ABSENT, empty, everything
@@ -20,16 +20,18 @@ _KEYS_AT_MOST = 600
 _MORE = 1 + 1e-6
 
 
-def all_checks(subject: Subject) -> list[Check]:
-    """Every check that applies. Raises ConfigError for a configuration that runs no round."""
-    context = Context(subject)
-    if context.reference.broke is not None:
-        return [_stopped(context.reference.broke)]
-    if not context.reference.rounds:
-        raise ConfigError("the configuration runs no round, so there is nothing to verify")
-    if not subject.parts.private:
-        return [Check("charge", "privacy", "none is claimed", "-")]
-    return list(Verification(context).run())
+def all_checks(subject: Subject, samples: int = SAMPLES) -> list[Check]:
+    """Every check that applies, from so many numbers of noise for each query. Raises ConfigError for a
+    configuration that runs no round."""
+    with chance_kept():
+        context = Context(subject, samples)
+        if context.reference.broke is not None:
+            return [_stopped(context.reference.broke)]
+        if not context.reference.rounds:
+            raise ConfigError("the configuration runs no round, so there is nothing to verify")
+        if not subject.parts.private:
+            return [Check("charge", "privacy", "none is claimed", "-")]
+        return list(Verification(context).run())
 
 
 def _stopped(why: str) -> Check:
@@ -98,7 +100,7 @@ class Verification:
         width = self.subject.problem.model.size
         seen = self.reference.seen.values()
         numbers = sum(s.values.numel() for s in seen if s.values.shape[1] == width)
-        return min(_KEYS_AT_MOST, max(1, math.ceil(SAMPLES / max(1, numbers))))
+        return min(_KEYS_AT_MOST, max(1, math.ceil(self.context.samples / max(1, numbers))))
 
     def _where_it_leaves(self) -> Iterator[Check]:
         places = [p for p in self.reference.seen if p.round_index == 0]
@@ -106,7 +108,7 @@ class Verification:
             return
         if left.affine(self.subject, self.reference):
             said = self.context.said[places[0]]
-            check = left.check(self.subject, said, self.context.variations, SAMPLES)
+            check = left.check(self.subject, said, self.context.variations)
             if check is not None:
                 yield check
 

@@ -38,13 +38,13 @@ class Kept:
 class Context:
     """The reference run, what its ledger states, and the ways in which the unit is replaced."""
 
-    def __init__(self, subject: Subject):
-        self.subject = subject
+    def __init__(self, subject: Subject, samples: int = SAMPLES):
+        self.subject, self.samples = subject, samples
         for tried in range(_TRIES):
             subject.sampling_name = f"lots {tried}"
             streams = subject.streams(subject.sampling_name, "again")
             width = subject.problem.model.size
-            self.again = Again(streams, SAMPLES, subject.rounds, width)
+            self.again = Again(streams, samples, subject.rounds, width)
             self.reference = subject.run(again=self.again)
             if subject.choose_unit(self.reference) or self.reference.broke is not None:
                 break

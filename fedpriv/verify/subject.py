@@ -232,7 +232,6 @@ class Subject:
         part in each round, whatever is sampled."""
         streams = self.streams(self.sampling_name, "A") if streams is None else streams
         with ExitStack() as stack:
-            stack.enter_context(_chance_of(streams.noise_key))
             changed = variation
             if variation.within is not None:
                 stack.enter_context(variation.within(self.problem.data))
@@ -300,14 +299,11 @@ def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[.
 
 
 @contextmanager
-def _chance_of(key: bytes) -> Iterator[None]:
-    """Random numbers that code of the user's own draws from global generators follow the noise's key, and
-    are left as they were."""
+def chance_kept() -> Iterator[None]:
+    """Global generators are left as they were. They are not set: noise that code of the user's own draws from
+    them is not of the run's streams, and the same in every process."""
     state = np.random.get_state()
-    number = int.from_bytes(key[:4], "little")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(number)
-        np.random.seed(number)
         try:
             yield
         finally:

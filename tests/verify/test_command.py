@@ -73,7 +73,7 @@ def test_a_run_without_privacy_has_nothing_to_hold(command):
 def test_made_up_records_stand_for_a_data_set_that_is_not_there(command, monkeypatch, tmp_path):
     monkeypatch.setenv("FEDPRIV_DATA", str(tmp_path / "nowhere"))
     outcome = command(
-        "verify", "algorithm=wei_cdp", "dataset=mnist", "model=logistic", "partition.clients=2",
+        "verify", "algorithm=wei_cdp", "dataset=adult", "model=logistic", "partition.clients=2",
         "partition.records=20", "--synthetic",
     )  # fmt: skip
     assert outcome.status == 0, outcome.err + outcome.out

@@ -13,8 +13,10 @@ from fedpriv.privacy import noise
 from fedpriv.privacy.clippers import QuantileClipper
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY
 from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, OpenRound
+from fedpriv.verify.context import SAMPLES
 
 pytestmark = pytest.mark.usefixtures("unpublished")
+SLOW = pytest.mark.slow
 QUANTILE = ("clipper=quantile", "clipper.initial_clip_norm=0.1", "clipper.bit_noise=8")
 
 
@@ -33,7 +35,9 @@ def about(found: list[str], kind: str) -> bool:
 # ---- clipping
 
 
-@pytest.mark.parametrize("work", ["NoClipping", "ClipsTheMean", "ForgetsTheBias"])
+@pytest.mark.parametrize(
+    "work", ["NoClipping", pytest.param("ClipsTheMean", marks=SLOW), "ForgetsTheBias"]
+)
 def test_records_that_are_not_clipped_one_by_one(caught, work):
     overrides = ("clipper.clip_norm=0.5",) if work == "ForgetsTheBias" else ()
     assert about(caught(*own_work(work), *overrides), "sensitivity: gradient_sum")
@@ -68,11 +72,11 @@ def scaled_noise(monkeypatch):
     return plant
 
 
-@pytest.mark.parametrize("factor", [0.95, 0.5])
+@pytest.mark.parametrize("factor", [0.95, pytest.param(0.5, marks=SLOW)])
 @pytest.mark.parametrize("overrides", [RECORDS, CLIENTS])
 def test_less_noise_than_is_charged(caught, scaled_noise, overrides, factor):
     scaled_noise(factor)
-    assert "noise: std of gradient_sum ÷ the ledger's" in caught(*overrides)
+    assert "noise: std of gradient_sum ÷ the ledger's" in caught(*overrides, samples=SAMPLES)
 
 
 def test_noise_divided_by_the_root_of_the_number_of_clients(caught, scaled_noise):
@@ -108,6 +112,7 @@ def test_noise_that_leaves_out_a_number(caught, monkeypatch):
     assert "noise: gradient_sum: worst number of 650" in caught(*RECORDS)
 
 
+@SLOW
 def test_noise_that_is_bounded(caught, monkeypatch):
     add = noise.add_on_grid
     monkeypatch.setattr(
@@ -142,7 +147,7 @@ def test_clients_that_share_noise(caught, streams_of):
     assert "independence: gradient_sum: over clients" in caught(*RECORDS)
 
 
-@pytest.mark.parametrize("overrides", [RECORDS, CLIENTS])
+@pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
 def test_the_same_noise_twice(caught, streams_of, overrides):
     def again(self, query, real):
         t, self.round_index = self.round_index, self.round_index // 2
@@ -189,7 +194,8 @@ def test_noise_that_does_not_depend_on_the_run(caught, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("how", "check"), [("ShuffledSampling", "sizes"), ("BlockSampling", "runs")]
+    ("how", "check"),
+    [pytest.param("ShuffledSampling", "sizes", marks=SLOW), ("BlockSampling", "runs")],
 )
 def test_lots_that_are_not_sampled_as_charged(caught, how, check):
     found = caught(*RECORDS, "algorithm._target_=planted.OwnSampling", f"+algorithm.how={how}")

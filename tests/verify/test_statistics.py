@@ -119,7 +119,7 @@ def test_checks_of_noise_reject_normals_as_often_as_their_levels_say():
 )
 def test_checks_of_lots_reject_true_lots_as_often_as_their_levels_say(law):
     found: dict[str, list[float]] = {}
-    for seed in range(80):
+    for seed in range(40):
         lots = [lot(law, who, when) for who in range(4) for when in range(6)]
         for check in sampling.checks("lots", lots, dict.fromkeys(range(4), law), seed):
             if check.p_value is not None:
