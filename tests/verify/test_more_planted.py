@@ -94,7 +94,7 @@ def test_a_run_that_ends_by_the_exact_loss(caught, monkeypatch):
 
     def ends(self, announced, eligible):
         opened, outcome, signal = one_round(self, announced, eligible)
-        if outcome.train_loss < 2.0:
+        if outcome.train_loss < 2.25:
             self.settings = replace(self.settings, rounds=1)
         return opened, outcome, signal
 
@@ -124,7 +124,7 @@ def test_a_ledger_that_forgets(caught, monkeypatch):
             record(self, release, claimed)
 
     monkeypatch.setattr(Ledger, "record", every_other)
-    assert caught(*CLIENTS) == ["charge: gradient_sum in the ledger"]
+    assert "charge: gradient_sum in the ledger" in caught(*CLIENTS)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_ledger_that_forgets(caught, monkeypatch):
             1.05 * joint.joint_noise_multiplier(joint._multipliers(own))
         ),
         lambda own: dp_event.ComposedDpEvent(
-            [own.sampling.event(query.noise_multiplier) for query in own.queries]
+            tuple(own.sampling.event(query.noise_multiplier) for query in own.queries)
         ),
     ],
 )

@@ -36,7 +36,7 @@ def about(found: list[str], kind: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "work", ["NoClipping", pytest.param("ClipsTheMean", marks=SLOW), "ForgetsTheBias"]
+    "work", ["NoClipping", "ClipsTheMean", pytest.param("ForgetsTheBias", marks=SLOW)]
 )
 def test_records_that_are_not_clipped_one_by_one(caught, work):
     overrides = ("clipper.clip_norm=0.5",) if work == "ForgetsTheBias" else ()
@@ -97,10 +97,11 @@ def test_noise_scaled_by_the_next_clip_norm(caught, scaled_noise, monkeypatch):
 
     monkeypatch.setattr(QuantileClipper, "statistic", told)
     scaled_noise(lambda: ratio[0])
-    found = caught(*CLIENTS, *QUANTILE)
-    assert about(found, "noise: ")
+    found = caught(*CLIENTS, *QUANTILE, samples=300)
+    assert about(found, "noise: the same with")
 
 
+@SLOW
 def test_noise_that_leaves_out_a_number(caught, monkeypatch):
     add = noise.add_on_grid
 

@@ -55,7 +55,7 @@ VARIANTS = {
         "algorithm=wei_cdp", *FEW, "algorithm.sensitivity=weights", "algorithm.local_steps=3",
     ),
     "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
-    "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.loss=reported"),
+    "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.trigger=noised"),
 }  # fmt: skip
 
 
