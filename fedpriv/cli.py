@@ -249,6 +249,7 @@ examples:
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
 @flag("--json", "FILE", "also write the table here", NewFile())
 @flag("--seed", "S", "of every draw of the test, default 0", default="0")
+@flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())
 @switch("--synthetic", "made-up records in the place of the data set's")
 def verify(**flags: Any) -> int:
     """Test that the mechanism which a configuration names does what its ledger says: noise, sensitivity,

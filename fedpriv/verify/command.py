@@ -25,7 +25,7 @@ def run(given: SimpleNamespace) -> int:
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
     folder = None if given.config_dir is None else Path(given.config_dir)
     config = configuration.compose(list(given.overrides), folder)
-    subject = Subject(config, seed, synthetic=given.synthetic)
+    subject = Subject(config, seed, given.rounds, given.synthetic)
     found = judged(all_checks(subject))
     parts = subject.parts
     title = f"{parts.algorithm.name} on {parts.dataset.name}: {subject.rounds} rounds, seed {seed}"

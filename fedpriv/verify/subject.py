@@ -37,6 +37,7 @@ from fedpriv.verify.synthetic import MadeUp
 from fedpriv.verify.taps import Recording, Tap, logged, with_train
 
 ROUNDS, FEW_ROUNDS = 8, 4
+_MOST = 200_000_000
 _MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
 
 Craft = Callable[[Tensor, int], Tensor]
@@ -100,6 +101,7 @@ class Subject:
         if self.parts.private:
             self.budget = make_budget(self.parts, problem.data, np.zeros(0, dtype=int))
         self.rounds = self._rounds() if rounds is None else rounds
+        self._refuse_too_large()
         self.sampling_name = "lots 0"
         self.unit_client, self.unit_record = 0, int(problem.data.clients[0][-1])
 
@@ -137,12 +139,25 @@ class Subject:
             first += parameter.numel()
         return found if first == self.problem.model.size else []
 
-    def _rounds(self) -> int:
+    def _numbers(self) -> float:
+        """How many a round releases."""
         algorithm = self.parts.algorithm
         cohort = algorithm.expected_cohort(self.clients) or self.clients
         rows = cohort if self.per_record else 1
-        numbers = rows * algorithm.samples_per_round * self.problem.model.size
-        return FEW_ROUNDS if numbers > _MANY or algorithm.samples_per_round > 4 else ROUNDS
+        return rows * algorithm.samples_per_round * self.problem.model.size
+
+    def _rounds(self) -> int:
+        steps = self.parts.algorithm.samples_per_round
+        return FEW_ROUNDS if self._numbers() > _MANY or steps > 4 else ROUNDS
+
+    def _refuse_too_large(self) -> None:
+        """Releases are kept, and compared. Raises ConfigError."""
+        numbers = self.rounds * self._numbers()
+        if numbers > _MOST:
+            raise ConfigError(
+                f"{self.rounds} rounds release {numbers:,.0f} numbers, and fedpriv verify keeps {_MOST:,} at "
+                "most: take fewer clients, a smaller model or fewer rounds (--rounds)"
+            )
 
     # ---- chance
 

@@ -84,6 +84,8 @@ def test_made_up_records_stand_for_a_data_set_that_is_not_there(command, monkeyp
     [
         (("algorithm=dp_flx",), "unknown algorithm option dp_flx; did you mean dp_fl?"),
         (("clip_norm=1",), "unknown key"),
+        (("--rounds", "0"), "--rounds must be a whole number >= 1"),
+        (("--rounds", "99999"), "take fewer clients, a smaller model or fewer rounds"),
         (("--seed", "x"), "--seed must be a whole number"),
         (("--json", "no/x.json"), "--json must be a file in an existing folder"),
         (("--config-dir", "nowhere"), "--config-dir must be an existing folder"),
