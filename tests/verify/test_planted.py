@@ -73,7 +73,7 @@ def scaled_noise(monkeypatch):
 
 
 @pytest.mark.parametrize("factor", [0.95, pytest.param(0.5, marks=SLOW)])
-@pytest.mark.parametrize("overrides", [RECORDS, CLIENTS])
+@pytest.mark.parametrize("overrides", [RECORDS, pytest.param(CLIENTS, marks=SLOW)])
 def test_less_noise_than_is_charged(caught, scaled_noise, overrides, factor):
     scaled_noise(factor)
     assert "noise: std of gradient_sum ÷ the ledger's" in caught(*overrides, samples=SAMPLES)
@@ -182,6 +182,7 @@ def test_noise_that_is_correlated_over_rounds(caught, streams_of, monkeypatch):
     assert found == ["independence: gradient_sum: over rounds and steps"]
 
 
+@SLOW
 def test_noise_that_does_not_depend_on_the_run(caught, monkeypatch):
     monkeypatch.setattr(
         "fedpriv.verify.subject.run_digest", lambda config, rounds, problem: "always the same"

@@ -98,12 +98,12 @@ def rejections(p_values: list[float], level: float = 0.02) -> None:
     ],
 )
 def test_a_test_rejects_normals_as_often_as_its_level_says(test):
-    rejections([test(RANDOM.standard_normal((8, 64))) for _ in range(1500)])
+    rejections([test(RANDOM.standard_normal((8, 64))) for _ in range(700)])
 
 
 def test_checks_of_noise_reject_normals_as_often_as_their_levels_say():
     found: dict[str, list[float]] = {}
-    for _ in range(150):
+    for _ in range(70):
         drawn = samples(rows=3, width=80)
         direct = RANDOM.standard_normal(500)
         made = [*noise.checks("n", drawn, direct, 1.0, []), *noise.independence("n", drawn)]
@@ -119,7 +119,7 @@ def test_checks_of_noise_reject_normals_as_often_as_their_levels_say():
 )
 def test_checks_of_lots_reject_true_lots_as_often_as_their_levels_say(law):
     found: dict[str, list[float]] = {}
-    for seed in range(40):
+    for seed in range(25):
         lots = [lot(law, who, when) for who in range(4) for when in range(6)]
         for check in sampling.checks("lots", lots, dict.fromkeys(range(4), law), seed):
             if check.p_value is not None:
