@@ -19,7 +19,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("figures",),
     ("report",),
     ("train",),
-    ("audit", "bench", "search"),
+    ("audit", "bench", "search", "verify"),
     ("accounting",),
     ("experiment",),
     ("attacks",),
@@ -127,9 +127,10 @@ SECRET = {
     "audit.epsilon.trial",  # of trainings that are audited and thrown away
     "audit.certified",  # of trainings that vote
     "bench",  # of no run
+    "verify",  # runs under keys of its own
 }
 PUBLIC = {
-    "common.random_streams", "models", "data", "attacks", "audit", "bench",
+    "common.random_streams", "models", "data", "attacks", "audit", "bench", "verify",
     "algorithms.problem",  # records that read no data
 }  # fmt: skip
 OPERATING_SYSTEM = {
