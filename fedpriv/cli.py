@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -39,6 +40,7 @@ examples:
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv audit membership outputs/<run folder>
+  fedpriv verify algorithm=cdp_fedavg
   fedpriv list clipper
 """
 
@@ -231,6 +233,33 @@ def download(name: str, to: str | None) -> int:
 
 
 fedpriv.add_command(audit)
+_VERIFY_EXAMPLES = """\b
+examples:
+  fedpriv verify                                    the default run, a few seconds
+  fedpriv verify algorithm=cdp_fedavg clipper=quantile
+  fedpriv verify --config-dir yamls algorithm=mine --json verify.json
+"""
+
+
+@fedpriv.command(
+    short_help="test that a configuration's mechanism does what its ledger says",
+    epilog=_VERIFY_EXAMPLES,
+)
+@click.argument("overrides", nargs=-1, type=Overrides())
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
+@flag("--json", "FILE", "also write the table here", NewFile())
+@flag("--seed", "S", "of every draw of the test, default 0", default="0")
+@flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())
+@switch("--synthetic", "made-up records in the place of the data set's")
+def verify(**flags: Any) -> int:
+    """Test that the mechanism which a configuration names does what its ledger says: noise, sensitivity,
+    independence, sampling, and whether anything else leaves. Takes the overrides of fedpriv train. Exit
+    status 1: a check failed."""
+    from fedpriv.verify.command import run
+
+    return run(SimpleNamespace(**flags))
+
+
 _MODELS = ("cnn", "mlp", "logistic")  # fedpriv.bench knows them, which imports torch
 
 

@@ -88,7 +88,8 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
             refuse_odd_paths(config, f"resume: {config.resume}")
         audits = wanted_audits(config)
         result = run(config, overrides=overrides, default_folder=folder, label=label)
-        refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
+        if not (result.stop_reason == "diverged" and _searching(hydra_config)):
+            refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
         if audits is not None and result.summary is not None:
             result.summary.update(audits(result.folder))
     except FedprivError as error:
@@ -104,6 +105,11 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
             print(f"fedpriv: {' '.join(overrides)}: {error}", file=sys.stderr, flush=True)
         return None
     return result.summary
+
+
+def _searching(hydra_config: Any) -> bool:
+    """Whether it is a trial of a search, of which some may diverge."""
+    return hydra_config.runtime.choices.get("hydra/sweeper") == "search"
 
 
 def _refuse_unresolvable(config: DictConfig) -> None:

@@ -8,15 +8,22 @@ distributions share. It imports this module whenever it starts, so nothing heavy
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
+
+if TYPE_CHECKING:
+    from fedpriv.search.run import Search
+    from fedpriv.search.secret_trials import SecretTrials
+    from fedpriv.search.settings import Settings
+
+Go = Callable[[], dict[str, Any] | None]
 
 
 class CurvesSweeper(BasicSweeper):
@@ -105,29 +112,59 @@ class SearchSweeper(BasicSweeper):
         return Path(config.runtime.output_dir) / "searches" / name
 
     def sweep(self, arguments: list[str]) -> Any:
-        from fedpriv.common.errors import ConfigError
-        from fedpriv.search.run import Search, Settings
+        from fedpriv.common.errors import ConfigError, FedprivError
+        from fedpriv.search.settings import Settings
 
         if _has_figure(self.config):
             raise ConfigError("a figure has curves of its own and takes no hydra/sweeper=search")
-        folder = Path(self.config.hydra.sweep.dir)
-        search = Search(Settings.of(**self._settings), arguments, folder, self._compose, self._say)
+        folder, settings = Path(self.config.hydra.sweep.dir), Settings.of(**self._settings)
+        kind = self._composing if settings.law is None else self._stopping
+        search, go = kind(settings, arguments, folder)
+        if search.dry or settings.law is not None:
+            for line in search.plan():
+                self._say(line)
+        if search.dry:
+            return None
+        best = go()
+        self._say(f"search: statement in {folder / 'privacy.txt'}")
+        name = settings.objective.name
+        if best is None:
+            raise FedprivError(f"search: no trial has a finite {name}")
+        chosen = " ".join(f"{key}={value}" for key, value in best["values"].items())
+        which = f"trial {best['number']}: " if "number" in best else ""
+        self._say(f"search: best is {which}{chosen}, {name} {best['score']:.4f}")
+        return best
+
+    def _composing(
+        self, settings: Settings, arguments: list[str], folder: Path
+    ) -> tuple[Search, Go]:
+        """Trials that all compose, launched as the jobs of a sweep are."""
+        from fedpriv.search.run import Search
 
         def launch(number: int, overrides: Sequence[str]) -> object:
             where = [f"hydra.sweep.dir='{folder}'", f"runtime.run_dir='{folder / str(number)}'"]
             job = ["runtime.progress=none", *overrides, *where, "runtime.reuse=true"]
             return self.launcher.launch([job], initial_job_idx=number)
 
-        if search.dry:
-            for line in search.plan():
-                self._say(line)
-            return None
-        best = search.go(launch)
-        self._say(f"search: statement of all trials in {folder / 'privacy.txt'}")
-        if best is not None:
-            chosen = " ".join(f"{key}={value}" for key, value in best["values"].items())
-            self._say(f"search: best is trial {best['number']}: {chosen}")
-        return best
+        search = Search(settings, arguments, folder, self._compose, self._say)
+        return search, lambda: search.go(launch)
+
+    def _stopping(
+        self, settings: Settings, arguments: list[str], folder: Path
+    ) -> tuple[SecretTrials, Go]:
+        """Trials that nobody sees: no launcher has them, whose files and lines would tell how many."""
+        from fedpriv.common.errors import ConfigError
+        from fedpriv.search.secret_trials import SecretTrials
+
+        if not self.config.hydra.launcher._target_.endswith(".BasicLauncher"):
+            raise ConfigError(
+                "hydra/launcher",
+                self.config.hydra.launcher._target_.rpartition(".")[2],
+                "basic with hydra.sweeper.stopping",
+                "a launcher shows its jobs, and their number is secret",
+            )
+        search = SecretTrials(settings, arguments, folder, self._compose)
+        return search, search.go
 
     def _compose(self, overrides: Sequence[str]) -> DictConfig:
         loader = self.hydra_context.config_loader

@@ -19,7 +19,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("figures",),
     ("report",),
     ("train",),
-    ("audit", "bench", "search"),
+    ("audit", "bench", "search", "verify"),
     ("accounting",),
     ("experiment",),
     ("attacks",),
@@ -123,14 +123,19 @@ SECRET = {
     "privacy.mechanisms.round",  # the noise of every release
     "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
     "audit.contributions",  # an observer's own, with a key of its own
+    "search.secret_trials",  # how many trials, and what they try
     "audit.epsilon.trial",  # of trainings that are audited and thrown away
+    "audit.certified",  # of trainings that vote
     "bench",  # of no run
+    "verify",  # runs under keys of its own
 }
 PUBLIC = {
-    "common.random_streams", "models", "data", "attacks", "audit", "bench",
+    "common.random_streams", "models", "data", "attacks", "audit", "bench", "verify",
     "algorithms.problem",  # records that read no data
 }  # fmt: skip
-OPERATING_SYSTEM = {"experiment.secrets"}  # the key of a published run
+OPERATING_SYSTEM = {
+    "experiment.secrets"
+}  # the key of a published run, and of a secret number of trials
 
 SECRET_CALLS = {"sampling", "noise", "standard_normals", "Stream", "Noise"}
 SECRET_CALLS |= {"simulated", "of_run"}

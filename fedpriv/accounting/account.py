@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpriv.accounting import arguments
+from fedpriv.accounting.history import from_history
 from fedpriv.accounting.releases import (
     Releases,
     from_flags,
@@ -52,7 +53,10 @@ class Answer:
 def run(options: SimpleNamespace) -> int:
     """Price and print; returns the exit status."""
     releases = read_releases(options)
-    deltas = _deltas(read_delta(options))
+    given = read_delta(options)
+    if given is None and releases.run_delta is not None:
+        given = str(releases.run_delta)
+    deltas = _deltas(given)
     chosen = _accountants(options, releases)
     answers = []
     for accountant in chosen:
@@ -80,10 +84,13 @@ def run(options: SimpleNamespace) -> int:
 
 
 def read_releases(options: SimpleNamespace) -> Releases:
-    """From ``--run``, ``--schedule`` or the flags."""
+    """From ``--run``, ``--history``, ``--schedule`` or the flags."""
     if options.run_folder is not None:
+        arguments.refuse(options, ("history",), "with --run")
         return from_run(options)
     arguments.refuse(options, ("view",), "without --run")
+    if options.history is not None:
+        return from_history(options)
     return from_flags(options) if options.schedule is None else from_schedule(options)
 
 

@@ -20,6 +20,7 @@ _ACCOUNT_EXAMPLES = """\b
 examples:
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5
+  fedpriv account --history opacus.pt --delta 1e-5
   fedpriv account --run outputs/<run folder> --view published
 """
 _CALIBRATE_EXAMPLES = """\b
@@ -32,6 +33,7 @@ _NEIGHBOURS = (
     f"{', '.join(RELATIONS)}; default: replace_one without replacement, else add_or_remove"
 )
 _ALL = ", ".join(ACCOUNTANTS)
+_HISTORY = "what another framework ran: CSV, Opacus, Flower, dp_accounting"
 _DRAWN = "draw epsilon against steps: .png, .pdf, .svg"
 
 _released = together(
@@ -57,6 +59,7 @@ _settings = together(
 )
 @_released
 @flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", Place())
+@flag("--history", "FILE", _HISTORY, Place())
 @flag("--run run_folder", "FOLDER", "a run folder", Place())
 @flag("--view", "VIEW", "of the run: sound (default), published", OneOf(BUDGET_VIEWS))
 @flag("--delta", "D[,D...]", "several give the privacy profile")
@@ -65,7 +68,7 @@ _settings = together(
 @flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg"))
 def account(**flags: Any) -> int:
     """The privacy cost (epsilon) of releases by every accountant that can account for them: from flags,
-    from a schedule file, or from the ledger of a run."""
+    from a schedule file, from what another framework ran, or from the ledger of a run."""
     from fedpriv.accounting.account import run
 
     return run(SimpleNamespace(**flags))

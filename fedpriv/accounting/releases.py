@@ -165,7 +165,7 @@ def from_schedule(options: SimpleNamespace) -> Releases:
         raise ConfigError("--schedule", "nothing", "a readable CSV file")
     path = Path(options.schedule)
     stages: list[tuple[dp_event.DpEvent, int]] = []
-    for line, row in _rows(path):
+    for line, row in rows_of(path):
         rate = _rate(path, line, row, release, options.sample_rate)
         multiplier = _field(path, line, row, "noise_multiplier", above=0, at_most=MOST_NOISE)
         steps = _field(path, line, row, "steps", whole=True) if row.get("steps") else 1
@@ -183,8 +183,9 @@ def from_schedule(options: SimpleNamespace) -> Releases:
     return Releases(lines, release.neighbours, (tuple(stages),))
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, row) of a CSV with a header."""
+def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[str, str]]]:
+    """(line number, row) of the CSV that ``flag`` names, which has a header. Raises ConfigError."""
+    kind = f"a {flag.removeprefix('--')}"
     found = False
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -195,7 +196,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 raise ConfigError(f"{path}, line 1: two columns are named {', '.join(repeated)}")
             if "noise_multiplier" not in names:
                 raise ConfigError(
-                    f"{path}, line 1: a schedule needs a column noise_multiplier (and may have "
+                    f"{path}, line 1: {kind} needs a column noise_multiplier (and may have "
                     f"sample_rate and steps), found {', '.join(names) or 'nothing'}"
                 )
             reader.fieldnames = names
@@ -208,9 +209,9 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 yield reader.line_num, {name: text.strip() for name, text in row.items()}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError("--schedule", str(path), f"a readable CSV file ({reason})") from None
+        raise ConfigError(flag, str(path), f"a readable CSV file ({reason})") from None
     if not found:
-        raise ConfigError(f"{path}: a schedule needs at least one row below its header")
+        raise ConfigError(f"{path}: {kind} needs at least one row below its header")
 
 
 def _rate(

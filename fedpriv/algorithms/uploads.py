@@ -196,19 +196,19 @@ class FullBatchDescent:
         self.problem, self.steps, self.learning_rate = problem, steps, learning_rate
         self.replaces = replaces
         self._stacked = StackedModel(problem.model)
-        self._gathered: tuple[np.ndarray, tuple[Tensor, Tensor, Tensor]] | None = None
+        self._gathered: tuple[list[np.ndarray], tuple[Tensor, Tensor, Tensor]] | None = None
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        return self._train(*self._records(clients))
+        own = [self.problem.records_of(round_index, int(client)) for client in clients]
+        return self._train(*self._records(own))
 
-    def _records(self, clients: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """(inputs [c, n, …], targets [c, n], which are there [c, n])."""
-        if self._gathered is None or not np.array_equal(self._gathered[0], clients):
+    def _records(self, own: list[np.ndarray]) -> tuple[Tensor, Tensor, Tensor]:
+        """(inputs [c, n, …], targets [c, n], which are there [c, n]) of each client's records."""
+        if self._gathered is None or not _same(self._gathered[0], own):
             data = self.problem.data
-            own = [data.clients[k] for k in clients]
             indices, present = _padded(own, data.train.targets.device)
             inputs, targets = (rows_at(x, indices) for x in (data.train.inputs, data.train.targets))
-            self._gathered = (clients.copy(), (inputs, targets, present))
+            self._gathered = (own, (inputs, targets, present))
         return self._gathered[1]
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -226,6 +226,13 @@ class FullBatchDescent:
                 loss_sum = losses.sum()
         uploads = weights if self.replaces else weights.sub_(start)
         return UploadBatch(uploads, loss_sum, int(present.sum()))
+
+
+def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    """Whether they are the same lists, as they are from round to round, or lists of the same."""
+    return len(one) == len(other) and all(
+        a is b or np.array_equal(a, b) for a, b in zip(one, other, strict=True)
+    )
 
 
 def _padded(rows: list[np.ndarray], device: torch.device) -> tuple[Tensor, Tensor]:

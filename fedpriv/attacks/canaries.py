@@ -129,6 +129,11 @@ class Planted:
         self.canaries = canaries
         self.attackers = np.zeros(0, dtype=int)
         self.silent = False
+        self.toss(canaries.coins)
+
+    def toss(self, coins: np.ndarray) -> None:
+        """Let them have these coins [m] (bool) from now on."""
+        self.canaries = canaries = replace(self.canaries, coins=coins)
         absent = ~canaries.present
         first = len(canaries.data.train) - len(canaries)
         self._absent_records = first + np.flatnonzero(absent)
@@ -185,9 +190,7 @@ class _EngineWithCanaries:
 
     def __init__(self, engine: Engine, planted: Planted):
         self._engine, self._planted = engine, planted
-        canaries = planted.canaries
-        self._coordinates = torch.from_numpy(canaries.coordinates)
-        self._lengths = torch.from_numpy(LENGTH * canaries.signs)
+        self._coordinates = torch.from_numpy(planted.canaries.coordinates)
 
     @property
     def name(self) -> str:
@@ -212,7 +215,8 @@ class _EngineWithCanaries:
         )
         owners = client_of_record.to(found.sums.device)[theirs]
         numbers = number[theirs]
-        lengths = self._lengths.to(found.sums)[numbers]
+        signs = torch.from_numpy(self._planted.canaries.signs).to(found.sums)
+        lengths = LENGTH * signs[numbers]
         norms = torch.full_like(lengths, LENGTH, dtype=found.losses.dtype)
         scale = torch.ones_like(norms) if factors is None else factors(norms, owners)
         if not self._planted.silent:

@@ -28,6 +28,7 @@ from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, Sampling, TruncatedPoissonSampling
+from fedpriv.results.canary_file import FINAL, RELEASES
 
 
 def log_likelihood_ratio(
@@ -98,6 +99,7 @@ class WatchedWork:
     Attributes:
         scores: Of the canaries so far [m].
         released: What the first canary was part of so far, and how often.
+        size: log ‖·‖ of the last release that the first canary was part of: it tells how much noise it has.
         alone: Whether nobody else takes part, so that nothing of others is to be subtracted.
     """
 
@@ -105,6 +107,7 @@ class WatchedWork:
         self._work, self._problem, self._planted = work, problem, planted
         self.alone = alone
         self.scores = np.zeros(len(planted.canaries))
+        self.size = 0.0
         self.released: Counter[Kind] = Counter()
         self._pending: tuple[Turn, Tensor, np.ndarray] | None = None
 
@@ -154,6 +157,9 @@ class WatchedWork:
                 rate = sample_rate_of(joint.sampling)
                 kind = Kind(joint.noise_multiplier, rate, signed, joint.event())
                 self.released[kind] += 1
+                self.size = float(
+                    torch.linalg.vector_norm(seen[int(rows[0])]).clamp_min(1e-300).log()
+                )
             places = (torch.from_numpy(rows), torch.from_numpy(canaries.coordinates[own]))
             values = seen[places].double().cpu().numpy() / norms[rows]
             sampling = joint.sampling
@@ -163,6 +169,13 @@ class WatchedWork:
                 sample_rate_of(sampling),
                 sampling.neighbours == REPLACE_ONE,
             )
+
+    def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
+        """Of every release, and of the model now by how far it moved since it was ``before`` [d]."""
+        canaries = self._planted.canaries
+        moved = (self._problem.model.flat - before).double().cpu().numpy()
+        towards = -1.0 if canaries.unit == "record" else 1.0  # gradients are subtracted
+        return {RELEASES: self.scores, FINAL: towards * moved[canaries.coordinates]}
 
 
 def sample_rate_of(sampling: Sampling) -> float:

@@ -104,7 +104,7 @@ def audit(
 ) -> report.Audit:
     """Make the audit of a run folder that ``options`` are of."""
     if isinstance(options, EpsilonOptions):
-        return audit_epsilon(RunFolder(path), options, device, training.allowed)
+        return audit_epsilon(RunFolder(path), options, device, training.threads, training.allowed)
     subject = open_run(path, device, training.threads, training.allowed)
     if isinstance(options, MembershipOptions):
         return audit_membership(subject, options, training)
@@ -164,6 +164,7 @@ def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
     return EpsilonOptions(
         canaries,
         _whole("--repetitions", given.repetitions, at_least=1),
+        given.independent,
         read_confidence(given.confidence),
         checks.seed("--seed", _number(given.seed)),
     )

@@ -89,7 +89,7 @@ def property_(**flags: Any) -> int:
 @flag("--confidence", "P", "of each bound; default 0.95", default="0.95")
 @flag("--scores", "FILE", "scores of another framework: CSV, score and included", Place())
 @flag("--delta", "D", "with --scores: of the guarantee that is audited")
-@switch("--independent", "with --scores: each score is of a run of its own")
+@switch("--independent", "each canary is in a run of its own; with --scores: was")
 @_of_every_audit
 def epsilon(**flags: Any) -> int:
     """How much does a run really leak, at least? Canaries are trained on and looked for: a run that was

@@ -46,10 +46,12 @@ class PropertyOptions:
 
 @dataclass(frozen=True)
 class EpsilonOptions:
-    """``canaries``: how many in each of ``repetitions`` trainings; None: as many as fit, up to 1000."""
+    """``canaries``: how many in each of ``repetitions`` trainings; None: as many as fit, up to 1000;
+    ``independent``: each in a run of its own."""
 
     canaries: int | None = None
     repetitions: int = 1
+    independent: bool = False
     confidence: float = 0.95
     seed: int = 0
 

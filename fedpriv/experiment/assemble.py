@@ -53,7 +53,7 @@ def assemble(
     device = resolve_device(settings.runtime.device)
     state, passed_over = (None, None) if folder is None else _saved_state(folder, identity, device)
     problem = make_problem(parts, device, settings.canaries, settings.seed)
-    threads = choose_threads(settings.runtime.threads, _work_per_round(parts, problem))
+    threads = choose_threads(settings.runtime.threads, work_per_round(parts, problem))
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
     budget = make_budget(parts, problem.data, attackers) if parts.private else None
     if folder is None:
@@ -182,7 +182,7 @@ def _refuse_smaller_clients(parts: Parts, smallest: int) -> None:
         )
 
 
-def _work_per_round(parts: Parts, problem: Problem) -> float:
+def work_per_round(parts: Parts, problem: Problem) -> float:
     """Parameters × records of one local step of all clients: a measure of how much there is to do."""
     algorithm, data = parts.algorithm, problem.data
     share = min(1.0, (algorithm.clients_per_round or data.client_count) / data.client_count)

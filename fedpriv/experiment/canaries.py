@@ -11,7 +11,7 @@ import torch
 from fedpriv.attacks.canary_scores import Kind, WatchedWork
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.observers import Quiet
-from fedpriv.results.canary_file import FINAL, RELEASES, CanaryFile
+from fedpriv.results.canary_file import CanaryFile
 from fedpriv.results.folder import RunFolder
 
 
@@ -40,13 +40,9 @@ class CanaryScores(Quiet):
 
     def scores(self) -> dict[str, list[float]]:
         """By observer."""
-        model, canaries = self._loop.problem.model, self._loop.problem.canaries.canaries
-        moved = (model.flat - self._before.to(model.device)).double().cpu().numpy()
-        towards = -1.0 if canaries.unit == "record" else 1.0
-        return {
-            RELEASES: self._watched.scores.tolist(),
-            FINAL: (towards * moved[canaries.coordinates]).tolist(),
-        }
+        before = self._before.to(self._loop.problem.model.device)
+        found = self._watched.scores_by_observer(before)
+        return {observer: scores.tolist() for observer, scores in found.items()}
 
     def close(self) -> None:
         coins = self._loop.problem.canaries.canaries.coins

@@ -60,6 +60,11 @@ def streams_of_run(settings: Settings, run: str, folder: RunFolder) -> tuple[Sec
     return SecretStreams.simulated(settings.seed, settings.noise_seed, run), run
 
 
+def streams_of_search() -> SecretStreams:
+    """Those of one search, from the operating system; nobody can have them again."""
+    return SecretStreams.of_run(secrets.token_bytes(KEY_BYTES), "search")
+
+
 def create_key(folder: RunFolder) -> None:
     """Write 256 bits from the operating system's entropy to a file that its owner alone may read."""
     folder.secret_key.unlink(missing_ok=True)  # of a run that was killed before it was one

@@ -117,7 +117,7 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
             )
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     if config.dry_run:
-        console().print(f"{figure.name}: computed in seconds, no runs; goes to {folder}")
+        console().print(f"{figure.name}: computed, keeps no runs; goes to {folder}")
         return
     drawing = figure.draw()
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _changed(figure: ComputedFigure) -> Iterator[str]:
 
 def _text(figure: ComputedFigure, drawing: Drawing, caption: str, command: str) -> Iterator[str]:
     """The lines of comparison.md."""
-    yield from (f"# {figure.title}", "", f"{figure.work}. Computed, no runs.", "")
+    yield from (f"# {figure.title}", "", f"{figure.work}. Computed, keeps no runs.", "")
     yield from ("![figure](figure.png)", "", f"*{caption}*", "")
     if figure.notes:
         yield from (figure.notes.strip(), "")
@@ -168,4 +168,4 @@ def computed_words(config: DictConfig, name: str, arguments: Sequence[str]) -> s
     figure = read_computed(config.figure, name, arguments)
     picture = Path(config.runtime.output_dir) / "figures" / figure.folder / "figure.png"
     state = f"drawn: {picture}" if picture.exists() else f"fedpriv figure {name} draws it"
-    return f"{figure.work}\n{figure.title}\n{name}: computed in seconds, no runs; {state}"
+    return f"{figure.work}\n{figure.title}\n{name}: computed, keeps no runs; {state}"

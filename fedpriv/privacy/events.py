@@ -36,6 +36,8 @@ _WORDS = {
     dp_event.SampledWithoutReplacementDpEvent: "lots of fixed size without replacement",
     dp_event.TruncatedSubsampledGaussianDpEvent: "Poisson lots cut to a size",
     dp_event.RandomizedResponseDpEvent: "randomized responses",
+    dp_event.LaplaceDpEvent: "Laplace noise without sampling",
+    dp_event.DiscreteLaplaceDpEvent: "discrete Laplace noise without sampling",
 }
 _TOGETHER = " + "
 

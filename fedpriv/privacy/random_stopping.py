@@ -24,10 +24,13 @@ import math
 
 import numpy as np
 from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
+from scipy.optimize import brentq
 
 from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
 
 _LARGEST = 1_000_000  # trials that a law is tabulated for
+_SMALLEST_GAMMA = 1e-4  # so that what lies beyond has a probability of e^-100
 
 
 class NegativeBinomialTrials:
@@ -35,7 +38,33 @@ class NegativeBinomialTrials:
 
     def __init__(self, eta: float, gamma: float):
         self.eta = checks.number("eta", eta, above=-1)
-        self.gamma = checks.number("gamma", gamma, above=0, below=1)
+        self.gamma = checks.number("gamma", gamma, at_least=_SMALLEST_GAMMA, below=1)
+
+    @classmethod
+    def of_mean(cls, eta: float, mean: float) -> NegativeBinomialTrials:
+        """The law with this E[K] > 1. Raises ArgumentError where γ would be below 1e-4: most searches would
+        then be short, and a few endless."""
+        largest, mean = cls(eta, _SMALLEST_GAMMA).mean, checks.number("mean", mean, above=1)
+        if mean > largest:
+            raise ArgumentError("mean", mean, f"<= {largest:.4g} with eta={eta:g}")
+
+        def excess(log_gamma: float) -> float:
+            return math.log(cls(eta, math.exp(log_gamma)).mean / mean)
+
+        # E[K] falls with γ, from that largest one towards 1
+        ends = math.log(_SMALLEST_GAMMA * (1 + 1e-12)), -1e-9
+        return cls(eta, math.exp(brentq(excess, *ends, xtol=1e-14)))
+
+    @property
+    def words(self) -> str:
+        """The law and its parameters."""
+        return f"negative binomial law, eta {self.eta:g}, gamma {self.gamma:.6g} ({self.mean:.4g} on average)"
+
+    def quantile(self, probability: float) -> int:
+        """The least k with P[K <= k] > ``probability``; of a uniform number it is K."""
+        beyond = 100 / self.gamma + 20 * self.mean  # there, (1-γ)^k is below e^-100
+        upto = np.cumsum(self.probabilities(int(beyond)))
+        return 1 + int(np.searchsorted(upto / upto[-1], probability, side="right"))
 
     @property
     def mean(self) -> float:
@@ -68,7 +97,17 @@ class PoissonTrials:
     """K of the Poisson law of mean ``mean`` ≥ 1; with K = 0 the search releases nothing of the data."""
 
     def __init__(self, mean: float):
-        self.mean = checks.number("mean", mean, at_least=1)
+        self.mean = checks.number("mean", mean, at_least=1, below=_LARGEST / 10)
+
+    @property
+    def words(self) -> str:
+        """The law and its parameter."""
+        return f"Poisson law of mean {self.mean:g}"
+
+    def quantile(self, probability: float) -> int:
+        """The least k with P[K <= k] > ``probability``; of a uniform number it is K."""
+        upto = np.cumsum(self.probabilities(int(2 * self.mean) + 100))
+        return int(np.searchsorted(upto / upto[-1], probability, side="right"))
 
     def probabilities(self, most: int) -> np.ndarray:
         """P[K = 0], …, P[K = most]."""

@@ -28,6 +28,7 @@ from fedpriv.results.saved import (
     saved_json,
     saved_text,
 )
+from fedpriv.results.searches import is_search
 
 SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 MOST_RUNS = 1000
@@ -141,7 +142,7 @@ def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
         itself = is_run(path) or is_figure(path)
         inside = [path] if itself else sorted(_folders(path), key=_in_order)
         found = [p for p in inside if is_run(p) or is_figure(p)]
-        if not found:
+        if not found and not is_search(path):
             raise ConfigError(
                 f"{one}: no run (a folder with config.yaml) and no figure (one with comparison.md) is there "
                 "or in it"

@@ -13,11 +13,13 @@ from fedpriv.common.files import write_text
 from fedpriv.common.words import counted
 from fedpriv.report import sections
 from fedpriv.report.figure import add_figure, read_figure
-from fedpriv.report.gather import find, read_run
+from fedpriv.report.gather import Run, find, read_run
 from fedpriv.report.markup import tag
 from fedpriv.report.page import Page, add_run, add_runs, lead_of
+from fedpriv.report.search import add_search, search_of
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import yaml_text
+from fedpriv.results.searches import StoredSearch
 
 NAME = "report.html"
 
@@ -31,7 +33,14 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
     for path in (*paths, *figure_paths):
         RunFolder(path).refuse_links()  # they may lead anywhere
     runs, figures = [read_run(path) for path in paths], [read_figure(path) for path in figure_paths]
-    if len(runs) == 1 and not figures:
+    search = search_of(given)
+    if search is not None:
+        page = Page(
+            _title(given, 0 if search.stopped else len(runs), len(figures)), tag("p", *given)
+        )
+        add_search(page, search)
+        _add_trials(page, search, runs)
+    elif len(runs) == 1 and not figures:
         page = Page(sections.title_of(runs[0]), lead_of(runs[0]))
         add_run(page, runs[0])
     elif len(figures) == 1 and not runs:
@@ -51,6 +60,17 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
     file = out or default_file(given)
     write_text(file, page.html())
     return file
+
+
+def _add_trials(page: Page, search: StoredSearch, runs: Sequence[Run]) -> None:
+    """The trials as runs; where all but the best are secret, its configuration."""
+    if search.stopped:
+        for best in runs[:1]:
+            page.add("Configuration of the best trial", sections.configuration(best))
+    elif len(runs) == 1:
+        add_run(page, runs[0])
+    elif runs:
+        add_runs(page, runs, None)
 
 
 def write_figure_report(folder: Path, stores: Iterable[Path] = ()) -> None:
@@ -87,4 +107,4 @@ def _last_two(folder: Path) -> str:
 def _title(given: Sequence[str], runs: int, figures: int) -> str:
     parts = [counted(n, noun) for n, noun in ((runs, "run"), (figures, "figure")) if n]
     where = f"{Path(given[0]).absolute().name}: " if len(given) == 1 else ""
-    return where + " and ".join(parts)
+    return where + (" and ".join(parts) or "search")

@@ -10,7 +10,8 @@ from typing import Any
 from fedpriv.common.errors import ConfigError
 from fedpriv.results.saved import saved_json
 
-RELEASES, FINAL = "releases", "final_model"
+RELEASES, FINAL, SIZES = "releases", "final_model", "sizes"
+"""Who looks: at every release, at the last model alone; or only at how long the last release is."""
 _LARGEST = 1 << 26  # bytes
 
 

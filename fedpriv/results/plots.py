@@ -57,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """What one coordinate system of a picture shows."""
+    """What one coordinate system of a picture shows. ``y_ticks``: names of the rows at y = 0, 1, 2, …"""
 
     title: str
     x_label: str
@@ -69,11 +69,15 @@ class Panel:
     y_from_zero: bool = False
     x_log: bool = False
     y_log: bool = False
+    y_ticks: tuple[str, ...] = ()
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches."""
-        return PANEL_WIDTH, PANEL_HEIGHT
+        """Width and height in inches: rows with names have room for them."""
+        if not self.y_ticks:
+            return PANEL_WIDTH, PANEL_HEIGHT
+        beside = INCHES_PER_LETTER * max(map(len, self.y_ticks))
+        return PANEL_WIDTH + beside, max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.y_ticks))
 
 
 @dataclass(frozen=True)
@@ -199,7 +203,10 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         _log_x(axis, panel.x_limits)
     if panel.y_log:
         axis.set_yscale("log")
-    if panel.y_limits:
+    if panel.y_ticks:
+        axis.set_yticks(range(len(panel.y_ticks)), panel.y_ticks)
+        axis.set_ylim(-0.6, len(panel.y_ticks) - 0.4)
+    elif panel.y_limits:
         axis.set_ylim(*panel.y_limits)
     elif panel.y_from_zero and panel.lines and not panel.y_log:
         axis.set_ylim(0, 1.05 * max(np.nanmax(line.y) for line in panel.lines) or 1)

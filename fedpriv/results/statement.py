@@ -289,7 +289,10 @@ def _best_attack(facts: dict[str, Any]) -> str:
     attack = f"attack that {_decides(facts['views']['sound'])}"
     low, high = (facts["largest_tpr"][name] for name in RATES)
     if low == 1.0:
-        words = f"No {attack} is ruled out: its true positive rate may be 100 % at any false positive rate."
+        words = (
+            f"No {attack} is ruled out: its true positive rate may be 100 % at a false positive rate "
+            "of 0.1 %."
+        )
     else:
         words = (
             f"Even the best {attack} has a true positive rate of at most {percent_up(low)} at a false "

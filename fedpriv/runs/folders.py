@@ -13,8 +13,10 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.groups import GROUPS, conf_dir
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import LARGEST_SUMMARY, saved_json, saved_values
+from fedpriv.results.searches import RECORD
 
 DAMAGED, UNFINISHED = "damaged", "unfinished"
+_RUN, _SEARCH = "run", "search"
 CONFIG, SUMMARY = "config.", "summary."
 _FILES = {"config.yaml", "environment.json", "metrics.csv", "summary.json", "checkpoint.pt"}
 _SEEDS = {"seed", "noise_seed", "partition.seed", "model.seed"}
@@ -71,15 +73,21 @@ def run_folders(given: str) -> list[tuple[str, Path]]:
     top = Path(given)
     if not top.is_dir():
         raise ConfigError(f"fedpriv runs: there is no folder {given}")
-    found = list(_below(str(top)))
-    if not found:
+    found = [path for path, kind in _below(str(top)) if kind == _RUN]
+    if not found and not search_folders(given):
         raise ConfigError(f"{given}: no run folder is there or below it")
     if found == [str(top)]:
         return [(top.resolve().name, top)]
     return [(os.path.relpath(path, top), Path(path)) for path in found]
 
 
-def _below(folder: str) -> Iterator[str]:
+def search_folders(given: str) -> list[Path]:
+    """The folders of searches at or below ``given``."""
+    return [Path(path) for path, kind in _below(str(given)) if kind == _SEARCH]
+
+
+def _below(folder: str) -> Iterator[tuple[str, str]]:
+    """(path, what is there) of the runs, and of the searches, which hold runs."""
     folders = [folder]
     while folders:
         here = folders.pop()
@@ -87,9 +95,12 @@ def _below(folder: str) -> Iterator[str]:
             entries = sorted(os.scandir(here), key=lambda entry: entry.name, reverse=True)
         except OSError:
             continue
-        if len(_FILES & {entry.name for entry in entries}) > 1:
-            yield here
+        names = {entry.name for entry in entries}
+        if len(_FILES & names) > 1:
+            yield here, _RUN
             continue
+        if RECORD in names:
+            yield here, _SEARCH
         folders += [
             entry.path
             for entry in entries

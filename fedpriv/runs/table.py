@@ -17,8 +17,9 @@ from fedpriv.common.console import console
 from fedpriv.common.errors import show
 from fedpriv.common.files import write_text
 from fedpriv.common.words import counted, round_up
+from fedpriv.results.searches import read_search
 from fedpriv.runs.choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
-from fedpriv.runs.folders import DAMAGED, StoredRun, read_run, run_folders
+from fedpriv.runs.folders import DAMAGED, StoredRun, read_run, run_folders, search_folders
 
 _MOST_KEYS = 6  # that differ, on the console
 _HEADINGS = {
@@ -64,6 +65,8 @@ def show_runs(
         return
     hidden = keys[_MOST_KEYS:]
     _print(rows, [key for key in shown if key not in hidden], hidden, len(runs))
+    for path in dict.fromkeys(path for given in folders for path in search_folders(given)):
+        console().print(Text(_printable(read_search(path).line())), soft_wrap=True)
 
 
 def read_runs(folders: Sequence[str]) -> list[StoredRun]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dp_accounting.dp_event import DpEvent
@@ -61,6 +62,14 @@ def plan_trial(config: DictConfig) -> PlannedTrial:
     algorithm = parts.algorithm
     alike["algorithm"] = (algorithm.unit, algorithm.trust.name, costs.neighbours)
     return PlannedTrial(parts, costs.of_rounds(rounds), alike)
+
+
+def plan_ends(configs: Iterable[DictConfig]) -> list[PlannedTrial]:
+    """The trials at the ends of the searched keys. Raises ConfigError where they may not be of one search."""
+    planned = [plan_trial(config) for config in configs]
+    for other in planned[1:]:
+        refuse_unlike(planned[0], other)
+    return planned
 
 
 def _constant(parts: Parts, rounds: int) -> bool:

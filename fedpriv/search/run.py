@@ -4,60 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.files import write_text
 from fedpriv.results.folder import RunFolder
+from fedpriv.results.searches import RECORD, STATEMENT
 from fedpriv.search.budget import SearchBudget, SearchLedger, read_trial
-from fedpriv.search.objective import Objective, read_objective, refuse_without_score
-from fedpriv.search.planned import PlannedTrial, plan_trial, refuse_unlike
+from fedpriv.search.objective import refuse_without_score
+from fedpriv.search.planned import PlannedTrial, plan_ends, plan_trial, refuse_unlike
+from fedpriv.search.settings import Settings
 from fedpriv.search.space import Proposals, Space, Trial, read_space
 from fedpriv.search.statement import facts, words
 
-RECORD = "search.json"
 Compose = Callable[[Sequence[str]], DictConfig]
 Launch = Callable[[int, Sequence[str]], object]
 _NOT_ENDED = ("running", "interrupted", "failed")
 _ENDED_BY_OUTCOME = (None, "diverged", "interrupted")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """``hydra.sweeper``: what is fixed before the first trial."""
-
-    epsilon: float
-    trials: int
-    objective: Objective
-    sampler: str
-    seed: int
-
-    @classmethod
-    def of(
-        cls,
-        epsilon: Any,
-        trials: Any,
-        objective: Any,
-        public_test_records: Any,
-        sampler: Any,
-        seed: Any,
-    ) -> Settings:
-        """Checked. Raises ConfigError that names the key."""
-        try:
-            return cls(
-                epsilon=checks.number("epsilon", epsilon, above=0),
-                trials=checks.whole("trials", trials, at_least=1),
-                objective=read_objective(objective, public_test_records),
-                sampler=str(sampler),
-                seed=checks.whole("seed", seed, at_least=0),
-            )
-        except ArgumentError as error:
-            raise error.within("hydra.sweeper") from None
 
 
 class Search:
@@ -84,9 +50,7 @@ class Search:
 
     def _look_at(self, corners: Sequence[Sequence[str]]) -> tuple[SearchBudget, PlannedTrial]:
         """The budget: adaptive where the ends of the searched keys release different things."""
-        first, *others = (plan_trial(self._compose(corner)) for corner in corners)
-        for other in others:
-            refuse_unlike(first, other)
+        first, *others = plan_ends(map(self._compose, corners))
         refuse_without_score(self.settings.objective, first.parts)
         budget = SearchBudget(
             epsilon=self.settings.epsilon,
@@ -122,18 +86,6 @@ class Search:
 
     # ---- what is stored
 
-    def _definition(self) -> dict[str, Any]:
-        """What makes it the same search."""
-        return {
-            "fixed": list(self.space.fixed),
-            "searched": {key: str(kind) for key, kind in self.space.searched.items()},
-            "epsilon": self.settings.epsilon,
-            "trials": self.settings.trials,
-            "objective": self.settings.objective.name,
-            "sampler": self.settings.sampler,
-            "seed": self.settings.seed,
-        }
-
     def _stored(self) -> list[dict[str, Any]]:
         path = self.folder / RECORD
         if not path.exists():
@@ -144,7 +96,7 @@ class Search:
             rows = [{"values": dict(row["values"])} for row in trials]
         except (OSError, ValueError, KeyError, TypeError):
             raise ConfigError(f"{path} cannot be read, so what was spent is not known") from None
-        if definition != self._definition():
+        if definition != self.settings.definition(self.space):
             raise ConfigError(
                 f"{path} is of another search: what is spent and allowed is fixed before the first trial; "
                 "choose another hydra.sweep.dir"
@@ -155,10 +107,16 @@ class Search:
         """State what the trials up to ``number`` cost; what is stored of later ones stands until then."""
         if number + 1 < self._stored_trials:
             return
-        found = facts(self._definition(), self.budget, ledger, self.settings.objective, self.trials)
+        found = facts(
+            self.settings.definition(self.space),
+            self.budget,
+            ledger,
+            self.settings.objective,
+            self.trials,
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / RECORD, json.dumps(found, indent=2) + "\n")
-        write_text(self.folder / "privacy.txt", words(found))
+        write_text(self.folder / STATEMENT, words(found))
 
     # ---- trials
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,10 @@ class Space:
         """Those of a trial."""
         chosen = (f"{key}={_written(values[key])}" for key in self.searched)
         return [*self.fixed, *chosen]
+
+    def drawn(self, uniform: Callable[[], float]) -> dict[str, Any]:
+        """Values drawn from the distributions, by numbers that are uniform on [0, 1)."""
+        return {key: _drawn(kind, uniform()) for key, kind in self.searched.items()}
 
     def corners(self) -> list[list[str]]:
         """Trials at the ends of every key, all others at their first value."""
@@ -90,6 +94,20 @@ def _ends(distribution: Any) -> list[Any]:
     return list(dict.fromkeys((distribution.low, distribution.high)))
 
 
+def _drawn(distribution: Any, uniform: float) -> Any:
+    """The value of a distribution at that share of it."""
+    if hasattr(distribution, "choices"):
+        return distribution.choices[int(uniform * len(distribution.choices))]
+    low, high, log = distribution.low, distribution.high, distribution.log
+    if not isinstance(low, int):
+        value = low * (high / low) ** uniform if log else low + uniform * (high - low)
+    elif log:  # each whole number has what is nearer to it than to others
+        value = int((low - 0.5) * ((high + 0.5) / (low - 0.5)) ** uniform + 0.5)
+    else:
+        value = low + distribution.step * int(uniform * ((high - low) // distribution.step + 1))
+    return min(max(value, low), high)
+
+
 def _written(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
@@ -108,8 +126,6 @@ class Proposals:
 
     def __init__(self, space: Space, sampler: str, seed: int, maximize: bool):
         self._optuna, self._space, self._sampler, self._seed = optuna(), space, sampler, seed
-        if sampler not in SAMPLERS:
-            raise ConfigError("hydra.sweeper.sampler", sampler, f"one of {', '.join(SAMPLERS)}")
         direction = "maximize" if maximize else "minimize"
         self._study = self._optuna.create_study(direction=direction)
 

@@ -10,6 +10,8 @@ from fedpriv.privacy.events import describe_event
 from fedpriv.privacy.names import RELATION_WORDS
 from fedpriv.search.budget import SearchBudget, SearchLedger
 from fedpriv.search.objective import Objective
+from fedpriv.search.settings import Settings
+from fedpriv.search.stopping import Bound
 
 
 def facts(
@@ -71,4 +73,95 @@ def words(found: dict[str, Any]) -> str:
             "trial is about that trial alone. It holds only if the seeds of the runs are secret.",
             "",
         )
+    )
+
+
+def facts_of_stopping(
+    definition: dict[str, Any],
+    bound: Bound,
+    settings: Settings,
+    state: str,
+    best: dict[str, Any] | None,
+    begun: int | None,
+) -> dict[str, Any]:
+    """The same of a search by random stopping. ``begun``: trials of one that did not reach its end; nothing
+    else follows from how many there were."""
+    epsilon = None
+    if state == "ended":
+        epsilon = bound.epsilon
+    elif begun is not None:
+        epsilon = bound.composed(begun)
+    found = {
+        "search": definition,
+        "state": state,
+        "epsilon": epsilon,
+        "epsilon_budget": settings.epsilon,
+        "epsilon_trial": bound.trial,
+        "delta": bound.delta,
+        "neighbours": bound.neighbours,
+        "number_of_trials": bound.law.words,
+        "bound": bound.describe(),
+        "trial": {describe_event(event): count for event, count in bound.events.items()},
+        "objective_reads": settings.objective.reads,
+    }
+    if state == "ended":
+        found["best"] = best
+    if state == "interrupted":
+        found["trials_begun"] = begun
+    return found
+
+
+def words_of_stopping(found: dict[str, Any]) -> str:
+    """The statement of a search by random stopping."""
+    state = found["state"]
+    if state == "running":
+        return (
+            "This search has not ended, and nothing may be claimed of it. If its process is gone, give its\n"
+            "command again: it states what the trials cost that had begun.\n"
+        )
+    head, claim = _ended(found) if state == "ended" else _interrupted(found)
+    epsilon = "not known" if found["epsilon"] is None else round_up(found["epsilon"])
+    rows = [
+        (
+            "epsilon",
+            f"{epsilon} at delta = {found['delta']:g}; the budget was {found['epsilon_budget']:g}",
+        ),
+        ("one trial", f"epsilon {round_up(found['epsilon_trial'])}; all release the same"),
+        ("number of trials", f"{found['number_of_trials']}, drawn beforehand"),
+        ("neighbours", RELATION_WORDS[found["neighbours"]]),
+        ("bound", found["bound"]),
+        ("objective", f"{found['search']['objective']}: reads {found['objective_reads']}"),
+        *_best(found),
+    ]
+    table = (f"{name:<18} {value}" for name, value in rows)
+    return "\n".join((head, "", *table, "", *claim, ""))
+
+
+def _best(found: dict[str, Any]) -> list[tuple[str, str]]:
+    best = found.get("best")
+    if best is None:
+        return []
+    values = " ".join(f"{key}={value}" for key, value in best["values"].items())
+    return [("best trial", f"{values}, {found['search']['objective']} {best['score']:.4f}")]
+
+
+def _ended(found: dict[str, Any]) -> tuple[str, Sequence[str]]:
+    head = "Search by random stopping: the best of a secret number of trials"
+    if found["best"] is None:
+        head = "Search by random stopping: no trial has a score"
+    return head, (
+        "This covers the model and the values in best/ and their score, for whoever sees nothing else.",
+        "Secret stay the number of trials, those that lost, and how long the search took, which tells their",
+        "number: the files bear the time at which it began; give away a copy of the folder.",
+        "The server is trusted. Clients that take part see the models of trials that lose: against them all",
+        "trials compose. Lots, cohorts and noise of every trial came from the operating system.",
+    )
+
+
+def _interrupted(found: dict[str, Any]) -> tuple[str, Sequence[str]]:
+    begun = found["trials_begun"]
+    trials = "an unknown number of trials" if begun is None else counted(begun, "trial")
+    return f"Search that did not reach its end: {trials}, all of them charged, no result", (
+        "The bound of random stopping does not cover a search that was cut short. Its trials were deleted",
+        "and are charged by composition, in full. It cannot go on.",
     )

@@ -65,7 +65,7 @@ def test_the_text_has_what_was_found_and_how(computed, make, tmp_path):
 
 def test_a_dry_run_writes_nothing(computed, make, tmp_path):
     said = make("--dry-run")
-    assert "no runs" in said.out
+    assert "keeps no runs" in said.out
     assert not (tmp_path / "outputs").exists()
 
 
@@ -90,7 +90,7 @@ def test_a_computed_figure_is_listed(computed, make, command):
 def test_of_a_computed_figure_it_is_said_where_it_is(computed, make, command):
     make()
     said = command("figure", "own/tiny", "--list", "--config-dir", "mine")
-    assert "computed in seconds, no runs; drawn: outputs/figures/own/tiny/figure.png" in said.out
+    assert "computed, keeps no runs; drawn: outputs/figures/own/tiny/figure.png" in said.out
 
 
 @pytest.mark.parametrize(

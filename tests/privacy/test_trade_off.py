@@ -88,7 +88,7 @@ def test_the_direction_in_which_a_record_is_added_alone_would_be_too_low():
 @given(
     q=st.floats(0.01, 1.0), sigma=st.floats(0.4, 20.0), steps=st.integers(1, 3000), by=st.booleans()
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_curve_rises_is_concave_and_lies_above_chance(q, sigma, steps, by):
     event = PoissonSampling(q).event(sigma) if by else PLAIN.event(sigma)
     accountant = RdpAccountant() if by else GdpAccountant()
@@ -101,15 +101,15 @@ def test_every_curve_rises_is_concave_and_lies_above_chance(q, sigma, steps, by)
     assert (np.diff(tpr, 2) <= 1e-9).all()
     assert (found.tpr(grid, units=2) >= tpr - 1e-12).all()
     more = curve(accountant, {event: 2 * steps})
-    assert (more.tpr(grid) >= tpr - 1e-3).all()  # of the tangents that are kept
+    assert (more.tpr(grid) >= tpr - 1e-3)[1:].all()  # where tangents are kept: from an FPR of 1e-6
 
 
 def test_no_likelihood_ratio_test_does_better():
-    """σ = 1, q = .2, T = 20: the best attack there is, 200,000 times."""
-    q, sigma, steps, trials = 0.2, 1.0, 20, 200_000
+    """σ = 1, q = .2, T = 10: the best attack there is, 100,000 times."""
+    q, sigma, steps, trials = 0.2, 1.0, 10, 100_000
     stream, bound = (
         np.random.default_rng(0),
-        curve(PldAccountant(), {PoissonSampling(0.2).event(1.0): 20}),
+        curve(PldAccountant(), {PoissonSampling(0.2).event(1.0): 10}),
     )
 
     def scores(member: bool) -> np.ndarray:
@@ -122,15 +122,16 @@ def test_no_likelihood_ratio_test_does_better():
         for positive, negative in ((inside, outside), (-outside, -inside)):
             caught = int((positive > np.quantile(negative, 1 - fpr)).sum())
             low = beta.ppf(0.001, caught, trials - caught + 1)
-            assert low <= bound.tpr(fpr)
+            wrong = int(fpr * trials)  # the rate of the threshold is a sample's too
+            assert low <= bound.tpr(beta.ppf(0.999, wrong + 1, trials - wrong))
         caught = (inside > np.quantile(outside, 1 - fpr)).mean()
-        assert caught == pytest.approx(float(bound.tpr(fpr)), rel=0.1)
+        assert caught == pytest.approx(float(bound.tpr(fpr)), rel=0.15)
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        FixedSizeSampling(100, 10).event(4.0),
+        pytest.param(FixedSizeSampling(100, 10).event(4.0), marks=pytest.mark.slow),
         dp_event.RandomizedResponseDpEvent(0.5, 2),
     ],
     ids=["without_replacement", "randomized_response"],
@@ -143,6 +144,7 @@ def test_other_events_have_a_curve(event):
     assert (found.tpr(FPR) <= 1.02 * np.exp(epsilon) * FPR + 1.01e-6).all()
 
 
+@pytest.mark.slow
 def test_an_accountant_of_one_delta_gives_a_few_steps():
     composed = {PoissonSampling(0.1).event(2.0): 10}
     exact, rough = curve(PldAccountant(), composed), curve(PrvAccountant(), composed)

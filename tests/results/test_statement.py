@@ -233,7 +233,8 @@ def test_without_a_finite_epsilon_no_attack_is_ruled_out(statement):
     said = statement("budget_view=published", "epsilon=2", "rounds=1")
     assert set(said.facts["largest_tpr"].values()) == {1.0}
     assert (
-        "is ruled out: its true positive rate may be 100 % at any false positive rate" in said.words
+        "is ruled out: its true positive rate may be 100 % at a false positive rate of 0.1 %"
+        in said.words
     )
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.rdp import rdp_privacy_accountant as library
 
 from fedpriv import compose
 from fedpriv.common.errors import ConfigError, FedprivError
@@ -17,7 +19,8 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import JointQuery
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.search.planned import plan_trial
-from fedpriv.search.run import Search, Settings
+from fedpriv.search.run import Search
+from fedpriv.search.settings import Settings
 from fedpriv.train import main
 from tests.privacy.releases import released
 
@@ -86,7 +89,8 @@ def stated(folder: Path) -> dict:
 
 def test_200_useless_trials_cost_what_composition_says(tmp_path, monkeypatch):
     launch = pretended(tmp_path)
-    own = search(tmp_path, *CONSTANT, RATE, trials=200)
+    orders = range(2, 129)  # at others dp_accounting's own RDP is looser than the integral
+    own = search(tmp_path, *CONSTANT, RATE, "accountant.orders=2..128", trials=200)
     same = own._first
     monkeypatch.setattr(
         "fedpriv.search.run.plan_trial", lambda _: same
@@ -95,11 +99,14 @@ def test_200_useless_trials_cost_what_composition_says(tmp_path, monkeypatch):
     own.go(launch)
     _, events = planned(*CONSTANT)
     ((event, count),) = events.items()
-    accountant = RdpAccountant()
-    whole = accountant.epsilon_of({event: 200 * count}, DELTA, "add_or_remove")
+    assert event == PoissonSampledDpEvent(event.sampling_probability, GaussianDpEvent(12.0))
+    assert count == 2  # rounds
+    one, whole = (library.RdpAccountant(list(orders)) for _ in range(2))
+    one.compose(event, 2)
+    whole.compose(event, 400)
     assert len(launch.launched) == 200
-    assert stated(tmp_path)["epsilon"] == pytest.approx(whole, rel=1e-12)
-    assert whole > 5 * accountant.epsilon_of(events, DELTA, "add_or_remove")
+    assert stated(tmp_path)["epsilon"] == pytest.approx(whole.get_epsilon(DELTA), rel=1e-6)
+    assert whole.get_epsilon(DELTA) > 5 * one.get_epsilon(DELTA)
 
 
 def test_trials_that_fail_or_diverge_are_charged_in_full_where_events_are_fixed(tmp_path):
@@ -259,6 +266,30 @@ def test_command_runs_trials_and_states_what_they_cost(tmp_path, monkeypatch, ca
     assert "best is trial" in capsys.readouterr().out
     main(command)  # it is done: the same again, and nothing more is paid
     assert stated(folder) == found
+
+
+WILD = ["algorithm.learning_rate=1e38,0.1", "dataset.normalize=false", "runtime.plots=false"]
+
+
+def test_a_trial_that_diverges_is_no_failure(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    limits = ["hydra.sweeper.epsilon=5", "hydra.sweeper.trials=4", "hydra.sweeper.sampler=random"]
+    main(["-m", "hydra/sweeper=search", *limits, *CONSTANT, *WILD])
+    (folder,) = (tmp_path / "outputs" / "searches").iterdir()
+    assert {"rounds", "diverged"} <= {row["state"] for row in stated(folder)["trials"]}
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "diverged; epsilon spent" in said.out
+    assert "algorithm.learning_rate=0.1, validation_loss" in said.out
+
+
+def test_a_search_whose_trials_all_diverge_fails(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    limits = ["hydra.sweeper.epsilon=5", "hydra.sweeper.trials=2"]
+    wild = ["algorithm.learning_rate=1e38,1e37", *WILD[1:]]
+    with pytest.raises(FedprivError, match="no trial has a finite validation_loss") as caught:
+        main(["-m", "hydra/sweeper=search", *limits, *CONSTANT, *wild])
+    assert caught.value.exit_status == 1
 
 
 def test_dry_run_says_how_many_trials_fit(tmp_path, monkeypatch, capsys):

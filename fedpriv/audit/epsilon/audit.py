@@ -20,13 +20,19 @@ from fedpriv.audit.epsilon.evaluate import (
     evaluate,
 )
 from fedpriv.audit.epsilon.guesses import Scores
-from fedpriv.audit.epsilon.trial import RELEASES, Trial, pooled, train_with_canaries
+from fedpriv.audit.epsilon.trial import (
+    Trial,
+    must_be_apart,
+    pooled,
+    train_apart,
+    train_with_canaries,
+)
 from fedpriv.audit.request import EpsilonOptions
 from fedpriv.audit.subject import stored_configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.settings import CANARIES
-from fedpriv.results.canary_file import read_canaries
+from fedpriv.results.canary_file import RELEASES, read_canaries
 from fedpriv.results.folder import RunFolder
 
 
@@ -89,17 +95,19 @@ def audit_epsilon(
     folder: RunFolder,
     options: EpsilonOptions,
     device: str = "auto",
+    threads: int | None = None,
     allowed: Collection[str] = (),
 ) -> EpsilonAudit:
     """Raises FedprivError (in one sentence) for a run that cannot be audited."""
     config = stored_configuration(folder, allowed)
     folder.refuse_links()
-    config.runtime.device = device
+    config.runtime.device, config.runtime.threads = device, threads
     config.audit = None
     parts = build_parts(config)
     _refuse(parts)
     summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
-    planted = folder.canaries.exists() and options.canaries is None
+    apart = options.independent or must_be_apart(parts)
+    planted = folder.canaries.exists() and options.canaries is None and not apart
     if planted:
         trial = _stored(folder)
     else:
@@ -107,10 +115,11 @@ def audit_epsilon(
         count = options.canaries or CANARIES
         trials = []
         for repetition in range(options.repetitions):
-            seed = options.seed + repetition
-            trials.append(
-                train_with_canaries(config, count, rounds, seed, options.canaries is None)
-            )
+            seed, fewer = options.seed + repetition, options.canaries is None
+            if apart:
+                trials.append(train_apart(config, count, rounds, seed))
+            else:
+                trials.append(train_with_canaries(config, count, rounds, seed, fewer))
         trial = pooled(trials)
     asked = Question(
         parts.settings.delta, options.confidence, trial.independent, trial.released, options.seed

@@ -119,11 +119,11 @@ def evaluate(scores: dict[str, Scores], asked: Question) -> list[Found]:
 def numbers(scores: Scores, asked: Question, family: Family | None) -> dict[str, float]:
     """ε of each method."""
     delta, significance = asked.delta, asked.significance
-    thresholds = _thresholds(scores, asked)
+    cuts = thresholds(scores, asked)
     found = {}
     if asked.independent:
         found[CLOPPER_PEARSON.name] = independent.bound(
-            scores, delta, significance, thresholds, asked.seed
+            scores, delta, significance, cuts, asked.seed
         )
     found[ONE_RUN.name] = one_run_bound(scores, delta, significance)
     exact = isinstance(family, GaussianFamily)
@@ -131,9 +131,7 @@ def numbers(scores: Scores, asked: Question, family: Family | None) -> dict[str,
         found[LEDGER.name] = family_bound(scores, family, significance)
     gaussian = family if exact else GaussianFamily(delta)
     found[GAUSSIAN_F_DP.name] = family_bound(scores, gaussian, significance)
-    found[GAUSSIAN.name] = independent.gaussian_bound(
-        scores, delta, significance, thresholds, asked.seed
-    )
+    found[GAUSSIAN.name] = independent.gaussian_bound(scores, delta, significance, cuts, asked.seed)
     found[NORMAL.name] = estimate(scores, delta)
     return found
 
@@ -152,7 +150,8 @@ def family_bound(scores: Scores, family: Family, significance: float) -> float:
     return max(families.lower_bound(scores.guesses(count), family, each) for count in counts)
 
 
-def _thresholds(scores: Scores, asked: Question) -> np.ndarray | None:
+def thresholds(scores: Scores, asked: Question) -> np.ndarray | None:
+    """Where to cut independent scores, from those of the ledger's mechanism; None where it names no noise."""
     if not asked.has_noise:
         return None
     stream = numpy_stream(asked.seed, "audit_thresholds")

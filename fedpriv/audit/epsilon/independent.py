@@ -71,7 +71,7 @@ def thresholds_of(ideal: np.ndarray) -> np.ndarray:
     return np.unique(np.quantile(ideal, _QUANTILES))
 
 
-_QUANTILES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
+_QUANTILES = (0.01, 0.04, 0.1, 0.3, 0.5, 0.7, 0.9, 0.96, 0.99)
 
 
 def bound(

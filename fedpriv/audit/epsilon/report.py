@@ -11,7 +11,12 @@ from fedpriv.audit.epsilon.evaluate import BOUND, ESTIMATE, FAMILY, METHODS, Fou
 from fedpriv.common.words import counted
 from fedpriv.privacy.names import RELATION_WORDS
 
-OBSERVERS = {"releases": "every release", "final_model": "the final model", "scores": "scores"}
+OBSERVERS = {
+    "releases": "every release",
+    "final_model": "the final model",
+    "sizes": "the size of the last release",
+    "scores": "scores",
+}
 LABELS = {
     BOUND: "a lower bound: the claim of a smaller ε is refuted",
     FAMILY: "a lower bound if the assumption holds: it refutes no claim of (ε, δ)",

@@ -85,7 +85,9 @@ class PldAccountant(CompositionAccountant):
             return _RDP.epsilon_of(composition, delta, neighbours), True
         similar: dict[dp_event.DpEvent, int] = {}
         for event, count in composition.items():
-            similar[_similar(event)] = similar.get(_similar(event), 0) + count
+            kind = _similar(event)
+            if not _RDP.supports(kind, ADD_OR_REMOVE):  # else it adds nothing to the guess
+                similar[kind] = similar.get(kind, 0) + count
         return _RDP.epsilon_of(similar, delta, ADD_OR_REMOVE), False
 
     def bound(self, composition: Composition, delta: float, neighbours: str) -> float:

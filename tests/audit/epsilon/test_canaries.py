@@ -12,9 +12,10 @@ from fedpriv import config as configuration
 from fedpriv.attacks.canaries import marked
 from fedpriv.audit.epsilon.evaluate import Question, one_run_bound
 from fedpriv.audit.epsilon.families import gaussian_epsilon
-from fedpriv.audit.epsilon.trial import FINAL, RELEASES, pooled, train_with_canaries
+from fedpriv.audit.epsilon.trial import pooled, train_apart, train_with_canaries
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.mechanisms import GaussianQuery
+from fedpriv.results.canary_file import FINAL, RELEASES
 
 TINY = (
     "dataset=digits", "epsilon=null", "noise_schedule=constant", "model.hidden=null", "accountant=rdp",
@@ -36,15 +37,23 @@ WHOLE = {
     "one linear layer": ("algorithm=dp_fl", "algorithm.sample_rate=1", "model=logistic"),
     "replaced records": ("algorithm=wei_cdp",),
     "clients of a server": ("algorithm=cdp_fedavg", "algorithm.client_rate=1"),
+}
+APART = {
     "weights": ("algorithm=wei_cdp", "algorithm.sensitivity=weights"),
     "single uploads": ("algorithm=ldp_fedsgd",),
+    "a record": ("algorithm=dp_fl", "algorithm.sample_rate=1"),
+    "a client of a server": ("algorithm=cdp_fedavg", "algorithm.client_rate=1"),
 }
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [*WHOLE, *APART])
 def test_scores_of_whole_data_are_those_of_the_ledgers_gaussian(name):
     """Log-likelihood ratios of two Gaussians μ apart are N(±μ²/2, μ²)."""
-    found = trial(*WHOLE[name], "noise_schedule.noise_multiplier=2")
+    if name in WHOLE:
+        found = trial(*WHOLE[name], "noise_schedule.noise_multiplier=2")
+    else:
+        config = compose(*APART[name], "noise_schedule.noise_multiplier=2", "rounds=2")
+        found = train_apart(config, 80, 2, 0)
     (kind,) = found.released
     steps = found.released[kind]
     mu = math.sqrt(steps) / kind.noise_multiplier * (2 if kind.signed else 1)
@@ -64,17 +73,17 @@ def test_the_scores_are_independent_of_one_another():
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("overrides", "rounds"),
     [
-        ("algorithm=dp_fl", "algorithm.sample_rate=0.3"),
-        ("algorithm=dp_fl", "algorithm.sample_rate=0.3", "algorithm.sampling=fixed_size"),
-        ("algorithm=cdp_fedavg", "algorithm.client_rate=0.3"),
-        ("algorithm=naseri_ldp", "algorithm.sample_rate=0.3"),
-        ("algorithm=adap_dpfl",),
+        (("algorithm=dp_fl", "algorithm.sample_rate=0.3"), 6),
+        (("algorithm=dp_fl", "algorithm.sample_rate=0.3", "algorithm.sampling=fixed_size"), 6),
+        (("algorithm=cdp_fedavg", "algorithm.client_rate=0.3"), 6),
+        (("algorithm=naseri_ldp", "algorithm.sample_rate=0.3"), 2),
+        (("algorithm=adap_dpfl",), 6),
     ],
 )
-def test_sampled_canaries_are_found_too(overrides):
-    found = trial(*overrides, "noise_schedule.noise_multiplier=0.3", rounds=6, canaries=300)
+def test_sampled_canaries_are_found_too(overrides, rounds):
+    found = trial(*overrides, "noise_schedule.noise_multiplier=0.3", rounds=rounds, canaries=250)
     scores = found.scores[RELEASES]
     assert scores.values[scores.included].mean() > scores.values[~scores.included].mean()
     asked = Question(1e-5, 0.95, found.independent, found.released)

@@ -1,0 +1,105 @@
+"""One crafted record of one client, there or not (or with one label or another), in runs of its own.
+
+Its input is zero but for one very large number, so that its gradient dwarfs all others. Nothing is put in the
+place of what a client computes: the record is read by the model like any other. An auditor who knows all data
+but the coin computes what is released without noise under either coin, a₁ and a₀, and looks at
+
+    x = ⟨released - (a₁ + a₀)/2, a₁ - a₀⟩ / (s ‖a₁ - a₀‖)
+
+s the standard deviation of the noise: a Gaussian at ± ‖a₁ - a₀‖/(2 s). Each round adds its
+log-likelihood ratio. Only for releases on whole data: what is sampled would have to be known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.trainer import Clipped, Turn, Work
+from fedpriv.data.federated import FederatedData
+from fedpriv.data.records import Records
+from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.mechanisms import GRADIENT
+
+_LARGE = 1e5
+HOME = 0
+"""The client whose record it is."""
+
+
+class CraftedRecord:
+    """The record at work (:class:`fedpriv.algorithms.problem.Participants`). ``replaced``: whether the coin
+    chooses its label (the client's last record makes room for it); else it is there or not."""
+
+    def __init__(self, data: FederatedData, replaced: bool):
+        self.attackers = np.zeros(0, dtype=int)
+        self.coin = True
+        own = data.clients[HOME]
+        train = data.train
+        inputs = torch.zeros_like(train.inputs[:1]).repeat(2, *[1] * (train.inputs.dim() - 1))
+        inputs.view(2, -1)[:, 0] = _LARGE
+        targets = torch.tensor([0, 1], dtype=train.targets.dtype, device=train.targets.device)
+        joined = Records(torch.cat([train.inputs, inputs]), torch.cat([train.targets, targets]))
+        first = len(train)
+        rest = own[:-1] if replaced else own
+        self._with = np.append(rest, first)
+        self._without = np.append(rest, first + 1) if replaced else own
+        clients = [self._with, *data.clients[1:]]
+        self.data = replace(data, train=joined, clients=clients)
+
+    def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
+        return cohort
+
+    def records_of(self, round_index: int, client: int) -> np.ndarray:
+        if client != HOME:
+            return self.data.clients[client]
+        return self._with if self.coin else self._without
+
+    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+        return uploads
+
+
+class NeighboursSeen:
+    """An algorithm's work, beside which an auditor adds up the log-likelihood ratio of the two neighbours."""
+
+    def __init__(self, work: Work, problem: Problem, record: CraftedRecord):
+        self._work, self._problem, self._record = work, problem, record
+        self.score = 0.0
+        self._pending: tuple[Turn, Tensor, Tensor, Tensor] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._work, name)
+
+    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
+        one, other = (self._noiseless(turn, changes, coin) for coin in (True, False))
+        found = self._work.clipped(turn, changes, clip)
+        self._pending = (turn, one, other, clip.norms / found.answer.divided_by)
+        return found
+
+    def _noiseless(self, turn: Turn, changes: Tensor | None, coin: bool) -> Tensor:
+        before, self._record.coin = self._record.coin, coin
+        try:
+            clip = Clip(self._problem.clipper, turn.round_index, self._work.holders(turn.cohort))
+            return self._work.clipped(turn, changes, clip).answer.values[0].double().clone()
+        finally:
+            self._record.coin = before
+
+    def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
+        turn, one, other, norms = self._pending
+        apart = one - other
+        distance = float(torch.linalg.vector_norm(apart))
+        noise = self._multiplier(turn) * float(norms[0])
+        if distance > 0:
+            along = float((released[0].double() - (one + other) / 2) @ apart) / distance
+            self.score += distance * along / noise**2 if noise > 0 else along
+        return self._work.mean(released, cohort)
+
+    def _multiplier(self, turn: Turn) -> float:
+        for group in self._problem.mechanism.announce(turn.round_index).groups:
+            if HOME in group.clients:
+                return group.upload.joint.query(GRADIENT).noise_multiplier
+        raise AssertionError("a client is in one of the groups")

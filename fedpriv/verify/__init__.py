@@ -1,0 +1,1 @@
+"""``fedpriv verify``: whether the mechanism that a configuration names does what its ledger says."""

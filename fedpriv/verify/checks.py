@@ -1,0 +1,186 @@
+"""All checks of one configuration, in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.verify import chance, charge, files, left, lots, noise, outside, sensitivity
+from fedpriv.verify.context import SAMPLES, Context
+from fedpriv.verify.stated import NONE
+from fedpriv.verify.subject import Subject, chance_kept, replaceable
+from fedpriv.verify.table import Check
+from fedpriv.verify.taps import Recording
+from fedpriv.verify.variations import ABSENT, empty, everything
+
+_KEYS_AT_MOST = 600
+_MORE = 1 + 1e-6
+
+
+def all_checks(subject: Subject, samples: int = SAMPLES) -> list[Check]:
+    """Every check that applies, from so many numbers of noise for each query. Raises ConfigError for a
+    configuration that runs no round."""
+    with chance_kept():
+        context = Context(subject, samples)
+        if context.reference.broke is not None:
+            return [_stopped(context.reference.broke)]
+        if not context.reference.rounds:
+            raise ConfigError("the configuration runs no round, so there is nothing to verify")
+        if not subject.parts.private:
+            return [Check("charge", "privacy", "none is claimed", "-")]
+        return list(Verification(context).run())
+
+
+def _stopped(why: str) -> Check:
+    return Check(
+        "charge", "the run", "stopped", "runs", passed=False, note=f"the run stops by itself: {why}"
+    )
+
+
+class Verification:
+    """The runs that are held against the reference, each made once."""
+
+    def __init__(self, context: Context):
+        self.context, self.subject, self.reference = context, context.subject, context.reference
+
+    def run(self) -> Iterator[Check]:
+        subject, reference = self.subject, self.reference
+        yield chance.repeated(self.context)
+        yield from self._noise()
+        yield from chance.two_runs(self.context)
+        yield from chance.same_noise(self.context)
+        yield from self._where_it_leaves()
+        yield from self._sensitivity()
+        yield from lots.checks(self.context)
+        yield lots.unmoved(self.context, self._of_records)
+        yield from self._outside()
+        yield from self._files()
+        yield from charge.checks(reference, subject.secret_cohort)
+
+    # ---- noise
+
+    def _noise(self) -> Iterator[Check]:
+        said, again, reference = self.context.said, self.context.again, self.reference
+        contrasts = noise.Contrasts(reference, self.context.gaussian)
+        for key in range(1, self._keys() + 1):
+            other = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
+            if key == 1:
+                self._other_noise = other
+        layers = self.subject.layers()
+        for name in reference.names:
+            places = [p for p in reference.places(name) if p in said]
+            if not places:
+                yield _uncharged(name)
+                continue
+            if said[places[0]].family == NONE:
+                yield Check("noise", f"of {name}", "none is claimed", "-")
+                continue
+            samples, direct = (
+                again.samples(name, reference, said),
+                again.direct(name, reference, said),
+            )
+            if not samples:
+                samples = [s for s in contrasts.samples if s.place.name == name]
+                direct = np.concatenate(contrasts.direct[name]) if samples else direct
+            if samples:
+                extra = max(float((said[p].noted / said[p].std).max()) for p in places)
+                extra = extra if extra > _MORE else 1.0
+                yield from noise.checks(name, samples, direct, extra, layers)
+                yield from noise.independence(name, samples)
+            yield from again.of_bits(name, reference, said)
+            yield from again.between(name, said)
+        if (check := noise.repeated_numbers(reference, self.context.gaussian)) is not None:
+            yield check
+
+    def _keys(self) -> int:
+        """How many more noise keys make enough numbers of the gradient's noise."""
+        width = self.subject.problem.model.size
+        seen = self.reference.seen.values()
+        numbers = sum(s.values.numel() for s in seen if s.values.shape[1] == width)
+        return min(_KEYS_AT_MOST, max(1, math.ceil(self.context.samples / max(1, numbers))))
+
+    def _where_it_leaves(self) -> Iterator[Check]:
+        places = [p for p in self.reference.seen if p.round_index == 0]
+        if len(places) != 1 or places[0] not in self.context.gaussian:
+            return
+        if left.affine(self.subject, self.reference):
+            said = self.context.said[places[0]]
+            check = left.check(self.subject, said, self.context.variations)
+            if check is not None:
+                yield check
+
+    # ---- one unit
+
+    def _sensitivity(self) -> Iterator[Check]:
+        context, subject = self.context, self.subject
+        found = sensitivity.Displacements(self.reference, context.said, subject.unit_client)
+        self._of_units: list[tuple[str, Recording]] = []
+        self._of_records: list[tuple[str, Recording]] = []
+        for variation in context.variations:
+            found.begin(variation.name)
+            made = context.pinned(variation=variation, see=found.see)
+            found.broke(made.broke)
+            words = f"a {subject.unit_words} {variation.name}"
+            self._of_units.append((words, made))
+            if variation.name != ABSENT:
+                self._of_records.append((words, made))
+            if variation.name == ABSENT and self._is_there(made):
+                found.forget()
+        yield from found.checks(context.adds_or_removes)
+        if subject.secret_cohort and not replaceable(subject.loop()):
+            yield Check(
+                "sensitivity",
+                "a malicious client",
+                "no upload could be replaced",
+                "replaced",
+                passed=False,
+                note="nothing shows that the trusted server clips what a malicious client sends: the work "
+                "has no object with of(round_index, clients) that computes uploads",
+            )
+
+    def _is_there(self, made: Recording) -> bool:
+        """Whether the record that should be absent is read: a sampler of the user's own may find it."""
+        unit = self.subject.unit_record
+        return self.subject.per_record and any(unit in own for t in made.reads for own in t)
+
+    # ---- everything else
+
+    def _outside(self) -> Iterator[Check]:
+        context, reference, subject = self.context, self.reference, self.subject
+        yield outside.check(reference, self._other_noise, "other noise")
+        other = context.pinned(lots.OTHER_LOTS, "C")
+        yield outside.check(reference, other, "other lots, cohorts and noise")
+        yield outside.check_all(reference, self._of_units, subject.unit_words)
+        made = context.pinned(variation=everything(subject))
+        self._of_records.append(("other records everywhere", made))
+        yield outside.check(reference, made, "other records everywhere")
+        if (nobody := empty(subject, context.adds_or_removes)) is not None:
+            made = context.pinned(variation=nobody)
+            yield outside.check(reference, made, nobody.name)
+
+    def _files(self) -> Iterator[Check]:
+        subject = self.subject
+        config, why_not = files.publishable(subject.config)
+        if config is None:
+            yield Check(
+                "files", "files of a published run", "cannot be published", "-", note=why_not
+            )
+            return
+        one = files.published(subject, config)
+        sampling_name = lots.OTHER_LOTS if subject.secret_cohort else None
+        other = files.published(subject, config, one.tap, sampling_name, "C", everything(subject))
+        yield from files.check(one, other)
+
+
+def _uncharged(name: str) -> Check:
+    return Check(
+        "noise",
+        f"of {name}",
+        "is not charged",
+        "charged",
+        passed=False,
+        note=f"{name} leaves and the ledger has no release of it",
+    )

@@ -1,0 +1,121 @@
+"""The lots and cohorts of a run, as they were seen, against the ledger's event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedpriv.verify import sampling
+from fedpriv.verify.context import Context
+from fedpriv.verify.table import Check
+from fedpriv.verify.taps import Recording
+
+OTHER_LOTS = "other lots"
+_COHORTS = 400
+
+
+def checks(context: Context) -> Iterator[Check]:
+    """All about sampling: from a run whose lots were not chosen."""
+    subject = context.subject
+    made = subject.run(subject.streams(OTHER_LOTS, "A"))
+    if subject.per_record:
+        yield from _of_lots(context, made)
+    yield from _of_cohorts(context, made)
+
+
+def _of_lots(context: Context, made: Recording) -> Iterator[Check]:
+    lots = seen_lots(context, made)
+    if not lots:
+        yield Check(
+            "sampling",
+            "lots",
+            "no record is seen to be read",
+            "read",
+            passed=False,
+            note="which records a round reads could not be seen: they are read by Records.subset",
+        )
+        return
+    laws = _laws(made)
+    if any(lot.who not in laws for lot in lots):
+        yield Check("sampling", "lots", "the event charged says nothing of them", "-")
+        return
+    yield from sampling.checks("lots", lots, laws, context.subject.seed)
+
+
+def seen_lots(context: Context, made: Recording) -> list[sampling.Lot]:
+    """The records that rounds read, as places among those of their client."""
+    data = context.subject.problem.data
+    owner, place = np.full(len(data.train), -1), np.zeros(len(data.train), dtype=int)
+    for client, own in enumerate(data.clients):
+        owner[own], place[own] = client, np.arange(len(own))
+    steps = max(1, max((len(reads) for reads in made.reads), default=1))
+    lots = []
+    for t, reads in enumerate(made.reads):
+        for step, indices in enumerate(reads):
+            whose = owner[indices]
+            for client in made.cohorts[t]:
+                members = np.sort(place[indices[whose == client]])
+                count = len(data.clients[client])
+                lots.append(sampling.Lot(int(client), t * steps + step, count, members))
+    return lots
+
+
+def _laws(made: Recording) -> dict[int, sampling.Law]:
+    """How the ledger says that each client's lots are sampled."""
+    found: dict[int, sampling.Law] = {}
+    for release in (r for charged in made.charged for r in charged):
+        law = sampling.law_of(release.joint.event())
+        if law is not None and (release.count == 1 or not law.whole):
+            for client in map(int, release.clients):
+                if client not in found or found[client].whole:
+                    found[client] = law
+    return found
+
+
+def _of_cohorts(context: Context, made: Recording) -> Iterator[Check]:
+    subject, algorithm = context.subject, context.subject.parts.algorithm
+    events = {r.joint.event() for charged in context.reference.charged for r in charged}
+    laws = {sampling.law_of(event) for event in events}
+    if not subject.secret_cohort:
+        if not subject.per_record and any(law is not None and not law.whole for law in laws):
+            yield Check(
+                "sampling",
+                "cohorts",
+                "charged as sampled",
+                "as seen",
+                passed=False,
+                note="the ledger charges sampled clients, and its observer sees who takes part",
+            )
+        laws = {sampling.law_of(algorithm.client_sampling(subject.clients).event(1.0))}
+    if None in laws or len(laws) != 1:
+        yield Check("sampling", "cohorts", "the event charged says nothing of them", "-")
+        return
+    streams, everyone = subject.streams("cohorts", ""), np.ones(subject.clients, dtype=bool)
+    drawn = [algorithm.cohort(streams, t, everyone) for t in range(_COHORTS)]
+    first = 16 * (1 + len(made.cohorts) // 16)  # those of the run pair among themselves
+    when = [*range(len(made.cohorts)), *range(first, first + _COHORTS)]
+    seen = zip(when, [*made.cohorts, *drawn], strict=True)
+    lots = [sampling.Lot(0, t, subject.clients, np.sort(members)) for t, members in seen]
+    yield from sampling.checks("cohorts", lots, {0: laws.pop()}, subject.seed + 1)
+
+
+def unmoved(context: Context, runs: list[tuple[str, Recording]]) -> Check:
+    """Lots and cohorts are those of the streams, whatever the records hold."""
+    reference = context.reference
+    moved = [words for words, made in runs if made.broke is None and not _same(reference, made)]
+    return Check(
+        "sampling",
+        f"the same with other records ({len(runs)} ways)",
+        f"{len(moved)} move them",
+        "0",
+        passed=not moved,
+        note=f"who is sampled depends on what records hold: with {', '.join(moved)} others are",
+    )
+
+
+def _same(one: Recording, other: Recording) -> bool:
+    of_rounds = zip((*one.reads, one.cohorts), (*other.reads, other.cohorts), strict=False)
+    return all(len(a) == len(b) and all(map(np.array_equal, a, b)) for a, b in of_rounds) and len(
+        one.reads
+    ) == len(other.reads)

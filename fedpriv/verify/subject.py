@@ -1,0 +1,330 @@
+"""What is verified: a run built from a configuration, started as often as needed, in variations of itself.
+
+Its parts, trainer, sampler, clipper, schedule, mechanism and loop are those of ``fedpriv train``. What is
+replaced is chance (the keys of the streams), and the data or the upload of one unit.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from fedpriv.algorithms.problem import Problem
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.secret_streams import SecretStreams, derived_key
+from fedpriv.data.federated import FederatedData
+from fedpriv.engine import FlatModel, make_engine
+from fedpriv.experiment.assemble import make_budget, make_problem
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.loop import Loop
+from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.trust import Trust
+from fedpriv.results.folder import RunFolder
+from fedpriv.verify.synthetic import MadeUp
+from fedpriv.verify.taps import Recording, Tap, logged, with_train
+
+ROUNDS, FEW_ROUNDS = 8, 4
+_MOST = 200_000_000
+_MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
+
+Craft = Callable[[Tensor, int], Tensor]
+"""(the uploads of some clients [c, d], the row of one of them) → what that one sends instead [d]."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What is other than in the reference run.
+
+    Attributes:
+        name: In words.
+        data: The training data, of the same clients; None: the same.
+        within: The same, written into the data for a while instead of into a copy of them.
+        absent: A client that is never sampled; None: nobody.
+        upload: (client, what it sends instead).
+        nobody: Whether no client takes part in any round.
+    """
+
+    name: str
+    data: Callable[[FederatedData], FederatedData] | None = None
+    within: Callable[[FederatedData], AbstractContextManager[None]] | None = None
+    absent: int | None = None
+    upload: tuple[int, Craft] | None = None
+    nobody: bool = False
+
+
+AS_IT_IS = Variation("as it is")
+
+
+class Stops:
+    """Ends a loop between two rounds."""
+
+    def __init__(self, loop: Loop, rounds: int):
+        self._loop, self._rounds = loop, rounds
+
+    @property
+    def requested(self) -> bool:
+        return self._loop.rounds_done >= self._rounds
+
+
+class Subject:
+    """A configuration, ready to be run in variations of itself."""
+
+    def __init__(
+        self,
+        config: DictConfig,
+        seed: int = 0,
+        rounds: int | None = None,
+        synthetic: bool = False,
+    ):
+        """``rounds``: of each run, None: chosen; ``synthetic``: made-up records of the data set's shape."""
+        self.config, self.seed, self.synthetic = config, seed, synthetic
+        self.parts = self._parts(config)
+        _refuse(self.parts)
+        device = resolve_device(self.parts.settings.runtime.device)
+        problem = make_problem(self.parts, device)
+        choose_threads(self.parts.settings.runtime.threads, problem.model.size * 256)
+        self.problem: Problem = problem
+        self.budget: Budget | None = None
+        if self.parts.private:
+            self.budget = make_budget(self.parts, problem.data, np.zeros(0, dtype=int))
+        self.rounds = self._rounds() if rounds is None else rounds
+        self._refuse_too_large()
+        self.sampling_name = "lots 0"
+        self.unit_client, self.unit_record = 0, int(problem.data.clients[0][-1])
+
+    def _parts(self, config: DictConfig) -> Parts:
+        parts = build_parts(config)
+        return replace(parts, dataset=MadeUp(parts.dataset)) if self.synthetic else parts
+
+    # ---- facts
+
+    @property
+    def per_record(self) -> bool:
+        return self.parts.algorithm.unit == "record"
+
+    @property
+    def secret_cohort(self) -> bool:
+        return self.trust.secret_cohort
+
+    @property
+    def clients(self) -> int:
+        return self.problem.data.client_count
+
+    @property
+    def trust(self) -> Trust:
+        return self.parts.algorithm.trust
+
+    @property
+    def unit_words(self) -> str:
+        return "record" if self.per_record else "client"
+
+    def layers(self) -> list[tuple[str, slice]]:
+        """The place of each parameter among the numbers of the model."""
+        found, first = [], 0
+        for name, parameter in self.problem.model.module.named_parameters():
+            found.append((name, slice(first, first + parameter.numel())))
+            first += parameter.numel()
+        return found if first == self.problem.model.size else []
+
+    def _numbers(self) -> float:
+        """How many a round releases."""
+        algorithm = self.parts.algorithm
+        cohort = algorithm.expected_cohort(self.clients) or self.clients
+        rows = cohort if self.per_record else 1
+        return rows * algorithm.samples_per_round * self.problem.model.size
+
+    def _rounds(self) -> int:
+        steps = self.parts.algorithm.samples_per_round
+        return FEW_ROUNDS if self._numbers() > _MANY or steps > 4 else ROUNDS
+
+    def _refuse_too_large(self) -> None:
+        """Releases are kept, and compared. Raises ConfigError."""
+        numbers = self.rounds * self._numbers()
+        if numbers > _MOST:
+            raise ConfigError(
+                f"{self.rounds} rounds release {numbers:,.0f} numbers, and fedpriv verify keeps {_MOST:,} at "
+                "most: take fewer clients, a smaller model or fewer rounds (--rounds)"
+            )
+
+    # ---- chance
+
+    def streams(self, sampling: str, noise: str) -> SecretStreams:
+        """Those of a run whose lots and cohorts, and whose noise, have these names."""
+        keys = (
+            derived_key(b"verify", self.seed, use, name)
+            for use, name in (("sampling", sampling), ("noise", noise))
+        )
+        return SecretStreams(*keys)
+
+    def real_streams(self, rounds: int | None, problem: Problem | None = None) -> SecretStreams:
+        """Those that ``fedpriv train`` would give this configuration with so many rounds."""
+        settings = replace(self.parts.settings, publish=False)
+        digest = run_digest(self.config, rounds, problem or self.problem)
+        return streams_of_run(settings, digest, None)[0]
+
+    def published_streams(self, place: Path) -> SecretStreams:
+        """Those that it would give a published run in a folder of its own."""
+        settings = replace(self.parts.settings, publish=True)
+        folder = RunFolder(place).create()
+        create_key(folder)
+        digest = run_digest(self.config, settings.rounds, self.problem)
+        return streams_of_run(settings, digest, folder)[0]
+
+    # ---- the unit
+
+    def choose_unit(self, seen: Recording) -> bool:
+        """Take the record, or client, that is in most lots of a run, in the first round if it can be; whether
+        there is one."""
+        often: Counter[int] = Counter()
+        for t, cohort in enumerate(seen.cohorts):
+            members = np.concatenate(seen.reads[t]) if self.per_record and seen.reads[t] else cohort
+            often.update(dict.fromkeys(members.tolist(), 100 if t == 0 else 1))
+        if not often or (self.per_record and not any(map(len, seen.reads))):
+            return False
+        chosen = max(often, key=lambda one: (often[one], -one))
+        if not self.per_record:
+            self.unit_client = chosen
+            self.unit_record = int(self.problem.data.clients[chosen][-1])
+            return True
+        for client, own in enumerate(self.problem.data.clients):
+            if chosen in own:
+                self.unit_client, self.unit_record = client, chosen
+        return True
+
+    # ---- running
+
+    def loop(self, variation: Variation = AS_IT_IS, parts: Parts | None = None) -> Loop:
+        """A loop before its first round, with everything its own."""
+        parts = self._own_parts() if parts is None else parts
+        data = self.problem.data
+        if variation.data is not None:
+            data = variation.data(data)
+        model = FlatModel(copy.deepcopy(self.problem.model.module))
+        problem = Problem(
+            data=with_train(data, logged(data.train)),
+            model=model,
+            engine=make_engine(model, engine=parts.settings.runtime.engine),
+            clipper=parts.clipper,
+            seed=parts.settings.seed,
+            streams=self.streams(self.sampling_name, "A"),
+            mechanism=parts.mechanism,
+        )
+        parts.mechanism.join(self.problem.data.records_per_client)
+        budget = copy.deepcopy(self.budget)
+        if variation.absent is not None and budget is not None:
+            _leave_out(budget, variation.absent)
+        loop = Loop(parts, problem, budget)
+        if variation.upload is not None:
+            _replace_upload(loop, *variation.upload)
+        return loop
+
+    def _own_parts(self) -> Parts:
+        kept = (self.parts.dataset, self.parts.partition, self.parts.model)
+        return copy.deepcopy(self.parts, {id(part): part for part in kept})
+
+    def run(
+        self,
+        streams: SecretStreams | None = None,
+        variation: Variation = AS_IT_IS,
+        rounds: int | None = None,
+        cohorts: Sequence[np.ndarray] | None = None,
+        **tap: Any,
+    ) -> Recording:
+        """What is seen of a run; a failure in the middle of one is part of that. ``cohorts``: who takes
+        part in each round, whatever is sampled."""
+        streams = self.streams(self.sampling_name, "A") if streams is None else streams
+        with ExitStack() as stack:
+            changed = variation
+            if variation.within is not None:
+                stack.enter_context(variation.within(self.problem.data))
+                changed = replace(variation, data=None)
+            loop = self.loop(changed)
+            loop.problem.streams = streams
+            if variation.nobody:
+                cohorts = [np.zeros(0, dtype=np.int64)] * (rounds or self.rounds)
+            if cohorts is not None:
+                loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[t]
+            watch = Tap(loop, **tap)
+            as_given = watch.unpinned and variation is AS_IT_IS  # whose defects are the user's
+            expected = FedprivError if as_given else Exception
+            try:
+                watch.recording.stop = loop.run([watch], Stops(loop, rounds or self.rounds))
+            except ConfigError:
+                raise
+            except expected as error:
+                kind = "" if isinstance(error, FedprivError) else f"{type(error).__name__}: "
+                watch.recording.broke = kind + " ".join(str(error).split())
+            if loop.budget is not None:
+                watch.recording.ledger = loop.budget.ledger
+        return watch.recording
+
+
+def _refuse(parts: Parts) -> None:
+    if parts.attack is not None:
+        raise ConfigError(
+            "attack",
+            parts.attack.name if hasattr(parts.attack, "name") else "given",
+            "none with fedpriv verify, which brings malicious clients of its own",
+        )
+
+
+def _leave_out(budget: Budget, client: int) -> None:
+    """Let a client never be sampled, as if it were not there; the places of the others stay."""
+    eligible = budget.eligible
+
+    def others(announcement: Any) -> np.ndarray:
+        found = eligible(announcement).copy()
+        found[client] = False
+        return found
+
+    budget.eligible = others
+
+
+def _replace_upload(loop: Loop, client: int, craft: Craft) -> None:
+    """Let one client send something else than what it computed: what a malicious one can do."""
+    for computes in vars(loop.trainer.work).values():
+        if callable(getattr(computes, "of", None)):
+            computes.of = _sends(computes.of, client, craft)
+
+
+def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[..., Any]:
+    def of(round_index: int, clients: np.ndarray) -> Any:
+        batch = compute(round_index, clients)
+        rows = np.flatnonzero(np.asarray(clients) == client)
+        if not len(rows):
+            return batch
+        uploads = batch.uploads.clone()
+        uploads[rows[0]] = craft(batch.uploads, int(rows[0])).to(uploads)
+        return replace(batch, uploads=uploads)
+
+    return of
+
+
+@contextmanager
+def chance_kept() -> Iterator[None]:
+    """Global generators are left as they were. They are not set: noise that code of the user's own draws from
+    them is not of the run's streams, and the same in every process."""
+    state = np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            np.random.set_state(state)
+
+
+def replaceable(loop: Loop) -> bool:
+    """Whether a client's upload can be replaced before the server has it."""
+    return any(callable(getattr(value, "of", None)) for value in vars(loop.trainer.work).values())

@@ -1,0 +1,304 @@
+"""What is seen of a run from outside: its releases, what reaches the server, its state between rounds.
+
+A run may be *pinned* to another one: each of its releases is looked at and then replaced by the other's. So
+two runs on different data stay at the same public state, every release is compared with its counterpart, and
+whatever still differs between them did not come from the releases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from fedpriv.common.errors import FedprivError
+from fedpriv.data.records import Records
+from fedpriv.experiment.loop import Loop, Round
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release, Visible
+
+AFTER = -1
+"""The step of what is asked once the model has moved."""
+
+
+class Place(NamedTuple):
+    """One release: t = 0, 1, …; the local step; what is answered."""
+
+    round_index: int
+    step: int
+    name: str
+
+    def __str__(self) -> str:
+        step = f", step {self.step + 1}" if self.step > 0 else ""
+        return f"{self.name} in round {self.round_index + 1}{step}"
+
+
+class PinnedApart(FedprivError):
+    """A pinned run released something that the other one did not, or in another shape."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What left at one place.
+
+    Attributes:
+        values: As it left [rows, d].
+        exact: Before it was noised [rows, d].
+        divided_by: By what the sum was divided before it was noised.
+        of_reports: Whether it is a sum of reports, each noised by its client.
+    """
+
+    values: Tensor
+    exact: Tensor
+    divided_by: float
+    of_reports: bool
+
+
+@dataclass
+class Recording:
+    """All that was seen of a run, a list entry for each round where nothing else is said."""
+
+    seen: dict[Place, Seen] = field(default_factory=dict)
+    charged: list[tuple[Release, ...]] = field(default_factory=list)
+    cohorts: list[np.ndarray] = field(default_factory=list)
+    reads: list[list[np.ndarray]] = field(default_factory=list)
+    uploads: list[list[Tensor]] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)
+    states: list[dict[str, str]] = field(default_factory=list)
+    stop: str | None = None
+    broke: str | None = None
+    rows_of_clients: bool = False
+    ledger: Ledger | None = None
+
+    @property
+    def rounds(self) -> int:
+        return len(self.states)
+
+    def places(self, name: str) -> list[Place]:
+        return [place for place in self.seen if place.name == name]
+
+    @property
+    def names(self) -> list[str]:
+        """What is released, in the order it first was."""
+        return list(dict.fromkeys(place.name for place in self.seen))
+
+
+class ReadRecords(Records):
+    """Records that note which of them a round reads."""
+
+    def subset(self, indices: np.ndarray) -> Records:
+        log = getattr(self, "log", None)
+        if log is not None:
+            log.append(np.asarray(indices).copy())
+        return Records(self.inputs, self.targets).subset(indices)
+
+
+class Tap:
+    """Looks on at one loop, as an observer of its rounds and around its mechanism.
+
+    ``see``: called with each release before it is pinned; ``again``: called before each release of the
+    uploads with how to open the same round once more.
+    """
+
+    name = "verify"
+
+    def __init__(
+        self,
+        loop: Loop,
+        pinned: Recording | None = None,
+        see: Callable[[Place, Tensor], None] | None = None,
+        again: Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
+        | None = None,
+        scale: float = 1.0,
+        keep: bool = True,
+    ):
+        self.loop, self.recording = loop, Recording()
+        self.recording.rows_of_clients = loop.parts.algorithm.unit == "record"
+        self._pinned, self._see, self._again, self._scale = pinned, see, again, scale
+        self._keep = keep
+        self._step = 0
+        self._uploads: list[Tensor] = []
+        self._wrap()
+
+    @property
+    def unpinned(self) -> bool:
+        return self._pinned is None
+
+    def _wrap(self) -> None:
+        loop, mechanism, trainer = self.loop, self.loop.mechanism, self.loop.trainer
+        open_round, work = mechanism.open, trainer.round
+        train = loop.problem.data.train
+
+        def opened(
+            announcement: Announcement, cohort: np.ndarray, streams: Any, charged: Any = None
+        ) -> OpenRound:
+            def anew(other: Any) -> OpenRound:
+                return open_round(announcement, cohort, other, charged)
+
+            return self._watch(open_round(announcement, cohort, streams, charged), anew)
+
+        def round_of(opening: OpenRound) -> Any:
+            object.__setattr__(train, "log", [])
+            try:
+                return work(opening)
+            finally:
+                self.recording.reads.append(train.log)
+                object.__setattr__(train, "log", None)
+
+        mechanism.open, trainer.round = opened, round_of
+        server = getattr(trainer, "server", None)
+        if server is not None:
+            apply = server.apply
+
+            def applied(cohort: np.ndarray, uploads: Visible) -> None:
+                if isinstance(getattr(uploads, "values", None), Tensor):
+                    self._uploads.append(uploads.values.detach().clone())
+                apply(cohort, uploads)
+
+            server.apply = applied
+
+    # ---- releases
+
+    def _watch(self, opening: OpenRound, anew: Callable[..., OpenRound]) -> OpenRound:
+        t = opening.round_index
+        self.recording.cohorts.append(np.asarray(opening.cohort).copy())
+        self._step, self._uploads = 0, []
+        release, after, close = opening.release, opening.release_after, opening.close
+
+        def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
+            if self._again is not None:
+                self._again(anew, t, self._step, answers)
+            facts = {name: _facts(answer) for name, answer in answers.items()}
+            visible = release(answers)
+            found = {
+                name: self._let_go(Place(t, self._step, name), value, facts[name])
+                for name, value in visible.items()
+            }
+            self._step += 1
+            return found
+
+        def released_after(name: str, answer: Bounded) -> Visible:
+            if self._again is not None:
+                self._again(anew, t, AFTER, {name: answer})
+            facts = _facts(answer)
+            return self._let_go(Place(t, AFTER, name), after(name, answer), facts)
+
+        def closed() -> tuple[Release, ...]:
+            found = close()
+            self.recording.charged.append(found)
+            return found
+
+        opening.release, opening.release_after, opening.close = released, released_after, closed
+        return opening
+
+    def _let_go(self, place: Place, visible: Visible, facts: tuple[Tensor, float, bool]) -> Visible:
+        values = visible.values
+        flat = values.detach().reshape(len(values), -1)
+        if self._see is not None:
+            self._see(place, flat)
+        if self._pinned is None:
+            self.recording.seen[place] = Seen(flat.clone(), *facts)
+            return visible
+        other = self._pinned.seen.get(place)
+        if other is None or other.values.shape != flat.shape:
+            raise PinnedApart(
+                f"{place} was released in one run and not, or in another shape, in the other"
+            )
+        wanted = other.values.to(flat.dtype) * self._scale if self._scale != 1 else other.values
+        return visible.then(lambda own: wanted.reshape(own.shape).to(own.dtype).clone())
+
+    # ---- between rounds
+
+    def begin(self, rounds_done: int) -> None:
+        pass
+
+    def see(self, done: Round) -> None:
+        self.recording.uploads.append(self._uploads)
+        self.recording.weights.append(self.loop.problem.model.flat.detach().clone())
+        self.recording.states.append(self._state(done) if self._keep else {})
+
+    def close(self) -> None:
+        pass
+
+    def state_dict(self) -> None:
+        return None
+
+    def _state(self, done: Round) -> dict[str, str]:
+        loop = self.loop
+        state = {k: v for k, v in loop.state_dict().items() if k not in ("seconds", "not_finite")}
+        buffers = dict(loop.problem.model.module.state_dict())
+        told: dict[str, Any] = {
+            "number": done.number,
+            "noise_multiplier": done.noise_multiplier,
+            "signal": done.signal,
+            "evaluation": repr(done.evaluation),
+            "stop": done.stop,
+            "healthy": done.outcome.healthy,
+            "clip_norms": done.outcome.clip_norms,
+        }
+        if not loop.parts.algorithm.trust.secret_cohort:
+            told["cohort"] = done.cohort
+        return digests({**state, "model": buffers, "round": told, "uploads": self._uploads})
+
+
+def _facts(answer: Bounded) -> tuple[Tensor, float, bool]:
+    values = answer.values.detach()
+    return (
+        values.double().reshape(len(values), -1).clone(),
+        float(answer.divided_by),
+        bool(answer.of_reports),
+    )
+
+
+def digests(tree: Any, path: str = "") -> dict[str, str]:
+    """A digest of each leaf of nested dicts and lists, by its path; tensors bit for bit."""
+    if isinstance(tree, Mapping):
+        found: dict[str, str] = {}
+        for key, value in tree.items():
+            found |= digests(value, f"{path}.{key}" if path else str(key))
+        return found
+    if isinstance(tree, (list, tuple)) and len(tree) <= 64:
+        found = {path: str(len(tree))}
+        for place, value in enumerate(tree):
+            found |= digests(value, f"{path}[{place}]")
+        return found
+    if isinstance(tree, Tensor):
+        tree = tree.detach().cpu().numpy()
+    if isinstance(tree, np.ndarray):
+        return {path: _digest(f"{tree.dtype}{tree.shape}".encode(), tree.tobytes())}
+    return {path: _digest(repr(tree).encode())}
+
+
+def _digest(*parts: bytes) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
+
+
+def first_difference(one: Recording, other: Recording) -> tuple[int, list[str]] | None:
+    """(the first round, counted from 1, after which two runs differ; in what); None: they are the same."""
+    for t, (a, b) in enumerate(zip(one.states, other.states, strict=False)):
+        differing = sorted(k for k in {*a, *b} if a.get(k) != b.get(k))
+        if differing:
+            return t + 1, differing
+    if one.rounds != other.rounds or one.stop != other.stop:
+        return min(one.rounds, other.rounds) + 1, ["the end of the run"]
+    return None
+
+
+def logged(records: Records) -> ReadRecords:
+    """The same records, which note what is read of them."""
+    return ReadRecords(records.inputs, records.targets)
+
+
+def with_train(data: Any, train: Records) -> Any:
+    """The same federated data with other training records, of the same clients."""
+    sizes = data.records_per_client
+    made = replace(data, train=train)
+    made.__dict__["records_per_client"] = sizes
+    return made

@@ -1,0 +1,84 @@
+"""The trade-off of k clients at once: against closed forms, one client's curve, and group privacy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from scipy import stats
+
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.accountants import PldAccountant
+from fedpriv.privacy.groups import group_of, group_trade_off
+from fedpriv.privacy.names import ADD_OR_REMOVE
+from fedpriv.privacy.trade_off import EPSILONS, trade_off
+
+FPR = np.array([1e-4, 1e-3, 1e-2, 0.1, 0.5])
+
+
+def test_without_sampling_k_clients_are_a_gaussian_k_times_as_far():
+    found = group_trade_off(4.0, 1.0, 9, 2).tpr(FPR)
+    mu = 2 * np.sqrt(9) / 4.0
+    assert found == pytest.approx(stats.norm.cdf(stats.norm.ppf(FPR) + mu), rel=2e-3)
+
+
+def test_one_client_is_what_the_ledger_charges():
+    event = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(2.0))
+    deltas = PldAccountant().deltas_of({event: 10}, EPSILONS, ADD_OR_REMOVE)
+    assert group_trade_off(2.0, 0.3, 10, 1).tpr(FPR) == pytest.approx(
+        trade_off(deltas).tpr(FPR), rel=5e-3
+    )
+
+
+def test_more_clients_are_told_more_easily_and_nobody_not_at_all():
+    curves = [group_trade_off(3.0, 0.3, 5, k).tpr(FPR) for k in (0, 1, 3)]
+    assert curves[0] == pytest.approx(FPR)
+    for one, other in pairwise(curves):
+        assert (other > one).all()
+
+
+@pytest.mark.parametrize("units", [1, 3])
+def test_the_mechanism_itself_is_tighter_than_group_privacy(units):
+    event = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(2.0))
+    epsilon = PldAccountant().epsilon_of({event: 10}, 1e-5, ADD_OR_REMOVE)
+    by_group = group_of(epsilon, 1e-5, units).tpr(FPR)
+    assert (group_trade_off(2.0, 0.3, 10, units).tpr(FPR) <= by_group + 1e-9).all()
+
+
+def test_k_clients_at_once_are_no_worse_than_one_after_another():
+    one, three = group_trade_off(3.0, 0.2, 5, 1), group_trade_off(3.0, 0.2, 5, 3)
+    assert (three.tpr(FPR) <= one.tpr(FPR, 3) + 1e-3).all()
+
+
+def test_a_simulated_attack_stays_below_the_curve():
+    stream = np.random.default_rng(0)
+    z, q, rounds, k, trials = 1.5, 0.3, 4, 3, 200_000
+    shares = stats.binom.pmf(np.arange(k + 1), k, q)
+
+    def score(there: bool) -> np.ndarray:
+        total = np.zeros(trials)
+        for _ in range(rounds):
+            x = z * stream.standard_normal(trials)
+            if there:
+                x += stream.binomial(k, q, trials)
+            total += np.log(
+                sum(s * np.exp((j * x - j * j / 2) / z**2) for j, s in enumerate(shares))
+            )
+        return total
+
+    inside, outside = score(True), score(False)
+    curve = group_trade_off(z, q, rounds, k)
+    for fpr in (0.01, 0.1):
+        tpr = float((inside > np.quantile(outside, 1 - fpr)).mean())
+        bound = float(curve.tpr(fpr))
+        assert bound * 0.95 < tpr < bound + 0.005
+
+
+@pytest.mark.parametrize(("argument", "value"), [("noise_multiplier", 0), ("units", -1)])
+def test_what_makes_no_sense_is_refused(argument, value):
+    given = {"noise_multiplier": 1.0, "sample_rate": 0.5, "rounds": 2, "units": 1, argument: value}
+    with pytest.raises(ArgumentError) as refused:
+        group_trade_off(**given)
+    assert refused.value.argument == argument

@@ -1,0 +1,42 @@
+"""Verifications of few rounds, in this process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedpriv.config import compose
+from fedpriv.verify import files
+from fedpriv.verify.checks import all_checks
+from fedpriv.verify.subject import Subject
+from fedpriv.verify.table import Check, failed, judged
+
+sys.path.append(str(Path(__file__).parent))  # planted.py holds classes that a _target_ names
+
+
+@pytest.fixture
+def verified():
+    """(overrides) → the judged checks, from few samples of noise unless more are asked for."""
+
+    def run(*overrides: str, rounds: int = 3, seed: int = 0, samples: int = 2000) -> list[Check]:
+        return judged(all_checks(Subject(compose(overrides), seed, rounds), samples))
+
+    return run
+
+
+@pytest.fixture
+def unpublished(monkeypatch):
+    """What is about releases needs no files, which take a third of the time."""
+    monkeypatch.setattr(files, "publishable", lambda config: (None, "not here"))
+
+
+@pytest.fixture
+def caught(verified):
+    """(overrides) → what failed, as texts ``about: name``."""
+
+    def run(*overrides: str, **more: int) -> list[str]:
+        return [f"{check.about}: {check.name}" for check in failed(verified(*overrides, **more))]
+
+    return run

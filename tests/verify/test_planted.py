@@ -1,0 +1,253 @@
+"""Every planted mistake is found, by the check that is about it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from planted import CLIENTS, RECORDS
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.secret_streams import standard_normals
+from fedpriv.privacy import noise
+from fedpriv.privacy.clippers import QuantileClipper
+from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY
+from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, OpenRound
+from fedpriv.verify.context import SAMPLES
+
+pytestmark = pytest.mark.usefixtures("unpublished")
+SLOW = pytest.mark.slow
+QUANTILE = ("clipper=quantile", "clipper.initial_clip_norm=0.1", "clipper.bit_noise=8")
+
+
+def own_work(name: str) -> tuple[str, ...]:
+    return (*RECORDS, "algorithm._target_=planted.OwnWork", f"+algorithm.work={name}")
+
+
+def own_client_work(name: str) -> tuple[str, ...]:
+    return (*CLIENTS, "algorithm._target_=planted.OwnClientWork", f"+algorithm.work={name}")
+
+
+def about(found: list[str], kind: str) -> bool:
+    return any(one.startswith(kind) for one in found)
+
+
+# ---- clipping
+
+
+@pytest.mark.parametrize(
+    "work", ["NoClipping", "ClipsTheMean", pytest.param("ForgetsTheBias", marks=SLOW)]
+)
+def test_records_that_are_not_clipped_one_by_one(caught, work):
+    overrides = ("clipper.clip_norm=0.5",) if work == "ForgetsTheBias" else ()
+    assert about(caught(*own_work(work), *overrides), "sensitivity: gradient_sum")
+
+
+@pytest.mark.parametrize("work", ["PerLayer", "TrustsClients"])
+def test_uploads_that_the_server_does_not_clip(caught, work):
+    assert about(caught(*own_client_work(work)), "sensitivity: gradient_sum: upload")
+
+
+# ---- noise
+
+
+@pytest.fixture
+def scaled_noise(monkeypatch):
+    """(factor of the gradient's noise, which says it is whole)."""
+    release = GaussianQuery.release
+
+    def plant(factor):
+        def less(self, answer, noising):
+            by = factor() if callable(factor) else factor
+            if self.name != GRADIENT:
+                return release(self, answer, noising)
+            true = answer.sensitivity.double()
+            answer.sensitivity = true * by
+            std = release(self, answer, noising)
+            answer.sensitivity = true
+            return std / by
+
+        monkeypatch.setattr(GaussianQuery, "release", less)
+
+    return plant
+
+
+@pytest.mark.parametrize("factor", [0.95, pytest.param(0.5, marks=SLOW)])
+@pytest.mark.parametrize("overrides", [RECORDS, pytest.param(CLIENTS, marks=SLOW)])
+def test_less_noise_than_is_charged(caught, scaled_noise, overrides, factor):
+    scaled_noise(factor)
+    assert "noise: std of gradient_sum ÷ the ledger's" in caught(*overrides, samples=SAMPLES)
+
+
+def test_noise_divided_by_the_root_of_the_number_of_clients(caught, scaled_noise):
+    scaled_noise(1 / math.sqrt(24))
+    found = caught(*CLIENTS)
+    assert "noise: std of gradient_sum ÷ the ledger's" in found
+    assert "noise: ÷ what one client moves, in the weights" in found
+
+
+def test_noise_scaled_by_the_next_clip_norm(caught, scaled_noise, monkeypatch):
+    statistic, ratio = QuantileClipper.statistic, [1.0]
+
+    def told(self, norms, owners, clip_norms):
+        answer = statistic(self, norms, owners, clip_norms)
+        share = float(answer.values.mean()) / max(1, len(norms)) + BIT_SENSITIVITY
+        ratio[0] = math.exp(-self.quantile_learning_rate * (share - self.target_quantile))
+        return answer
+
+    monkeypatch.setattr(QuantileClipper, "statistic", told)
+    scaled_noise(lambda: ratio[0])
+    found = caught(*CLIENTS, *QUANTILE, samples=300)
+    assert about(found, "noise: the same with")
+
+
+@SLOW
+def test_noise_that_leaves_out_a_number(caught, monkeypatch):
+    add = noise.add_on_grid
+
+    def all_but_one(values, drawn, std):
+        drawn[:, 5] = 0.0
+        return add(values, drawn, std)
+
+    monkeypatch.setattr(noise, "add_on_grid", all_but_one)
+    assert "noise: gradient_sum: worst number of 650" in caught(*RECORDS)
+
+
+@SLOW
+def test_noise_that_is_bounded(caught, monkeypatch):
+    add = noise.add_on_grid
+    monkeypatch.setattr(
+        noise, "add_on_grid", lambda values, drawn, std: add(values, drawn.clamp(-2.5, 2.5), std)
+    )
+    assert "noise: gradient_sum: shape" in caught(*RECORDS)
+
+
+# ---- independence
+
+
+@pytest.fixture
+def streams_of(monkeypatch):
+    """(a change of the names under which a round's noise is drawn)."""
+    original = OpenRound._streams_of
+
+    def plant(change):
+        def streams(self, query, of_reports=False):
+            return change(self, query, lambda: original(self, query, of_reports))
+
+        monkeypatch.setattr(OpenRound, "_streams_of", streams)
+
+    return plant
+
+
+def test_clients_that_share_noise(caught, streams_of):
+    streams_of(
+        lambda self, query, real: [
+            self.streams.noise(query.name, self.round_index) for _ in self.cohort
+        ]
+    )
+    assert "independence: gradient_sum: over clients" in caught(*RECORDS)
+
+
+@pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
+def test_the_same_noise_twice(caught, streams_of, overrides):
+    def again(self, query, real):
+        t, self.round_index = self.round_index, self.round_index // 2
+        try:
+            return real()
+        finally:
+            self.round_index = t
+
+    streams_of(again)
+    assert "independence: gradient_sum: over rounds and steps" in caught(*overrides)
+
+
+def test_noise_that_is_correlated_over_rounds(caught, streams_of, monkeypatch):
+    class Both(tuple):
+        __slots__ = ()
+
+    def with_the_one_before(self, query, real):
+        now = real()
+        self.round_index -= 1
+        before = real()
+        self.round_index += 1
+        return [Both(pair) for pair in zip(now, before, strict=True)]
+
+    def normals(streams, size):
+        now, before = (standard_normals([pair[i] for pair in streams], size) for i in (0, 1))
+        return 0.9 * now + math.sqrt(1 - 0.9**2) * before
+
+    streams_of(with_the_one_before)
+    monkeypatch.setattr(noise, "standard_normals", normals)
+    found = caught(*CLIENTS)
+    assert found == ["independence: gradient_sum: over rounds and steps"]
+
+
+@SLOW
+def test_noise_that_does_not_depend_on_the_run(caught, monkeypatch):
+    monkeypatch.setattr(
+        "fedpriv.verify.subject.run_digest", lambda config, rounds, problem: "always the same"
+    )
+    found = caught(*CLIENTS)
+    assert "independence: of two runs: another T" in found
+    assert "independence: of two runs: one client changed" in found
+
+
+# ---- sampling
+
+
+@pytest.mark.parametrize(
+    ("how", "check"),
+    [pytest.param("ShuffledSampling", "sizes", marks=SLOW), ("BlockSampling", "runs")],
+)
+def test_lots_that_are_not_sampled_as_charged(caught, how, check):
+    found = caught(*RECORDS, "algorithm._target_=planted.OwnSampling", f"+algorithm.how={how}")
+    assert f"sampling: lots: {check}" in found
+
+
+def test_a_sampler_that_goes_through_a_shuffled_order(caught, monkeypatch):
+    def in_turn(streams, sampling, records, t, step, client):
+        order = streams.sampling("order", client).permutation(len(records))
+        half = len(records) // 2
+        return records[sorted(order[:half] if t % 2 else order[half:])]
+
+    monkeypatch.setattr("fedpriv.algorithms.record_work.sample_lot", in_turn)
+    found = caught(*RECORDS)
+    assert "sampling: lots: sizes" in found
+    assert "sampling: lots: rounds" in found
+
+
+# ---- what else moves
+
+
+@pytest.mark.parametrize("work", ["RealisedLots", "RegularisedByTheLot", "KeepsUnclipped"])
+def test_what_is_done_with_a_release_depends_on_records(caught, work):
+    more = ("algorithm.optimizer=adam",) if work == "KeepsUnclipped" else ()
+    found = caught(*own_work(work), *more)
+    assert about(found, "outside: with other lots, cohorts and noise")
+
+
+def test_a_run_that_ends_at_what_is_not_finite(caught):
+    found = caught(*own_work("StopsAtNotFinite"))
+    assert "sensitivity: not a number" in found
+
+
+def test_a_clip_norm_that_follows_what_nobody_is_asked(caught):
+    found = caught(*RECORDS, "clipper._target_=planted.Peeks")
+    assert about(found, "outside: ")
+
+
+def test_batch_norm_is_refused_and_else_found(caught, monkeypatch):
+    overrides = (*RECORDS, "model._target_=planted.BatchNormModel")
+    with pytest.raises(ConfigError, match="buffer running changes"):
+        caught(*overrides)
+    monkeypatch.setattr(
+        "fedpriv.models.checks.refuse_record_mixing", lambda module, inputs, per_record: None
+    )
+    found = caught(*overrides)
+    assert about(found, "outside: ")
+
+
+def test_a_release_that_the_ledger_does_not_get(caught, monkeypatch):
+    close = OpenRound.close
+    monkeypatch.setattr(OpenRound, "close", lambda self: close(self) if self.round_index else ())
+    assert "charge: gradient_sum in the ledger" in caught(*CLIENTS)

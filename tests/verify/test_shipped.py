@@ -1,0 +1,65 @@
+"""Every shipped algorithm does what its ledger says."""
+
+from __future__ import annotations
+
+import pytest
+from planted import CLIENTS, RECORDS
+
+from fedpriv.groups import options
+
+FEW = ("partition.clients=4",)
+ONE_STEP = ("algorithm.local_epochs=1", "algorithm.batch_size=null")
+PUBLISHED = ("cdp_fedavg",)
+"""Of these a run is published too, which takes as long as all else; of dp_fl in test_files.py."""
+SHIPPED = {
+    "adap_dpfl": FEW,
+    "cdp_fedavg": CLIENTS[1:],
+    "dp_fl": RECORDS[1:],
+    "fedavg": FEW,
+    "fedsgd": FEW,
+    "ldp_fedsgd": (*FEW, "noise_schedule=constant"),
+    "naseri_cdp": (*CLIENTS[1:], *ONE_STEP),
+    "naseri_ldp": (*FEW, "algorithm.sample_rate=0.5"),
+    "norm_bounding": (*CLIENTS[1:], *ONE_STEP),
+    "weak_dp": (*CLIENTS[1:], *ONE_STEP),
+    "wei_cdp": FEW,
+    "wei_cdp_optimal": FEW,
+    "wei_crd": FEW,
+}
+
+
+def test_none_is_left_out():
+    assert set(SHIPPED) == {name for name, _ in options("algorithm")}
+
+
+@pytest.mark.parametrize("algorithm", SHIPPED)
+def test_every_algorithm_passes(caught, request, algorithm):
+    if algorithm not in PUBLISHED:
+        request.getfixturevalue("unpublished")
+    assert caught(f"algorithm={algorithm}", *SHIPPED[algorithm]) == []
+
+
+VARIANTS = {
+    "several queries on one sample": ("algorithm=cdp_fedavg", *CLIENTS[1:], "clipper=quantile"),
+    "randomized bits": (
+        "algorithm=ldp_fedsgd", *FEW, "clipper=quantile", "accountant=rdp", "clipper.noised_by=client",
+        "clipper.bit_mechanism=randomized_response", "clipper.bit_noise=null", "clipper.bit_epsilon=1",
+    ),
+    "lots of a fixed size": ("algorithm=dp_fl", *FEW, "algorithm.sampling=fixed_size"),
+    "truncated lots": ("algorithm=dp_fl", *FEW, "algorithm.max_lot_size=160", "accountant=pld"),
+    "sampled clients": (
+        "algorithm=dp_fl", "algorithm.participation=sampled", "algorithm.clients_per_round=4",
+    ),
+    "noise as printed": ("algorithm=naseri_cdp", *CLIENTS[1:], *ONE_STEP, "algorithm.noise=as_printed"),
+    "whole weights": (
+        "algorithm=wei_cdp", *FEW, "algorithm.sensitivity=weights", "algorithm.local_steps=3",
+    ),
+    "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
+    "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.trigger=noised"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", VARIANTS)
+def test_every_kind_of_release_passes(caught, what):
+    assert caught(*VARIANTS[what], rounds=4) == []
