@@ -30,7 +30,7 @@ from fedpriv.audit.request import (
 from fedpriv.audit.shadow_runs import Training
 from fedpriv.audit.subject import open_run
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, Interrupted
 from fedpriv.common.files import write_text
 from fedpriv.data.names import NONMEMBERS
 from fedpriv.experiment.settings import Settings
@@ -56,7 +56,7 @@ def run(given: SimpleNamespace) -> int:
             audits.append(audit(path, options, given.device, training))
             files = report.write(RunFolder(path), audits[-1])
         except FedprivError as error:
-            if len(paths) == 1:
+            if len(paths) == 1 or isinstance(error, Interrupted):
                 raise
             print(f"fedpriv: {error}", file=sys.stderr, flush=True)
             status = error.exit_status
