@@ -84,7 +84,7 @@ def property_(**flags: Any) -> int:
 
 @audit.command(EPSILON, short_help="How much does it really leak, at least?", epilog=_EXAMPLES)
 @click.argument("runs", nargs=-1, metavar="RUN...", type=Place())
-@flag("--canaries", "M", "in each training; default: those planted in the run, else 1000")
+@flag("--canaries", "M", "in each training; default: those planted, else 1000 (500 apart)")
 @flag("--repetitions", "R", "trainings with canaries of their own; default 1", default="1")
 @flag("--confidence", "P", "of each bound; default 0.95", default="0.95")
 @flag("--scores", "FILE", "scores of another framework: CSV, score and included", Place())

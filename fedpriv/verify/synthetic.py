@@ -20,9 +20,8 @@ class MadeUp:
 
     def __init__(self, dataset: Any):
         """Raises ConfigError for text, whose records have a vocabulary."""
-        if getattr(dataset, "task", CLASSIFICATION) != CLASSIFICATION or hasattr(
-            dataset, "vocabulary"
-        ):
+        of_text = getattr(type(dataset), "vocabulary_size", None) is not None  # without its file
+        if of_text or getattr(dataset, "task", CLASSIFICATION) != CLASSIFICATION:
             raise ConfigError(
                 f"--synthetic makes up records of numbers, and {dataset.name} is text; leave it out"
             )

@@ -30,10 +30,15 @@ from fedpriv.audit.epsilon.trial import (
 from fedpriv.audit.request import EpsilonOptions
 from fedpriv.audit.subject import stored_configuration
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import counted
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.settings import CANARIES
 from fedpriv.results.canary_file import RELEASES, read_canaries
+from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
+
+RUNS = 500
+"""How many runs of one canary each where nobody says."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,8 @@ def audit_epsilon(
         trial = _stored(folder)
     else:
         rounds = _rounds(folder, summary, parts.settings.rounds)
-        count = options.canaries or CANARIES
+        count = options.canaries or (RUNS if apart else CANARIES)
+        console().print(_what_is_trained(options.repetitions, count, rounds, apart), style="dim")
         trials = []
         for repetition in range(options.repetitions):
             seed, fewer = options.seed + repetition, options.canaries is None
@@ -135,6 +141,14 @@ def audit_epsilon(
         independent=trial.independent,
         found=evaluate(trial.scores, asked),
     )
+
+
+def _what_is_trained(repetitions: int, count: int, rounds: int, apart: bool) -> str:
+    """Said before it takes its time."""
+    each = counted(rounds, "round")
+    if apart:
+        return f"{counted(repetitions * count, 'run')} of {each}, one canary each"
+    return f"{counted(repetitions, 'training')} of {each}, up to {count} canaries each"
 
 
 def _refuse(parts: Any) -> None:
