@@ -80,7 +80,8 @@ class Overrides(click.ParamType):
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         own = ctx.params.get("config_dir")
-        found = _overrides(incomplete, ctx.params["words"] or (), Path(own) if own else None)
+        given = ctx.params.get(param.name) or ()
+        found = _overrides(incomplete, given, Path(own) if own else None)
         return [CompletionItem(text) for text in found if text.startswith(incomplete)]
 
 

@@ -17,7 +17,6 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.common.secret_streams import STREAM_VERSION, SecretStreams
 from fedpriv.experiment import checkpoint
-from fedpriv.experiment.canaries import watch_canaries
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.machine import choose_threads, numeric_environment, resolve_device
 from fedpriv.experiment.parts import Parts
@@ -73,6 +72,8 @@ def assemble(
         _mend_configuration(folder, config, identity)
     loop = Loop(parts, problem, budget)
     if problem.canaries is not None:
+        from fedpriv.experiment.canaries import watch_canaries
+
         watch_canaries(loop)
     if state is not None:
         loop.load_state_dict(state)
