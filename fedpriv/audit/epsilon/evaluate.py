@@ -19,6 +19,7 @@ from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 
 BOUND, FAMILY, ESTIMATE = "bound", "bound within a family", "estimate"
 _IDEAL_AUDITS = 20
+_MANY_KINDS = 32
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,14 @@ class Question:
         )
 
     def family(self) -> Family | None:
-        """The ledger's mechanism with its noise unknown; None where the ledger names none."""
+        """The ledger's mechanism with its noise unknown; None where it names none, or so many kinds of
+        releases that composing them for each noise takes too long."""
         if not self.has_noise:
             return None
         if all(kind.sample_rate >= 1.0 for kind in self.released):
             return GaussianFamily(self.delta)  # exact: so many Gaussians are one
+        if len(self.released) > _MANY_KINDS:
+            return None
         return LedgerFamily(self.composition, self.neighbours, self.delta)
 
 

@@ -225,3 +225,14 @@ def test_what_the_ledger_charges_is_what_ideal_scores_have(sample_rate):
     fpr = (scores[~coins][:, None] > cuts).mean(0)
     reached = np.max(np.log(np.maximum(tpr - delta, 1e-9) / fpr))
     assert truth * 0.9 < reached < truth * 1.05
+
+
+def test_a_ledger_of_very_many_kinds_has_no_family_of_its_own():
+    def released(kinds: int) -> Counter:
+        sigmas = [1.0 + number / 100 for number in range(kinds)]
+        events = [dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(z)) for z in sigmas]
+        return Counter({Kind(z, 0.1, False, e): 1 for z, e in zip(sigmas, events, strict=True)})
+
+    few, many = (evaluate.Question(DELTA, 0.95, False, released(n)).family() for n in (3, 100))
+    assert isinstance(few, families.LedgerFamily)
+    assert many is None
