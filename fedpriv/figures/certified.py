@@ -76,7 +76,8 @@ def certified_backdoors(
         drawn.append(_curves(found, clients, COLOURS[name], 1.0 - confidence))
         findings.append(_words(found, drawn[-1]))
         console().print(findings[-1])
-    added = [line for one in drawn for line in (one.added, one.by_group, one.attacked) if line]
+    added = [line for one in drawn for line in (one.added, one.by_group)]
+    replaced = [line for one in drawn for line in (one.replaced, one.attacked) if line]
     caption = (
         f"Majority of {trainings} independent trainings; certificates hold with confidence {confidence:g}, "
         f"all records together. Circles: so many really attack (majority of {attacked_trainings}). "
@@ -84,7 +85,7 @@ def certified_backdoors(
     )
     panels = (
         _panel("k clients added", added),
-        _panel("k clients replaced", [one.replaced for one in drawn]),
+        _panel("k clients replaced", replaced),
     )
     return Drawing((panels,), caption, findings)
 

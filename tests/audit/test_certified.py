@@ -78,10 +78,8 @@ def test_the_figure_has_a_line_for_each_epsilon_and_way():
         TINY, [50.0], [0, 1], [2], ["attack=pixel_pattern", "attack.trigger.size=1"], 6, 2, 0.95
     )
     added, replaced = drawing.rows[0]
-    assert [line.label for line in added.lines] == [
-        "ε = 50", "ε = 50, by (ε, δ) alone", "ε = 50, attacked",
-    ]  # fmt: skip
-    assert [line.label for line in replaced.lines] == ["ε = 50"]
+    assert [line.label for line in added.lines] == ["ε = 50", "ε = 50, by (ε, δ) alone"]
+    assert [line.label for line in replaced.lines] == ["ε = 50", "ε = 50, attacked"]
     for line in (*added.lines, *replaced.lines):
         assert all(0 <= y <= 100 for y in line.y)
     assert "with 2 attackers" in drawing.findings[0]
