@@ -1,9 +1,9 @@
 """How much an audit of ε finds of what there is, on digits: our scores against those of the ledger's own
 pair of distributions, with the same estimators and as many canaries.
 
-    python scripts/audit_power.py --audits 200 --out outputs/reference/audit_power.csv
+    python scripts/audit_power.py --audits 200 --out outputs/reference/privacy/audit_power/power.csv
 
-    python scripts/audit_power.py --table --out outputs/reference/audit_canaries.csv
+    python scripts/audit_power.py --table --out outputs/reference/privacy/audit_power/canaries.csv
 
 The first has rows of one_run and f-DP bounds, ours and ideal (mean, median, standard deviation over the
 audits), and the ratio of the means with its 95 % interval (bootstrap over audits). The second: what the same
@@ -44,7 +44,9 @@ def main() -> None:
     parser.add_argument("--audits", type=int, default=200)
     parser.add_argument("--ideal", type=int, default=1000, help="simulated ones")
     parser.add_argument("--canaries", type=int, default=600)
-    parser.add_argument("--out", type=Path, default=Path("outputs/reference/audit_power.csv"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("outputs/reference/privacy/audit_power/power.csv")
+    )
     parser.add_argument(
         "--table", action="store_true", help="bounds by ε and canaries; trains nothing"
     )

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Aggregation, Problem
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
@@ -66,14 +66,14 @@ def make_canaries(
     """``count`` canaries in ``data``, for a model of ``size`` weights. Records are spread evenly over the
     clients; clients come after those that there are. ``seed``: of coins and directions.
 
-    Raises ConfigError where there are more canaries of one upload than weights.
+    Raises ArgumentError where there are more canaries of one upload than weights.
     """
     clients = data.client_count
     records = unit == "record"
     homes = np.sort(np.arange(count) % clients) if records else clients + np.arange(count)
     most = most_canaries(data, unit, size)
     if count > most:
-        raise ConfigError("--canaries", count, f"<= {most}, for the model has {size} weights")
+        raise ArgumentError("canaries", count, f"<= {most}, for the model has {size} weights")
     coins = numpy_stream(seed, "canary_coins").random(count) < 0.5
     stream = numpy_stream(seed, "canary_directions")
     apart = np.zeros(count, dtype=np.int64)  # canaries that must not share a direction

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv import config as configuration
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.common.secret_streams import STREAM_VERSION, SecretStreams
 from fedpriv.experiment import checkpoint
@@ -22,6 +22,7 @@ from fedpriv.experiment.machine import choose_threads, numeric_environment, reso
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
+from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.privacy.budget import Budget
 from fedpriv.results.folder import RunFolder, environment, new_folder
 
@@ -51,7 +52,9 @@ def assemble(
     tune_allocator()
     device = resolve_device(settings.runtime.device)
     state, passed_over = (None, None) if folder is None else _saved_state(folder, identity, device)
-    problem = make_problem(parts, device, settings.canaries, settings.seed)
+    problem = make_problem(
+        parts, device, settings.canaries, settings.seed, fewer=EPSILON_AUDIT in settings.audit
+    )
     threads = choose_threads(settings.runtime.threads, work_per_round(parts, problem))
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
     budget = make_budget(parts, problem.data, attackers) if parts.private else None
@@ -155,8 +158,8 @@ def _planted(
     algorithm = parts.algorithm
     if fewer:
         count = min(count, most_canaries(data, algorithm.unit, size))
-    return Planted(
-        make_canaries(
+    try:
+        made = make_canaries(
             data,
             count=count,
             unit=algorithm.unit,
@@ -164,7 +167,10 @@ def _planted(
             size=size,
             seed=seed,
         )
-    )
+    except ArgumentError as error:
+        key = "audit=epsilon:M" if parts.settings.canaries else "--canaries"
+        raise ConfigError(key, error.value, error.allowed) from None
+    return Planted(made)
 
 
 def _probes(module: nn.Module) -> int:

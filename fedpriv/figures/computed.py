@@ -10,6 +10,7 @@ The function returns a :class:`Drawing`. Keys that a work's figures share (curve
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,8 +160,19 @@ def _text(figure: ComputedFigure, drawing: Drawing, caption: str, command: str) 
         yield from ("## Findings", "", *(f"- {words}" for words in drawing.findings), "")
     yield from ("## How this was made", "", *drawn_by(command))
     yield f"- function: `{figure.compute['_target_']}`"
-    yield from (f"  - {k}: {show(v)}" for k, v in figure.compute.items() if k != "_target_")
+    for key, value in figure.compute.items():
+        if key != "_target_":
+            yield from _argument(key, value)
     yield ""
+
+
+def _argument(key: str, value: object) -> Iterator[str]:
+    """In full: what the figure was made with."""
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        yield f"  - {key}:"
+        yield from (f"    - {json.dumps(one, ensure_ascii=False)}" for one in value)
+    else:
+        yield f"  - {key}: {json.dumps(value, ensure_ascii=False)}"
 
 
 def computed_words(config: DictConfig, name: str, arguments: Sequence[str]) -> str:

@@ -162,7 +162,7 @@ def _audited(
     if not trial.independent:
         return one_run_bound(scores, delta, significance)
     asked = Question(delta, 1.0 - significance, True, trial.released, seed)
-    cuts = thresholds(scores, asked) if row.observer == RELEASES else None
+    cuts = thresholds(len(scores), asked) if row.observer == RELEASES else None
     return independent.bound(scores, delta, significance, cuts, seed)
 
 

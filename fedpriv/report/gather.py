@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
-from fedpriv.results.folder import RunFolder
+from fedpriv.results.folder import CANARIES, RunFolder
 from fedpriv.results.numbers import Columns, read_columns
 from fedpriv.results.saved import (
     LARGEST_CONFIG,
@@ -218,7 +218,7 @@ def read_rows(path: Path) -> list[list[str]]:
 def _audits(folder: Path, notes: list[str]) -> Iterator[Audit]:
     if not folder.is_dir():
         return
-    for path in sorted(folder.glob("*.json"))[:_MOST_AUDITS]:
+    for path in sorted(set(folder.glob("*.json")) - {folder / CANARIES})[:_MOST_AUDITS]:
         facts = _read(saved_json, path, notes)
         if facts is not None:
             yield Audit(path.stem, facts, picture_of(path.with_suffix(".png"), _LARGEST_PICTURE))

@@ -189,6 +189,8 @@ def audits(run: Run) -> Iterator[Markup]:
         if isinstance(attacks, dict):
             rows = [*attacks.items(), ("blind (no model)", audit.facts.get("blind"))]
             yield _membership(audit, [(name, f) for name, f in rows if isinstance(f, dict)])
+        elif isinstance(audit.facts.get("found"), list):
+            yield _epsilon_from_below(audit)
         else:
             yield _property(audit)
         if audit.picture is not None:
@@ -209,6 +211,24 @@ def _membership(audit: Audit, rows: Sequence[tuple[str, dict[str, object]]]) -> 
     return table(
         words, head, [(name, *(_estimate(f, key) for key, _ in columns)) for name, f in rows]
     )
+
+
+def _epsilon_from_below(audit: Audit) -> Markup:
+    facts = audit.facts
+    rows = [f for f in facts["found"] if isinstance(f, dict)]
+    words = (
+        f"ε from below: {facts.get('canaries')} canaries (one {facts.get('unit')}), "
+        f"δ = {facts.get('delta')}, confidence {facts.get('confidence')}. Only a bound refutes a claim of a "
+        "smaller ε."
+    )
+    keys = ("kind", "method", "observer")
+    cells = [(*(str(f.get(key)) for key in keys), _short(f.get("epsilon"))) for f in rows]
+    return table(words, ("what it is", "method", "who looks", "ε at least"), cells)
+
+
+def _short(value: object) -> str:
+    number = as_number(value)
+    return "–" if number is None else f"{number:.3g}"
 
 
 def _property(audit: Audit) -> Markup:

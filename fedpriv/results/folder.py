@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 SCHEMA_VERSION = 2
+CANARIES = "canaries.json"
+"""In ``audit/``: what was seen of the canaries of a run; the input of an audit, not its result."""
 FINISHED = ("budget", "rounds", "schedule", "diverged")
 """Stop reasons after which there is nothing left to run."""
 PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")
@@ -50,7 +52,7 @@ class RunFolder:
         self.plots = self.path / "plots"
         self.snapshots = self.path / "snapshots"
         self.audit = self.path / "audit"
-        self.canaries = self.audit / "canaries.json"
+        self.canaries = self.audit / CANARIES
         self.secret_key = self.path / "secret_key"
         self.public = self.path / "public"
 

@@ -110,20 +110,21 @@ class Question:
 def evaluate(scores: dict[str, Scores], asked: Question) -> list[Found]:
     """Every number that these scores, by observer, allow. Each holds with the confidence by itself; all of
     them together do not."""
-    family = asked.family()
-    found = []
+    family, found = asked.family(), []
+    cuts = thresholds(max(map(len, scores.values())), asked)
     for number, (observer, own) in enumerate(scores.items()):
-        ideal = _ideal(own, asked, family) if number == 0 and asked.has_noise else {}
-        for method, epsilon in numbers(own, asked, family).items():
+        ideal = _ideal(own, asked, family, cuts) if number == 0 and asked.has_noise else {}
+        for method, epsilon in numbers(own, asked, family, cuts).items():
             kind = METHODS[method].kind
             found.append(Found(observer, method, kind, epsilon, ideal.get(method)))
     return found
 
 
-def numbers(scores: Scores, asked: Question, family: Family | None) -> dict[str, float]:
-    """ε of each method."""
+def numbers(
+    scores: Scores, asked: Question, family: Family | None, cuts: np.ndarray | None
+) -> dict[str, float]:
+    """ε of each method; ``cuts``: the thresholds of independent scores, None where none are known."""
     delta, significance = asked.delta, asked.significance
-    cuts = thresholds(scores, asked)
     found = {}
     if asked.independent:
         found[CLOPPER_PEARSON.name] = independent.bound(
@@ -154,21 +155,23 @@ def family_bound(scores: Scores, family: Family, significance: float) -> float:
     return max(families.lower_bound(scores.guesses(count), family, each) for count in counts)
 
 
-def thresholds(scores: Scores, asked: Question) -> np.ndarray | None:
+def thresholds(canaries: int, asked: Question) -> np.ndarray | None:
     """Where to cut independent scores, from those of the ledger's mechanism; None where it names no noise."""
     if not asked.has_noise:
         return None
     stream = numpy_stream(asked.seed, "audit_thresholds")
-    coins = stream.random(max(2000, len(scores))) < 0.5
+    coins = stream.random(max(2000, canaries)) < 0.5
     return independent.thresholds_of(ideal_scores(asked.released, coins, stream))
 
 
-def _ideal(scores: Scores, asked: Question, family: Family | None) -> dict[str, float]:
+def _ideal(
+    scores: Scores, asked: Question, family: Family | None, cuts: np.ndarray | None
+) -> dict[str, float]:
     """What each method finds on average on as many canaries of the ledger's mechanism."""
     stream = numpy_stream(asked.seed, "audit_ideal")
     found = []
     for _ in range(_IDEAL_AUDITS):
         coins = stream.random(len(scores)) < 0.5
         made = Scores(ideal_scores(asked.released, coins, stream), coins)
-        found.append(numbers(made, asked, family))
+        found.append(numbers(made, asked, family, cuts))
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}

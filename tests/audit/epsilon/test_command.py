@@ -77,7 +77,7 @@ def test_scores_go_on_where_they_were(command, tmp_path):
     [
         (("audit=epsilon:1",), "audit=epsilon:M must be a whole number >= 2"),
         (("audit=epsilon:many",), "audit=epsilon:M must be a whole number"),
-        (("audit=epsilon:9999999",), "--canaries must be <="),
+        (("audit=epsilon:9999999",), "audit=epsilon:M must be <="),
         (
             ("algorithm=ldp_fedsgd", "audit=epsilon"),
             "audit the finished run with fedpriv audit epsilon",
@@ -182,3 +182,23 @@ def test_a_damaged_file_of_canaries_is_one_sentence(command, tmp_path, text):
     outcome = command("audit", "epsilon", "run")
     assert outcome.status == 2
     assert "canaries.json cannot be read" in outcome.err
+
+
+def test_a_report_shows_the_bounds_and_no_list_of_canaries(command, tmp_path):
+    assert command(*RUN, "audit=epsilon:40").status == 0
+    assert command("report", "run").status == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "ε from below: 40 canaries (one record)" in page
+    assert "one_run" in page
+    assert "Property inference" not in page
+
+
+def test_a_run_plants_as_many_as_there_is_room_for(command, tmp_path):
+    """650 weights of digits' logistic regression: as many directions for clients of one sum."""
+    outcome = command(
+        "train", "algorithm=cdp_fedavg", "dataset=digits", "epsilon=null", "rounds=2", "accountant=rdp",
+        "noise_schedule=constant", "noise_schedule.noise_multiplier=2", "runtime.progress=none",
+        "runtime.plots=false", "runtime.run_dir=run", "audit=epsilon",
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.err
+    assert len(read(tmp_path, "audit/canaries.json")["coins"]) == 650
