@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class CdpFedAvg(ServerStepAlgorithm):
     """``client_rate`` q; ``local_epochs`` E; ``batch_size`` B (``None``: the client's whole data);
-    ``local_learning_rate`` η; ``learning_rate``: the server's η_s.
+    ``local_learning_rate`` η; ``learning_rate``: the server's η_s; ``server``: of its optimiser.
     """
 
     private = True
@@ -44,8 +44,9 @@ class CdpFedAvg(ServerStepAlgorithm):
         local_epochs: int = 1,
         batch_size: int | None = None,
         local_learning_rate: float = 0.1,
+        **server: float | None,
     ):
-        super().__init__(name, learning_rate, optimizer)
+        super().__init__(name, learning_rate, optimizer, **server)
         self.client_rate = checks.number("client_rate", client_rate, above=0, at_most=1)
         self.local_epochs = checks.whole("local_epochs", local_epochs, at_least=1)
         self.batch_size = (

@@ -119,6 +119,7 @@ class Trainer:
     def __init__(self, problem: Problem, work: Work, optimizer: Optimizer, server: ServerStep):
         self.problem, self.work, self.server = problem, work, server
         self._optimizer = optimizer
+        self._observe_noise = getattr(optimizer, "observe_noise", None)
         problem.clipper.start(work.holder_count(), problem.model.device, work.initial_norm)
 
     def round(self, opened: OpenRound) -> RoundOutcome:
@@ -162,6 +163,9 @@ class Trainer:
         visible = opened.release(answers)
         mean, denominators = self.work.mean(visible[GRADIENT].values, turn.cohort)
         gradients = visible[GRADIENT].then(lambda _: mean)
+        if self._observe_noise is not None:
+            std = opened.noise_std(GRADIENT)
+            self._observe_noise(mean.new_tensor([0.0] if std is None else std)[:, None])
         clipper.observe(holders, visible.get(CLIP_STATISTIC), gradients, denominators)
         if model.weight_decay and self.work.has_weight_decay:
             weights = model.flat if changes is None else model.flat + changes.values

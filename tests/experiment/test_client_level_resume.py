@@ -33,6 +33,9 @@ RUNS = {
     "ldp, randomized response": (*LDP, *RESPONSE, "algorithm.sample_rate=0.5"),
     "ldp, median histogram, calibrated": (*LDP[:4], *HISTOGRAM, *CALIBRATED),
     "cdp, quantile, adam": (*CDP, *QUANTILE, "algorithm.optimizer=adam"),
+    "cdp, adam without noise": (
+        *CDP, "algorithm.optimizer=dp_adam_bc", "algorithm.learning_rate=0.01",
+    ),
     "cdp, median histogram, a budget that ends it": (*CDP, *HISTOGRAM, "epsilon=3"),
 }  # fmt: skip
 
