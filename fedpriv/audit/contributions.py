@@ -7,7 +7,8 @@ others drawn as the algorithm draws them, for only their noised sum leaves the s
 fresh; the clip norm is that of the snapshot and σ that of the run's next round.
 
 The server's optimiser, and Adam of one local step, are replaced by SGD: their moments are functions of what
-was seen before, so an observer undoes them. Where a client takes several local steps of Adam, they begin with fresh moments.
+was seen before, so an observer undoes them. Where a client takes several local steps of Adam, they begin
+with fresh moments.
 """
 
 from __future__ import annotations

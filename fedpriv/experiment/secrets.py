@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from fedpriv.results.folder import RunFolder
 
 
-_LEFT_OUT = ("evaluation_interval", "audit", "publish_test_metrics", "dataset.path")
+_LEFT_OUT = (
+    *("evaluation_interval", "audit", "publish_test_metrics", "dataset.path"),
+    *("averaging", "averaging_decay", "averaging_start"),
+)
 _LATER = frozenset(
     f"algorithm.{key}"
     for key in (
