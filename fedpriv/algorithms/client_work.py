@@ -29,6 +29,7 @@ class ClientWork:
     """A cohort's uploads, and their clipped mean."""
 
     steps = 1
+    proximal = 0.0  # that of the clients is in their uploads
 
     def __init__(
         self,

@@ -151,7 +151,7 @@ class Adam:
         beta2: float = 0.999,
         optimizer_epsilon: float = 1e-8,
     ):
-        _refuse_if_too_large(clients, size, device)
+        refuse_if_too_large(clients, size, 2, device, "algorithm.optimizer", "adam", "Adam")
         self.learning_rate, self.reset = learning_rate, reset
         self.beta1, self.beta2, self.epsilon = beta1, beta2, optimizer_epsilon
         self._first = torch.zeros(clients, size, device=device)
@@ -241,17 +241,20 @@ class AdamWithoutNoise(Adam):
         self._noise = state["noise"].to(self._noise.device).clone()
 
 
-def _refuse_if_too_large(clients: int, size: int, device: torch.device) -> None:
-    needed = clients * size * 2 * 4
+def refuse_if_too_large(
+    clients: int, size: int, copies: int, device: torch.device, key: str, value: str, name: str
+) -> None:
+    """Raise ConfigError about ``key=value`` where so many copies of the model for each client do not fit."""
+    needed = clients * size * copies * 4
     if device.type == "cuda":
         available = torch.cuda.mem_get_info(device)[0]
     else:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     if needed > available:
         raise ConfigError(
-            "algorithm.optimizer",
-            "adam",
-            f"one whose state fits: Adam keeps 2 x {size:,} numbers for each of {clients:,} clients",
+            key,
+            value,
+            f"one whose state fits: {name} keeps {copies} x {size:,} numbers for each of {clients:,} clients",
             f"that is {needed / 2**30:.1f} GiB of {available / 2**30:.1f} GiB free; use sgd or "
             "fewer clients",
         )

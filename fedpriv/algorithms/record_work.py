@@ -27,8 +27,16 @@ class RecordWork:
 
     has_weight_decay = True
 
-    def __init__(self, problem: Problem, samplings: list[Sampling], steps: int, server: ServerStep):
-        """``samplings``: how each client samples its lots [K]."""
+    def __init__(
+        self,
+        problem: Problem,
+        samplings: list[Sampling],
+        steps: int,
+        server: ServerStep,
+        proximal: float = 0.0,
+    ):
+        """``samplings``: how each client samples its lots [K]; ``proximal``: μ of μ/2 ‖w - θ‖²."""
+        self.proximal = proximal
         self.problem, self.steps, self._server = problem, steps, server
         self._samplings = samplings
         problem.prove_engine()

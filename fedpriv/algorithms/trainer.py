@@ -66,10 +66,12 @@ class Work(Protocol):
     Attributes:
         steps: Local steps of a round.
         has_weight_decay: Whether the gradient of λ/2‖θ‖² joins after the noise (it reads no record).
+        proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient joins there too.
     """
 
     steps: int
     has_weight_decay: bool
+    proximal: float
 
     def holders(self, cohort: np.ndarray) -> Tensor:
         """Who holds the clip norms, and the optimiser's state, of a round [h]."""
@@ -170,6 +172,8 @@ class Trainer:
         if model.weight_decay and self.work.has_weight_decay:
             weights = model.flat if changes is None else model.flat + changes.values
             mean.add_(weights, alpha=model.weight_decay)
+        if changes is not None and self.work.proximal:
+            mean.add_(changes.values, alpha=self.work.proximal)
         return gradients
 
     def _outcome(self, found: list[tuple[Clipped, Clip]]) -> RoundOutcome:

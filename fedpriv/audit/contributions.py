@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.server_optimizer import ServerOptimizer
-from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.audit.subject import Subject
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import FlatModel
@@ -83,8 +82,8 @@ class Observer:
 def _as_seen(subject: Subject):  # type: ignore[no-untyped-def]
     """The run's algorithm with what its observer can undo undone; see the module."""
     algorithm = subject.parts.algorithm
-    if isinstance(algorithm, ServerStepAlgorithm):
-        algorithm.server = ServerOptimizer("sgd", algorithm.learning_rate)
+    if isinstance(getattr(algorithm, "server", None), ServerOptimizer):
+        algorithm.server = ServerOptimizer("sgd", algorithm.server.learning_rate)
     elif getattr(algorithm, "optimizer", None) == "adam":
         if getattr(algorithm, "local_steps", 1) == 1:
             algorithm.optimizer = "sgd"

@@ -15,6 +15,7 @@ SHIPPED = {
     "adap_dpfl": FEW,
     "cdp_fedavg": CLIENTS[1:],
     "dp_fl": RECORDS[1:],
+    "dp_scaffold": FEW,
     "fedavg": FEW,
     "fedsgd": FEW,
     "ldp_fedsgd": (*FEW, "noise_schedule=constant"),
@@ -54,6 +55,10 @@ VARIANTS = {
     "whole weights": (
         "algorithm=wei_cdp", *FEW, "algorithm.sensitivity=weights", "algorithm.local_steps=3",
     ),
+    "a server that corrects Adam": (
+        "algorithm=cdp_fedavg", *CLIENTS[1:], "algorithm.optimizer=dp_adam_bc", "averaging=ema",
+    ),
+    "a proximal term": ("algorithm=dp_fl", *FEW, "algorithm.local_steps=3", "algorithm.proximal=0.5"),
     "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
     "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.trigger=noised"),
 }  # fmt: skip
