@@ -99,6 +99,7 @@ dp_fixed_partition     @sound partition=fixed_size partition.clients=5 partition
 dp_local_steps         @sound algorithm.local_steps=3
 dp_local_steps_adap    algorithm=adap_dpfl rounds=3 algorithm.local_steps=2
 dp_local_steps_quant   @sound @quant algorithm.local_steps=2
+dp_per_layer           @dp clipper=per_layer algorithm.local_steps=2 rounds=4
 dp_sgd                 @sound algorithm.optimizer=sgd algorithm.learning_rate=0.5
 dp_adam_reset          @sound algorithm.optimizer_state=reset algorithm.local_steps=2
 dp_opacus              @dp runtime.engine=opacus
@@ -165,6 +166,9 @@ cdp_automatic          @cdp clipper=automatic
 cdp_adap               @cdp clipper=adap
 cdp_poly               @cdp clipper=poly
 cdp_no_noise           @server noise_schedule=none clipper=none
+cdp_per_layer          @cdp clipper=per_layer
+cdp_per_layer_quantile @cdp clipper=per_layer_quantile
+cdp_adaclip            @cdp clipper=adaclip
 cdp_momentum           @cdp algorithm.optimizer=momentum averaging=tail averaging_start=2
 cdp_adagrad            @cdp algorithm.optimizer=adagrad algorithm.learning_rate=0.05
 cdp_adam_bc            @cdp algorithm.optimizer=dp_adam_bc algorithm.learning_rate=0.01 averaging=ema

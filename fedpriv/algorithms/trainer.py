@@ -19,8 +19,10 @@ from torch import Tensor
 from fedpriv.algorithms.optimizers import Optimizer
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.server_steps import ServerStep
-from fedpriv.common.errors import ReleaseError
+from fedpriv.common.errors import ArgumentError, ReleaseError
+from fedpriv.engine.parts import layers_of
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.parts import whole_norms
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
@@ -46,7 +48,7 @@ class Clipped:
 
     Attributes:
         answer: The clipped sum, or mean, of each holder [h, d].
-        norms: Of each unit before clipping [n]; 0 for one that is not finite.
+        norms: Of each unit before clipping [n], or of its parts [n, G]; 0 for one that is not finite.
         owners: The position of each unit's holder [n].
         units: The position in the cohort of the client that each norm is of [n].
     """
@@ -122,6 +124,10 @@ class Trainer:
         self.problem, self.work, self.server = problem, work, server
         self._optimizer = optimizer
         self._observe_noise = getattr(optimizer, "observe_noise", None)
+        try:
+            problem.clipper.see_layers(layers_of(problem.model))
+        except ArgumentError as error:
+            raise error.within("clipper") from None
         problem.clipper.start(work.holder_count(), problem.model.device, work.initial_norm)
 
     def round(self, opened: OpenRound) -> RoundOutcome:
@@ -164,10 +170,15 @@ class Trainer:
             answers[CLIP_STATISTIC] = clip.statistic(clipped.norms, clipped.owners)
         visible = opened.release(answers)
         mean, denominators = self.work.mean(visible[GRADIENT].values, turn.cohort)
+        mean = clip.restored(mean)
         gradients = visible[GRADIENT].then(lambda _: mean)
-        if self._observe_noise is not None:
+        if self._observe_noise is not None or clipper.transforms:
             std = opened.noise_std(GRADIENT)
-            self._observe_noise(mean.new_tensor([0.0] if std is None else std)[:, None])
+            noise = clip.restored_noise(mean.new_tensor([0.0] if std is None else std)[:, None])
+            if self._observe_noise is not None:
+                self._observe_noise(noise)
+            if clipper.transforms:
+                clipper.observe_restored(holders, gradients, noise)
         clipper.observe(holders, visible.get(CLIP_STATISTIC), gradients, denominators)
         if model.weight_decay and self.work.has_weight_decay:
             weights = model.flat if changes is None else model.flat + changes.values
@@ -184,7 +195,7 @@ class Trainer:
             not_finite=sum(clipped.not_finite for clipped, _ in found),
             healthy=bool(self.problem.model.flat.isfinite().all()),
             clip_norms=clip.norms.cpu().numpy(),
-            norms=last.norms,
+            norms=whole_norms(last.norms),
             units=last.units,
         )
 

@@ -58,6 +58,15 @@ VARIANTS = {
     "a server that corrects Adam": (
         "algorithm=cdp_fedavg", *CLIENTS[1:], "algorithm.optimizer=dp_adam_bc", "averaging=ema",
     ),
+    "layers by themselves": ("algorithm=dp_fl", *FEW, "model=mlp", "clipper=per_layer"),
+    "layers by quantiles": (
+        "algorithm=cdp_fedavg", *CLIENTS[1:], "model=mlp", "clipper=per_layer_quantile",
+    ),
+    "layers in later steps": (
+        "algorithm=dp_fl", *FEW, "model=mlp", "clipper=per_layer_quantile", "clipper.bit_noise=20",
+        "algorithm.local_steps=2",
+    ),
+    "coordinates by themselves": ("algorithm=cdp_fedavg", *CLIENTS[1:], "clipper=adaclip"),
     "a proximal term": ("algorithm=dp_fl", *FEW, "algorithm.local_steps=3", "algorithm.proximal=0.5"),
     "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
     "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.trigger=noised"),
