@@ -30,6 +30,7 @@ class ClientWork:
     """A cohort's uploads, and their clipped mean."""
 
     steps = 1
+    divides = False  # what is released is a mean already
     proximal = 0.0  # that of the clients is in their uploads
 
     def __init__(
@@ -98,7 +99,7 @@ class ClientWork:
             if (found := problem.foreign(aggregation, clients, uploads)) is not None:
                 rows, foreign = found
                 uploads = foreign.values.where(rows[:, None], uploads)
-            uploads = clip.transformed(uploads)
+            uploads = clip.transformed(uploads, self._owners(uploads))
             norm = upload_norms(uploads, clip.parts)
             finite = whole_norms(norm).isfinite()
             if not bool(finite.all()):  # a factor of 0 would not do: 0 · nan is nan

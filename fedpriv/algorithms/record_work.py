@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.record_coordinates import transformed_sums
 from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.algorithms.trainer import Clipped, Turn
 from fedpriv.data.records import Records
@@ -28,6 +29,7 @@ class RecordWork:
     """Lots, and the clipped sums of their gradients."""
 
     has_weight_decay = True
+    divides = True
 
     def __init__(
         self,
@@ -73,7 +75,12 @@ class RecordWork:
     def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
         model = self.problem.model
         records, owners = self._lots(turn)
-        if changes is None:
+        if self.problem.clipper.transforms:
+            problem, members = self.problem, len(turn.cohort)
+            result = transformed_sums(
+                problem, self._stacked, records, owners, changes, clip, members
+            )
+        elif changes is None:
             result = self.problem.engine.clipped_sums(
                 records.inputs,
                 records.targets,

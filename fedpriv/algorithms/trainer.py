@@ -67,11 +67,13 @@ class Work(Protocol):
 
     Attributes:
         steps: Local steps of a round.
+        divides: Whether ``mean`` divides what was released by the denominators.
         has_weight_decay: Whether the gradient of λ/2‖θ‖² joins after the noise (it reads no record).
         proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient joins there too.
     """
 
     steps: int
+    divides: bool
     has_weight_decay: bool
     proximal: float
 
@@ -173,8 +175,7 @@ class Trainer:
         mean = clip.restored(mean)
         gradients = visible[GRADIENT].then(lambda _: mean)
         if self._observe_noise is not None or clipper.transforms:
-            std = opened.noise_std(GRADIENT)
-            noise = clip.restored_noise(mean.new_tensor([0.0] if std is None else std)[:, None])
+            noise = self._noise(opened, clip, denominators)
             if self._observe_noise is not None:
                 self._observe_noise(noise)
             if clipper.transforms:
@@ -186,6 +187,14 @@ class Trainer:
         if changes is not None and self.work.proximal:
             mean.add_(changes.values, alpha=self.work.proximal)
         return gradients
+
+    def _noise(self, opened: OpenRound, clip: Clip, denominators: Tensor) -> Tensor:
+        """The standard deviation of the noise in the means of the last release [h, 1] or [h, d]: public."""
+        std = opened.noise_std(GRADIENT)
+        noise = denominators.new_tensor([0.0] if std is None else std)
+        if self.work.divides:
+            noise = noise / denominators
+        return clip.restored_noise(noise[:, None])
 
     def _outcome(self, found: list[tuple[Clipped, Clip]]) -> RoundOutcome:
         last, clip = found[-1]

@@ -54,14 +54,12 @@ def refuse_bad_combinations(parts: Parts) -> None:
             f"algorithm={algorithm.name}: unit=record does not go with {algorithm.trust.name} trust: each "
             "client noises its own sum here, and who took part is seen"
         )
-    if parts.clipper.transforms and (
-        algorithm.unit == "record" or isinstance(algorithm, NaseriCdp)
-    ):
+    if parts.clipper.transforms and isinstance(algorithm, NaseriCdp):
         raise ConfigError(
             "clipper",
             type(parts.clipper).__name__,
             f"one that does not scale coordinates with algorithm={algorithm.name}",
-            "cdp_fedavg and ldp_fedsgd, which clip whole uploads, take it",
+            "its clients project onto a ball of the clip norm",
         )
     if parts.attack is not None and settings.shadow is not None:
         raise ConfigError("shadow", "a half", "null with an attack, whose clients are no one's")

@@ -67,6 +67,7 @@ VARIANTS = {
         "algorithm.local_steps=2",
     ),
     "coordinates by themselves": ("algorithm=cdp_fedavg", *CLIENTS[1:], "clipper=adaclip"),
+    "coordinates of records": ("algorithm=dp_fl", *FEW, "clipper=adaclip", "algorithm.local_steps=2"),
     "a proximal term": ("algorithm=dp_fl", *FEW, "algorithm.local_steps=3", "algorithm.proximal=0.5"),
     "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
     "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.trigger=noised"),

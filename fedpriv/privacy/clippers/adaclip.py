@@ -3,8 +3,9 @@
 
     w_k = (u_k - a)/b;   w̄_k = w_k min(1, 1/‖w_k‖);   w̃ = (1/L)(Σ_k w̄_k + N(0, σ² I));   ũ = b ∘ w̃ + a
 
-a and b [d] are functions of what was released, so they are free; the sensitivity is 1, and coordinates that
-vary little get little noise. From the released ũ, whose noise has the variance (b σ/L)²,
+u_k is the gradient of a record or the upload of a client, whatever is protected. a and b [d] are functions of
+what was released, so they are free; the sensitivity is 1, and coordinates that vary little get little noise.
+From the released ũ, whose noise has the variance (b σ/L)²,
 
     v = clamp((ũ - a)² - (b σ/L)², h₁², h₂²);   a ← β₁ a + (1 - β₁) ũ;   s² ← β₂ s² + (1 - β₂) v
     b = √s · √(Σ_j s_j)

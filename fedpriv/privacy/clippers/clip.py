@@ -45,12 +45,12 @@ class Clip:
         found = clipper.transform(round_index, holders)
         self._shift_and_scale = None if found is None else tuple(own.clone() for own in found)
 
-    def transformed(self, uploads: Tensor) -> Tensor:
-        """Uploads [n, d] of the one holder that there is, in the space in which they are clipped."""
+    def transformed(self, uploads: Tensor, owners: Tensor) -> Tensor:
+        """Units [n, d] of these holders [n] in the space in which they are clipped."""
         if self._shift_and_scale is None:
             return uploads
         shift, scale = self._shift_and_scale
-        return (uploads - shift) / scale
+        return (uploads - shift[owners]) / scale[owners]
 
     def restored(self, means: Tensor) -> Tensor:
         """Noised means [m, d] back in the space of the weights: post-processing."""

@@ -30,7 +30,7 @@ def observe(clipper, released: torch.Tensor, std: float = 0.0) -> None:
 def test_at_first_it_clips_at_the_initial_norm():
     clip = Clip(started(), 0, SERVER)
     uploads = torch.randn(5, SIZE, generator=torch.Generator().manual_seed(0))
-    inside = clip.transformed(uploads)
+    inside = clip.transformed(uploads, SERVER.expand(len(uploads)))
     factors = clip.factors(inside.norm(dim=1), torch.zeros(5, dtype=torch.long))
     back = clip.restored((inside * factors[:, None]).clone())
     expected = uploads * (0.5 / uploads.norm(dim=1)).clamp_max(1.0)[:, None]
@@ -64,15 +64,17 @@ def test_a_round_trip_changes_nothing():
     clipper = started()
     observe(clipper, torch.tensor([0.1, -0.2, 0.3, 0.0, 0.5, -0.4]))
     clip, uploads = Clip(clipper, 0, SERVER), torch.randn(3, SIZE)
-    torch.testing.assert_close(clip.restored(clip.transformed(uploads)), uploads)
+    torch.testing.assert_close(
+        clip.restored(clip.transformed(uploads, SERVER.expand(len(uploads)))), uploads
+    )
 
 
 def test_a_transform_that_moves_later_is_that_of_the_round():
     clipper = started()
     clip = Clip(clipper, 0, SERVER)
-    before = clip.transformed(torch.ones(1, SIZE)).clone()
+    before = clip.transformed(torch.ones(1, SIZE), SERVER).clone()
     observe(clipper, torch.full((SIZE,), 3.0))
-    assert torch.equal(clip.transformed(torch.ones(1, SIZE)), before)
+    assert torch.equal(clip.transformed(torch.ones(1, SIZE), SERVER), before)
 
 
 def test_a_restored_clipper_goes_on_exactly():
