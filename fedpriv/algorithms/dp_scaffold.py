@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.common import checks
@@ -83,6 +84,20 @@ class DpScaffold(LocalStepsAlgorithm):
         server = ScaffoldStep(problem.model, variates, self.server)
         work = RecordWork(problem, samplings, self.local_steps, server)
         return Trainer(problem, work, variates, server)
+
+    def without_variates(self) -> DpFl:
+        """DP-FedAvg with the same local steps: to an observer, who knows the control variates, as good."""
+        return DpFl(
+            self.name,
+            self.sample_rate,
+            sampling=self.sampling,
+            max_lot_size=self.max_lot_size,
+            optimizer="sgd",
+            learning_rate=self.learning_rate,
+            local_steps=self.local_steps,
+            participation=self.participation,
+            clients_per_round=self.clients_per_round,
+        )
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         lines = super().describe(clients, records)

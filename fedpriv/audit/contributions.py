@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.algorithms.dp_scaffold import DpScaffold
 from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.audit.subject import Subject
 from fedpriv.common.secret_streams import SecretStreams
@@ -82,6 +83,8 @@ class Observer:
 def _as_seen(subject: Subject):  # type: ignore[no-untyped-def]
     """The run's algorithm with what its observer can undo undone; see the module."""
     algorithm = subject.parts.algorithm
+    if isinstance(algorithm, DpScaffold):
+        return algorithm.without_variates()
     if isinstance(getattr(algorithm, "server", None), ServerOptimizer):
         algorithm.server = ServerOptimizer("sgd", algorithm.server.learning_rate)
     elif getattr(algorithm, "optimizer", None) == "adam":
