@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
@@ -12,6 +14,7 @@ from fedpriv.algorithms.optimizers import Adam
 from fedpriv.algorithms.record_work import RecordWork
 from fedpriv.algorithms.trainer import Clipped
 from fedpriv.algorithms.uploads import ProjectedChanges
+from fedpriv.data.records import Records
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.sampling import PoissonSampling
 
@@ -111,6 +114,20 @@ class RealisedLots(RecordWork):
         return mean * (lot_sizes / self.counts.clamp_min(1.0))[:, None], lot_sizes
 
 
+class TwoLotsAsOne(RecordWork):
+    """Two lots are drawn and added up, noised once and charged once."""
+
+    def _lots(self, turn):
+        parts = [super(TwoLotsAsOne, self)._lots(replace(turn, step=step)) for step in (0, 1)]
+        owners = torch.cat([own for _, own in parts])
+        order = torch.argsort(owners, stable=True)
+        inputs, targets = (
+            torch.cat([getattr(records, what) for records, _ in parts])[order]
+            for what in ("inputs", "targets")
+        )
+        return Records(inputs, targets), owners[order]
+
+
 class RegularisedByTheLot(RecordWork):
     """A penalty that grows with the loss of the lot."""
 
@@ -207,6 +224,13 @@ class BlockSampling(PoissonSampling):
         size = int((stream.random(count) < self.sample_rate).sum())
         first = int(stream.random() * count)
         return np.sort((first + np.arange(size)) % count)
+
+
+class AlwaysTheFirst(PoissonSampling):
+    """One record is in every lot."""
+
+    def sample(self, stream, count):
+        return np.union1d(super().sample(stream, count), [0])
 
 
 class OwnSampling(DpFl):
