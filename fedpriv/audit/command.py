@@ -78,7 +78,12 @@ def _of_scores(given: SimpleNamespace) -> int:
     """Audit scores that somebody else found."""
     if given.runs:
         raise ConfigError("--scores takes no run folder: a file of scores names no run")
-    for name, unset in (("canaries", None), ("repetitions", "1"), ("allow", ()), ("device", "auto")):
+    for name, unset in (
+        ("canaries", None),
+        ("repetitions", "1"),
+        ("allow", ()),
+        ("device", "auto"),
+    ):
         if getattr(given, name) != unset:
             raise ConfigError(f"--scores takes no --{name}: nothing is trained")
     if given.delta is None:

@@ -158,6 +158,13 @@ def test_scores_of_another_framework(command, tmp_path):
         assert "clopper_pearson" in {row["method"] for row in csv.DictReader(file)}
 
 
+def test_no_gaussian_is_pure(command, tmp_path):
+    scores_file(tmp_path)
+    command("audit", "epsilon", "--scores", "s.csv", "--delta", "0", "--csv", "found.csv")
+    with (tmp_path / "found.csv").open() as file:
+        assert {row["method"] for row in csv.DictReader(file)} == {"one_run"}
+
+
 @pytest.mark.filterwarnings("error")
 def test_the_unit_of_the_scores_does_not_matter(command, tmp_path):
     scores_file(tmp_path)
