@@ -276,9 +276,7 @@ class Subject:
 def _refuse(parts: Parts) -> None:
     if parts.attack is not None:
         raise ConfigError(
-            "attack",
-            parts.attack.name if hasattr(parts.attack, "name") else "given",
-            "none with fedpriv verify, which brings malicious clients of its own",
+            "attack must be none with fedpriv verify, which brings malicious clients of its own"
         )
 
 
