@@ -23,6 +23,26 @@ def checks(context: Context) -> Iterator[Check]:
     if subject.per_record:
         yield from _of_lots(context, made)
     yield from _of_cohorts(context, made)
+    if any(made.asked):
+        yield _of_uploads(made)
+
+
+def _of_uploads(made: Recording) -> Check:
+    """Whose uploads were computed: each member's once."""
+    rounds = zip(made.cohorts, made.asked, strict=False)
+    wrong = [
+        t
+        for t, (cohort, asked) in enumerate(rounds)
+        if any(len(np.unique(c)) < len(c) or not np.isin(c, cohort).all() for c in asked)
+    ]
+    return Check(
+        "sampling",
+        "cohorts: uploads",
+        f"{len(wrong)} rounds with others",
+        "0",
+        passed=not wrong,
+        note="uploads are computed of clients that were not sampled, or twice of one",
+    )
 
 
 def _of_lots(context: Context, made: Recording) -> Iterator[Check]:

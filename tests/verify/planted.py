@@ -87,6 +87,14 @@ class TrustsClients(ClientWork):
         return summed(self, turn, clip, batch.uploads.double())
 
 
+class CountsOneTwice(ClientWork):
+    """The first of a cohort is in the sum twice."""
+
+    def clipped(self, turn, changes, clip):
+        twice = np.concatenate([turn.cohort[:1], turn.cohort])
+        return super().clipped(replace(turn, cohort=twice), changes, clip)
+
+
 def summed(work, turn, clip, uploads):
     """The sum of uploads [c, d], said to be clipped."""
     denominator = work._denominator(turn.cohort)

@@ -84,6 +84,11 @@ def test_two_lots_that_are_noised_and_charged_as_one(caught):
     assert about(caught(*RECORDS, *own, rounds=8), "sensitivity: gradient_sum")
 
 
+def test_a_client_that_counts_twice(caught):
+    own = ("algorithm._target_=planted.OwnClientWork", "+algorithm.work=CountsOneTwice")
+    assert about(caught(*CLIENTS, *own), "sampling: cohorts: uploads")
+
+
 def test_a_record_that_is_in_every_lot(caught):
     own = ("algorithm._target_=planted.OwnSampling", "+algorithm.how=AlwaysTheFirst")
     assert about(caught(*RECORDS, *own), "sampling: lots drawn alone: worst member")
