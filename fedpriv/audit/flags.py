@@ -18,6 +18,7 @@ examples:
   fedpriv audit membership outputs/runs/* --csv leakage.csv
   fedpriv audit property outputs/<run folder> --property intensity
   fedpriv audit epsilon outputs/<run folder>
+  fedpriv audit epsilon --scores scores.csv --delta 1e-5
   fedpriv train audit=membership
 """
 _QUESTION = "Does what a client sends tell something about its data that the task does not ask?"

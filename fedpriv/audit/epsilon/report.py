@@ -69,10 +69,15 @@ def _by_label(title: str, numbers: list[Found], headline: Found | None) -> Table
     return table
 
 
+def meanings(found: list[Found]) -> list[Text]:
+    """What may be said of each kind of number."""
+    used = dict.fromkeys(one.kind for one in found)
+    return [Text(f"{kind}: {LABELS[kind]}.", style="dim") for kind in used]
+
+
 def notes(audit: EpsilonAudit) -> list[Text]:
     """What stands below the table."""
-    used = dict.fromkeys(one.kind for one in audit.found)
-    lines = [Text(f"{kind}: {LABELS[kind]}.", style="dim") for kind in used]
+    lines = meanings(audit.found)
     sound = audit.subject.get("epsilon_sound")
     if sound is not None:
         lines.append(Text(f"The ledger says at most {float(sound):.4g}."))

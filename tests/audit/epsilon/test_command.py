@@ -111,6 +111,10 @@ def test_what_has_no_canaries_is_refused_before_the_run(command, tmp_path, overr
         (("nowhere",), "nowhere is no run folder"),
         (("--scores", "s.csv"), "--scores needs --delta"),
         (("run", "--scores", "s.csv", "--delta", "1e-5"), "takes no run folder"),
+        (("run", "--delta", "1e-5"), "--delta goes with --scores"),
+        (("--scores", "s.csv", "--delta", "1e-5", "--canaries", "5"), "takes no --canaries"),
+        (("--scores", "s.csv", "--delta", "1e-5", "--repetitions", "3"), "takes no --repetitions"),
+        (("--scores", "s.csv", "--delta", "1e-5", "--allow", "mine"), "takes no --allow"),
     ],
 )
 def test_bad_flags_are_one_sentence(command, flags, words):
@@ -137,6 +141,7 @@ def test_scores_of_another_framework(command, tmp_path):
     with (tmp_path / "found.csv").open() as file:
         found = {row["method"]: row for row in csv.DictReader(file)}
     assert "clopper_pearson" not in found
+    assert "it refutes no claim" in outcome.out
     assert 0.5 < float(found["one_run"]["epsilon"]) < 10
     outcome = command(
         "audit",
@@ -153,6 +158,25 @@ def test_scores_of_another_framework(command, tmp_path):
         assert "clopper_pearson" in {row["method"] for row in csv.DictReader(file)}
 
 
+def test_no_gaussian_is_pure(command, tmp_path):
+    scores_file(tmp_path)
+    command("audit", "epsilon", "--scores", "s.csv", "--delta", "0", "--csv", "found.csv")
+    with (tmp_path / "found.csv").open() as file:
+        assert {row["method"] for row in csv.DictReader(file)} == {"one_run"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_unit_of_the_scores_does_not_matter(command, tmp_path):
+    scores_file(tmp_path)
+    lines = (tmp_path / "s.csv").read_text().splitlines()[1:]
+    rows = [line.split(",") for line in lines]
+    large = "\n".join(f"{float(score) * 1e306!r},{coin}" for score, coin in rows)
+    (tmp_path / "large.csv").write_text(f"score,included\n{large}\n")
+    flags = ("--delta", "1e-5", "--independent")
+    found = [command("audit", "epsilon", "--scores", f, *flags).out for f in ("s.csv", "large.csv")]
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -161,6 +185,7 @@ def test_scores_of_another_framework(command, tmp_path):
         ("score,included\n1,1\n2,maybe\n", "row 3: included must be 0 or 1"),
         ("score,included\n1,1\n2,1\n", "needs canaries that were included and others"),
         ("score,included\n1,1\ninf,0\n", "row 3: score must be a finite number"),
+        ("score,included\n1,1,0\n2,0,1\n", "has rows with more values than its first row"),
         ("", "is not a table"),
     ],
 )
