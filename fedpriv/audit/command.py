@@ -76,6 +76,8 @@ def _of_scores(given: SimpleNamespace) -> int:
     """Audit scores that somebody else found."""
     if given.runs:
         raise ConfigError("--scores takes no run folder: a file of scores names no run")
+    if given.canary is not None:
+        raise ConfigError("--canary does not go with --scores: no canary is planted")
     if given.delta is None:
         raise ConfigError("--scores needs --delta, of the guarantee that is audited")
     try:
@@ -163,6 +165,7 @@ def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
         canaries = _whole("--canaries", given.canaries, at_least=2)
     return EpsilonOptions(
         canaries,
+        given.canary,
         _whole("--repetitions", given.repetitions, at_least=1),
         given.independent,
         read_confidence(given.confidence),
