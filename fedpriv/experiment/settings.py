@@ -43,8 +43,8 @@ class Runtime:
 @dataclass(frozen=True)
 class Settings:
     """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε,
-    and ``canary``: of which kind; ``shadow``: whose data it has in the place of its own, as a shadow run of an
-    audit."""
+    and ``canary``: of which kind; ``shadow``: whose data it has in the place of its own, as a shadow run
+    of an audit."""
 
     epsilon: float | None
     delta: float
