@@ -10,7 +10,8 @@ pair of distributions, with the same estimators and as many canaries.
 The first has rows of one_run and f-DP bounds, ours and ideal (mean, median, standard deviation over the
 audits), and the ratio of the means with its 95 % interval (bootstrap over audits). The second: what the same
 bounds find of a Gaussian mechanism, by its ε and the number of canaries. The third: what mislabelled canaries
-find by queries of the final model, beside canaries of one direction in runs like theirs. docs/guide/leakage.md quotes both.
+find by queries of the final model, beside canaries of one direction in runs like theirs.
+docs/guide/leakage.md quotes them.
 """
 
 from __future__ import annotations
