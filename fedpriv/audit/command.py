@@ -80,6 +80,7 @@ def _of_scores(given: SimpleNamespace) -> int:
         raise ConfigError("--scores takes no run folder: a file of scores names no run")
     for name, unset in (
         ("canaries", None),
+        ("canary", None),
         ("repetitions", "1"),
         ("allow", ()),
         ("device", "auto"),
@@ -175,6 +176,7 @@ def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
         canaries = _whole("--canaries", given.canaries, at_least=2)
     return EpsilonOptions(
         canaries,
+        given.canary,
         _whole("--repetitions", given.repetitions, at_least=1),
         given.independent,
         read_confidence(given.confidence),

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from fedpriv.common.words import counted, round_up
+from fedpriv.data.names import MISLABELLED
 from fedpriv.report.gather import Audit, Run, as_number
 from fedpriv.report.labels import full
 from fedpriv.report.markup import Markup, folded, joined, listed, table, tag
@@ -227,8 +228,9 @@ def _membership(audit: Audit, rows: Sequence[tuple[str, dict[str, object]]]) -> 
 def _epsilon_from_below(audit: Audit) -> Markup:
     facts = audit.facts
     rows = [f for f in facts["found"] if isinstance(f, dict)]
+    kind = "wrong labels" if facts.get("canary") == MISLABELLED else "of one gradient direction"
     words = (
-        f"ε from below: {facts.get('canaries')} canaries (one {facts.get('unit')}), "
+        f"ε from below: {facts.get('canaries')} canaries (one {facts.get('unit')}), {kind}, "
         f"δ = {facts.get('delta')}, confidence {facts.get('confidence')}. Only a bound refutes a claim of a "
         "smaller ε."
     )
