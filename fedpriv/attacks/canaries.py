@@ -123,7 +123,7 @@ def make_canaries(
         signed=neighbours == REPLACE_ONE,
         homes=homes,
         coins=coins_of(count, seed),
-        data=with_records(data, _marks(data.train, count), homes, None if unit == "record" else 1),
+        data=_extended(data, homes, unit),
         first=len(data.train),
         coordinates=coordinates,
     )
@@ -134,17 +134,31 @@ def most_canaries(data: FederatedData, unit: str, size: int) -> int:
     return size * data.client_count if unit == "record" else size
 
 
-def _marks(train: Records, count: int) -> Records:
-    """A record of each canary, marked by its first number."""
+def _extended(data: FederatedData, homes: np.ndarray, unit: str) -> FederatedData:
+    """``data`` with a record of each canary, which stands for what it sends: marked, so that the engine finds
+    it, or the only one of a client, which has a loss like any other."""
+    if unit == "record":
+        return with_records(data, _marked(_blank(data.train, len(homes))), homes)
+    return with_records(data, _blank(data.train, len(homes)), homes, copies=1)
+
+
+def _blank(train: Records, count: int) -> Records:
+    """Records of zeros, with the first record's target."""
     inputs = torch.zeros_like(train.inputs[:1]).repeat(count, *[1] * (train.inputs.dim() - 1))
-    marks = torch.arange(count, device=inputs.device)
+    targets = train.targets[:1].repeat(count, *[1] * (train.targets.dim() - 1))
+    return Records(inputs, targets)
+
+
+def _marked(blank: Records) -> Records:
+    """Each with a number of its own in the first place of its input."""
+    inputs = blank.inputs
+    marks, count = torch.arange(len(inputs), device=inputs.device), len(inputs)
     first = inputs.view(count, -1)
     if inputs.dtype.is_floating_point:
         first[:, 0] = (-_MARK * (1.0 + marks.double() * _STEP)).to(inputs.dtype)
     else:
         first[:, 0] = -_TOKEN_MARK - marks
-    targets = train.targets[:1].repeat(count, *[1] * (train.targets.dim() - 1))
-    return Records(inputs, targets)
+    return blank
 
 
 def marked(inputs: Tensor) -> Tensor:

@@ -180,7 +180,7 @@ def test_what_has_no_canaries_is_refused_before_the_run(command, tmp_path, overr
         (("run", "--canary", "wrong"), "--canary"),
         (
             ("--scores", "s.csv", "--delta", "1e-5", "--canary", "mislabelled"),
-            "--canary does not go with --scores",
+            "--scores takes no --canary",
         ),
         (("run", "--repetitions", "x"), "--repetitions must be a whole number"),
         (("nowhere",), "nowhere is no run folder"),
