@@ -58,6 +58,8 @@ def composed_once():
     with pytest.MonkeyPatch.context() as patch:
         composing.compose_once(patch)
         composing.compose_commands_once(patch)
+        composing.read_yamls_once(patch)
+        composing.map_choices_where_asked(patch)
         composing.parse_interpolations_once(patch)
         yield
 
