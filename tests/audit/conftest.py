@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv.audit import classifier
+
 TINY = (
     "dataset=digits", "model=mlp", "model.hidden=64", "partition=fixed_size", "partition.clients=24",
     "partition.records=8", "evaluation_interval=100",
@@ -18,6 +20,12 @@ DROWNED = (
     *TINY, "algorithm=dp_fl", "algorithm.optimizer=sgd", "algorithm.sample_rate=1", "accountant=gdp",
     "noise_schedule.noise_multiplier=200", "epsilon=null", "rounds=5", "runtime.snapshot_interval=5",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    """Ten trees tell what a hundred tell of these runs; how a forest scores is in ``test_classifier``."""
+    monkeypatch.setattr(classifier, "TREES", 10)
 
 
 @pytest.fixture

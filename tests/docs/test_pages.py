@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv.audit import classifier
+from fedpriv.privacy.accountants import PldAccountant
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_HERE = ("fedpriv data download", "fedpriv bench", "fedpriv completion")
@@ -130,6 +133,14 @@ def test_a_command_is_understood(page, line, finished, command):
         file.write_text("score,included\n" + rows, encoding="utf-8")
     said = command(*words)
     assert said.status == 0, said.err
+
+
+@pytest.fixture(autouse=True)
+def light(monkeypatch):
+    """What a command finds is tested elsewhere: wide cells, few trees, nothing trained to verify."""
+    monkeypatch.setattr(PldAccountant, "_cell", lambda self, epsilon: 0.01 * max(1.0, epsilon))
+    monkeypatch.setattr(classifier, "TREES", 5)
+    monkeypatch.setattr("fedpriv.verify.command.all_checks", lambda subject: [])
 
 
 ELSEWHERE = ("extend.md", "others.md", "others-audited.md")
