@@ -10,6 +10,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here and in children
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what children import is compiled once
+sys.dont_write_bytecode = False  # and so are the tests themselves
 
 import pytest
 import torch
@@ -96,6 +97,15 @@ def threads():
     yield
     if torch.get_num_threads() != before:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def wide_cells(monkeypatch):
+    """Privacy losses in cells 30 times as wide, where something else than the number is tested."""
+    from fedpriv.privacy.accountants import PldAccountant
+
+    cell = PldAccountant._cell
+    monkeypatch.setattr(PldAccountant, "_cell", lambda self, epsilon: 30 * cell(self, epsilon))
 
 
 @pytest.fixture

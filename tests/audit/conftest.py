@@ -28,7 +28,7 @@ def few_trees(monkeypatch):
     monkeypatch.setattr(classifier, "TREES", 10)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def by_heart(ran) -> Path:
     return ran(*BY_HEART).folder
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from fedpriv.audit import classifier
-from fedpriv.privacy.accountants import PldAccountant
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -136,9 +135,8 @@ def test_a_command_is_understood(page, line, finished, command):
 
 
 @pytest.fixture(autouse=True)
-def light(monkeypatch):
-    """What a command finds is tested elsewhere: wide cells, few trees, nothing trained to verify."""
-    monkeypatch.setattr(PldAccountant, "_cell", lambda self, epsilon: 0.01 * max(1.0, epsilon))
+def light(monkeypatch, wide_cells):
+    """What a command finds is tested elsewhere: few trees, nothing trained to verify."""
     monkeypatch.setattr(classifier, "TREES", 5)
     monkeypatch.setattr("fedpriv.verify.command.all_checks", lambda subject: [])
 
