@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here and in children
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what children import is compiled once
-sys.dont_write_bytecode = False  # and so are the tests themselves
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ from fedpriv.experiment.run import RunResult
 REPOSITORY = Path(__file__).parents[1]
 REAL_DATA = os.environ.get("FEDPRIV_DATA")
 QUIET = ("runtime.progress=none", "runtime.plots=false")
-
+sys.dont_write_bytecode = False  # and so are the tests themselves
 
 QUICK = (
     "attacks", "bench", "common", "data", "engine", "models", "privacy", "test_architecture.py",
@@ -51,6 +51,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = item.path.relative_to(here).as_posix()
         if place.startswith(QUICK) and place not in NOT_QUICK and "slow" not in item.keywords:
             item.add_marker("quick")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the garbage collector need not search it."""
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.fixture(scope="session", autouse=True)
