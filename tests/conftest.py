@@ -107,10 +107,11 @@ def threads():
 
 @pytest.fixture
 def wide_cells(monkeypatch):
-    """Privacy losses in cells 30 times as wide, where something else than the number is tested."""
-    from fedpriv.privacy.accountants import PldAccountant
+    """PLD in cells 30 times as wide and beside few orders, where something else than ε is tested."""
+    from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
 
     cell = PldAccountant._cell
+    monkeypatch.setattr(pld, "_RDP", RdpAccountant("2..32"))
     monkeypatch.setattr(PldAccountant, "_cell", lambda self, epsilon: 30 * cell(self, epsilon))
 
 

@@ -182,7 +182,8 @@ def test_local_steps_of_a_filtered_run_stay_within_the_budget(train):
 RAGGED = (
     "algorithm=dp_fl", "partition=dirichlet", "partition.alpha=0.7", "partition.min_records=20",
     "algorithm.sampling=fixed_size", "algorithm.sample_rate=0.03", "algorithm.learning_rate=0.05",
-    "noise_schedule.noise_multiplier=6", "epsilon=1.2", "runtime.checkpoint_interval=10000",
+    "noise_schedule.noise_multiplier=3", "epsilon=1.2", "runtime.checkpoint_interval=10000",
+    "accountant.orders=2..32",
     "evaluation_interval=10000",
 )  # fmt: skip
 
