@@ -76,6 +76,8 @@ class Costs:
 
     def rounds_allowed(self, sigma: float, epsilon: float) -> int:
         """How many rounds cost at most ``epsilon``."""
+        if (together := self.mechanism.charged_at_once) is not None:
+            return together if self.epsilon(sigma, together) <= epsilon else 0
         one = self.mechanism.plan(self.sampling, sigma, 1)
         if len(one) > 1:  # two samples a round, so no number of steps of one event
             return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, MANY_STEPS, 1)
