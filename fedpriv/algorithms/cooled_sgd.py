@@ -32,9 +32,9 @@ class CooledSgd:
         return gradients.mul_(rate)
 
     def state_dict(self) -> dict[str, Any]:
-        velocity = None if self._velocity is None else self._velocity.clone()
-        return {"round": self._round, "velocity": velocity}
+        state = {"round": torch.tensor(self._round)}
+        return state if self._velocity is None else {**state, "velocity": self._velocity.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._round = state["round"]
-        self._velocity = None if state["velocity"] is None else state["velocity"].clone()
+        self._round = int(state["round"])
+        self._velocity = state["velocity"].clone() if "velocity" in state else None

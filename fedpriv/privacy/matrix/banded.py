@@ -4,7 +4,7 @@
 
 With as many bands as rounds between two participations of a client its columns are orthogonal; the
 sensitivity is the root of their number, whatever P. The mean (or largest) squared error of A C^-1 is
-minimised by L-BFGS from the best Toeplitz strategy: ∂/∂C = -2 C^-T (A C^-1)' W (A C^-1) in transposed order, as below.
+minimised by L-BFGS from the best Toeplitz strategy; with B = A C^-1 its derivatives are -2 B'B C^-T.
 """
 
 from __future__ import annotations
