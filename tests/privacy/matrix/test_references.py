@@ -1,0 +1,34 @@
+"""Errors of the optimised strategies beside those of jax-privacy and pfl-research, for the same n, b, k.
+
+The stored numbers are what ``scripts/matrix_references.py`` printed with jax-privacy 2.0.0 and pfl 0.6.0:
+prefix sums, rounds at least b apart, at most k of a client, noise multiplier 1. A strategy is optimised for
+the mean, or for the largest, error.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fedpriv.privacy.matrix.make import make_strategy
+from fedpriv.privacy.matrix.participation import MinSeparation
+from fedpriv.privacy.matrix.strategy import error
+from fedpriv.privacy.matrix.workload import MAX, MEAN, Workload
+
+JAX_PRIVACY = {
+    ("banded_toeplitz", 64, 16, 4): {MEAN: 4.700108745531773, MAX: 5.735034158206568},
+    ("banded_toeplitz", 256, 32, 8): {MEAN: 8.730818265146494, MAX: 10.887995020659156},
+    ("banded_toeplitz", 1000, 100, 10): {MEAN: 11.572670973957797, MAX: 14.293214377280684},
+    ("blt", 64, 16, 4): {MEAN: 4.91683830207365, MAX: 5.90765757003954},
+    ("blt", 256, 32, 8): {MEAN: 9.245223696332664, MAX: 11.377297400104993},
+    ("blt", 1000, 100, 10): {MEAN: 12.193851565550721, MAX: 14.952974918635913},
+}
+
+
+@pytest.mark.parametrize("objective", [MEAN, MAX])
+@pytest.mark.parametrize("setting", JAX_PRIVACY, ids=str)
+def test_the_error_is_that_of_jax_privacy(setting, objective):
+    name, rounds, rest, times = setting
+    workload, participation = Workload(rounds), MinSeparation(rest, times)
+    strategy = make_strategy(name, workload, participation, objective=objective)
+    found = error(strategy, participation, workload, objective)
+    assert found == pytest.approx(JAX_PRIVACY[setting][objective], rel=0.01)
