@@ -3,9 +3,9 @@
     python3 -m venv refs && refs/bin/pip install 'jax-privacy>=2'    (or 'pfl[pytorch]==0.6.0': they do not
     refs/bin/python scripts/matrix_references.py                      share an environment)
 
-Needs neither fedpriv nor its dependencies. The optimisers of jax-privacy take one to ten minutes for each row on
-one core. An error is sensitivity × root of the mean, or largest, squared error of prefix
-sums: of rounds at least b apart, at most k of a client.
+Needs neither fedpriv nor its dependencies. The optimisers of jax-privacy take one to ten minutes for each
+row on one core. An error is sensitivity × root of the mean, or largest, squared error of prefix sums: of
+rounds at least b apart, at most k of a client.
 """
 
 from __future__ import annotations
