@@ -50,7 +50,11 @@ def bound_of(facts: Mapping[str, Any], everyone: bool = True) -> Bound | None:
     curve = trade_off_of(facts.get("privacy_profile"))
     views = facts.get("views")
     sound = views.get("sound") if isinstance(views, dict) else None
-    if curve is None or not isinstance(sound, dict) or sound.get("neighbours") not in RELATION_WORDS:
+    if (
+        curve is None
+        or not isinstance(sound, dict)
+        or sound.get("neighbours") not in RELATION_WORDS
+    ):
         return None
     added = sound["neighbours"] != REPLACE_ONE
     if sound.get("unit") == "record":

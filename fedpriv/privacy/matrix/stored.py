@@ -6,6 +6,7 @@ import hashlib
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def _path(workload: Workload, bands: int, objective: str) -> Path:
 def _read(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
     """None for what is not there, or is no strategy of that shape."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             entries = stored["entries"]
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         return None

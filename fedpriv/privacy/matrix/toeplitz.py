@@ -50,8 +50,8 @@ def errors_of(inverse: np.ndarray, workload: Workload) -> np.ndarray:
     """Squared norms of the rows of A C^-1 [n], given the first column of C^-1."""
     if workload.is_toeplitz:
         return np.cumsum(workload.apply(inverse) ** 2)
-    noising = linalg.toeplitz(inverse, np.zeros(len(inverse)))
-    return (workload.apply(noising) ** 2).sum(axis=1)
+    moving = linalg.toeplitz(workload.with_momentum(inverse), np.zeros(len(inverse)))
+    return (workload.summed(moving) ** 2).sum(axis=1)
 
 
 def error_and_slope(
@@ -64,10 +64,11 @@ def error_and_slope(
         weights = workload.weights(errors := np.cumsum(rows**2), objective)
         later = np.cumsum(weights[::-1])[::-1]  # a coefficient is in every row from its own on
         return float(weights @ errors), workload.apply_transposed(2.0 * later * rows)
-    rows = workload.apply(linalg.toeplitz(inverse, np.zeros(rounds)))
-    weights = workload.weights(errors := (rows**2).sum(axis=1), objective)
-    slopes = workload.apply_transposed(2.0 * weights[:, None] * rows)
-    return float(weights @ errors), _diagonal_sums(slopes)
+    moving = workload.with_momentum(inverse)
+    rows = workload.summed(linalg.toeplitz(moving, np.zeros(rounds)))
+    weights = workload.weights(errors := np.einsum("ij,ij->i", rows, rows), objective)
+    slopes = _diagonal_sums(workload.summed_transposed(2.0 * weights[:, None] * rows))
+    return float(weights @ errors), workload.with_momentum(slopes[::-1])[::-1]
 
 
 def leftmost_square(c: np.ndarray, separation: int, times: int) -> tuple[float, np.ndarray]:

@@ -38,21 +38,30 @@ class Workload:
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """A @ ``values`` [n, ...]."""
-        moved = values
-        if self.momentum:
-            moved = signal.lfilter([1.0], [1.0, -self.momentum], values, axis=0)
-        if not self.is_toeplitz:
-            moved = moved * self.rates.reshape(-1, *[1] * (values.ndim - 1))
-        return np.cumsum(moved, axis=0)
+        return self.summed(self.with_momentum(values))
 
     def apply_transposed(self, values: np.ndarray) -> np.ndarray:
         """A' @ ``values`` [n, ...]."""
-        moved = np.cumsum(values[::-1], axis=0)[::-1]
-        if not self.is_toeplitz:
-            moved = moved * self.rates.reshape(-1, *[1] * (values.ndim - 1))
-        if self.momentum:
-            moved = signal.lfilter([1.0], [1.0, -self.momentum], moved[::-1], axis=0)[::-1]
-        return moved
+        return self.with_momentum(self.summed_transposed(values)[::-1])[::-1]
+
+    def with_momentum(self, values: np.ndarray) -> np.ndarray:
+        """M @ ``values``: of a Toeplitz matrix, its first column tells the rest."""
+        if not self.momentum:
+            return values
+        return signal.lfilter([1.0], [1.0, -self.momentum], values, axis=0)
+
+    def summed(self, values: np.ndarray) -> np.ndarray:
+        """S diag(r) @ ``values``."""
+        return np.cumsum(self._at_rates(values), axis=0)
+
+    def summed_transposed(self, values: np.ndarray) -> np.ndarray:
+        """diag(r) S' @ ``values``."""
+        return self._at_rates(np.cumsum(values[::-1], axis=0)[::-1])
+
+    def _at_rates(self, values: np.ndarray) -> np.ndarray:
+        if self.is_toeplitz:
+            return values
+        return values * self.rates.reshape(-1, *[1] * (values.ndim - 1))
 
     def weights(self, errors: np.ndarray, objective: str) -> np.ndarray:
         """By how much each round's squared error counts in ``objective``; for MAX the worst alone."""

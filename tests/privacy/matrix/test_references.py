@@ -32,7 +32,8 @@ def own_cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("setting", "objective"), [(setting, of) for setting, found in JAX_PRIVACY.items() for of in found]
+    ("setting", "objective"),
+    [(setting, of) for setting, found in JAX_PRIVACY.items() for of in found],
 )
 def test_the_error_is_that_of_jax_privacy(setting, objective):
     name, rounds, rest, times = setting
