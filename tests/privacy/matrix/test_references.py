@@ -25,6 +25,12 @@ JAX_PRIVACY = {
     ("blt", 1000, 100, 10): {MEAN: 12.193851565550721, MAX: 14.952974918635913},
 }
 
+PFL_RESEARCH = {
+    ("banded", 64, 16, 4): {MEAN: 4.585235716093074, MAX: 5.562111090133658},
+    ("banded", 256, 32, 8): {MEAN: 8.553597657473551, MAX: 10.684779940172502},
+}
+"""Both of one strategy, optimised for the mean: C'C is the Gram matrix that its optimiser finds."""
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
@@ -41,3 +47,13 @@ def test_the_error_is_that_of_jax_privacy(setting, objective):
     strategy = make_strategy(name, workload, participation, objective=objective)
     found = error(strategy, participation, workload, objective)
     assert found == pytest.approx(JAX_PRIVACY[setting][objective], rel=0.01)
+
+
+@pytest.mark.parametrize("setting", PFL_RESEARCH, ids=str)
+def test_both_errors_are_those_of_pfl_research(setting):
+    name, rounds, rest, times = setting
+    workload, participation = Workload(rounds), MinSeparation(rest, times)
+    strategy = make_strategy(name, workload, participation)
+    for objective, wanted in PFL_RESEARCH[setting].items():
+        found = error(strategy, participation, workload, objective)
+        assert found == pytest.approx(wanted, rel=0.01)
