@@ -24,6 +24,7 @@ from fedpriv.privacy.matrix.workload import MEAN, Workload
 
 _ENOUGH = 1e-3  # a further buffer that lowers the log of the squared error by less is not worth its memory
 _PATIENCE = 2  # a second one may gain where one did not
+_CLOSE = 1e-4  # neighbours whose distance is so small a part of 1 - θ: the coefficients would lose digits
 
 
 class Blt(ToeplitzStrategy):
@@ -79,23 +80,50 @@ def optimise(
     buffers: int | None = None,
     objective: str = MEAN,
 ) -> Blt:
-    """The best strategy with so many buffers; ``None``: as many as still gain something."""
-    if buffers is not None:
-        return _best(workload, participation, buffers, objective)[1]
-    least, found = _best(workload, participation, 1, objective)
-    for more in range(2, MOST_BUFFERS + 1):
-        value, better = _best(workload, participation, more, objective)
-        if least - value >= _ENOUGH:
-            least, found = value, better
-        elif more - len(found.decays) == _PATIENCE:
+    """The best strategy with at most so many buffers; ``None``: as many as still gain something."""
+    found: list[tuple[float, Blt]] = []
+    for more in range(1, (buffers or MOST_BUFFERS) + 1):
+        starts = [_spread(workload.rounds, more)]
+        if found:
+            starts += _extended(min(found, key=_value)[1])
+        if not workload.is_toeplitz:  # an error takes n² steps
+            starts = starts[-1:]
+        own = (_descended(workload, participation, objective, start) for start in starts)
+        found.append(min(own, key=_value))
+        values = [value for value, _ in found]
+        stalled = len(found) > _PATIENCE and min(values[:-_PATIENCE]) - min(values) < _ENOUGH
+        if buffers is None and stalled:
             break
-    return found
+    least = min(value for value, _ in found)
+    if buffers is not None:
+        return min(found, key=_value)[1]
+    return next(blt for value, blt in found if value < least + _ENOUGH)
 
 
-def _best(
-    workload: Workload, participation: Participation, buffers: int, objective: str
+def _value(found: tuple[float, Blt]) -> float:
+    return found[0]
+
+
+def _spread(rounds: int, buffers: int) -> np.ndarray:
+    """Points θ_1, ν_1, θ_2, … spread evenly in the logarithm of 1 - θ, from 1/2n to ½."""
+    ends = np.log(max(2.0 * rounds, 4.0)), np.log(2.0)
+    return 1.0 - np.exp(-np.linspace(*ends, 2 * buffers))
+
+
+def _extended(blt: Blt) -> list[np.ndarray]:
+    """Its points with a further buffer that forgets slower than all, or faster."""
+    points = np.stack([blt.decays, blt.inverse_decays], axis=1).reshape(-1)
+    slow = 1.0 - (1.0 - points[0]) * np.array([0.02, 0.1])
+    return [
+        np.concatenate([slow, points]),
+        np.concatenate([points, points[-1] * np.array([0.6, 0.3])]),
+    ]
+
+
+def _descended(
+    workload: Workload, participation: Participation, objective: str, start: np.ndarray
 ) -> tuple[float, Blt]:
-    """(log of squared error × squared sensitivity, the strategy)."""
+    """(log of squared error × squared sensitivity, the strategy) at the end of a descent."""
     rounds = workload.rounds
     separation, times = participation.separation, participation.times(rounds)
 
@@ -106,27 +134,37 @@ def _best(
         inverse = _ratio(decays, inverse_decays, rounds)
         value, by_inverse = error_and_slope(inverse, workload, objective)
         square, by_c = leftmost_square(c, separation, times)
-        by_points = np.empty(2 * buffers)
+        by_points = np.empty(len(points))
         for i, point in enumerate(points):
             sign = 1.0 if i % 2 == 0 else -1.0  # a decay is a pole of c, an inverse decay a zero
             moved = _shifted(c, point), _shifted(inverse, point)
             by_points[i] = sign * ((by_c @ moved[0]) / square - (by_inverse @ moved[1]) / value)
         return float(np.log(value) + np.log(square)), jacobian.T @ by_points
 
-    # spread evenly in the logarithm of 1 - θ, from 1/n to ½
-    ends = np.log(max(2.0 * rounds, 4.0)), np.log(2.0)
-    start = 1.0 - np.exp(-np.linspace(*ends, 2 * buffers))
     ratios = start / np.concatenate([[1.0], start[:-1]])
     found = optimize.minimize(
         loss,
         special.logit(np.minimum(ratios, 1.0 - 1e-9)),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(-30.0, 25.0)] * (2 * buffers),
+        bounds=[(-30.0, 25.0)] * len(start),
         options={"maxiter": 1000, "ftol": 1e-13, "gtol": 1e-9, "maxcor": 20},
     )
-    points = _alternating(found.x)[0]
+    points = _apart(_alternating(found.x)[0])
     return float(found.fun), Blt(rounds, points[::2], points[1::2])
+
+
+def _apart(points: np.ndarray) -> np.ndarray:
+    """Without neighbours that coincide: a pole and a zero cancel, and two buffers alike are one."""
+    kept = list(points)
+    while len(kept) > 2:
+        gaps = -np.diff(kept)
+        scale = np.maximum(1.0 - np.array(kept[:-1]), 1e-12)
+        at = int(np.argmin(gaps / scale))
+        if gaps[at] / scale[at] > _CLOSE:
+            break
+        del kept[at : at + 2]
+    return np.array(kept)
 
 
 def _alternating(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
