@@ -65,6 +65,12 @@ CAVEATS = {
         "Canaries were planted in this run for its audit. They are records, or clients, of nobody; they take "
         "part as others do, cost accuracy, and the model is one trained with them."
     ),
+    "mislabelled": (
+        "Its canaries are copies of training inputs with wrong labels. Every epsilon is of one record, or "
+        "client; a record that was copied is in the run twice, with its own label and a wrong one, and is "
+        "protected by about twice epsilon, at a larger delta. At client level that holds for its client, "
+        "once more for each of its records that was copied."
+    ),
     "attackers": (
         "Some clients are attackers (summary.json names them). Nothing here speaks of them: they are not "
         "charged, and every epsilon is that of honest clients. It does not count what attackers know of "

@@ -16,6 +16,7 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import PoissonSampling
+from fedpriv.privacy.trade_off import EPSILONS, trade_off
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.search.budget import SearchBudget, SearchLedger, read_trial
 from tests.privacy.releases import released
@@ -155,3 +156,34 @@ def test_ledger_that_is_not_what_was_planned_ends_the_search(tmp_path):
         read_trial(path, REPLACE_ONE, {joint.event(): 3})
     with pytest.raises(FedprivError, match="is not there"):
         read_trial(tmp_path / "none.csv", ADD_OR_REMOVE, {})
+
+
+@pytest.mark.parametrize("accountant", [RdpAccountant(), PldAccountant(), GdpAccountant()])
+def test_the_best_attack_is_that_on_all_trials_together(accountant):
+    trial = {PLAIN: ROUNDS} if accountant.name == "gdp" else {SAMPLED: ROUNDS}
+    own = budget(10.0, accountant, trial)
+    ledger, made = search(own, [trial] * 3)
+    ((event, count),) = trial.items()
+    whole = trade_off(accountant.deltas_of({event: made * count}, EPSILONS, ADD_OR_REMOVE))
+    one = trade_off(accountant.deltas_of(trial, EPSILONS, ADD_OR_REMOVE))
+    assert made == 3
+    assert own.trade_off(ledger).largest() == whole.largest()
+    assert own.trade_off(ledger).largest()["at_1_percent_fpr"] > one.largest()["at_1_percent_fpr"]
+    assert own.trade_off(SearchLedger(ADD_OR_REMOVE)).largest() == {
+        "at_0.1_percent_fpr": 0.001, "at_1_percent_fpr": 0.01,
+    }  # fmt: skip
+
+
+def test_the_best_attack_on_an_adaptive_search_is_that_on_its_budget():
+    """Whatever was spent of it; within what (ε, δ) says, and beyond what was spent."""
+    trial = {SAMPLED: ROUNDS}
+    own = budget(2.0, RdpAccountant(), trial, adaptive=True)
+    ledger, _ = search(own, [trial])
+    found = own.trade_off(ledger).largest()
+    assert found == own.trade_off(SearchLedger(ADD_OR_REMOVE)).largest()
+    budgeted = trade_off(np.where(EPSILONS >= 2.0, DELTA, 1.0)).largest()
+    spent = trade_off(RdpAccountant().deltas_of(trial, EPSILONS, ADD_OR_REMOVE)).largest()
+    for name, largest in found.items():
+        assert spent[name] < largest <= budgeted[name] * 1.001
+    ledger.add_to_everyone({SAMPLED: 10**9})
+    assert set(own.trade_off(ledger).largest().values()) == {1.0}
