@@ -16,6 +16,7 @@ import fedpriv
 from fedpriv.algorithms import DpFtrl
 from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.results.tables import parse_ranges
@@ -145,6 +146,31 @@ class OutOfTurn(DpFtrl):
 def test_a_cohort_against_what_was_charged_stops_the_run(train):
     with pytest.raises(ReleaseError, match="round 2: client 0 was in round 1"):
         train(*ftrl(f"algorithm._target_={OutOfTurn.__module__}.{OutOfTurn.__qualname__}"))
+
+
+def test_how_far_a_run_is_follows_its_rounds(train, monkeypatch):
+    """Its budget is spent in the first one."""
+    seen, run = [], Loop.run
+
+    def watched(self, observers, interrupts):
+        class Watch:
+            name = "watch"
+
+            def begin(self, rounds_done): ...
+
+            def see(watch, done):
+                seen.append(self.fraction())
+
+            def close(self): ...
+
+            def state_dict(self):
+                return None
+
+        return run(self, [*observers, Watch()], interrupts)
+
+    monkeypatch.setattr(Loop, "run", watched)
+    train(*ftrl("epsilon=3", "rounds=4", z=None))
+    assert seen == [0.25, 0.5, 0.75, 1.0]
 
 
 # ---- resuming
