@@ -51,6 +51,12 @@ CAVEATS = {
         "Lots have a fixed size; the sound view charges sampling without replacement under "
         "replace-one adjacency with sensitivity 2C, the published view pretends Poisson sampling."
     ),
+    "correlated": (
+        "Noise is correlated over rounds, so the run is one release: all of it is charged in its first "
+        "round, by the sensitivity of its strategy under its participation (ledger.csv names both), and a "
+        "run that ends early has the same epsilon. The run held each cohort against that participation. "
+        "checkpoint.pt holds noise that later rounds take up again: it is as secret as the seeds."
+    ),
     "search": (
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "them all, with every client in every round; the published one counts the last run alone."

@@ -278,6 +278,11 @@ def _refuse(parts: Parts) -> None:
         raise ConfigError(
             "attack must be none with fedpriv verify, which brings malicious clients of its own"
         )
+    if parts.mechanism.charged_at_once is not None:
+        raise ConfigError(
+            f"algorithm={parts.algorithm.name} cannot be verified: fedpriv verify holds each round against "
+            "its own charge and takes noise for independent over rounds, and here all rounds are one release"
+        )
 
 
 def _leave_out(budget: Budget, client: int) -> None:
