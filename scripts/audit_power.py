@@ -5,9 +5,14 @@ pair of distributions, with the same estimators and as many canaries.
 
     python scripts/audit_power.py --table --out outputs/reference/privacy/audit_power/canaries.csv
 
+    python scripts/audit_power.py --wrong-labels "digits, 1 client" --audits 20 \\
+        --out outputs/reference/privacy/audit_power/wrong_labels.csv
+
 The first has rows of one_run and f-DP bounds, ours and ideal (mean, median, standard deviation over the
 audits), and the ratio of the means with its 95 % interval (bootstrap over audits). The second: what the same
-bounds find of a Gaussian mechanism, by its ε and the number of canaries. docs/guide/leakage.md quotes both.
+bounds find of a Gaussian mechanism, by its ε and the number of canaries. The third: what mislabelled canaries
+find by queries of the final model, beside canaries of one direction in runs like theirs.
+docs/guide/leakage.md quotes them.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from fedpriv.audit.epsilon.evaluate import Question, family_bound, one_run_bound
 from fedpriv.audit.epsilon.families import GaussianFamily, gaussian_mu
 from fedpriv.audit.epsilon.guesses import Scores
 from fedpriv.audit.epsilon.trial import train_with_canaries
+from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.results.canary_file import RELEASES
 
 DELTA, SIGNIFICANCE = 1e-5, 0.05
@@ -34,6 +40,23 @@ CASES = {
     (1.0, 50): 7.0671,
     (0.1, 100): 1.31023,
 }
+_MLP = [
+    "algorithm=dp_fl", "model=mlp", "model.hidden=128", "partition=iid", "clipper.clip_norm=10",
+    "algorithm.optimizer=adam",
+]  # fmt: skip
+_DIGITS = [
+    *_MLP, "dataset=digits", "rounds=100", "algorithm.sample_rate=1", "algorithm.learning_rate=0.03",
+]  # fmt: skip
+_SIGMAS = {"none": None, "8": 6.0023, "2": 19.9382}  # ε(1e-5) of 100 Gaussians
+WRONG_LABELS = {
+    "digits, 1 client": ([*_DIGITS, "partition.clients=1"], _SIGMAS, 500),
+    "digits, 10 clients": ([*_DIGITS, "partition.clients=10"], _SIGMAS, 500),
+    "MNIST, 10 clients": (
+        [*_MLP, "dataset=mnist", "partition.clients=10", "rounds=200", "algorithm.sample_rate=0.1",
+         "algorithm.learning_rate=0.01"],
+        {"none": None, "8": 1.1298, "2": 3.0046}, 1000,
+    ),
+}  # fmt: skip
 RATE = {"dp_fl": "sample_rate", "cdp_fedavg": "client_rate"}
 
 
@@ -50,9 +73,14 @@ def main() -> None:
     parser.add_argument(
         "--table", action="store_true", help="bounds by ε and canaries; trains nothing"
     )
+    parser.add_argument(
+        "--wrong-labels", choices=WRONG_LABELS, help="mislabelled canaries and others, in such runs"
+    )
     given = parser.parse_args()
     if given.table:
         return write_table(given.out)
+    if given.wrong_labels:
+        return write_wrong_labels(given.out, given.audits, given.wrong_labels)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     rows = list(csv.DictReader(given.out.open(encoding="utf-8"))) if given.out.exists() else []
     done = {(row["algorithm"], float(row["sample_rate"]), int(row["rounds"])) for row in rows}
@@ -88,6 +116,37 @@ def write_table(out: Path) -> None:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def write_wrong_labels(out: Path, audits: int, name: str) -> None:
+    """Mean and standard deviation of both bounds by ε, kind of canary and observer, behind what is there."""
+    rows = list(csv.DictReader(out.open(encoding="utf-8"))) if out.exists() else []
+    overrides, sigmas, canaries = WRONG_LABELS[name]
+    for epsilon, sigma in sigmas.items():
+        noise = ["noise_schedule=none"]
+        if sigma:
+            noise = ["noise_schedule=constant", f"noise_schedule.noise_multiplier={sigma}"]
+        config = configuration.compose([*overrides, *noise, "epsilon=null"])
+        for canary in (DIRECTION, MISLABELLED):
+            started, found = time.process_time(), {}
+            for seed in range(audits):
+                trial = train_with_canaries(config, canaries, config.rounds, seed, canary=canary)
+                question = Question(DELTA, 1 - SIGNIFICANCE, False, trial.released)
+                family = question.family() or GaussianFamily(DELTA)
+                for observer, scores in trial.scores.items():
+                    found.setdefault(observer, []).append(_bounds(scores, family))
+            for observer, values in found.items():
+                row = {"data": name, "epsilon": epsilon, "canary": canary, "observer": observer}
+                row |= {"canaries": canaries, "audits": len(values)}
+                for method, own in zip(("one_run", "f_dp"), np.array(values).T, strict=True):
+                    sd = own.std(ddof=1) if len(own) > 1 else np.nan
+                    row |= {method: _short(own.mean()), f"{method}_sd": _short(sd)}
+                rows.append(row | {"cpu_seconds": round(time.process_time() - started, 1)})
+                print(rows[-1], flush=True)
+            with open(out, "w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
 
 
 def measure(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import functools
+import pickle
 import re
 from pathlib import Path
 
 import pytest
+from hydra._internal import defaults_list
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from omegaconf import DictConfig, base
 
 from fedpriv import config
@@ -17,6 +21,8 @@ from fedpriv.groups import conf_dir
 
 FEW = 50
 """Folders of tests hold no more YAMLs than these."""
+_STAY = ("pkg://hydra.conf", str(conf_dir()))
+_READ_ONCE = ("", "hydra.conf", str(conf_dir()))  # the structured ones, as sources call them
 
 
 def compose_once(patch: pytest.MonkeyPatch) -> None:
@@ -53,6 +59,34 @@ def compose_commands_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Hydra, "get_mode", mode)
 
 
+def read_yamls_once(patch: pytest.MonkeyPatch) -> None:
+    """A third of composing is to read some twenty YAMLs of ``conf/`` and of Hydra, which stay as they are."""
+    kept: dict[tuple[str, str], bytes] = {}
+    load = ConfigRepository.load_config
+
+    def loaded(self: ConfigRepository, config_path: str) -> object:
+        source = self._find_object_source(config_path, ObjectType.CONFIG)
+        if source is None or source.path not in _READ_ONCE:
+            return load(self, config_path)
+        key = (source.path, config_path)
+        if key not in kept:
+            kept[key] = pickle.dumps(load(self, config_path))
+        return pickle.loads(kept[key])  # its own: Hydra writes into what it has read
+
+    patch.setattr(ConfigRepository, "load_config", loaded)
+
+
+def map_choices_where_asked(patch: pytest.MonkeyPatch) -> None:
+    """Hydra lays out all choices for every YAML; only a few have ``${…}`` in their defaults."""
+    lay_out = defaults_list._create_interpolation_map
+
+    def choices(overrides: object, defaults: list, self_added: bool) -> DictConfig | None:
+        asked = any(default.is_interpolation() for default in defaults)
+        return lay_out(overrides, defaults, self_added) if asked else None
+
+    patch.setattr(defaults_list, "_create_interpolation_map", choices)
+
+
 def parse_interpolations_once(patch: pytest.MonkeyPatch) -> None:
     """The tree of ``${seed}`` is the same whoever asks for it, and is only read."""
     patch.setattr(base, "parse", functools.cache(base.parse))
@@ -60,7 +94,7 @@ def parse_interpolations_once(patch: pytest.MonkeyPatch) -> None:
 
 def _content(place: str | None) -> object:
     """What tells YAMLs apart: the place of those that stay, the text of a test's own; None: unknown."""
-    if place in ("pkg://hydra.conf", str(conf_dir()), "structured://"):
+    if place in (*_STAY, "structured://"):
         return place
     folder = Path((place or "").removeprefix("file://"))
     files = sorted(folder.rglob("*.yaml")) if place and "tmp" in folder.parts else []

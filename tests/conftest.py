@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from fedpriv.experiment.run import RunResult
 REPOSITORY = Path(__file__).parents[1]
 REAL_DATA = os.environ.get("FEDPRIV_DATA")
 QUIET = ("runtime.progress=none", "runtime.plots=false")
-
+sys.dont_write_bytecode = False  # and so are the tests themselves
 
 QUICK = (
     "attacks", "bench", "common", "data", "engine", "models", "privacy", "test_architecture.py",
@@ -52,12 +53,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quick")
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the garbage collector need not search it."""
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def composed_once():
     """What is composed again is what was composed before."""
     with pytest.MonkeyPatch.context() as patch:
         composing.compose_once(patch)
         composing.compose_commands_once(patch)
+        composing.read_yamls_once(patch)
+        composing.map_choices_where_asked(patch)
         composing.parse_interpolations_once(patch)
         yield
 
@@ -94,6 +103,16 @@ def threads():
     yield
     if torch.get_num_threads() != before:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def wide_cells(monkeypatch):
+    """PLD in cells 30 times as wide and beside few orders, where something else than ε is tested."""
+    from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
+
+    cell = PldAccountant._cell
+    monkeypatch.setattr(pld, "_RDP", RdpAccountant("2..32"))
+    monkeypatch.setattr(PldAccountant, "_cell", lambda self, epsilon: 30 * cell(self, epsilon))
 
 
 @pytest.fixture

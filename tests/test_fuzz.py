@@ -112,6 +112,7 @@ def plan_a_batch(command, name: str) -> None:
         check(command, ["dry_run=true", *given])
 
 
+@pytest.mark.usefixtures("wide_cells")
 @pytest.mark.parametrize("batch", range(DRY_BATCHES))
 def test_a_dry_run_of_anything_ends_in_a_plan_or_in_a_sentence(batch, command):
     plan_a_batch(command, f"dry {batch}")

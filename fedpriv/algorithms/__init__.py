@@ -2,6 +2,7 @@
 
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.dp_fl import DpFl
+from fedpriv.algorithms.dp_ftrl import DpFtrl
 from fedpriv.algorithms.dp_scaffold import DpScaffold
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.fedsgd import FedSgd, LdpFedSgd
@@ -11,6 +12,7 @@ from fedpriv.algorithms.wei import wei_cdp
 __all__ = [
     "CdpFedAvg",
     "DpFl",
+    "DpFtrl",
     "DpScaffold",
     "FedAvg",
     "FedSgd",

@@ -25,17 +25,20 @@ class ReportedLoss:
     def ask(self, opened: OpenRound) -> Visible:
         """The noised answer of the round's clients about the model as it is now."""
         model = self.problem.model
-        answer = opened.release_after(self.query.query.name, self.answer(opened.cohort))
+        answer = opened.release_after(
+            self.query.query.name, self.answer(opened.cohort, opened.round_index)
+        )
         # the penalty reads no record: it is added to what is released
         penalty = float(model.penalty(model.flat))
         return answer.then(lambda mean: float(mean) + penalty)
 
-    def answer(self, cohort: np.ndarray) -> Bounded:
+    def answer(self, cohort: np.ndarray, round_index: int) -> Bounded:
         """The mean of the reports of ``cohort`` [c], not yet noised."""
-        data, model = self.problem.data, self.problem.model
+        problem, model = self.problem, self.problem.model
         losses = []
         with torch.no_grad():
             for client in cohort:
-                records = data.train.subset(data.clients[client])
+                own = problem.records_asked(round_index, client)
+                records = problem.data.train.subset(own)
                 losses.append(model.loss(model(records.inputs), records.targets))
             return mean_of_reports(losses, self.query.bound, self.unit == "client")

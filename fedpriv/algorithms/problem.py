@@ -88,6 +88,12 @@ class Problem:
             return self.data.clients[client]
         return self._others.records_of(round_index, client)
 
+    def records_asked(self, round_index: int, client: int) -> np.ndarray:
+        """Indices of the records whose losses a client reports [n_k]; an attacker answers honestly."""
+        if self.canaries is None:
+            return self.data.clients[client]
+        return self.canaries.records_of(round_index, client)
+
     def joined_by_attackers(self, round_index: int, sampled: np.ndarray) -> np.ndarray:
         """Who takes part, ascending, given whom the algorithm sampled."""
         if self._others is None:

@@ -60,7 +60,7 @@ class Gradients:
         return self._gradients(records.inputs, records.targets, sizes, expected)
 
     def _lot(self, round_index: int, client: int) -> np.ndarray:
-        own, streams = self.problem.data.clients[client], self.problem.streams
+        own, streams = self.problem.records_of(round_index, client), self.problem.streams
         return sample_lot(streams, self._sampling, own, round_index, 0, client)
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:

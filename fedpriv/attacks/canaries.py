@@ -1,11 +1,11 @@
-"""Canaries: records, or clients, whose gradient has one direction that an auditor knows.
+"""Canaries: records, or clients, that an auditor plants, each with a coin.
 
-Each has a coin. Under add/remove adjacency it decides whether the canary takes part; under replace-one
-whether its gradient is +L v or -L v. v is a coordinate of the weights that no other canary of the same
-upload has, and L is longer than any clip norm: what clipping leaves of it is what the ledger's sensitivity
-allows, and no more.
-
-They take part as everybody does: they are sampled, clipped, added up and noised by the same code.
+Under add/remove adjacency it decides whether the canary takes part; under replace-one which of two it is.
+They take part as everybody does: they are sampled, clipped, added up and noised by the same code. Here are
+those whose gradient has one direction that the auditor knows: +L v (or -L v), where v is a coordinate of
+the weights that no other canary of the same upload has, and L is longer than any clip norm. What clipping
+leaves of it is what the ledger's sensitivity allows, and no more. :mod:`fedpriv.attacks.mislabelled` has
+those that look like records.
 """
 
 from __future__ import annotations
@@ -36,23 +36,19 @@ _STEP = 2.0**-22  # between the marks of two canaries, exact in float32
 
 @dataclass(frozen=True)
 class Canaries:
-    """Who the canaries are. ``homes`` [m]: the client each is a record of, or is; ``coordinates`` [m]: its v;
-    ``coins`` [m] (bool); ``signed``: whether a coin is a sign."""
+    """Who the canaries are. ``homes`` [m]: the client each is a record of, or is; ``coins`` [m] (bool);
+    ``signed``: whether a coin chooses between two, and all are there; ``first``: the number of the first
+    one's record in ``data``, which the others' follow."""
 
     unit: str
     signed: bool
     homes: np.ndarray
-    coordinates: np.ndarray
     coins: np.ndarray
     data: FederatedData
+    first: int
 
     def __len__(self) -> int:
         return len(self.coins)
-
-    @property
-    def signs(self) -> np.ndarray:
-        """By what a canary multiplies its direction: 0 where it is not there [m]."""
-        return np.where(self.coins, 1.0, -1.0) if self.signed else self.coins.astype(float)
 
     @property
     def present(self) -> np.ndarray:
@@ -60,21 +56,60 @@ class Canaries:
         return np.ones(len(self), dtype=bool) if self.signed else self.coins
 
 
+@dataclass(frozen=True)
+class Directions(Canaries):
+    """``coordinates`` [m]: the v of each."""
+
+    coordinates: np.ndarray
+
+    @property
+    def signs(self) -> np.ndarray:
+        """By what a canary multiplies its direction: 0 where it is not there [m]."""
+        return np.where(self.coins, 1.0, -1.0) if self.signed else self.coins.astype(float)
+
+
+def homes_of(data: FederatedData, count: int, unit: str) -> np.ndarray:
+    """The clients of so many canaries [count], ascending: records are spread evenly over the clients;
+    clients come after those that there are."""
+    if unit == "record":
+        return np.sort(np.arange(count) % data.client_count)
+    return data.client_count + np.arange(count)
+
+
+def coins_of(count: int, seed: int) -> np.ndarray:
+    """Fair ones [count] (bool)."""
+    return numpy_stream(seed, "canary_coins").random(count) < 0.5
+
+
+def with_records(
+    data: FederatedData, records: Records, homes: np.ndarray, copies: int | None = None
+) -> FederatedData:
+    """``data`` with ``records`` behind the others. The first of them, a record for each of ``homes`` [m], are
+    added to these clients; or are new clients, each with so many ``copies`` of its record."""
+    numbers = len(data.train) + np.arange(len(homes))
+    clients = [own.copy() for own in data.clients]
+    if copies is None:
+        clients = [np.concatenate([own, numbers[homes == k]]) for k, own in enumerate(clients)]
+    else:
+        clients += [np.full(copies, number) for number in numbers]
+    parts = (data.train, records)
+    joined = Records(
+        torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
+    )
+    return replace(data, train=joined, clients=clients)
+
+
 def make_canaries(
     data: FederatedData, *, count: int, unit: str, neighbours: str, size: int, seed: int
-) -> Canaries:
-    """``count`` canaries in ``data``, for a model of ``size`` weights. Records are spread evenly over the
-    clients; clients come after those that there are. ``seed``: of coins and directions.
+) -> Directions:
+    """``count`` canaries in ``data``, for a model of ``size`` weights. ``seed``: of coins and directions.
 
     Raises ArgumentError where there are more canaries of one upload than weights.
     """
-    clients = data.client_count
-    records = unit == "record"
-    homes = np.sort(np.arange(count) % clients) if records else clients + np.arange(count)
+    homes = homes_of(data, count, unit)
     most = most_canaries(data, unit, size)
     if count > most:
         raise ArgumentError("canaries", count, f"<= {most}, for the model has {size} weights")
-    coins = numpy_stream(seed, "canary_coins").random(count) < 0.5
     stream = numpy_stream(seed, "canary_directions")
     apart = np.zeros(count, dtype=np.int64)  # canaries that must not share a direction
     if count > size:
@@ -83,8 +118,15 @@ def make_canaries(
     for group in np.unique(apart):
         own = np.flatnonzero(apart == group)
         coordinates[own] = stream.permutation(size)[: len(own)]
-    extended = _with_marks(data, homes, records)
-    return Canaries(unit, neighbours == REPLACE_ONE, homes, coordinates, coins, extended)
+    return Directions(
+        unit=unit,
+        signed=neighbours == REPLACE_ONE,
+        homes=homes,
+        coins=coins_of(count, seed),
+        data=_extended(data, homes, unit),
+        first=len(data.train),
+        coordinates=coordinates,
+    )
 
 
 def most_canaries(data: FederatedData, unit: str, size: int) -> int:
@@ -92,25 +134,31 @@ def most_canaries(data: FederatedData, unit: str, size: int) -> int:
     return size * data.client_count if unit == "record" else size
 
 
-def _with_marks(data: FederatedData, homes: np.ndarray, records: bool) -> FederatedData:
-    """A record of each canary, marked by its first number, behind the others."""
-    train, count = data.train, len(homes)
+def _extended(data: FederatedData, homes: np.ndarray, unit: str) -> FederatedData:
+    """``data`` with a record of each canary, which stands for what it sends: marked, so that the engine finds
+    it, or the only one of a client, which has a loss like any other."""
+    if unit == "record":
+        return with_records(data, _marked(_blank(data.train, len(homes))), homes)
+    return with_records(data, _blank(data.train, len(homes)), homes, copies=1)
+
+
+def _blank(train: Records, count: int) -> Records:
+    """Records of zeros, with the first record's target."""
     inputs = torch.zeros_like(train.inputs[:1]).repeat(count, *[1] * (train.inputs.dim() - 1))
-    marks = torch.arange(count, device=inputs.device)
+    targets = train.targets[:1].repeat(count, *[1] * (train.targets.dim() - 1))
+    return Records(inputs, targets)
+
+
+def _marked(blank: Records) -> Records:
+    """Each with a number of its own in the first place of its input."""
+    inputs = blank.inputs
+    marks, count = torch.arange(len(inputs), device=inputs.device), len(inputs)
     first = inputs.view(count, -1)
     if inputs.dtype.is_floating_point:
         first[:, 0] = (-_MARK * (1.0 + marks.double() * _STEP)).to(inputs.dtype)
     else:
         first[:, 0] = -_TOKEN_MARK - marks
-    targets = train.targets[:1].repeat(count, *[1] * (train.targets.dim() - 1))
-    numbers = len(train) + np.arange(count)
-    clients = [own.copy() for own in data.clients]
-    if records:
-        clients = [np.concatenate([own, numbers[homes == k]]) for k, own in enumerate(clients)]
-    else:
-        clients += [np.array([number]) for number in numbers]
-    joined = Records(torch.cat([train.inputs, inputs]), torch.cat([train.targets, targets]))
-    return replace(data, train=joined, clients=clients)
+    return blank
 
 
 def marked(inputs: Tensor) -> Tensor:
@@ -123,38 +171,23 @@ def marked(inputs: Tensor) -> Tensor:
 
 
 class Planted:
-    """The canaries at work in a problem: what of them takes part, and what they send."""
+    """Canaries at work in a problem: which of them take part. What they send is for others to say."""
 
     def __init__(self, canaries: Canaries):
         self.canaries = canaries
         self.attackers = np.zeros(0, dtype=int)
-        self.silent = False
         self.toss(canaries.coins)
 
     def toss(self, coins: np.ndarray) -> None:
         """Let them have these coins [m] (bool) from now on."""
         self.canaries = canaries = replace(self.canaries, coins=coins)
         absent = ~canaries.present
-        first = len(canaries.data.train) - len(canaries)
-        self._absent_records = first + np.flatnonzero(absent)
+        self._absent_records = canaries.first + np.flatnonzero(absent)
         self._absent_clients = canaries.homes[absent]
 
     def join(self, problem: Problem) -> None:
         """Take part in a problem on their ``data``."""
         problem.canaries = self
-        if self.canaries.unit == "record":
-            problem.engine = _EngineWithCanaries(problem.engine, self)
-        else:
-            self.attackers = self.canaries.homes
-
-    @contextmanager
-    def silenced(self) -> Iterator[None]:
-        """Their gradients are zero for a while: what is left is everybody else's."""
-        self.silent = True
-        try:
-            yield
-        finally:
-            self.silent = False
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
         """The cohort without the canaries that are not there."""
@@ -168,6 +201,33 @@ class Planted:
         if self.canaries.unit == "client" or not len(self._absent_records):
             return own
         return own[~np.isin(own, self._absent_records)]
+
+    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+        """What ``clients`` [c] send [c, d]: what they would anyway."""
+        return uploads
+
+
+class PlantedDirections(Planted):
+    """Those of one direction, and what they send."""
+
+    canaries: Directions
+    silent = False
+
+    def join(self, problem: Problem) -> None:
+        super().join(problem)
+        if self.canaries.unit == "record":
+            problem.engine = _EngineWithCanaries(problem.engine, self)
+        else:
+            self.attackers = self.canaries.homes
+
+    @contextmanager
+    def silenced(self) -> Iterator[None]:
+        """Their gradients are zero for a while: what is left is everybody else's."""
+        self.silent = True
+        try:
+            yield
+        finally:
+            self.silent = False
 
     def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
         """What the canaries among ``clients`` [c] send [c, d]; the others' rows stay as they are."""
@@ -188,7 +248,7 @@ class _EngineWithCanaries:
     """An engine for records some of which are canaries. Its name makes models with weights of their own go
     through it one by one."""
 
-    def __init__(self, engine: Engine, planted: Planted):
+    def __init__(self, engine: Engine, planted: PlantedDirections):
         self._engine, self._planted = engine, planted
         self._coordinates = torch.from_numpy(planted.canaries.coordinates)
 

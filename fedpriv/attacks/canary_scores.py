@@ -1,8 +1,9 @@
 """What an auditor sees of canaries in what is released.
 
-At each release a canary's coordinate of its client's upload (of the sum, where the server is trusted), less
-what everybody else is known to add to it, is x = ±s + z N(0, 1) in units of the clip norm, where s says
-whether the canary was sampled. The auditor does not know s. What it adds up is the log-likelihood ratio
+Of those with a direction: at each release a canary's coordinate of its client's upload (of the sum, where
+the server is trusted), less what everybody else is known to add to it, is x = ±s + z N(0, 1) in units of the
+clip norm, where s says whether the canary was sampled. The auditor does not know s. What it adds up is the
+log-likelihood ratio
 
     add/remove    log((1 - q) + q exp((x - 1/2)/z²))
     replace-one   log((1 - q) + q exp((x - 1/2)/z²)) - log((1 - q) + q exp((-x - 1/2)/z²))
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +24,10 @@ from torch import Tensor
 
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import Clipped, Turn, Work
-from fedpriv.attacks.canaries import Planted
+from fedpriv.attacks.canaries import Planted, PlantedDirections
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.events import describe_event, parse_event
-from fedpriv.privacy.mechanisms import GRADIENT
+from fedpriv.privacy.mechanisms import GRADIENT, JointQuery
 from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling, Sampling, TruncatedPoissonSampling
 from fedpriv.results.canary_file import FINAL, RELEASES
@@ -94,25 +96,64 @@ def ideal_scores(
 
 
 class WatchedWork:
-    """An algorithm's work, beside which an auditor writes down what is released.
+    """An algorithm's work, beside which an auditor writes down what canaries are part of.
 
     Attributes:
-        scores: Of the canaries so far [m].
+        scores: Of the canaries so far [m], from what is released; 0 where nothing is made of that.
         released: What the first canary was part of so far, and how often.
         size: log ‖·‖ of the last release that the first canary was part of: it tells how much noise it has.
+            None where only the final model is looked at.
         alone: Whether nobody else takes part, so that nothing of others is to be subtracted.
     """
+
+    size: float | None = None
 
     def __init__(self, work: Work, problem: Problem, planted: Planted, alone: bool = False):
         self._work, self._problem, self._planted = work, problem, planted
         self.alone = alone
         self.scores = np.zeros(len(planted.canaries))
-        self.size = 0.0
         self.released: Counter[Kind] = Counter()
-        self._pending: tuple[Turn, Tensor, np.ndarray] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._work, name)
+
+    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
+        for joint, own in self._parts(turn):
+            self._count(joint, own)
+        return self._work.clipped(turn, changes, clip)
+
+    def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
+        """Scores [m], the higher the likelier there; the model was ``before`` [d] at the start."""
+        raise NotImplementedError
+
+    def _parts(self, turn: Turn) -> Iterator[tuple[JointQuery, np.ndarray]]:
+        """What a turn releases, each with the canaries that may be part of it [n]."""
+        canaries = self._planted.canaries
+        for group in self._problem.mechanism.announce(turn.round_index).groups:
+            own = np.flatnonzero(np.isin(canaries.homes, group.clients))
+            if canaries.unit == "record" or self.alone:
+                own = own[np.isin(canaries.homes[own], turn.cohort)]
+            yield group.upload.joint, own
+
+    def _count(self, joint: JointQuery, own: np.ndarray) -> bool:
+        """Note what the first canary is part of; whether it is part of this."""
+        if not len(own) or own[0]:
+            return False
+        signed = joint.sampling.neighbours == REPLACE_ONE
+        rate = sample_rate_of(joint.sampling)
+        self.released[Kind(joint.noise_multiplier, rate, signed, joint.event())] += 1
+        return True
+
+
+class WatchedDirections(WatchedWork):
+    """Beside which the auditor adds up the log-likelihood ratio of each canary's coordinate."""
+
+    _planted: PlantedDirections
+
+    def __init__(self, work: Work, problem: Problem, planted: Planted, alone: bool = False):
+        super().__init__(work, problem, planted, alone)
+        self.size = 0.0
+        self._pending: tuple[Turn, Tensor, np.ndarray] | None = None
 
     def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
         known = self._of_others(turn, changes)
@@ -144,19 +185,11 @@ class WatchedWork:
 
     def _look(self, turn: Turn, seen: Tensor, norms: np.ndarray) -> None:
         canaries = self._planted.canaries
-        for group in self._problem.mechanism.announce(turn.round_index).groups:
-            joint = group.upload.joint
-            own = np.flatnonzero(np.isin(canaries.homes, group.clients))
-            if canaries.unit == "record" or self.alone:
-                own = own[np.isin(canaries.homes[own], turn.cohort)]
+        for joint, own in self._parts(turn):
             rows = np.zeros(len(own), dtype=np.int64)
             if canaries.unit == "record":
                 rows = np.searchsorted(turn.cohort, canaries.homes[own])
-            if len(own) and own[0] == 0:
-                signed = joint.sampling.neighbours == REPLACE_ONE
-                rate = sample_rate_of(joint.sampling)
-                kind = Kind(joint.noise_multiplier, rate, signed, joint.event())
-                self.released[kind] += 1
+            if self._count(joint, own):
                 self.size = float(
                     torch.linalg.vector_norm(seen[int(rows[0])]).clamp_min(1e-300).log()
                 )

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.privacy.names import ADD_OR_REMOVE, RELATIONS
+from fedpriv.privacy.names import RELATION_WORDS, REPLACE_ONE
 from fedpriv.privacy.trade_off import TradeOff, trade_off_of
 from fedpriv.privacy.trust import TRUSTS
 
@@ -50,9 +50,13 @@ def bound_of(facts: Mapping[str, Any], everyone: bool = True) -> Bound | None:
     curve = trade_off_of(facts.get("privacy_profile"))
     views = facts.get("views")
     sound = views.get("sound") if isinstance(views, dict) else None
-    if curve is None or not isinstance(sound, dict) or sound.get("neighbours") not in RELATIONS:
+    if (
+        curve is None
+        or not isinstance(sound, dict)
+        or sound.get("neighbours") not in RELATION_WORDS
+    ):
         return None
-    added = sound["neighbours"] == ADD_OR_REMOVE
+    added = sound["neighbours"] != REPLACE_ONE
     if sound.get("unit") == "record":
         worlds = (
             "with and without the record" if added else "with the record or another in its place"

@@ -45,6 +45,8 @@ def run(given: SimpleNamespace) -> int:
     """
     if given.kind == EPSILON and given.scores is not None:
         return _of_scores(given)
+    if given.kind == EPSILON and given.delta is not None:
+        raise ConfigError("--delta goes with --scores: a run is audited at its own delta")
     options = _read(given)
     training = Training(say=console().print, allowed=given.allow)
     if given.kind == MEMBERSHIP:
@@ -76,6 +78,15 @@ def _of_scores(given: SimpleNamespace) -> int:
     """Audit scores that somebody else found."""
     if given.runs:
         raise ConfigError("--scores takes no run folder: a file of scores names no run")
+    for name, unset in (
+        ("canaries", None),
+        ("canary", None),
+        ("repetitions", "1"),
+        ("allow", ()),
+        ("device", "auto"),
+    ):
+        if getattr(given, name) != unset:
+            raise ConfigError(f"--scores takes no --{name}: nothing is trained")
     if given.delta is None:
         raise ConfigError("--scores needs --delta, of the guarantee that is audited")
     try:
@@ -90,6 +101,8 @@ def _of_scores(given: SimpleNamespace) -> int:
     found = evaluate_scores(scores, delta, confidence, given.independent, seed)
     out = console()
     out.print(epsilon_report.of_scores(found, len(scores), delta, confidence))
+    for line in epsilon_report.meanings(found):
+        out.print(line)
     if given.csv is not None:
         write_text(given.csv, epsilon_report.frame_of(found).to_csv(index=False))
         out.print(f"written: {given.csv}")
@@ -163,6 +176,7 @@ def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
         canaries = _whole("--canaries", given.canaries, at_least=2)
     return EpsilonOptions(
         canaries,
+        given.canary,
         _whole("--repetitions", given.repetitions, at_least=1),
         given.independent,
         read_confidence(given.confidence),

@@ -10,7 +10,7 @@ import click
 from fedpriv.audit import request
 from fedpriv.audit.request import EPSILON, MEMBERSHIP, PROPERTIES, PROPERTY
 from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
-from fedpriv.data.names import NONMEMBERS
+from fedpriv.data.names import CANARIES, NONMEMBERS
 
 _EXAMPLES = """\b
 examples:
@@ -18,11 +18,16 @@ examples:
   fedpriv audit membership outputs/runs/* --csv leakage.csv
   fedpriv audit property outputs/<run folder> --property intensity
   fedpriv audit epsilon outputs/<run folder>
+  fedpriv audit epsilon --scores scores.csv --delta 1e-5
   fedpriv train audit=membership
 """
 _QUESTION = "Does what a client sends tell something about its data that the task does not ask?"
 _WHO = "test (default), or held_out: training records that no client has"
 _SHADOWS = "for lira and rmia: train so many shadow runs, an even number, at most 64; default 0"
+_KINDS = (
+    "direction: gradients of one direction; mislabelled: copies of training inputs with wrong labels, looked "
+    "for by queries of the final model; default: as those planted, else direction"
+)
 _RUNS = f"where shadow runs are, or go; default {request.MembershipOptions().shadow_runs}"
 _ALLOWED = "code outside fedpriv that the run's configuration may name; may be given again"
 _CHOICES = ", ".join(PROPERTIES) + " (CSV: client,value); default intensity"
@@ -85,6 +90,7 @@ def property_(**flags: Any) -> int:
 @audit.command(EPSILON, short_help="How much does it really leak, at least?", epilog=_EXAMPLES)
 @click.argument("runs", nargs=-1, metavar="RUN...", type=Place())
 @flag("--canaries", "M", "in each training; default: those planted, else 1000 (500 apart)")
+@flag("--canary", "KIND", _KINDS, OneOf(CANARIES))
 @flag("--repetitions", "R", "trainings with canaries of their own; default 1", default="1")
 @flag("--confidence", "P", "of each bound; default 0.95", default="0.95")
 @flag("--scores", "FILE", "scores of another framework: CSV, score and included", Place())

@@ -136,20 +136,23 @@ def audit_membership(
     found = {name: judge(name, scores[name], candidates, seed) for name in scores}
     came = subject.took_part()
     everyone = came is None or len(came) == problem.data.client_count
+    outcomes = [found[name] for name in found if name != BLIND]
+    bound = bound_of(subject.privacy(), everyone)
     return MembershipAudit(
         subject=subject.facts(),
         options=options,
         each=candidates.each,
         weights_seen=[rounds for rounds, _ in trajectory],
-        outcomes=[found[name] for name in found if name != BLIND],
+        outcomes=outcomes,
         blind=found[BLIND],
         warnings=[
             *candidates.warnings,
             *_warnings(found[BLIND], candidates, len(trajectory)),
             *(_of_fewer(facts) if facts else []),
+            *(beyond(outcomes, bound) if bound else []),
         ],
         shadows=facts,
-        bound=bound_of(subject.privacy(), everyone),
+        bound=bound,
     )
 
 
@@ -188,6 +191,22 @@ def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]
             "white_box sees the initial and the last weights only: the run has no snapshots between them "
             "(runtime.snapshot_interval)."
         )
+    return found
+
+
+def beyond(outcomes: list[Outcome], bound: Bound) -> list[str]:
+    """What is measured and cannot be, if the ledger is right."""
+    found = []
+    for outcome in outcomes:
+        for name, fpr in RATES.items():
+            rate, most = outcome.rates[name], float(bound.tpr(fpr))
+            if rate is not None and rate.low > most:
+                found.append(
+                    f"{outcome.attack} has a TPR of at least {rate.low:.1%} at {fpr:.1%} FPR, where the "
+                    f"ledger allows any attack {most:.1%}: the run leaks more than it is charged for, or "
+                    "members and non-members differ in more than membership, or it is chance (one interval "
+                    "in 40)."
+                )
     return found
 
 

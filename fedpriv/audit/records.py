@@ -107,13 +107,9 @@ def _warnings(subject: Subject) -> list[str]:
 
 @torch.inference_mode()
 def losses(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
-    """ℓ of each record at ``weights`` [n]; the model's own weights are set to them.
-
-    In double precision: in single precision the losses of confident predictions are 0, all alike.
-    """
+    """ℓ of each record at ``weights`` [n]; the model's own weights are set to them."""
     model.set(weights)
-    found = [model.loss(model(x).double(), y) for x, y in _batches(records, _RECORDS_AT_ONCE)]
-    return _finite(torch.cat(found))
+    return _finite(model.losses(records.inputs, records.targets))
 
 
 @torch.inference_mode()

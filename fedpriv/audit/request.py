@@ -47,9 +47,11 @@ class PropertyOptions:
 @dataclass(frozen=True)
 class EpsilonOptions:
     """``canaries``: how many in each of ``repetitions`` trainings; None: as many as fit, up to 1000;
-    ``independent``: each in a run of its own."""
+    ``canary``: of which kind; None: as those that the run planted, else of a direction; ``independent``: each
+    in a run of its own."""
 
     canaries: int | None = None
+    canary: str | None = None
     repetitions: int = 1
     independent: bool = False
     confidence: float = 0.95
@@ -85,12 +87,12 @@ def wanted(settings: Settings) -> dict[str, Options]:
         elif kind == PROPERTY and choice:
             parse_property(choice, "audit=property:CHOICE, CHOICE")
             options = PropertyOptions(choice)
-        elif kind == EPSILON:  # of those that the run plants; the settings have read M
+        elif kind == EPSILON:  # of those that the run plants; the settings have read M and KIND
             options = EpsilonOptions(seed=settings.seed)
         else:
             kinds = (
-                "membership, membership:held_out, membership:held_out:SHADOWS, property:CHOICE, epsilon or "
-                "epsilon:M"
+                "membership, membership:held_out, membership:held_out:SHADOWS, property:CHOICE, epsilon, "
+                "epsilon:M or epsilon:M:mislabelled"
             )
             raise ConfigError("audit", text, kinds, f"CHOICE: {_ALLOWED}")
         if kind in found:

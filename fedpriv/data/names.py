@@ -7,6 +7,9 @@ from dataclasses import dataclass
 TEST, HELD_OUT = "test", "held_out"
 NONMEMBERS = (TEST, HELD_OUT)
 """Records that no client has: those of the test set, or training records."""
+DIRECTION, MISLABELLED = "direction", "mislabelled"
+CANARIES = (DIRECTION, MISLABELLED)
+"""What an audit of ε plants: a gradient of one direction, or copies of training inputs with wrong labels."""
 
 
 @dataclass(frozen=True)

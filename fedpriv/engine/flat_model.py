@@ -148,6 +148,15 @@ class FlatModel:
             mean_loss += float(self.penalty(self.flat))
         return mean_loss, accuracy
 
+    @torch.inference_mode()
+    def losses(self, inputs: torch.Tensor, targets: torch.Tensor, batch: int = 250) -> torch.Tensor:
+        """ℓ of each record [n], in the module's present mode.
+
+        In double precision: in single precision the losses of confident predictions are 0, all alike.
+        """
+        pairs = zip(inputs.split(batch), targets.split(batch), strict=True)
+        return torch.cat([self.loss(self(x).double(), y) for x, y in pairs]).double()
+
     @torch.no_grad()
     def _flatten(self) -> None:
         # Walking through the modules takes as long as a small layer: once is enough.

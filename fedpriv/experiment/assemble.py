@@ -16,6 +16,7 @@ from fedpriv import config as configuration
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.common.secret_streams import STREAM_VERSION, SecretStreams
+from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.machine import choose_threads, numeric_environment, resolve_device
@@ -53,7 +54,12 @@ def assemble(
     device = resolve_device(settings.runtime.device)
     state, passed_over = (None, None) if folder is None else _saved_state(folder, identity, device)
     problem = make_problem(
-        parts, device, settings.canaries, settings.seed, fewer=EPSILON_AUDIT in settings.audit
+        parts,
+        device,
+        settings.canaries,
+        settings.seed,
+        fewer=EPSILON_AUDIT in settings.audit,
+        canary=settings.canary,
     )
     threads = choose_threads(settings.runtime.threads, work_per_round(parts, problem))
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
@@ -93,11 +99,16 @@ def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[st
 
 
 def make_problem(
-    parts: Parts, device: torch.device, canaries: int = 0, seed: int = 0, fewer: bool = False
+    parts: Parts,
+    device: torch.device,
+    canaries: int = 0,
+    seed: int = 0,
+    fewer: bool = False,
+    canary: str = DIRECTION,
 ) -> Problem:
     """Data, model and engine, with the attackers among the clients, if there are any; the streams are
-    nobody's yet. ``canaries``: so many are planted, or as many as there is room for (``fewer``);
-    ``seed``: of their coins and directions."""
+    nobody's yet. ``canaries``: so many of the kind ``canary`` are planted, or as many as there is room for
+    (``fewer``); ``seed``: of their coins, and of what they are."""
     from fedpriv.algorithms.problem import Problem
     from fedpriv.data.federated import federate
     from fedpriv.data.shadow import of_shadow
@@ -127,7 +138,8 @@ def make_problem(
     model = FlatModel(module.to(device))
     planted = None
     if canaries:
-        planted = _planted(parts, data, canaries, model.size, seed, fewer)
+        count = min(canaries, _room(parts, data, model.size, canary)) if fewer else canaries
+        planted = _planted(parts, data, count, model.size, seed, canary)
         data = planted.canaries.data
     problem = Problem(
         data=data,
@@ -151,26 +163,34 @@ def make_problem(
 
 
 def _planted(
-    parts: Parts, data: FederatedData, count: int, size: int, seed: int, fewer: bool
+    parts: Parts, data: FederatedData, count: int, size: int, seed: int, canary: str
 ) -> Planted:
-    from fedpriv.attacks.canaries import Planted, make_canaries, most_canaries
+    from fedpriv.attacks.canaries import PlantedDirections, make_canaries
+    from fedpriv.attacks.mislabelled import PlantedMislabelled, make_mislabelled
 
-    algorithm = parts.algorithm
-    if fewer:
-        count = min(count, most_canaries(data, algorithm.unit, size))
+    asked = {
+        "count": count,
+        "unit": parts.algorithm.unit,
+        "neighbours": parts.costs().sampling.neighbours,
+        "seed": seed,
+    }
     try:
-        made = make_canaries(
-            data,
-            count=count,
-            unit=algorithm.unit,
-            neighbours=parts.costs().sampling.neighbours,
-            size=size,
-            seed=seed,
-        )
+        if canary == MISLABELLED:
+            return PlantedMislabelled(make_mislabelled(data, **asked))
+        return PlantedDirections(make_canaries(data, size=size, **asked))
     except ArgumentError as error:
         key = "audit=epsilon:M" if parts.settings.canaries else "--canaries"
         raise ConfigError(key, error.value, error.allowed) from None
-    return Planted(made)
+
+
+def _room(parts: Parts, data: FederatedData, size: int, canary: str) -> int:
+    """For how many canaries there is room."""
+    from fedpriv.attacks.canaries import most_canaries
+    from fedpriv.attacks.mislabelled import most_mislabelled
+
+    if canary == MISLABELLED:
+        return most_mislabelled(data)
+    return most_canaries(data, parts.algorithm.unit, size)
 
 
 def _probes(module: nn.Module) -> int:

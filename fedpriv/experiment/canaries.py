@@ -8,7 +8,11 @@ from typing import Any
 
 import torch
 
-from fedpriv.attacks.canary_scores import Kind, WatchedWork
+from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.trainer import Work
+from fedpriv.attacks.canary_scores import Kind, WatchedDirections, WatchedWork
+from fedpriv.attacks.mislabelled import PlantedMislabelled, WatchedMislabelled
+from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.observers import Quiet
 from fedpriv.results.canary_file import CanaryFile
@@ -17,9 +21,19 @@ from fedpriv.results.folder import RunFolder
 
 def watch_canaries(loop: Loop) -> WatchedWork:
     """Let every release of the loop be looked at."""
-    watched = WatchedWork(loop.trainer.work, loop.problem, loop.problem.canaries)
-    loop.trainer.work = watched
-    return watched
+    loop.trainer.work = watched_work(loop.trainer.work, loop.problem)
+    return loop.trainer.work
+
+
+def watched_work(work: Work, problem: Problem, alone: bool = False) -> WatchedWork:
+    """A problem's work with somebody who looks for its canaries; see :class:`WatchedWork`."""
+    watched = WatchedMislabelled if kind_of(problem) == MISLABELLED else WatchedDirections
+    return watched(work, problem, problem.canaries, alone)
+
+
+def kind_of(problem: Problem) -> str:
+    """Of the canaries in it."""
+    return MISLABELLED if isinstance(problem.canaries, PlantedMislabelled) else DIRECTION
 
 
 class CanaryScores(Quiet):
@@ -47,7 +61,10 @@ class CanaryScores(Quiet):
     def close(self) -> None:
         coins = self._loop.problem.canaries.canaries.coins
         kinds = [{**kind.plain(), "count": n} for kind, n in self._watched.released.items()]
-        file = CanaryFile(coins.tolist(), self.scores(), kinds, self._loop.rounds_done, False)
+        file = CanaryFile(
+            coins.tolist(), self.scores(), kinds, self._loop.rounds_done, False,
+            kind_of(self._loop.problem),
+        )  # fmt: skip
         self._folder.audit.mkdir(exist_ok=True)
         self._folder.write_json(self._folder.canaries, file.plain())
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
 from fedpriv.common.errors import ConfigError
+from fedpriv.data.names import DIRECTION, MISLABELLED
+from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment.contracts import refuse_without_validation
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.names import PUBLISHED, SOUND
+from fedpriv.privacy.names import PUBLISHED, REPLACE_ONE, SOUND
 from fedpriv.privacy.noise_schedules import NoNoise, UniformBudget
 
 _PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
@@ -129,6 +131,21 @@ def _refuse_canaries(parts: Parts) -> None:
             "a run draws the noise of the sum of its uploads, and the server sees each of them: audit the "
             "finished run with fedpriv audit epsilon RUN, which looks at single uploads",
         )
+    if parts.settings.canary == MISLABELLED:
+        refuse_mislabelled(parts, "audit=epsilon:M:KIND, KIND")
+
+
+def refuse_mislabelled(parts: Parts, key: str) -> None:
+    """A wrong label needs labels, and one more where two wrong ones are told apart."""
+    dataset, allowed = parts.dataset, f"{DIRECTION} with dataset={parts.dataset.name}"
+    if getattr(dataset, "task", CLASSIFICATION) != CLASSIFICATION:
+        raise ConfigError(
+            key, MISLABELLED, allowed, "its records have no label that could be wrong"
+        )
+    replaced = parts.costs().sampling.neighbours == REPLACE_ONE
+    if dataset.classes < (3 if replaced else 2):
+        why = f"{dataset.classes} labels leave no two wrong ones, which replace-one adjacency needs"
+        raise ConfigError(key, MISLABELLED, allowed, why)
 
 
 def _refuse_tracking(parts: Parts) -> None:

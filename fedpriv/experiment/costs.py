@@ -76,6 +76,8 @@ class Costs:
 
     def rounds_allowed(self, sigma: float, epsilon: float) -> int:
         """How many rounds cost at most ``epsilon``."""
+        if (together := self.mechanism.charged_at_once) is not None:
+            return together if self.epsilon(sigma, together) <= epsilon else 0
         one = self.mechanism.plan(self.sampling, sigma, 1)
         if len(one) > 1:  # two samples a round, so no number of steps of one event
             return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, MANY_STEPS, 1)
@@ -124,6 +126,9 @@ class Costs:
 
     def of_rounds(self, rounds: int) -> dict[dp_event.DpEvent, int]:
         """What ``rounds`` rounds release at the σ the schedule gives each of them, one fixed in advance."""
+        if self.mechanism.charged_at_once is not None:
+            sigma = self.mechanism.schedule.noise_multiplier(0)
+            return dict(self._events(self.mechanism.plan(self.sampling, sigma, rounds)))
         return self._events_of_rounds(range(rounds), alike=False)
 
     def _events_of_rounds(self, rounds: range, alike: bool) -> dict[dp_event.DpEvent, int]:

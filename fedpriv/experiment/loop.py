@@ -202,7 +202,8 @@ class Loop:
         for rounds in (self.settings.rounds, self.schedule.planned_rounds):
             if rounds is not None:
                 parts.append(min(1.0, self.rounds_done / max(1.0, rounds)))
-        if self.budget is not None and self.budget.limit is not None:
+        by_round = self.mechanism.charged_at_once is None
+        if self.budget is not None and self.budget.limit is not None and by_round:
             parts.append(self.budget.fraction_spent())
         return max((part for part in parts if part is not None), default=None)
 

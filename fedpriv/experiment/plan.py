@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
+from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
 from fedpriv.privacy.names import RELATION_WORDS, SOUND
@@ -101,7 +102,8 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
 
 
 def _canary_words(parts: Parts) -> str:
-    what = counted(parts.settings.canaries, parts.algorithm.unit)
+    mislabelled = "mislabelled " if parts.settings.canary == MISLABELLED else ""
+    what = counted(parts.settings.canaries, mislabelled + parts.algorithm.unit)
     return f"{what} planted for audit=epsilon; they cost accuracy"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.canaries import CanaryScores
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.interrupts import Interrupts
@@ -106,7 +107,8 @@ class Run:
             "delta_of_clients": algorithm.unit == "client"
             and delta * problem.data.client_count >= 1,
             "attackers": problem.attack is not None,
-            "canaries": problem.canaries is not None,
+            "canaries": loop.settings.canaries > 0,
+            "mislabelled": loop.settings.canary == MISLABELLED,
             "large": _LARGE < float(np.max(budget.epsilon_sound())) < math.inf,
             "own_model": not type(loop.parts.model).__module__.startswith("fedpriv."),
             "diverged": stop_reason == DIVERGED,

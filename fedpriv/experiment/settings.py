@@ -10,7 +10,8 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, nearest
-from fedpriv.data.names import NONMEMBERS, Shadow
+from fedpriv.data.names import CANARIES as CANARY_KINDS
+from fedpriv.data.names import DIRECTION, NONMEMBERS, Shadow
 from fedpriv.experiment.averaging import Averaging, averaging_of
 from fedpriv.groups import GROUPS
 from fedpriv.privacy.names import BUDGET_VIEWS
@@ -43,8 +44,9 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Settings:
-    """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε;
-    ``shadow``: whose data it has in the place of its own, as a shadow run of an audit."""
+    """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε,
+    and ``canary``: of which kind; ``shadow``: whose data it has in the place of its own, as a shadow run
+    of an audit."""
 
     epsilon: float | None
     delta: float
@@ -58,6 +60,7 @@ class Settings:
     runtime: Runtime
     audit: tuple[str, ...] = ()
     canaries: int = 0
+    canary: str = DIRECTION
     publish: bool = False
     publish_test_metrics: bool = False
     shadow: Shadow | None = None
@@ -78,6 +81,7 @@ def read_settings(config: DictConfig) -> Settings:
             raise ConfigError(f"unknown key {key}" + (f"; did you mean {near}?" if near else ""))
     try:
         audits = _read_audits(config.get("audit"))
+        canaries, canary = canaries_of(audits)
         settings = Settings(
             epsilon=_optional(checks.number, "epsilon", config.epsilon, above=0),
             delta=checks.number("delta", config.delta, above=0, below=1),
@@ -92,7 +96,8 @@ def read_settings(config: DictConfig) -> Settings:
             resume=_optional(checks.text, "resume", config.resume),
             runtime=_read_runtime(config.runtime),
             audit=audits,
-            canaries=canaries_of(audits),
+            canaries=canaries,
+            canary=canary,
             publish=checks.boolean("publish", config.get("publish") or False),
             publish_test_metrics=checks.boolean(
                 "publish_test_metrics", config.get("publish_test_metrics") or False
@@ -143,15 +148,20 @@ def _read_runtime(node: object) -> Runtime:
     )
 
 
-def canaries_of(audits: Iterable[str]) -> int:
-    """How many canaries a run plants: M of ``epsilon:M``, of ``epsilon`` alone a thousand; 0 of other audits.
-    Raises ArgumentError."""
+def canaries_of(audits: Iterable[str]) -> tuple[int, str]:
+    """(how many canaries a run plants, of which kind): those of ``epsilon:M:KIND`` or ``epsilon:M``, of
+    ``epsilon`` alone a thousand; 0 of other audits. Raises ArgumentError."""
     for text in audits:
-        kind, colon, count = text.partition(":")
-        if kind == EPSILON_AUDIT:
-            number = int(count) if count.isdigit() else count
-            return checks.whole("audit=epsilon:M", number, at_least=2) if colon else CANARIES
-    return 0
+        name, *rest = text.split(":", 2)
+        if name == EPSILON_AUDIT:
+            count, kind = CANARIES, DIRECTION
+            if rest:
+                number = int(rest[0]) if rest[0].isdigit() else rest[0]
+                count = checks.whole("audit=epsilon:M", number, at_least=2)
+            if len(rest) == 2:
+                kind = checks.one_of("audit=epsilon:M:KIND, KIND", rest[1], CANARY_KINDS)
+            return count, kind
+    return 0, DIRECTION
 
 
 def _read_audits(value: object) -> tuple[str, ...]:

@@ -4,6 +4,7 @@
       work: …
       title: …
       compute: {_target_: my_module.my_function, argument: value}
+      quick: [compute.argument=value]
 
 The function returns a :class:`Drawing`. Keys that a work's figures share (curves, groups) may be there.
 """
@@ -12,13 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import hydra.utils
 import pandas as pd
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, show
@@ -31,6 +32,7 @@ from fedpriv.report.write import write_figure_report
 from fedpriv.results.display import console
 from fedpriv.results.plots import Panel, draw_panels
 
+QUICK = "quick"
 _OF_RUNS = ("show", "axes", "points", "stated", "orderings", "seeds")
 _NO_MATTER = ("runtime.", "dataset.path=", "dry_run=")
 
@@ -52,7 +54,8 @@ class Drawing:
 
 @dataclass(frozen=True)
 class ComputedFigure:
-    """A figure whose YAML has ``compute``; ``changed``: the user's overrides of its arguments."""
+    """A figure whose YAML has ``compute``; ``quick``: its other arguments where it is drawn at the
+    quick scale; ``changed``: the user's overrides of its arguments."""
 
     name: str
     work: str
@@ -60,11 +63,12 @@ class ComputedFigure:
     notes: str
     compute: Mapping[str, Any]
     changed: tuple[str, ...] = ()
+    quick: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
         """Where it goes, below ``<output_dir>/figures``."""
-        return f"{self.name}_changed" if self.changed else self.name
+        return f"{self.name}{'_quick' if self.quick else ''}{'_changed' if self.changed else ''}"
 
     def draw(self) -> Drawing:
         """Call the function. Raises ConfigError naming the argument it refuses."""
@@ -84,11 +88,13 @@ def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) ->
     """
     values = plain_section(node)
     changed = tuple(a for a in arguments if a.lstrip("+~").startswith("figure.compute"))
+    own = {a.partition("=")[0].rpartition(".")[2] for a in changed}
     try:
         refuse_unknown("", values, KEYS)
         for key in _OF_RUNS:
             if values.get(key) is not None:
                 raise ArgumentError(key, values[key], "absent: a figure with compute has no runs")
+        quick = _arguments(values.get("quick") or []) if values.get("scale") == QUICK else {}
         compute = values["compute"]
         if not isinstance(compute, dict) or not isinstance(compute.get("_target_"), str):
             raise ArgumentError("compute", compute, "a function's _target_ and its arguments")
@@ -97,11 +103,18 @@ def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) ->
             work=checks.text("work", values.get("work")),
             title=checks.text("title", values.get("title")),
             notes=str(values.get("notes") or ""),
-            compute=compute,
+            compute={**compute, **{k: v for k, v in quick.items() if k not in own}},
             changed=changed,
+            quick=quick,
         )
     except ArgumentError as error:
         raise error.within("figure") from None
+
+
+def _arguments(texts: Sequence[str]) -> dict[str, Any]:
+    """What ``compute.argument=value`` texts say; others are of the runs of a work's other figures."""
+    own = [str(t).removeprefix("compute.") for t in texts if str(t).startswith("compute.")]
+    return OmegaConf.to_container(OmegaConf.from_dotlist(own))
 
 
 def make_computed(config: DictConfig, name: str, arguments: Sequence[str], command: str) -> None:
@@ -146,6 +159,8 @@ def drawn_table(drawing: Drawing) -> pd.DataFrame:
 
 
 def _changed(figure: ComputedFigure) -> Iterator[str]:
+    if figure.quick:
+        yield "Quick scale: the numbers mean nothing."
     if figure.changed:
         yield f"Changed: {' '.join(figure.changed)}."
 

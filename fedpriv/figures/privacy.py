@@ -73,6 +73,12 @@ class Row:
             checks.one_of("rows.observer", values.get("observer", RELEASES), (RELEASES, SIZES)),
         )
 
+    def fewer(self, share: float) -> Row:
+        """With so many of its runs, or canaries, and two at least."""
+        if self.how == CANARIES:
+            return replace(self, canaries=max(2, round(share * self.canaries)))
+        return replace(self, runs=max(2, round(share * self.runs)))
+
     def words(self) -> str:
         """How it was audited."""
         runs = counted(self.runs, "training" if self.how == CANARIES else "run")
@@ -107,13 +113,19 @@ class ThreeEpsilons:
 
 
 def three_epsilons(
-    rows: Sequence[Mapping[str, Any]], base: Sequence[str], confidence: float, seed: int
+    rows: Sequence[Mapping[str, Any]],
+    base: Sequence[str],
+    confidence: float,
+    seed: int,
+    share: float = 1.0,
 ) -> Drawing:
     """Claimed, sound and audited ε of every row, each at the claim's own δ. The audited ones hold together
-    with ``confidence``: each row is tested at its share of what is left. ``base``: overrides of all rows."""
+    with ``confidence``: each row is tested at its share of what is left. ``base``: overrides of all rows;
+    ``share``: of the runs that each row names."""
     confidence = checks.number("confidence", confidence, above=0.5, below=1)
     seed = checks.seed("seed", seed)
-    read = [Row.of(values) for values in rows]
+    share = checks.number("share", share, above=0, at_most=1)
+    read = [Row.of(values).fewer(share) for values in rows]
     if not read:
         raise ArgumentError("rows", rows, "at least one row")
     significance = (1.0 - confidence) / len(read)

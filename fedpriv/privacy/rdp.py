@@ -20,12 +20,13 @@ from dp_accounting import dp_event, privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant as library
 
 from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
 from fedpriv.privacy.sampled_gaussian import MANY, log_a_by_quadrature, log_a_of_whole_orders
 
 RELATION = {
     ADD_OR_REMOVE: privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE,
     REPLACE_ONE: privacy_accountant.NeighboringRelation.REPLACE_ONE,
+    ZERO_OUT: privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE,
 }
 
 _NO_NOISE = 1e-100  # a smaller multiplier cannot be squared in floating point and protects nothing
@@ -102,7 +103,7 @@ def _rdp_of_event(
     if (
         isinstance(event, dp_event.PoissonSampledDpEvent)
         and isinstance(event.event, dp_event.GaussianDpEvent)
-        and neighbours == ADD_OR_REMOVE
+        and neighbours != REPLACE_ONE
     ):
         return sampled_gaussian_rdp(
             event.sampling_probability, event.event.noise_multiplier, orders
@@ -141,7 +142,7 @@ def _by_rate(
     for event, count in counted.items():
         if (
             isinstance(event, dp_event.PoissonSampledDpEvent)
-            and neighbours == ADD_OR_REMOVE
+            and neighbours != REPLACE_ONE
             and not without_noise(event)
         ):
             sampled.setdefault(event.sampling_probability, {})[event.event.noise_multiplier] = count

@@ -10,9 +10,11 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from fedpriv.common.words import counted, round_up
+from fedpriv.data.names import MISLABELLED
 from fedpriv.report.gather import Audit, Run, as_number
 from fedpriv.report.labels import full
 from fedpriv.report.markup import Markup, folded, joined, listed, table, tag
+from fedpriv.results.searches import STATEMENT, is_search
 
 _LEDGER_ROWS = (20, 10)  # the first and the last ones
 _LONG = re.compile(r"\d+\.\d{6,40}(e-?\d{1,3})?")
@@ -88,7 +90,7 @@ def key_numbers(run: Run) -> Markup:
         if (delta := as_number(run.summary.get("delta", run.privacy.get("delta")))) is not None:
             pairs.append(("δ", f"{delta:g}"))
     else:
-        pairs.append(("privacy", "none"))
+        pairs.append(("privacy", _no_epsilon(run)))
     pairs.append(("rounds", rounds_words(run)))
     if sigma := as_number(run.summary.get("noise_multiplier")):  # of 0 there is nothing to tell
         pairs.append(("σ in the last round", f"{sigma:.4g}"))
@@ -96,6 +98,16 @@ def key_numbers(run: Run) -> Markup:
         pairs.append(("time in rounds", f"{seconds:,.0f} s"))
     cards = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs)
     return tag("dl", *cards, class_="cards")
+
+
+def _no_epsilon(run: Run) -> str:
+    """What to say of privacy where the folder has no ε: a run without privacy says so in its statement."""
+    if run.privacy.get("private") is False:
+        return "none"
+    search = run.folder.path.absolute().parent
+    if not run.privacy and is_search(search):
+        return f"that of the search: {search.name}/{STATEMENT}"
+    return "not stated"
 
 
 def is_private(run: Run) -> bool:
@@ -216,8 +228,9 @@ def _membership(audit: Audit, rows: Sequence[tuple[str, dict[str, object]]]) -> 
 def _epsilon_from_below(audit: Audit) -> Markup:
     facts = audit.facts
     rows = [f for f in facts["found"] if isinstance(f, dict)]
+    kind = "wrong labels" if facts.get("canary") == MISLABELLED else "of one gradient direction"
     words = (
-        f"ε from below: {facts.get('canaries')} canaries (one {facts.get('unit')}), "
+        f"ε from below: {facts.get('canaries')} canaries (one {facts.get('unit')}), {kind}, "
         f"δ = {facts.get('delta')}, confidence {facts.get('confidence')}. Only a bound refutes a claim of a "
         "smaller ε."
     )

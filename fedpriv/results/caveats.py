@@ -51,6 +51,12 @@ CAVEATS = {
         "Lots have a fixed size; the sound view charges sampling without replacement under "
         "replace-one adjacency with sensitivity 2C, the published view pretends Poisson sampling."
     ),
+    "correlated": (
+        "Noise is correlated over rounds, so the run is one release: all of it is charged in its first "
+        "round, by the sensitivity of its strategy under its participation (ledger.csv names both), and a "
+        "run that ends early has the same epsilon. The run held each cohort against that participation. "
+        "checkpoint.pt holds noise that later rounds take up again: it is as secret as the seeds."
+    ),
     "search": (
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "them all, with every client in every round; the published one counts the last run alone."
@@ -58,6 +64,12 @@ CAVEATS = {
     "canaries": (
         "Canaries were planted in this run for its audit. They are records, or clients, of nobody; they take "
         "part as others do, cost accuracy, and the model is one trained with them."
+    ),
+    "mislabelled": (
+        "Its canaries are copies of training inputs with wrong labels. Every epsilon is of one record, or "
+        "client; a record that was copied is in the run twice, with its own label and a wrong one, and is "
+        "protected by about twice epsilon, at a larger delta. At client level that holds for its client, "
+        "once more for each of its records that was copied."
     ),
     "attackers": (
         "Some clients are attackers (summary.json names them). Nothing here speaks of them: they are not "

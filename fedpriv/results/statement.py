@@ -12,7 +12,14 @@ import numpy as np
 from fedpriv.common.words import counted_span, percent_up, round_up
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import GRADIENT
-from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, CLIENT, RELATION_WORDS, SOUND
+from fedpriv.privacy.names import (
+    ADD_OR_REMOVE,
+    AGGREGATOR,
+    CLIENT,
+    RELATION_WORDS,
+    SOUND,
+    ZERO_OUT,
+)
 from fedpriv.privacy.trade_off import RATES
 from fedpriv.privacy.trust import TRUSTS, Trust
 from fedpriv.results.caveats import (
@@ -109,11 +116,17 @@ def privacy_facts(
             *caveats,
             *UNIT_CAVEATS[unit],
             ENTROPY if published else SEEDS,
-            floating_point(int(draws.max()) * numbers),
+            floating_point(max(int(draws.max()), _answers(budget)) * numbers),
             *GENERAL_CAVEATS,
         ],
         "diagnostics": diagnostic_items(trust.secret_cohort) if diagnostics else [],
     }
+
+
+def _answers(budget: Budget) -> int:
+    """How many values a release is of, at most: all of a run's where its noise is correlated over rounds."""
+    queries = (query for joint, _ in budget.ledger for query in joint.queries)
+    return max((getattr(query, "answers", 1) for query in queries), default=1)
 
 
 def _number_or_none(value: float) -> float | None:
@@ -306,6 +319,8 @@ def _decides(view: dict[str, Any]) -> str:
     if view["neighbours"] == ADD_OR_REMOVE:
         did = "was used" if view["unit"] == "record" else "was among those that train"
         return f"decides whether a given {view['unit']} {did}"
+    if view["neighbours"] == ZERO_OUT:
+        return f"decides whether what a given {view['unit']} contributed was counted"
     if view["unit"] == "client":
         return "tells two data sets of a client apart"
     return "tells two values of a record apart"
@@ -319,6 +334,11 @@ def _neighbours(view: dict[str, Any]) -> str:
     adjacency = RELATION_WORDS[view["neighbours"]]
     if view["neighbours"] == ADD_OR_REMOVE:
         return f"{adjacency}: data sets that differ by one {view['unit']} more or less"
+    if view["neighbours"] == ZERO_OUT:
+        return (
+            f"{adjacency}: all that one {view['unit']} contributes is zero in the other data set, and who "
+            "takes part when is the same"
+        )
     if view["unit"] == "client":
         return f"{adjacency}: any two data sets a client may have"
     return f"{adjacency}: data sets that differ in one record replaced"

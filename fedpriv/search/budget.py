@@ -13,6 +13,7 @@ client by client. Two cases:
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,10 +22,11 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from fedpriv.common.errors import ConfigError, FedprivError
-from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants import Accountant, RunningTotal
 from fedpriv.privacy.accountants.base import Composition
 from fedpriv.privacy.accountants.search import most_steps
 from fedpriv.privacy.names import SOUND
+from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.results.ledger_file import LedgerError, read_clients
 
 _ROUNDING = 1.0 + 1e-9  # of a sum that was planned to end at the limit
@@ -111,8 +113,7 @@ class SearchBudget:
             return 0.0
         if not self.adaptive:
             return self.accountant.epsilon_of(history, self.delta, self.neighbours)
-        event = max(self.first, key=lambda e: self.first[e])
-        total = self.accountant.filter(1, self.neighbours, event, self.limit, self.delta)
+        total = self._filter()
         for released, count in history.items():
             total.add(released, np.zeros(1, dtype=int), count)
         return total.worst(self.delta)
@@ -132,6 +133,22 @@ class SearchBudget:
         if not self.adaptive:
             return spent
         return self.limit if spent <= self.limit * _ROUNDING else float("inf")
+
+    def trade_off(self, ledger: SearchLedger) -> TradeOff:
+        """How well an attack can do that sees every trial; by the filter if there is one."""
+        if not self.adaptive:
+            found = [np.zeros_like(EPSILONS)]
+            for history in filter(None, ledger.histories()):
+                found.append(self.accountant.deltas_of(history, EPSILONS, self.neighbours))
+            return trade_off(np.max(found, axis=0))
+        if math.isinf(self.guaranteed(ledger)):
+            return trade_off(np.ones_like(EPSILONS))
+        return trade_off(self._filter().deltas_within(EPSILONS, self.limit, self.delta))
+
+    def _filter(self) -> RunningTotal:
+        """Of one client, with nothing spent yet."""
+        event = max(self.first, key=lambda e: self.first[e])
+        return self.accountant.filter(1, self.neighbours, event, self.limit, self.delta)
 
     def refuse_too_small(self, planned: Composition) -> None:
         """Raise ConfigError where not one trial fits."""

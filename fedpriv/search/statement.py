@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedpriv.common.words import counted, round_up
+from fedpriv.common.words import counted, percent_up, round_up
 from fedpriv.privacy.events import describe_event
 from fedpriv.privacy.names import RELATION_WORDS
+from fedpriv.privacy.trade_off import RATES
 from fedpriv.search.budget import SearchBudget, SearchLedger
 from fedpriv.search.objective import Objective
 from fedpriv.search.settings import Settings
@@ -28,6 +29,7 @@ def facts(
         "epsilon_spent": _number(budget.spent(ledger)),
         "epsilon_budget": budget.limit,
         "delta": budget.delta,
+        "largest_tpr": budget.trade_off(ledger).largest(),
         "neighbours": budget.neighbours,
         "adaptive": budget.adaptive,
         "accountant": budget.describe(),
@@ -38,6 +40,12 @@ def facts(
         ],
         "trials": list(trials),
     }
+
+
+def _best_attack(largest: dict[str, float]) -> str:
+    """The trade-off curve at two points."""
+    low, high = (percent_up(largest[name]) for name in RATES)
+    return f"true positive rate of at most {low} at a false positive rate of 0.1 %, {high} at 1 %"
 
 
 def _number(value: float) -> float | None:
@@ -64,6 +72,7 @@ def words(found: dict[str, Any]) -> str:
             "",
             f"epsilon            {epsilon} at delta = {found['delta']:g}, of the client that is worst off",
             f"spent              {spent} of {found['epsilon_budget']:g}",
+            f"best attack        {_best_attack(found['largest_tpr'])}",
             f"neighbours         {RELATION_WORDS[found['neighbours']]}",
             f"accountant         {found['accountant']}",
             f"objective          {found['search']['objective']}: reads {found['objective_reads']}",
@@ -86,11 +95,11 @@ def facts_of_stopping(
 ) -> dict[str, Any]:
     """The same of a search by random stopping. ``begun``: trials of one that did not reach its end; nothing
     else follows from how many there were."""
-    epsilon = None
+    epsilon = largest = None
     if state == "ended":
-        epsilon = bound.epsilon
+        epsilon, largest = bound.epsilon, bound.trade_off().largest()
     elif begun is not None:
-        epsilon = bound.composed(begun)
+        epsilon, largest = bound.composed(begun), bound.trade_off_composed(begun).largest()
     found = {
         "search": definition,
         "state": state,
@@ -98,6 +107,7 @@ def facts_of_stopping(
         "epsilon_budget": settings.epsilon,
         "epsilon_trial": bound.trial,
         "delta": bound.delta,
+        "largest_tpr": largest,
         "neighbours": bound.neighbours,
         "number_of_trials": bound.law.words,
         "bound": bound.describe(),
@@ -126,6 +136,7 @@ def words_of_stopping(found: dict[str, Any]) -> str:
             "epsilon",
             f"{epsilon} at delta = {found['delta']:g}; the budget was {found['epsilon_budget']:g}",
         ),
+        *([("best attack", _best_attack(found["largest_tpr"]))] if found["largest_tpr"] else []),
         ("one trial", f"epsilon {round_up(found['epsilon_trial'])}; all release the same"),
         ("number of trials", f"{found['number_of_trials']}, drawn beforehand"),
         ("neighbours", RELATION_WORDS[found["neighbours"]]),

@@ -13,7 +13,8 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.random_stopping import NegativeBinomialTrials
-from fedpriv.privacy.rdp import epsilon_from_rdp, rdp_of_composition
+from fedpriv.privacy.rdp import deltas_from_rdp, epsilon_from_rdp, rdp_of_composition
+from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.search.planned import PlannedTrial
 from fedpriv.search.settings import Law
 
@@ -47,11 +48,27 @@ class Bound:
 
     @cached_property
     def _best(self) -> tuple[float, float]:
+        search, orders = self._rdp
+        found = epsilon_from_rdp(search, orders, self.delta, self.accountant.conversion)
+        return float(found[0]), float(found[1])
+
+    @cached_property
+    def _rdp(self) -> tuple[np.ndarray, np.ndarray]:
+        """(that of the search, at these orders)."""
         orders = np.asarray(self.accountant.orders)
         rdp = rdp_of_composition(self.events, self.accountant.orders, self.neighbours)
-        search = self.law.rdp(rdp[np.argsort(orders)], np.sort(orders))
-        found = epsilon_from_rdp(search, np.sort(orders), self.delta, self.accountant.conversion)
-        return float(found[0]), float(found[1])
+        return self.law.rdp(rdp[np.argsort(orders)], np.sort(orders)), np.sort(orders)
+
+    def trade_off(self) -> TradeOff:
+        """How well an attack can do that sees the best trial alone."""
+        return trade_off(deltas_from_rdp(*self._rdp, EPSILONS))
+
+    def trade_off_composed(self, trials: int) -> TradeOff:
+        """The same of one that sees so many trials."""
+        together = {event: trials * count for event, count in self.events.items()}
+        if not trials:
+            return trade_off(np.zeros_like(EPSILONS))
+        return trade_off(self.accountant.deltas_of(together, EPSILONS, self.neighbours))
 
     def composed(self, trials: int) -> float:
         """ε of so many trials whose outcomes are all shown."""

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedpriv.privacy.sampling import sample_lot
 from fedpriv.verify import sampling
 from fedpriv.verify.context import Context
 from fedpriv.verify.table import Check
 from fedpriv.verify.taps import Recording
 
 OTHER_LOTS = "other lots"
-_COHORTS = 400
+_COHORTS, _LOTS, _CLIENTS = 400, 200, 8
 
 
 def checks(context: Context) -> Iterator[Check]:
@@ -22,6 +23,26 @@ def checks(context: Context) -> Iterator[Check]:
     if subject.per_record:
         yield from _of_lots(context, made)
     yield from _of_cohorts(context, made)
+    if any(made.asked):
+        yield _of_uploads(made)
+
+
+def _of_uploads(made: Recording) -> Check:
+    """Whose uploads were computed: each member's once."""
+    rounds = zip(made.cohorts, made.asked, strict=False)
+    wrong = [
+        t
+        for t, (cohort, asked) in enumerate(rounds)
+        if any(len(np.unique(c)) < len(c) or not np.isin(c, cohort).all() for c in asked)
+    ]
+    return Check(
+        "sampling",
+        "cohorts: uploads",
+        f"{len(wrong)} rounds with others",
+        "0",
+        passed=not wrong,
+        note="uploads are computed of clients that were not sampled, or twice of one",
+    )
 
 
 def _of_lots(context: Context, made: Recording) -> Iterator[Check]:
@@ -41,6 +62,23 @@ def _of_lots(context: Context, made: Recording) -> Iterator[Check]:
         yield Check("sampling", "lots", "the event charged says nothing of them", "-")
         return
     yield from sampling.checks("lots", lots, laws, context.subject.seed)
+    if drawn := _drawn(context, laws):
+        yield sampling.members("lots drawn alone", drawn, laws)
+
+
+def _drawn(context: Context, laws: dict[int, sampling.Law]) -> list[sampling.Lot]:
+    """Many lots of a few clients by the algorithm's sampling alone: a run has too few to show that one record
+    is in all of them."""
+    subject = context.subject
+    streams, found = subject.streams("lots drawn alone", ""), []
+    for client, own in list(enumerate(subject.problem.data.clients))[:_CLIENTS]:
+        if client not in laws or laws[client].whole or not len(own):
+            continue
+        how, everyone = subject.parts.algorithm.sampling_of(len(own)), np.arange(len(own))
+        for t in range(_LOTS):
+            members = sample_lot(streams, how, everyone, t, 0, client)
+            found.append(sampling.Lot(client, t, len(own), members))
+    return found
 
 
 def seen_lots(context: Context, made: Recording) -> list[sampling.Lot]:

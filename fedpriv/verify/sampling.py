@@ -126,7 +126,7 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
             yield _both(what, name, [normals])
     if rounds := _rounds(sampled, uniforms):
         yield _both(what, "rounds", rounds)
-    yield _members(what, sampled, laws)
+    yield members(what, sampled, laws)
 
 
 def _sizes(
@@ -248,7 +248,7 @@ def _in_common(pairs: list[tuple[Lot, Lot]], uniforms: np.random.Generator) -> n
     return _normals(counts, laws, uniforms)
 
 
-def _members(what: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
+def members(what: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
     """How often each one is in a lot: binomial."""
     often: dict[int, np.ndarray] = {}
     times: dict[int, int] = {}

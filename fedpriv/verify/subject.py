@@ -186,12 +186,13 @@ class Subject:
     # ---- the unit
 
     def choose_unit(self, seen: Recording) -> bool:
-        """Take the record, or client, that is in most lots of a run, in the first round if it can be; whether
-        there is one."""
+        """Take the record, or client, that is in most lots of a run, in the first round if it can be, and
+        there in several if there are; whether there is one."""
         often: Counter[int] = Counter()
         for t, cohort in enumerate(seen.cohorts):
             members = np.concatenate(seen.reads[t]) if self.per_record and seen.reads[t] else cohort
-            often.update(dict.fromkeys(members.tolist(), 100 if t == 0 else 1))
+            for member, lots in Counter(members.tolist()).items():
+                often[member] += (100 if t == 0 else 1) * lots
         if not often or (self.per_record and not any(map(len, seen.reads))):
             return False
         chosen = max(often, key=lambda one: (often[one], -one))
@@ -275,9 +276,12 @@ class Subject:
 def _refuse(parts: Parts) -> None:
     if parts.attack is not None:
         raise ConfigError(
-            "attack",
-            parts.attack.name if hasattr(parts.attack, "name") else "given",
-            "none with fedpriv verify, which brings malicious clients of its own",
+            "attack must be none with fedpriv verify, which brings malicious clients of its own"
+        )
+    if parts.mechanism.charged_at_once is not None:
+        raise ConfigError(
+            f"algorithm={parts.algorithm.name} cannot be verified: fedpriv verify holds each round against "
+            "its own charge and takes noise for independent over rounds, and here all rounds are one release"
         )
 
 

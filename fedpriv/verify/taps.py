@@ -66,6 +66,8 @@ class Recording:
     charged: list[tuple[Release, ...]] = field(default_factory=list)
     cohorts: list[np.ndarray] = field(default_factory=list)
     reads: list[list[np.ndarray]] = field(default_factory=list)
+    asked: list[list[np.ndarray]] = field(default_factory=list)
+    """The clients whose uploads are computed, a list for each time that some are."""
     uploads: list[list[Tensor]] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
     states: list[dict[str, str]] = field(default_factory=list)
@@ -141,8 +143,13 @@ class Tap:
 
             return self._watch(open_round(announcement, cohort, streams, charged), anew)
 
+        for computes in vars(trainer.work).values():
+            if callable(getattr(computes, "of", None)):
+                computes.of = self._noting(computes.of)
+
         def round_of(opening: OpenRound) -> Any:
             object.__setattr__(train, "log", [])
+            self.recording.asked.append([])
             try:
                 return work(opening)
             finally:
@@ -160,6 +167,14 @@ class Tap:
                 apply(cohort, uploads)
 
             server.apply = applied
+
+    def _noting(self, of: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(round_index: int, clients: np.ndarray) -> Any:
+            if self.recording.asked:
+                self.recording.asked[-1].append(np.asarray(clients).copy())
+            return of(round_index, clients)
+
+        return noted
 
     # ---- releases
 

@@ -165,6 +165,7 @@ def test_a_run_is_priced_again_as_it_priced_itself(answer, train):
     )
 
 
+@pytest.mark.usefixtures("wide_cells")
 def test_the_published_view_of_a_run_can_be_priced(answer, train):
     result = train("algorithm=dp_fl", "rounds=7", "algorithm.sampling=fixed_size", "epsilon=null")
     folder = ("--run", str(result.folder), "--accountant", "rdp")
@@ -358,6 +359,7 @@ def test_what_takes_long_is_drawn_at_fewer_points_and_says_so(command, schedule)
     assert "points" not in said.out
 
 
+@pytest.mark.usefixtures("wide_cells")
 def test_prv_is_left_to_who_asks_for_it_where_the_noise_took_many_values(answer, schedule):
     path = schedule("noise_multiplier\n" + "\n".join(f"{9 * 0.99**i}" for i in range(30)) + "\n")
     account = ("account", "--schedule", path, "--sample-rate", "0.1", *DELTA)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv.audit import classifier
+
 TINY = (
     "dataset=digits", "model=mlp", "model.hidden=64", "partition=fixed_size", "partition.clients=24",
     "partition.records=8", "evaluation_interval=100",
@@ -20,7 +22,13 @@ DROWNED = (
 )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    """Ten trees tell what a hundred tell of these runs; how a forest scores is in ``test_classifier``."""
+    monkeypatch.setattr(classifier, "TREES", 10)
+
+
+@pytest.fixture(scope="module")
 def by_heart(ran) -> Path:
     return ran(*BY_HEART).folder
 

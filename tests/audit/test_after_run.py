@@ -68,7 +68,7 @@ def test_a_dry_run_is_not_audited(command, tmp_path):
     [
         (
             ("audit=everything",),
-            "membership:held_out:SHADOWS, property:CHOICE, epsilon or epsilon:M, got everything",
+            "property:CHOICE, epsilon, epsilon:M or epsilon:M:mislabelled, got everything",
         ),
         (("audit=property",), "CHOICE: one of intensity"),
         (("audit=property:colour",), "one of intensity"),

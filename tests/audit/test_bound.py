@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fedpriv.audit import report
+from fedpriv.audit import membership, report
 from fedpriv.audit.bound import bound_of
-from fedpriv.audit.membership import audit_membership
+from fedpriv.audit.membership import Outcome, audit_membership, beyond
 from fedpriv.audit.request import MembershipOptions
+from fedpriv.audit.statistics import Estimate
 from fedpriv.audit.subject import open_run
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 
@@ -69,6 +71,29 @@ def test_the_bound_lies_above_every_measured_curve(drowned):
     assert not any("upper bound" in line.label for line in report.roc_panel(without).lines)
     stated = json.loads((drowned / "privacy.json").read_text())["largest_tpr"]
     assert audit.as_json()["bound"]["tpr_at_1_percent_fpr"] == stated["at_1_percent_fpr"]
+
+
+def test_more_than_the_ledger_allows_is_said(drowned):
+    """0.3 + 0.01 is the curve's TPR at 1 % FPR."""
+    bound = bound_of(facts("record", ADD_OR_REMOVE))
+    assert float(bound.tpr(0.01)) < 0.4
+
+    def outcome(low: float) -> Outcome:
+        rates = {"tpr_at_1_percent": Estimate(0.5, low, 0.6), "tpr_at_0.1_percent": None}
+        return Outcome("lira", Estimate(0.7, 0.6, 0.8), rates, (np.zeros(1), np.zeros(1)))
+
+    assert beyond([outcome(0.02)], bound) == []
+    (said,) = beyond([outcome(0.4)], bound)
+    assert said.startswith("lira has a TPR of at least 40.0% at 1.0% FPR, where the ledger allows")
+    audit = audit_membership(open_run(drowned), MembershipOptions(nonmembers="held_out"))
+    assert not any("allows any attack" in words for words in audit.warnings)
+
+
+def test_an_audit_warns_of_it(by_heart, monkeypatch):
+    nothing = SimpleNamespace(tpr=lambda fpr: -1.0)
+    monkeypatch.setattr(membership, "bound_of", lambda facts, everyone: nothing)
+    audit = audit_membership(open_run(by_heart), MembershipOptions(nonmembers="held_out"))
+    assert sum("where the ledger allows any attack" in words for words in audit.warnings) == 3
 
 
 def test_a_run_without_privacy_has_no_such_curve(by_heart):

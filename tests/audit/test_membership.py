@@ -18,7 +18,7 @@ from fedpriv.data.records import Records
 HELD_OUT = MembershipOptions(nonmembers="held_out")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def leaking(by_heart):
     return audit_membership(open_run(by_heart), HELD_OUT)
 

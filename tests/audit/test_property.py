@@ -23,6 +23,11 @@ def many_clients(*more: str) -> tuple[str, ...]:
 
 
 @pytest.fixture
+def few_trees():
+    """A property of 30 clients needs all of them."""
+
+
+@pytest.fixture
 def plain(ran):
     return open_run(ran(*many_clients("algorithm=fedsgd")).folder)
 

@@ -11,9 +11,10 @@ from fedpriv.common import startup
 
 @pytest.fixture(autouse=True)
 def as_before():
-    yield
-    gc.unfreeze()
+    before = gc.get_threshold()
     gc.set_threshold(*startup._usual)
+    yield
+    gc.set_threshold(*before)
 
 
 def test_after_the_start_garbage_is_collected_as_usual():

@@ -100,7 +100,7 @@ def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train)
 @pytest.mark.usefixtures("common_streams")
 def test_used_up_budgets_leave_the_sampling_of_honest_clients_alone(train, how):
     """Attackers are as eligible as they would be if they were honest: who is drawn does not change."""
-    settings = (*LDP, "partition.clients=20", "rounds=null", "epsilon=12")
+    settings = (*LDP, "partition.clients=20", "rounds=null", "epsilon=9")
     alone = train(*settings, name="alone")
     attacked = train(*settings, *ATTACK, "attack.attackers=5", how, name="attacked")
     attackers = set(attacked.summary["attackers"])
@@ -124,13 +124,13 @@ def test_used_up_budgets_leave_the_sampling_of_honest_clients_alone(train, how):
 def test_attackers_come_to_every_round_and_no_budget_holds_them_back(train):
     """Their own rounds would have spent it long before."""
     result = train(
-        *LDP, *ATTACK, "attack.participation=fixed", "rounds=null", "epsilon=12", name="long"
+        *LDP, *ATTACK, "attack.participation=fixed", "rounds=null", "epsilon=9", name="long"
     )
     facts = pd.read_csv(result.folder / "participation.csv")
     attackers = set(result.summary["attackers"])
     assert all(attackers <= set(parse_ranges(str(row))) for row in facts["clients"])
     assert result.stop_reason == "budget"
-    assert result.privacy["epsilon_sound"] <= 12
+    assert result.privacy["epsilon_sound"] <= 9
 
 
 @pytest.mark.parametrize("how", ["skip", "follow"])

@@ -182,11 +182,13 @@ def test_local_steps_of_a_filtered_run_stay_within_the_budget(train):
 RAGGED = (
     "algorithm=dp_fl", "partition=dirichlet", "partition.alpha=0.7", "partition.min_records=20",
     "algorithm.sampling=fixed_size", "algorithm.sample_rate=0.03", "algorithm.learning_rate=0.05",
-    "noise_schedule.noise_multiplier=6", "epsilon=1.2", "runtime.checkpoint_interval=10000",
+    "noise_schedule.noise_multiplier=3", "epsilon=1.2", "runtime.checkpoint_interval=10000",
+    "accountant.orders=2..32",
     "evaluation_interval=10000",
 )  # fmt: skip
 
 
+@pytest.mark.usefixtures("wide_cells")
 def test_clients_whose_budget_is_spent_are_left_out_until_none_can_go_on(ran):
     """Lots of fixed size: the true sampling rate is rounded, and differs between clients."""
     result = ran(*RAGGED)
@@ -200,6 +202,7 @@ def test_clients_whose_budget_is_spent_are_left_out_until_none_can_go_on(ran):
     assert spread["lowest"] > 0.9
 
 
+@pytest.mark.usefixtures("wide_cells")
 def test_a_client_that_was_left_out_does_not_come_back(ran):
     result = ran(*RAGGED)
     rows = csv.DictReader((result.folder / "participation.csv").read_text().splitlines())

@@ -33,7 +33,7 @@ def rows(path: Path) -> int:
 
 
 def test_a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been(
-    start, train, tmp_path, assert_same_run
+    start, train, command, tmp_path, assert_same_run
 ):
     draw = random.Random(0)
     run = tmp_path / "killed"
@@ -49,9 +49,8 @@ def test_a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been(
         process.communicate()
         assert not (run / "summary.json").exists()
         arguments = ("train", "resume=killed", "runtime.progress=none")
-    finish = start(*arguments)
-    said = finish.communicate()
-    assert finish.returncode == 0, said
+    said = command(*arguments)
+    assert said.status == 0, said.err
     whole = train(*settings, name="whole")
     assert_same_run(run, whole.folder)
     assert [f.name for f in run.rglob("*.tmp")] == []
@@ -114,9 +113,9 @@ def test_a_run_that_dies_at_any_write_goes_on_as_if_it_had_not(
 @pytest.mark.parametrize(
     "accounting",
     [
-        ("accountant=pld", "accountant.discretization=0.01", "noise_schedule=constant"),
+        ("accountant=pld", "accountant.discretization=0.05", "noise_schedule=constant"),
         (
-            "accountant=pld", "accountant.discretization=0.01", "noise_schedule=exponential",
+            "accountant=pld", "accountant.discretization=0.05", "noise_schedule=exponential",
             "noise_schedule.beta=0.95",
         ),
         ("accountant=gdp", "noise_schedule=constant", "algorithm.sample_rate=1"),

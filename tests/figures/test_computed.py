@@ -46,6 +46,18 @@ def test_a_computed_figure_has_its_files_and_no_runs(computed, make, tmp_path):
     assert not (tmp_path / "outputs" / "runs").exists()
 
 
+def test_the_quick_scale_has_arguments_and_a_folder_of_its_own(computed, tiny, make, tmp_path):
+    assert make("--quick").status == 0  # its work's quick is of runs: the same figure
+    assert (folder(tmp_path) / "figure.csv").exists()
+    tiny["quick"] = [*tiny["quick"], "compute.most=1"]
+    assert make("--quick").status == 0
+    assert pd.read_csv(folder(tmp_path, "tiny_quick") / "figure.csv")["y"].tolist() == [0, 1]
+    assert "numbers mean nothing" in (folder(tmp_path, "tiny_quick") / "comparison.md").read_text()
+    assert len(pd.read_csv(folder(tmp_path) / "figure.csv")) == 4
+    assert make().status == 0
+    assert len(pd.read_csv(folder(tmp_path) / "figure.csv")) == 4
+
+
 def test_the_csv_has_every_point_drawn(computed, make, tmp_path):
     make()
     table = pd.read_csv(folder(tmp_path) / "figure.csv")

@@ -68,6 +68,14 @@ def audited(finding: str) -> float:
     return float(finding.partition("audited at least ")[2].split()[0])
 
 
+def test_a_share_of_the_runs_is_of_what_each_row_counts():
+    apart, planted = (
+        Row.of(row(UPLOADS, how, 1000, canaries=500)) for how in ("apart", "canaries")
+    )
+    assert (apart.fewer(0.02).runs, apart.fewer(1.0)) == (20, apart)
+    assert (planted.fewer(0.02).runs, planted.fewer(0.02).canaries) == (1000, 10)
+
+
 @pytest.mark.parametrize(
     ("change", "argument"),
     [

@@ -58,6 +58,9 @@ def test_of_a_search_by_random_stopping_the_best_has_its_configuration(
     page = read(search / "report.html")
     assert [e.text for e in page.all("h2")] == ["Search", "Configuration of the best trial"]
     assert "noise_schedule.noise_multiplier" in page.table("Configuration")
+    assert command("report", str(search / "best")).status == 0
+    numbers = read(search / "best" / "report.html").all("dl", **{"class": "cards"})[0].text
+    assert "that of the search: search/privacy.txt" in numbers
     said = command("runs", str(search))
     assert "epsilon 2.000 at delta 1e-05, of the best of a secret number" in said.out
 
@@ -87,3 +90,10 @@ def test_a_search_that_leads_elsewhere_is_refused(folder, command, tmp_path):
     said = command("report", str(search))
     assert said.status == 2
     assert "neither a file nor a folder" in said.err
+
+
+def test_a_run_without_its_statement_is_not_called_without_privacy(folder, command, read):
+    for name in ("privacy.json", "privacy.txt", "summary.json", "metrics.csv"):
+        (folder / name).unlink()
+    assert command("report", str(folder)).status == 0
+    assert "not stated" in read(folder / "report.html").all("dl", **{"class": "cards"})[0].text

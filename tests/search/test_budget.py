@@ -16,12 +16,14 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import PoissonSampling
+from fedpriv.privacy.trade_off import EPSILONS, trade_off
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.search.budget import SearchBudget, SearchLedger, read_trial
 from tests.privacy.releases import released
 
 DELTA = 1e-5
 ROUNDS = 5
+CELL = 1e-3  # of both: theirs against ours
 SAMPLED = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(2.0))
 PLAIN = dp_event.GaussianDpEvent(20.0)
 
@@ -33,7 +35,7 @@ def library_rdp(orders) -> PrivacyAccountant:
 
 def library_pld() -> PrivacyAccountant:
     """The same by privacy loss distributions."""
-    return pld_privacy_accountant.PLDAccountant()
+    return pld_privacy_accountant.PLDAccountant(value_discretization_interval=CELL)
 
 
 def budget(epsilon, accountant, first, adaptive=False) -> SearchBudget:
@@ -60,7 +62,7 @@ def search(own: SearchBudget, trials: list[dict]) -> tuple[SearchLedger, int]:
 
 @pytest.mark.parametrize(
     ("accountant", "independent"),
-    [(RdpAccountant("2..256"), library_rdp(range(2, 257))), (PldAccountant(), library_pld())],
+    [(RdpAccountant("2..256"), library_rdp(range(2, 257))), (PldAccountant(CELL), library_pld())],
     ids=["rdp", "pld"],
 )
 def test_200_useless_trials_cost_what_composition_says(accountant, independent):
@@ -155,3 +157,34 @@ def test_ledger_that_is_not_what_was_planned_ends_the_search(tmp_path):
         read_trial(path, REPLACE_ONE, {joint.event(): 3})
     with pytest.raises(FedprivError, match="is not there"):
         read_trial(tmp_path / "none.csv", ADD_OR_REMOVE, {})
+
+
+@pytest.mark.parametrize("accountant", [RdpAccountant(), PldAccountant(), GdpAccountant()])
+def test_the_best_attack_is_that_on_all_trials_together(accountant):
+    trial = {PLAIN: ROUNDS} if accountant.name == "gdp" else {SAMPLED: ROUNDS}
+    own = budget(10.0, accountant, trial)
+    ledger, made = search(own, [trial] * 3)
+    ((event, count),) = trial.items()
+    whole = trade_off(accountant.deltas_of({event: made * count}, EPSILONS, ADD_OR_REMOVE))
+    one = trade_off(accountant.deltas_of(trial, EPSILONS, ADD_OR_REMOVE))
+    assert made == 3
+    assert own.trade_off(ledger).largest() == whole.largest()
+    assert own.trade_off(ledger).largest()["at_1_percent_fpr"] > one.largest()["at_1_percent_fpr"]
+    assert own.trade_off(SearchLedger(ADD_OR_REMOVE)).largest() == {
+        "at_0.1_percent_fpr": 0.001, "at_1_percent_fpr": 0.01,
+    }  # fmt: skip
+
+
+def test_the_best_attack_on_an_adaptive_search_is_that_on_its_budget():
+    """Whatever was spent of it; within what (ε, δ) says, and beyond what was spent."""
+    trial = {SAMPLED: ROUNDS}
+    own = budget(2.0, RdpAccountant(), trial, adaptive=True)
+    ledger, _ = search(own, [trial])
+    found = own.trade_off(ledger).largest()
+    assert found == own.trade_off(SearchLedger(ADD_OR_REMOVE)).largest()
+    budgeted = trade_off(np.where(EPSILONS >= 2.0, DELTA, 1.0)).largest()
+    spent = trade_off(RdpAccountant().deltas_of(trial, EPSILONS, ADD_OR_REMOVE)).largest()
+    for name, largest in found.items():
+        assert spent[name] < largest <= budgeted[name] * 1.001
+    ledger.add_to_everyone({SAMPLED: 10**9})
+    assert set(own.trade_off(ledger).largest().values()) == {1.0}

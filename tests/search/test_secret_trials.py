@@ -134,6 +134,10 @@ def test_the_statement_gives_the_bound_and_what_stays_secret(pretend, tmp_path):
     assert "theorem 2" in words
     assert "improved conversion" in words
     assert "how long the search took" in words
+    assert found["largest_tpr"] == own.bound.trade_off().largest()
+    assert "best attack        true positive rate of at most " in words
+    one = own.bound.trade_off_composed(1).largest()
+    assert one["at_1_percent_fpr"] < found["largest_tpr"]["at_1_percent_fpr"] < 0.2
 
 
 @pytest.mark.parametrize(
@@ -151,6 +155,7 @@ def test_a_search_that_is_cut_short_deletes_its_trials_and_is_charged_by_composi
     found = stated(tmp_path)
     assert (found["state"], found["trials_begun"]) == ("interrupted", 3)
     assert found["epsilon"] == composed(own, 3)
+    assert found["largest_tpr"] == own.bound.trade_off_composed(3).largest()
     with pytest.raises(ConfigError, match="did not reach its end: it cannot go on"):
         pretend(tmp_path, [0]).go()
     assert stated(tmp_path) == found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
@@ -12,6 +14,7 @@ from fedpriv.algorithms.optimizers import Adam
 from fedpriv.algorithms.record_work import RecordWork
 from fedpriv.algorithms.trainer import Clipped
 from fedpriv.algorithms.uploads import ProjectedChanges
+from fedpriv.data.records import Records
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.sampling import PoissonSampling
 
@@ -84,6 +87,14 @@ class TrustsClients(ClientWork):
         return summed(self, turn, clip, batch.uploads.double())
 
 
+class CountsOneTwice(ClientWork):
+    """The first of a cohort is in the sum twice."""
+
+    def clipped(self, turn, changes, clip):
+        twice = np.concatenate([turn.cohort[:1], turn.cohort])
+        return super().clipped(replace(turn, cohort=twice), changes, clip)
+
+
 def summed(work, turn, clip, uploads):
     """The sum of uploads [c, d], said to be clipped."""
     denominator = work._denominator(turn.cohort)
@@ -109,6 +120,20 @@ class RealisedLots(RecordWork):
     def mean(self, released, cohort):
         mean, lot_sizes = super().mean(released, cohort)
         return mean * (lot_sizes / self.counts.clamp_min(1.0))[:, None], lot_sizes
+
+
+class TwoLotsAsOne(RecordWork):
+    """Two lots are drawn and added up, noised once and charged once."""
+
+    def _lots(self, turn):
+        parts = [super(TwoLotsAsOne, self)._lots(replace(turn, step=step)) for step in (0, 1)]
+        owners = torch.cat([own for _, own in parts])
+        order = torch.argsort(owners, stable=True)
+        inputs, targets = (
+            torch.cat([getattr(records, what) for records, _ in parts])[order]
+            for what in ("inputs", "targets")
+        )
+        return Records(inputs, targets), owners[order]
 
 
 class RegularisedByTheLot(RecordWork):
@@ -207,6 +232,13 @@ class BlockSampling(PoissonSampling):
         size = int((stream.random(count) < self.sample_rate).sum())
         first = int(stream.random() * count)
         return np.sort((first + np.arange(size)) % count)
+
+
+class AlwaysTheFirst(PoissonSampling):
+    """One record is in every lot."""
+
+    def sample(self, stream, count):
+        return np.union1d(super().sample(stream, count), [0])
 
 
 class OwnSampling(DpFl):

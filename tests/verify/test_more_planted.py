@@ -79,6 +79,21 @@ def test_lots_that_come_again_in_the_round_after_the_next(caught, monkeypatch):
     assert about(caught(*RECORDS, rounds=4), "sampling: lots: rounds")
 
 
+def test_two_lots_that_are_noised_and_charged_as_one(caught):
+    own = ("algorithm._target_=planted.OwnWork", "+algorithm.work=TwoLotsAsOne")
+    assert about(caught(*RECORDS, *own, rounds=8), "sensitivity: gradient_sum")
+
+
+def test_a_client_that_counts_twice(caught):
+    own = ("algorithm._target_=planted.OwnClientWork", "+algorithm.work=CountsOneTwice")
+    assert about(caught(*CLIENTS, *own), "sampling: cohorts: uploads")
+
+
+def test_a_record_that_is_in_every_lot(caught):
+    own = ("algorithm._target_=planted.OwnSampling", "+algorithm.how=AlwaysTheFirst")
+    assert about(caught(*RECORDS, *own), "sampling: lots drawn alone: worst member")
+
+
 @pytest.mark.parametrize(("overrides", "what"), [(RECORDS, "lots"), (CLIENTS, "cohorts")])
 def test_a_rate_that_is_charged_by_half(caught, monkeypatch, overrides, what):
     def halved(self, noise_multiplier):

@@ -30,7 +30,8 @@ SHIPPED = {
 
 
 def test_none_is_left_out():
-    assert set(SHIPPED) == {name for name, _ in options("algorithm")}
+    refused = {"dp_ftrl"}  # its rounds are one release: see tests/privacy/mechanisms/test_matrix.py
+    assert set(SHIPPED) | refused == {name for name, _ in options("algorithm")}
 
 
 @pytest.mark.parametrize("algorithm", SHIPPED)

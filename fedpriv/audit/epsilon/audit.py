@@ -31,9 +31,11 @@ from fedpriv.audit.request import EpsilonOptions
 from fedpriv.audit.subject import stored_configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
+from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.combinations import refuse_mislabelled
 from fedpriv.experiment.settings import CANARIES
-from fedpriv.results.canary_file import RELEASES, read_canaries
+from fedpriv.results.canary_file import HEADLINES, read_canaries
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 
@@ -44,7 +46,8 @@ RUNS = 500
 @dataclass(frozen=True)
 class EpsilonAudit:
     """What was found. ``unit``, ``neighbours``, ``delta``: of the guarantee that is audited;
-    ``canaries``: how many in all; ``planted``: whether they were part of the run itself."""
+    ``canaries``: how many in all, ``canary``: of which kind; ``planted``: whether they were part of the run
+    itself."""
 
     subject: dict[str, Any]
     options: EpsilonOptions
@@ -52,16 +55,18 @@ class EpsilonAudit:
     neighbours: str
     delta: float
     canaries: int
+    canary: str
     planted: bool
     independent: bool
     found: list[Found]
 
     @property
     def headline(self) -> Found:
-        """The number that was chosen beforehand: the bound that assumes least, for an observer of every
-        release."""
+        """The number that was chosen beforehand: the bound that assumes least, for the observer who can make
+        most of such canaries."""
         method = CLOPPER_PEARSON if self.independent else ONE_RUN
-        return next(f for f in self.found if (f.observer, f.method) == (RELEASES, method.name))
+        chosen = (HEADLINES[self.canary], method.name)
+        return next(f for f in self.found if (f.observer, f.method) == chosen)
 
     def summary(self) -> dict[str, Any]:
         """What ``summary.json`` gets."""
@@ -90,6 +95,7 @@ class EpsilonAudit:
             "delta": self.delta,
             "confidence": self.options.confidence,
             "canaries": self.canaries,
+            "canary": self.canary,
             "planted_in_the_run": self.planted,
             "found": [{**one.row(), "assumes": METHODS[one.method].assumes} for one in self.found],
             "warnings": self.warnings(),
@@ -109,23 +115,28 @@ def audit_epsilon(
     config.runtime.device, config.runtime.threads = device, threads
     config.audit = None
     parts = build_parts(config)
-    _refuse(parts)
+    _refuse(parts, options)
     summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
     apart = options.independent or must_be_apart(parts)
-    planted = folder.canaries.exists() and options.canaries is None and not apart
-    if planted:
+    trial = None
+    if folder.canaries.exists() and options.canaries is None and not apart:
         trial = _stored(folder)
-    else:
+        if options.canary not in (None, trial.canary):
+            trial = None
+    planted = trial is not None
+    if trial is None:
+        kind = options.canary or DIRECTION
         rounds = _rounds(folder, summary, parts.settings.rounds)
         count = options.canaries or (RUNS if apart else CANARIES)
-        console().print(_what_is_trained(options.repetitions, count, rounds, apart), style="dim")
+        words = _what_is_trained(options.repetitions, count, rounds, apart, kind)
+        console().print(words, style="dim")
         trials = []
         for repetition in range(options.repetitions):
             seed, fewer = options.seed + repetition, options.canaries is None
             if apart:
-                trials.append(train_apart(config, count, rounds, seed))
+                trials.append(train_apart(config, count, rounds, seed, kind))
             else:
-                trials.append(train_with_canaries(config, count, rounds, seed, fewer))
+                trials.append(train_with_canaries(config, count, rounds, seed, fewer, kind))
         trial = pooled(trials)
     asked = Question(
         parts.settings.delta, options.confidence, trial.independent, trial.released, options.seed
@@ -136,22 +147,23 @@ def audit_epsilon(
         unit=parts.algorithm.unit,
         neighbours=asked.neighbours,
         delta=parts.settings.delta,
-        canaries=len(trial.scores[RELEASES]),
+        canaries=len(trial.scores[HEADLINES[trial.canary]]),
+        canary=trial.canary,
         planted=planted,
         independent=trial.independent,
         found=evaluate(trial.scores, asked),
     )
 
 
-def _what_is_trained(repetitions: int, count: int, rounds: int, apart: bool) -> str:
+def _what_is_trained(repetitions: int, count: int, rounds: int, apart: bool, kind: str) -> str:
     """Said before it takes its time."""
-    each = counted(rounds, "round")
+    each, what = counted(rounds, "round"), "mislabelled " if kind == MISLABELLED else ""
     if apart:
-        return f"{counted(repetitions * count, 'run')} of {each}, one canary each"
-    return f"{counted(repetitions, 'training')} of {each}, up to {count} canaries each"
+        return f"{counted(repetitions * count, 'run')} of {each}, one {what}canary each"
+    return f"{counted(repetitions, 'training')} of {each}, up to {count} {what}canaries each"
 
 
-def _refuse(parts: Any) -> None:
+def _refuse(parts: Any, options: EpsilonOptions) -> None:
     if not parts.private:
         raise ConfigError(
             f"algorithm={parts.algorithm.name} claims no privacy: there is no ε to audit"
@@ -160,6 +172,8 @@ def _refuse(parts: Any) -> None:
         raise ConfigError(
             "a run with an attack has attackers in the place of canaries: audit one without"
         )
+    if options.canary == MISLABELLED:
+        refuse_mislabelled(parts, "--canary")
 
 
 def _rounds(folder: RunFolder, summary: Mapping[str, Any], asked: int | None) -> int:
@@ -178,7 +192,7 @@ def _stored(folder: RunFolder) -> Trial:
     except (ValueError, TypeError, KeyError):
         raise ConfigError(f"{folder.canaries} cannot be read: it names no releases") from None
     scores = {name: Scores(np.array(own), coins) for name, own in file.scores.items()}
-    return Trial(scores, released, file.rounds, file.independent)
+    return Trial(scores, released, file.rounds, file.independent, file.canary)
 
 
 def _facts(

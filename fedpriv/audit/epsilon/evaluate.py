@@ -16,6 +16,7 @@ from fedpriv.audit.epsilon.families import Family, GaussianFamily, LedgerFamily
 from fedpriv.audit.epsilon.guesses import Scores, counts_of_guesses
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.results.canary_file import BLACK_BOX
 
 BOUND, FAMILY, ESTIMATE = "bound", "bound within a family", "estimate"
 _IDEAL_AUDITS = 20
@@ -24,7 +25,12 @@ _MANY_KINDS = 32
 
 @dataclass(frozen=True)
 class Method:
-    """A way from scores to an ε. ``kind``: what may be said of it; ``assumes``: in words."""
+    """A way from scores to an ε. ``kind``: what may be said of it; ``assumes``: in words.
+
+    All of them but the estimate hold for any scores: guesses made from scores are post-processing of what is
+    released, which has no larger trade-off. Scores that are not the best make a bound smaller, never wrong.
+    Only ``gaussian`` also counts on scores that are independent of one another.
+    """
 
     name: str
     kind: str
@@ -114,16 +120,25 @@ def evaluate(scores: dict[str, Scores], asked: Question) -> list[Found]:
     cuts = thresholds(max(map(len, scores.values())), asked)
     for number, (observer, own) in enumerate(scores.items()):
         ideal = _ideal(own, asked, family, cuts) if number == 0 and asked.has_noise else {}
-        for method, epsilon in numbers(own, asked, family, cuts).items():
+        seen = (
+            observer != BLACK_BOX
+        )  # losses of one model hang together, and are no likelihood ratios
+        alone = seen or asked.independent
+        for method, epsilon in numbers(own, asked, family, cuts if seen else None, alone).items():
             kind = METHODS[method].kind
             found.append(Found(observer, method, kind, epsilon, ideal.get(method)))
     return found
 
 
 def numbers(
-    scores: Scores, asked: Question, family: Family | None, cuts: np.ndarray | None
+    scores: Scores,
+    asked: Question,
+    family: Family | None,
+    cuts: np.ndarray | None,
+    alone: bool = True,
 ) -> dict[str, float]:
-    """ε of each method; ``cuts``: the thresholds of independent scores, None where none are known."""
+    """ε of each method; ``cuts``: the thresholds of independent scores, None where none are known;
+    ``alone``: whether scores are independent of one another, given the coins."""
     delta, significance = asked.delta, asked.significance
     found = {}
     if asked.independent:
@@ -131,12 +146,17 @@ def numbers(
             scores, delta, significance, cuts, asked.seed
         )
     found[ONE_RUN.name] = one_run_bound(scores, delta, significance)
+    if delta == 0:  # at which no Gaussian has an ε
+        return found
     exact = isinstance(family, GaussianFamily)
     if family is not None and not exact:
         found[LEDGER.name] = family_bound(scores, family, significance)
     gaussian = family if exact else GaussianFamily(delta)
     found[GAUSSIAN_F_DP.name] = family_bound(scores, gaussian, significance)
-    found[GAUSSIAN.name] = independent.gaussian_bound(scores, delta, significance, cuts, asked.seed)
+    if alone:
+        found[GAUSSIAN.name] = independent.gaussian_bound(
+            scores, delta, significance, cuts, asked.seed
+        )
     found[NORMAL.name] = estimate(scores, delta)
     return found
 

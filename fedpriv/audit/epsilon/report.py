@@ -9,11 +9,13 @@ from rich.text import Text
 from fedpriv.audit.epsilon.audit import EpsilonAudit
 from fedpriv.audit.epsilon.evaluate import BOUND, ESTIMATE, FAMILY, METHODS, Found
 from fedpriv.common.words import counted
+from fedpriv.data.names import MISLABELLED
 from fedpriv.privacy.names import RELATION_WORDS
 
 OBSERVERS = {
     "releases": "every release",
     "final_model": "the final model",
+    "black_box": "queries of the final model",
     "sizes": "the size of the last release",
     "scores": "scores",
 }
@@ -25,8 +27,8 @@ LABELS = {
 
 
 def frame(audit: EpsilonAudit) -> pd.DataFrame:
-    """A row for each number."""
-    return frame_of(audit.found)
+    """A row for each number, with the kind of canary in each."""
+    return frame_of(audit.found).assign(canary=audit.canary)
 
 
 def frame_of(found: list[Found]) -> pd.DataFrame:
@@ -39,7 +41,8 @@ def row(audit: EpsilonAudit) -> dict[str, object]:
     found = {key: value for key, value in audit.subject.items() if key != "finished"}
     found |= {"delta": audit.delta, "confidence": audit.options.confidence}
     found |= {"canaries": audit.canaries, "unit": audit.unit, "neighbours": audit.neighbours}
-    return found | {f"{f.observer}_{f.method}": f.epsilon for f in audit.found}
+    found |= {f"{f.observer}_{f.method}": f.epsilon for f in audit.found}
+    return found | {"canary": audit.canary}
 
 
 def table(audit: EpsilonAudit, name: str) -> Table:
@@ -69,10 +72,15 @@ def _by_label(title: str, numbers: list[Found], headline: Found | None) -> Table
     return table
 
 
+def meanings(found: list[Found]) -> list[Text]:
+    """What may be said of each kind of number."""
+    used = dict.fromkeys(one.kind for one in found)
+    return [Text(f"{kind}: {LABELS[kind]}.", style="dim") for kind in used]
+
+
 def notes(audit: EpsilonAudit) -> list[Text]:
     """What stands below the table."""
-    used = dict.fromkeys(one.kind for one in audit.found)
-    lines = [Text(f"{kind}: {LABELS[kind]}.", style="dim") for kind in used]
+    lines = meanings(audit.found)
     sound = audit.subject.get("epsilon_sound")
     if sound is not None:
         lines.append(Text(f"The ledger says at most {float(sound):.4g}."))
@@ -83,11 +91,16 @@ def notes(audit: EpsilonAudit) -> list[Text]:
             style="dim",
         )
     )
+    if audit.canary == MISLABELLED:
+        lines.append(
+            Text("ideal is of canaries of one direction; wrong labels show less.", style="dim")
+        )
     return lines
 
 
 def _title(audit: EpsilonAudit, name: str) -> str:
-    what = counted(audit.canaries, f"canary {audit.unit}")
+    mislabelled = "mislabelled " if audit.canary == MISLABELLED else ""
+    what = counted(audit.canaries, f"{mislabelled}canary {audit.unit}")
     how = "each by itself" if audit.independent else "planted in it" if audit.planted else ""
     if not how:
         how = f"in {counted(audit.options.repetitions, 'training')} like it"

@@ -15,6 +15,7 @@ from fedpriv.results.saved import refuse_no_file
 
 COLUMNS = ("score", "included")
 _LARGEST = 1 << 28
+_SQUARED = 1e100  # larger scores have no variance in float64; no method depends on their unit
 
 
 def read_scores(path: str | Path) -> Scores:
@@ -26,6 +27,8 @@ def read_scores(path: str | Path) -> Scores:
         table = pd.read_csv(path, dtype=str)
     except (OSError, ValueError):
         raise ConfigError(f"{path} cannot be read: it is not a table") from None
+    if not isinstance(table.index, pd.RangeIndex):
+        raise ConfigError(f"{path} has rows with more values than its first row has names")
     if missing := [column for column in COLUMNS if column not in table]:
         raise ConfigError(f"{path} has no column {missing[0]}; it needs score and included")
     values = pd.to_numeric(table["score"], errors="coerce").to_numpy(dtype=float)
@@ -36,7 +39,8 @@ def read_scores(path: str | Path) -> Scores:
     included = coins.isin(["1", "true"]).to_numpy()
     if not 0 < included.sum() < len(included):
         raise ConfigError(f"{path} needs canaries that were included and others that were not")
-    return Scores(values, included)
+    largest = np.abs(values).max()
+    return Scores(values / largest if largest > _SQUARED else values, included)
 
 
 def _refuse(path: Path, column: str, texts: pd.Series, good: np.ndarray, allowed: str) -> None:

@@ -16,9 +16,10 @@ from fedpriv.audit.epsilon.guesses import Scores
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.data.names import DIRECTION
 from fedpriv.experiment.assemble import make_problem, work_per_round
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.canaries import watch_canaries
+from fedpriv.experiment.canaries import watch_canaries, watched_work
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
@@ -32,22 +33,28 @@ _STREAMS = "audit of epsilon"
 @dataclass(frozen=True)
 class Trial:
     """``scores``: by observer (:mod:`fedpriv.results.canary_file`); ``released``: what a canary was part of,
-    and how often; ``independent``: whether each canary was in a run of its own."""
+    and how often; ``independent``: whether each canary was in a run of its own; ``canary``: of which kind."""
 
     scores: dict[str, Scores]
     released: Counter[Kind]
     rounds: int
     independent: bool
+    canary: str = DIRECTION
 
 
 def train_with_canaries(
-    config: DictConfig, canaries: int, rounds: int, seed: int, fewer: bool = False
+    config: DictConfig,
+    canaries: int,
+    rounds: int,
+    seed: int,
+    fewer: bool = False,
+    canary: str = DIRECTION,
 ) -> Trial:
-    """Train what ``config`` says once more for so many rounds, with canaries in it and fresh noise of
-    ``seed``; ``fewer``: where the model has no room for so many, as many as there is room for. The budget
+    """Train what ``config`` says once more for so many rounds, with canaries of that kind in it and fresh
+    noise of ``seed``; ``fewer``: where there is no room for so many, as many as there is room for. The budget
     is not asked: the rounds are those that it allowed."""
     parts = build_parts(config)
-    problem = problem_of(parts, canaries, seed, fewer)
+    problem = problem_of(parts, canaries, seed, fewer, canary)
     problem.streams = _streams(parts, seed)
     loop = Loop(parts, problem, None)
     loop.settings = replace(loop.settings, rounds=rounds, evaluation_interval=rounds)
@@ -57,7 +64,7 @@ def train_with_canaries(
     scores = watched.scores_by_observer(before)
     coins = problem.canaries.canaries.coins
     found = {observer: Scores(values, coins) for observer, values in scores.items()}
-    return Trial(found, watched.released, loop.rounds_done, independent=False)
+    return Trial(found, watched.released, loop.rounds_done, independent=False, canary=canary)
 
 
 def must_be_apart(parts: Parts) -> bool:
@@ -66,11 +73,13 @@ def must_be_apart(parts: Parts) -> bool:
     return parts.algorithm.unit == "client" and parts.algorithm.trust.sees_each_upload
 
 
-def train_apart(config: DictConfig, runs: int, rounds: int, seed: int) -> Trial:
+def train_apart(
+    config: DictConfig, runs: int, rounds: int, seed: int, canary: str = DIRECTION
+) -> Trial:
     """So many runs with one canary each, and noise of their own: independent trials. Where the server sees
     each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
     parts = build_parts(config)
-    problem = problem_of(parts, 1, seed)
+    problem = problem_of(parts, 1, seed, canary=canary)
     planted, weights = problem.canaries, problem.model.flat.clone()
     coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
     found: dict[str, list[float]] = {}
@@ -81,17 +90,18 @@ def train_apart(config: DictConfig, runs: int, rounds: int, seed: int) -> Trial:
         watched = _one_run(parts, problem, rounds)
         for observer, (score,) in watched.scores_by_observer(weights).items():
             found.setdefault(observer, []).append(score)
-        found.setdefault(SIZES, []).append(watched.size)
+        if watched.size is not None:
+            found.setdefault(SIZES, []).append(watched.size)
     scores = {observer: Scores(np.array(values), coins) for observer, values in found.items()}
-    return Trial(scores, watched.released, rounds, independent=True)
+    return Trial(scores, watched.released, rounds, independent=True, canary=canary)
 
 
 def _one_run(parts: Parts, problem: Problem, rounds: int) -> WatchedWork:
     mechanism, algorithm, planted = problem.mechanism, parts.algorithm, problem.canaries
     seen = algorithm.trust.sees_each_upload
     trainer = algorithm.start(problem)
-    watched = WatchedWork(trainer.work, problem, planted, alone=seen and algorithm.unit == "client")
-    trainer.work = watched
+    alone = seen and algorithm.unit == "client"
+    trainer.work = watched = watched_work(trainer.work, problem, alone)
     cohort, everyone = planted.canaries.homes, np.ones(problem.data.client_count, dtype=bool)
     for t in range(rounds):
         if not seen:
@@ -128,9 +138,11 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
     return Trial({RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True)
 
 
-def problem_of(parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False) -> Problem:
+def problem_of(
+    parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False, canary: str = DIRECTION
+) -> Problem:
     runtime = parts.settings.runtime
-    problem = make_problem(parts, resolve_device(runtime.device), canaries, seed, fewer)
+    problem = make_problem(parts, resolve_device(runtime.device), canaries, seed, fewer, canary)
     choose_threads(runtime.threads, work_per_round(parts, problem))
     return problem
 
@@ -153,4 +165,4 @@ def pooled(trials: Iterable[Trial]) -> Trial:
         )
 
     scores = {observer: together(observer) for observer in first.scores}
-    return Trial(scores, first.released, first.rounds, first.independent)
+    return replace(first, scores=scores)

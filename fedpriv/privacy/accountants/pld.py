@@ -117,7 +117,7 @@ def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
     if known_here(event, neighbours):
         return True
     lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
-    if isinstance(lot, dp_event.GaussianDpEvent) and neighbours == ADD_OR_REMOVE:
+    if isinstance(lot, dp_event.GaussianDpEvent) and neighbours != REPLACE_ONE:
         return True  # what nearly every run asks about, without importing the library
     from dp_accounting.pld import pld_privacy_accountant as library
 

@@ -16,7 +16,7 @@ from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.events import event_words
 from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS
+from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
 from fedpriv.privacy.rdp import without_noise
 from fedpriv.privacy.sampling import PoissonSampling
 
@@ -36,7 +36,7 @@ class PrvAccountant(CompositionAccountant):
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
         if isinstance(event, dp_event.NonPrivateDpEvent):
             return None
-        if neighbours != ADD_OR_REMOVE:
+        if neighbours == REPLACE_ONE:
             words = RELATION_WORDS
             return f"prv knows {words[ADD_OR_REMOVE]} only, not {words[neighbours]}"
         if _rate_and_multiplier(event) is None:

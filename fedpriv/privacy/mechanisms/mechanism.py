@@ -95,7 +95,12 @@ class Mechanism:
 
     The noise multiplier of a round is the schedule's; the clipper may ask one query beside the gradient's,
     on the same sample.
+
+    Attributes:
+        charged_at_once: So many rounds are charged together, in the first of them; None: each is by itself.
     """
+
+    charged_at_once: int | None = None
 
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -124,6 +125,12 @@ def test_marks_are_read_back_and_no_record_has_one():
     for home in np.unique(made.homes):  # two of one upload have no weight in common
         own = made.coordinates[made.homes == home]
         assert len(set(own.tolist())) == len(own)
+
+
+def test_canary_clients_have_losses_like_any_others(ran):
+    run = ran("algorithm=cdp_fedavg", "rounds=2", "audit=epsilon:20")
+    metrics = pd.read_csv(run.folder / "metrics.csv")
+    assert (metrics["train_loss"].dropna() < 10).all()
 
 
 def test_trials_are_pooled():

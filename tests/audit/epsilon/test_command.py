@@ -53,23 +53,80 @@ def test_a_run_may_plant_its_own(command, tmp_path):
     assert read(tmp_path, "audit/epsilon.json")["found"] == before
 
 
-def test_scores_go_on_where_they_were(command, tmp_path):
-    assert command(*RUN, "audit=epsilon:60").status == 0
+@pytest.mark.parametrize("canaries", ["audit=epsilon:60", "audit=epsilon:60:mislabelled"])
+def test_scores_go_on_where_they_were(command, tmp_path, canaries):
+    assert command(*RUN, canaries).status == 0
     whole = read(tmp_path, "audit/canaries.json")
     (tmp_path / "run").rename(tmp_path / "whole")
     stopped = [o.replace("rounds=4", "rounds=4") for o in RUN]
     stop = tmp_path / "stop"
     stop.touch()
     # stops after its first round: the file is there when it looks
-    outcome = command(*stopped, "audit=epsilon:60", f"runtime.stop_file={stop}")
+    outcome = command(*stopped, canaries, f"runtime.stop_file={stop}")
     assert outcome.status != 0
     stop.unlink()
     if (tmp_path / "run").exists():
         outcome = command("train", "resume=run", "runtime.progress=none", "runtime.plots=false")
     else:
-        outcome = command(*stopped, "audit=epsilon:60")
+        outcome = command(*stopped, canaries)
     assert outcome.status == 0, outcome.err
     assert read(tmp_path, "audit/canaries.json") == whole
+
+
+def test_a_run_may_plant_wrong_labels(command, tmp_path):
+    outcome = command(*RUN, "audit=epsilon:50:mislabelled")
+    assert outcome.status == 0, outcome.err
+    planted = read(tmp_path, "audit/canaries.json")
+    assert planted["canary"] == "mislabelled"
+    assert set(planted["scores"]) == {"black_box"}
+    statement = " ".join((tmp_path / "run" / "privacy.txt").read_text().split())
+    assert "Canaries were planted" in statement
+    assert "copies of training inputs with wrong labels" in statement
+    found = read(tmp_path, "audit/epsilon.json")
+    assert found["canary"] == "mislabelled"
+    assert {one["observer"] for one in found["found"]} == {"black_box"}
+    head = next(one for one in found["found"] if one["method"] == "one_run")
+    assert read(tmp_path, "summary.json")["epsilon_audited"] == head["epsilon"]
+    assert head["epsilon"] <= found["epsilon_sound"]
+    with (tmp_path / "run" / "audit" / "epsilon.csv").open() as file:
+        assert {row["canary"] for row in csv.DictReader(file)} == {"mislabelled"}
+    assert command("report", "run").status == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "ε from below: 50 canaries (one record), wrong labels" in page
+    # again: those planted, or others where others are asked for
+    outcome = command("audit", "epsilon", "run")
+    assert "50 mislabelled canary records planted in it" in " ".join(outcome.out.split())
+    assert read(tmp_path, "audit/epsilon.json")["found"] == found["found"]
+    flags = ("--canary", "direction", "--canaries", "30", "--csv", "all.csv")
+    outcome = command("audit", "epsilon", "run", *flags)
+    assert outcome.status == 0, outcome.err
+    other = read(tmp_path, "audit/epsilon.json")
+    assert (other["canary"], other["planted_in_the_run"]) == ("direction", False)
+    with (tmp_path / "all.csv").open() as file:
+        assert [row["canary"] for row in csv.DictReader(file)] == ["direction"]
+
+
+def test_a_run_is_trained_again_with_wrong_labels(command, tmp_path):
+    assert command(*RUN, "audit=epsilon:40").status == 0
+    flags = ("--canary", "mislabelled", "--canaries", "60", "--repetitions", "2")
+    outcome = command("audit", "epsilon", "run", *flags)
+    assert outcome.status == 0, outcome.err
+    words = " ".join(outcome.out.split())
+    assert "120 mislabelled canary records in 2 trainings like it" in words
+    assert "queries of the final model" in words
+    assert "wrong labels show less" in words
+    assert command("audit", "epsilon", "run", "--canary", "mislabelled").status == 0
+    assert read(tmp_path, "audit/epsilon.json")["canaries"] == 1000
+
+
+def test_each_wrong_label_may_have_a_run_of_its_own(command, tmp_path):
+    assert command(*RUN, "rounds=1").status == 0
+    flags = ("--canary", "mislabelled", "--canaries", "12", "--independent")
+    outcome = command("audit", "epsilon", "run", *flags)
+    assert outcome.status == 0, outcome.err
+    found = read(tmp_path, "audit/epsilon.json")
+    assert {one["observer"] for one in found["found"]} == {"black_box"}
+    assert "clopper_pearson" in {one["method"] for one in found["found"]}
 
 
 @pytest.mark.parametrize(
@@ -78,6 +135,19 @@ def test_scores_go_on_where_they_were(command, tmp_path):
         (("audit=epsilon:1",), "audit=epsilon:M must be a whole number >= 2"),
         (("audit=epsilon:many",), "audit=epsilon:M must be a whole number"),
         (("audit=epsilon:9999999",), "audit=epsilon:M must be <="),
+        (
+            ("audit=epsilon:9999:mislabelled",),
+            "audit=epsilon:M must be <= 1437, the training records, got 9999",
+        ),
+        (("audit=epsilon:50:wrong",), "KIND must be one of direction, mislabelled, got wrong"),
+        (
+            ("dataset=shakespeare", "audit=epsilon:50:mislabelled"),
+            "its records have no label that could be wrong",
+        ),
+        (
+            ("dataset=adult", "algorithm.sampling=fixed_size", "audit=epsilon:50:mislabelled"),
+            "2 labels leave no two wrong ones",
+        ),
         (
             ("algorithm=ldp_fedsgd", "audit=epsilon"),
             "audit the finished run with fedpriv audit epsilon",
@@ -107,10 +177,19 @@ def test_what_has_no_canaries_is_refused_before_the_run(command, tmp_path, overr
         ((), "missing argument"),
         (("run", "--canaries", "0"), "--canaries must be a whole number >= 2"),
         (("run", "--confidence", "2"), "--confidence must be"),
+        (("run", "--canary", "wrong"), "--canary"),
+        (
+            ("--scores", "s.csv", "--delta", "1e-5", "--canary", "mislabelled"),
+            "--scores takes no --canary",
+        ),
         (("run", "--repetitions", "x"), "--repetitions must be a whole number"),
         (("nowhere",), "nowhere is no run folder"),
         (("--scores", "s.csv"), "--scores needs --delta"),
         (("run", "--scores", "s.csv", "--delta", "1e-5"), "takes no run folder"),
+        (("run", "--delta", "1e-5"), "--delta goes with --scores"),
+        (("--scores", "s.csv", "--delta", "1e-5", "--canaries", "5"), "takes no --canaries"),
+        (("--scores", "s.csv", "--delta", "1e-5", "--repetitions", "3"), "takes no --repetitions"),
+        (("--scores", "s.csv", "--delta", "1e-5", "--allow", "mine"), "takes no --allow"),
     ],
 )
 def test_bad_flags_are_one_sentence(command, flags, words):
@@ -137,6 +216,7 @@ def test_scores_of_another_framework(command, tmp_path):
     with (tmp_path / "found.csv").open() as file:
         found = {row["method"]: row for row in csv.DictReader(file)}
     assert "clopper_pearson" not in found
+    assert "it refutes no claim" in outcome.out
     assert 0.5 < float(found["one_run"]["epsilon"]) < 10
     outcome = command(
         "audit",
@@ -153,6 +233,25 @@ def test_scores_of_another_framework(command, tmp_path):
         assert "clopper_pearson" in {row["method"] for row in csv.DictReader(file)}
 
 
+def test_no_gaussian_is_pure(command, tmp_path):
+    scores_file(tmp_path)
+    command("audit", "epsilon", "--scores", "s.csv", "--delta", "0", "--csv", "found.csv")
+    with (tmp_path / "found.csv").open() as file:
+        assert {row["method"] for row in csv.DictReader(file)} == {"one_run"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_unit_of_the_scores_does_not_matter(command, tmp_path):
+    scores_file(tmp_path)
+    lines = (tmp_path / "s.csv").read_text().splitlines()[1:]
+    rows = [line.split(",") for line in lines]
+    large = "\n".join(f"{float(score) * 1e306!r},{coin}" for score, coin in rows)
+    (tmp_path / "large.csv").write_text(f"score,included\n{large}\n")
+    flags = ("--delta", "1e-5", "--independent")
+    found = [command("audit", "epsilon", "--scores", f, *flags).out for f in ("s.csv", "large.csv")]
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -161,6 +260,7 @@ def test_scores_of_another_framework(command, tmp_path):
         ("score,included\n1,1\n2,maybe\n", "row 3: included must be 0 or 1"),
         ("score,included\n1,1\n2,1\n", "needs canaries that were included and others"),
         ("score,included\n1,1\ninf,0\n", "row 3: score must be a finite number"),
+        ("score,included\n1,1,0\n2,0,1\n", "has rows with more values than its first row"),
         ("", "is not a table"),
     ],
 )
@@ -174,7 +274,14 @@ def test_a_damaged_file_of_scores_is_one_sentence(command, tmp_path, text, words
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"coins": [true, false], "scores": {"releases": [1]}, "released": []}'],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"coins": [true, false], "scores": {"releases": [1, 2]}, "released": [], "rounds": 1, '
+        '"canary": "mislabelled"}',
+        '{"coins": [true, false], "scores": {"releases": [1]}, "released": []}',
+    ],
 )
 def test_a_damaged_file_of_canaries_is_one_sentence(command, tmp_path, text):
     command(*RUN, "audit=epsilon:20")
@@ -193,6 +300,7 @@ def test_a_report_shows_the_bounds_and_no_list_of_canaries(command, tmp_path):
     assert "Property inference" not in page
 
 
+@pytest.mark.usefixtures("wide_cells")
 def test_a_run_plants_as_many_as_there_is_room_for(command, tmp_path):
     """650 weights of digits' logistic regression: as many directions for clients of one sum."""
     outcome = command(

@@ -47,7 +47,7 @@ def test_the_step_after_the_last_allowed_one_exceeds():
 
 
 def test_falling_noise_stays_within_the_budget_and_uses_most_of_it():
-    total, steps = PLD.running(1, ADD_OR_REMOVE), 0
+    total, steps = PldAccountant(discretization=1e-3).running(1, ADD_OR_REMOVE), 0
     while True:
         event = PoissonSampling(0.2).event(2.0 * 0.97**steps)
         if total.would_exceed(event, 1, 2.0, 1e-5)[0]:

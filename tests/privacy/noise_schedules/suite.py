@@ -13,7 +13,7 @@ from fedpriv.privacy.mechanisms import Public
 from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 laws = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
 )
 losses_of_a_run = st.lists(
     st.floats(-5.0, 5.0) | st.sampled_from([math.inf, math.nan]), max_size=60

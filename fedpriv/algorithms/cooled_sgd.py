@@ -1,0 +1,40 @@
+"""The server's SGD with momentum and a learning rate that falls at the end: the workload of DP-FTRL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class CooledSgd:
+    """m ← β m + Δ,  change = η r_t m, for the mean change Δ of a cohort; r the ``rates`` [n]."""
+
+    def __init__(self, learning_rate: float, momentum: float, rates: np.ndarray):
+        self.learning_rate, self.momentum, self.rates = learning_rate, momentum, rates
+        self._velocity: Tensor | None = None
+        self._round = 0
+
+    def begin_round(self, clients: Tensor) -> None:
+        pass
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        if self.momentum:
+            if self._velocity is None:
+                self._velocity = torch.zeros_like(gradients)
+            self._velocity.mul_(self.momentum).add_(gradients)
+            gradients.copy_(self._velocity)
+        rate = self.learning_rate * float(self.rates[self._round])
+        self._round += 1
+        return gradients.mul_(rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {"round": torch.tensor(self._round)}
+        return state if self._velocity is None else {**state, "velocity": self._velocity.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._round = int(state["round"])
+        self._velocity = state["velocity"].clone() if "velocity" in state else None

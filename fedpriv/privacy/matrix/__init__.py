@@ -1,0 +1,7 @@
+"""Strategies of correlated noise: what they cost, how far off the iterates are, and the noise itself.
+
+Without torch: a stream combines the vectors it is given. :mod:`fedpriv.privacy.mechanisms.matrix` uses them.
+"""
+
+MOST_BUFFERS = 8
+"""Of a buffered linear Toeplitz strategy: more coincide in double precision and gain next to nothing."""

@@ -1,0 +1,201 @@
+"""Buffered linear Toeplitz strategies (Dvijotham et al. 2024, arXiv 2404.16706; of several participations:
+McMahan, Xu, Zhang 2024, arXiv 2408.08868).
+
+    c(x) = Π_i (1 - ν_i x) / Π_i (1 - θ_i x) = 1 + Σ_i ω_i x / (1 - θ_i x),    m buffers
+
+so c_t = Σ_i ω_i θ_i^{t-1}, and C^-1 has the same form with θ and ν exchanged. With
+
+    1 > θ_1 > ν_1 > θ_2 > ν_2 > … > ν_m > 0
+
+all ω are positive and sum up to less than 1: c is positive and falls, so that the leftmost pattern is the
+worst one, exactly, for whatever the optimiser finds. The noise needs m buffers, whatever n.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import optimize, signal, special
+
+from fedpriv.privacy.matrix import MOST_BUFFERS
+from fedpriv.privacy.matrix.participation import Participation
+from fedpriv.privacy.matrix.strategy import Draw, NoiseStream
+from fedpriv.privacy.matrix.toeplitz import ToeplitzStrategy, error_and_slope, leftmost_square
+from fedpriv.privacy.matrix.workload import MEAN, Workload
+
+_ENOUGH = 1e-3  # a further buffer that lowers the log of the squared error by less is not worth its memory
+_PATIENCE = 2  # a second one may gain where one did not
+_CLOSE = 1e-4  # neighbours whose distance is so small a part of 1 - θ: the coefficients would lose digits
+
+
+class Blt(ToeplitzStrategy):
+    """``decays`` θ [m] and ``inverse_decays`` ν [m], both falling, which alternate."""
+
+    name = "blt"
+
+    def __init__(self, rounds: int, decays: np.ndarray, inverse_decays: np.ndarray):
+        self.rounds, self.bands = rounds, rounds
+        self.decays = np.asarray(decays, dtype=float)
+        self.inverse_decays = np.asarray(inverse_decays, dtype=float)
+        self.scales = _scales(self.decays, self.inverse_decays)
+
+    def coefficients(self) -> np.ndarray:
+        return _series(self.decays, self.scales, self.rounds)
+
+    def inverse_coefficients(self) -> np.ndarray:
+        return _ratio(self.decays, self.inverse_decays, self.rounds)
+
+    def stream(self) -> NoiseStream:
+        return _Buffers(self.decays, self.scales)
+
+    def describe(self) -> str:
+        return f"blt(buffers={len(self.decays)})"
+
+    def _numbers(self) -> list[np.ndarray]:
+        return [self.decays, self.inverse_decays]
+
+
+class _Buffers(NoiseStream):
+    """x_t = z_t - Σ_i ω_i S_i,   S_i ← θ_i S_i + x_t."""
+
+    def __init__(self, decays: np.ndarray, scales: np.ndarray):
+        super().__init__()
+        self._decays, self._scales = decays.tolist(), scales.tolist()
+
+    def _row(self, draw: Draw) -> object:
+        row = draw()
+        for scale, buffer in zip(self._scales, self.held, strict=False):
+            row = row - scale * buffer
+        if not self.held:
+            self.held = [row] * len(self._decays)
+        else:
+            self.held = [
+                d * buffer + row for d, buffer in zip(self._decays, self.held, strict=True)
+            ]
+        return row
+
+
+def optimise(
+    workload: Workload,
+    participation: Participation,
+    buffers: int | None = None,
+    objective: str = MEAN,
+) -> Blt:
+    """The best strategy with at most so many buffers; ``None``: as many as still gain something."""
+    found: list[tuple[float, Blt]] = []
+    for more in range(1, (buffers or MOST_BUFFERS) + 1):
+        starts = [_spread(workload.rounds, more)]
+        if found:
+            starts += _extended(min(found, key=_value)[1])
+        if not workload.is_toeplitz:  # an error takes n² steps
+            starts = starts[-1:]
+        own = (_descended(workload, participation, objective, start) for start in starts)
+        found.append(min(own, key=_value))
+        values = [value for value, _ in found]
+        stalled = len(found) > _PATIENCE and min(values[:-_PATIENCE]) - min(values) < _ENOUGH
+        if buffers is None and stalled:
+            break
+    least = min(value for value, _ in found)
+    if buffers is not None:
+        return min(found, key=_value)[1]
+    return next(blt for value, blt in found if value < least + _ENOUGH)
+
+
+def _value(found: tuple[float, Blt]) -> float:
+    return found[0]
+
+
+def _spread(rounds: int, buffers: int) -> np.ndarray:
+    """Points θ_1, ν_1, θ_2, … spread evenly in the logarithm of 1 - θ, from 1/2n to ½."""
+    ends = np.log(max(2.0 * rounds, 4.0)), np.log(2.0)
+    return 1.0 - np.exp(-np.linspace(*ends, 2 * buffers))
+
+
+def _extended(blt: Blt) -> list[np.ndarray]:
+    """Its points with a further buffer that forgets slower than all, or faster."""
+    points = np.stack([blt.decays, blt.inverse_decays], axis=1).reshape(-1)
+    slow = 1.0 - (1.0 - points[0]) * np.array([0.02, 0.1])
+    return [
+        np.concatenate([slow, points]),
+        np.concatenate([points, points[-1] * np.array([0.6, 0.3])]),
+    ]
+
+
+def _descended(
+    workload: Workload, participation: Participation, objective: str, start: np.ndarray
+) -> tuple[float, Blt]:
+    """(log of squared error × squared sensitivity, the strategy) at the end of a descent."""
+    rounds = workload.rounds
+    separation, times = participation.separation, participation.times(rounds)
+
+    def loss(free: np.ndarray) -> tuple[float, np.ndarray]:
+        points, jacobian = _alternating(free)
+        decays, inverse_decays = points[::2], points[1::2]
+        c = _ratio(inverse_decays, decays, rounds)
+        inverse = _ratio(decays, inverse_decays, rounds)
+        value, by_inverse = error_and_slope(inverse, workload, objective)
+        square, by_c = leftmost_square(c, separation, times)
+        by_points = np.empty(len(points))
+        for i, point in enumerate(points):
+            sign = 1.0 if i % 2 == 0 else -1.0  # a decay is a pole of c, an inverse decay a zero
+            moved = _shifted(c, point), _shifted(inverse, point)
+            by_points[i] = sign * ((by_c @ moved[0]) / square - (by_inverse @ moved[1]) / value)
+        return float(np.log(value) + np.log(square)), jacobian.T @ by_points
+
+    ratios = start / np.concatenate([[1.0], start[:-1]])
+    found = optimize.minimize(
+        loss,
+        special.logit(np.minimum(ratios, 1.0 - 1e-9)),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-30.0, 25.0)] * len(start),
+        options={"maxiter": 1000, "ftol": 1e-13, "gtol": 1e-9, "maxcor": 20},
+    )
+    points = _apart(_alternating(found.x)[0])
+    return float(found.fun), Blt(rounds, points[::2], points[1::2])
+
+
+def _apart(points: np.ndarray) -> np.ndarray:
+    """Without neighbours that coincide: a pole and a zero cancel, and two buffers alike are one."""
+    kept = list(points)
+    while len(kept) > 2:
+        gaps = -np.diff(kept)
+        scale = np.maximum(1.0 - np.array(kept[:-1]), 1e-12)
+        at = int(np.argmin(gaps / scale))
+        if gaps[at] / scale[at] > _CLOSE:
+            break
+        del kept[at : at + 2]
+    return np.array(kept)
+
+
+def _alternating(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(θ_1, ν_1, θ_2, …: each is the one before times the logistic of its parameter; the derivatives)."""
+    ratios = special.expit(free)
+    points = np.cumprod(ratios)
+    jacobian = np.tril(np.outer(points, special.expit(-free)))
+    return points, jacobian
+
+
+def _scales(decays: np.ndarray, inverse_decays: np.ndarray) -> np.ndarray:
+    """ω_i = Π_j (θ_i - ν_j) / Π_{j≠i} (θ_i - θ_j)."""
+    others = decays[:, None] - decays
+    np.fill_diagonal(others, 1.0)
+    return np.prod((decays[:, None] - inverse_decays) / others, axis=1)
+
+
+def _series(decays: np.ndarray, scales: np.ndarray, rounds: int) -> np.ndarray:
+    powers = decays[:, None] ** np.arange(max(0, rounds - 1))
+    return np.concatenate([[1.0], scales @ powers])[:rounds]
+
+
+def _ratio(zeros: np.ndarray, poles: np.ndarray, rounds: int) -> np.ndarray:
+    """Π (1 - zero x) / Π (1 - pole x), factor by factor: nothing cancels that is close."""
+    series = np.zeros(rounds)
+    series[0] = 1.0
+    for zero, pole in zip(zeros, poles, strict=True):
+        series = signal.lfilter([1.0, -zero], [1.0, -pole], series)
+    return series
+
+
+def _shifted(series: np.ndarray, point: float) -> np.ndarray:
+    """``series`` · x / (1 - point x)."""
+    return signal.lfilter([0.0, 1.0], [1.0, -point], series)

@@ -1,0 +1,31 @@
+"""C = I: independent noise in every round, as DP-FedAvg without sampling has it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedpriv.privacy.matrix.strategy import Draw, NoiseStream, Strategy
+
+
+class Identity(Strategy):
+    name, bands = "identity", 1
+
+    def __init__(self, rounds: int):
+        self.rounds = rounds
+
+    def stream(self) -> NoiseStream:
+        return _Independent()
+
+    def matrix(self) -> np.ndarray:
+        return np.eye(self.rounds)
+
+    def column_norms(self) -> np.ndarray:
+        return np.ones(self.rounds)
+
+    def describe(self) -> str:
+        return "identity"
+
+
+class _Independent(NoiseStream):
+    def _row(self, draw: Draw) -> object:
+        return draw()

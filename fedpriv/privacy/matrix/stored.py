@@ -1,0 +1,54 @@
+"""Strategies that take minutes to optimise, kept in the user's cache: one file for each."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+from fedpriv.common.errors import WriteError
+from fedpriv.common.files import write_atomically
+from fedpriv.data.storage import cache_folder
+from fedpriv.privacy.matrix.banded import Banded
+from fedpriv.privacy.matrix.workload import Workload
+
+VERSION = 1
+"""Rises whenever an optimiser would find other numbers."""
+
+
+def remembered(
+    workload: Workload, bands: int, objective: str, find: Callable[[], Banded]
+) -> Banded:
+    """The strategy of an earlier call, or of ``find``. Sensitivity and noise are those of the numbers that a
+    file holds, whatever they are: one that was tampered with costs accuracy and no privacy."""
+    path = _path(workload, bands, objective)
+    entries = _read(path, (workload.rounds, bands))
+    if entries is not None:
+        return Banded(entries)
+    found = find()
+    with suppress(WriteError, OSError):  # a cache that cannot be written to is none
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file: np.savez(file, entries=found.entries), "wb")
+    return found
+
+
+def _path(workload: Workload, bands: int, objective: str) -> Path:
+    words = f"{VERSION} {bands} {objective} {workload!r}".encode()
+    name = hashlib.blake2b(words, digest_size=8).hexdigest()
+    return cache_folder() / "strategies" / f"banded-{workload.rounds}-{bands}-{name}.npz"
+
+
+def _read(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
+    """None for what is not there, or is no strategy of that shape."""
+    try:
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as stored:
+            entries = stored["entries"]
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        return None
+    fits = entries.shape == shape and entries.dtype == np.float64
+    return entries if fits and np.isfinite(entries).all() and entries[:, 0].min() > 0 else None

@@ -1,0 +1,85 @@
+"""Binary trees that restart: DP-FTRL (Kairouz et al. 2021, arXiv 2103.00039).
+
+A round is a leaf; every complete subtree of a tree of ``size`` rounds is a node whose sum is released with
+noise of its own. A prefix sum takes the fewest nodes. Each node is estimated from all nodes below it, with
+the weights of least variance (Honaker 2015, the estimate from below):
+
+    y_0 = z,  y_h = v_h z + (1 - v_h) (y_{h-1} + y'_{h-1}),   v_0 = 1,  v_h = 2 v_{h-1} / (2 v_{h-1} + 1)
+
+v_h is the variance of y_h. After ``size`` rounds a new tree begins, so that a client that returns only after
+that long is in each tree once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedpriv.privacy.matrix.strategy import Draw, NoiseStream, Strategy
+
+
+class Tree(Strategy):
+    """``size``: rounds of a tree."""
+
+    name = "tree"
+
+    def __init__(self, rounds: int, size: int):
+        self.rounds, self.size = rounds, min(size, rounds)
+        self.bands = self.size  # rounds that far apart are in different trees
+
+    def draws(self, round_index: int) -> int:
+        return 1 + _trailing_ones(round_index % self.size)
+
+    def stream(self) -> NoiseStream:
+        return _Nodes(self.size)
+
+    def matrix(self) -> np.ndarray:
+        rows = []
+        for t in range(self.rounds):
+            for level in range(self.draws(t)):
+                row = np.zeros(self.rounds)
+                row[t + 1 - 2**level : t + 1] = 1.0
+                rows.append(row)
+        return np.stack(rows)
+
+    def column_norms(self) -> np.ndarray:
+        """A round is in as many nodes as are complete by the end of its tree, or of the run."""
+        counts = np.zeros(self.rounds)
+        for t in range(self.rounds):
+            for level in range(self.draws(t)):
+                counts[t + 1 - 2**level : t + 1] += 1.0
+        return np.sqrt(counts)
+
+    def describe(self) -> str:
+        return f"tree(size={self.size})"
+
+    def _numbers(self) -> list[np.ndarray]:
+        return [np.array([float(self.size)])]
+
+
+class _Nodes(NoiseStream):
+    """Holds, by level, the estimate of the complete subtree that waits for its sibling."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self._size = size
+
+    def _row(self, draw: Draw) -> object:
+        place = self.round % self._size
+        if place == 0:
+            self.held = []
+        node, variance, replaced = draw(), 1.0, None
+        levels = _trailing_ones(place)
+        for level in range(levels):
+            left = self.held[level]
+            variance = 2.0 * variance / (2.0 * variance + 1.0)
+            node = variance * draw() + (1.0 - variance) * (left + node)
+            replaced = left if replaced is None else replaced + left
+            self.held[level] = None
+        self.held += [None] * (levels + 1 - len(self.held))
+        self.held[levels] = node
+        return node if replaced is None else node - replaced
+
+
+def _trailing_ones(number: int) -> int:
+    """How many subtrees below a leaf's root-ward path it completes: 0 for 0b10, 2 for 0b1011."""
+    return ((number + 1) & -(number + 1)).bit_length() - 1

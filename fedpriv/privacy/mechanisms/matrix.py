@@ -1,0 +1,394 @@
+"""The matrix mechanism: noise correlated over rounds (DP-FTRL, DP-MF), charged once for the whole run.
+
+    announce(0) ──► the run: a Gaussian of multiplier σ / sens(C, participation); later rounds: nothing more
+    open(t)     ──► may everyone in the cohort be, by the participation?   noise: row t of C^-1 Z, times σ C
+
+One object, :class:`Correlation`, gives both the sensitivity that is charged and the stream that is added, and
+what is announced carries its digest: a round whose strategy is another one than was charged stops the run.
+The guarantee is under zero-out adjacency: a client's contributions are zeros in the other data set, and who
+takes part when does not depend on the data.
+
+Sources: Kairouz et al. 2021 (arXiv 2103.00039); Denisov et al. 2022 (2202.08312; adaptivity: theorem 2.1);
+Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dp_accounting import dp_event
+
+from fedpriv.common.errors import ConfigError, ReleaseError
+from fedpriv.privacy.columns import array, tensor
+from fedpriv.privacy.matrix.participation import NEVER, Participation
+from fedpriv.privacy.matrix.strategy import NoiseStream, Strategy
+from fedpriv.privacy.mechanisms.announcement import Announcement, Group, Sample
+from fedpriv.privacy.mechanisms.bounded import DOUBLED
+from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
+from fedpriv.privacy.mechanisms.mechanism import Asking, Mechanism, Pacing, Releasing
+from fedpriv.privacy.mechanisms.query import Noising, Query
+from fedpriv.privacy.mechanisms.release import Release, refuse_too_little_noise
+from fedpriv.privacy.mechanisms.round import OpenRound
+from fedpriv.privacy.names import AGGREGATOR
+from fedpriv.privacy.sampling import Sampling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from fedpriv.common.secret_streams import SecretStreams
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+
+
+@dataclass(frozen=True)
+class CorrelatedQuery(Query):
+    """All rounds' sums together, noised with rows of C^-1 Z.
+
+    Attributes:
+        noise_multiplier: Of Z: its standard deviation ÷ clip norm.
+        sensitivity: By how much one client moves C X, ÷ clip norm; where clients are sampled, in one of its
+            turns.
+        answers: Rounds that are one release.
+        sample_rate: With which probability a client joins a round in which it may; 1: no amplification.
+        strategy, participation: In words.
+        digest: Of the strategy.
+    """
+
+    name: str
+    noise_multiplier: float
+    sensitivity: float
+    answers: int
+    sample_rate: float
+    strategy: str
+    participation: str
+    digest: str
+    replaced: float = DOUBLED
+    by: str = AGGREGATOR
+
+    @property
+    def protects(self) -> bool:
+        return self.noise_multiplier > 0
+
+    def noised_by(self, by: str) -> CorrelatedQuery:
+        if by != AGGREGATOR:
+            raise ConfigError(
+                "noise correlated over rounds is added by a trusted server (algorithm=dp_ftrl)"
+            )
+        return self
+
+    def event(self) -> dp_event.DpEvent:
+        if not self.protects:
+            return dp_event.NonPrivateDpEvent()
+        gaussian = dp_event.GaussianDpEvent(self.noise_multiplier / self.sensitivity)
+        if self.sample_rate == 1.0:
+            return gaussian
+        return dp_event.PoissonSampledDpEvent(self.sample_rate, gaussian)
+
+    def release(self, answer: Bounded, noise: Noising) -> Tensor | None:
+        raise ReleaseError(f"{self.name} has correlated noise, which its mechanism alone can add")
+
+    def describe(self) -> str:
+        return (
+            f"{self.name}={self.noise_multiplier:.6g} in {self.answers} rounds by {self.strategy}, "
+            f"sensitivity {self.sensitivity:.6g} ({self.participation})"
+        )
+
+
+@dataclass(frozen=True)
+class WholeRun(Group):
+    """Clients whose rounds are one release: charged ``charged`` times in this round, 0 after the first."""
+
+    charged: int = 1
+
+    def event(self) -> tuple[dp_event.DpEvent, int]:
+        return self.upload.joint.event(), self.charged
+
+
+class Correlation:
+    """What correlates the rounds, and what that costs: one strategy under one participation.
+
+    ``find``: makes the strategy, which may take a while; called once, when it is needed.
+    ``sample_rate``: see :class:`CorrelatedQuery`; below 1 only where a client's turns are ``separation``
+    rounds apart and the strategy has no more bands than that.
+    """
+
+    def __init__(
+        self,
+        rounds: int,
+        participation: Participation,
+        find: Callable[[], Strategy],
+        sample_rate: float = 1.0,
+    ):
+        self.rounds, self.participation, self.sample_rate = rounds, participation, sample_rate
+        self._find = find
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        found = self._find()
+        if self.sample_rate < 1.0 and found.bands > self.participation.apart:
+            raise ReleaseError(
+                f"{found.describe()} has {found.bands} bands, and sampling amplifies those alone that a "
+                f"client's turns, {self.participation.apart} rounds apart, do not share"
+            )
+        return found
+
+    @cached_property
+    def digest(self) -> str:
+        return self.strategy.digest()
+
+    @property
+    def times(self) -> int:
+        """How many events of :meth:`query` the run is: one, or as many as a client has turns."""
+        return 1 if self.sample_rate == 1.0 else self.participation.times(self.rounds)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """Of the whole run; of one turn where clients are sampled in each."""
+        if self.sample_rate < 1.0:
+            return float(self.strategy.column_norms().max())
+        return self.strategy.sensitivity(self.participation)
+
+    def query(self, noise_multiplier: float) -> CorrelatedQuery:
+        """The run's release."""
+        return CorrelatedQuery(
+            GRADIENT,
+            float(noise_multiplier),
+            self.sensitivity,
+            self.rounds,
+            self.sample_rate,
+            self.strategy.describe(),
+            self.participation.describe(),
+            self.digest,
+        )
+
+
+class Attendance:
+    """Who has taken part when: what the participation is held against."""
+
+    def __init__(self, participation: Participation, clients: int):
+        self.participation = participation
+        self.last = np.full(clients, NEVER, dtype=np.int64)
+        self.count = np.zeros(clients, dtype=np.int64)
+
+    def may(self, round_index: int) -> np.ndarray:
+        """Whether each client may take part in a round [K]."""
+        return self.participation.may(round_index, self.last, self.count)
+
+    def enter(self, round_index: int, cohort: np.ndarray) -> None:
+        """Note who takes part. Raises ReleaseError, and notes nothing, where one may not."""
+        barred = cohort[~self.may(round_index)[cohort]]
+        if len(barred):
+            client = int(barred[0])
+            raise ReleaseError(
+                f"round {round_index + 1}: client {client} was in round {self.last[client] + 1} and in "
+                f"{self.count[client]} so far, against what was charged ({self.participation.describe()}); "
+                "nothing of this round was released"
+            )
+        self.last[cohort] = round_index
+        self.count[cohort] += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"last": tensor(self.last), "count": tensor(self.count)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.last, self.count = array(state["last"]), array(state["count"])
+
+
+class MatrixMechanism(Mechanism):
+    """Correlated Gaussian noise on the clipped sum of every round, with one clip norm and one σ."""
+
+    def __init__(
+        self, algorithm: Releasing, clipper: Asking, schedule: Pacing, correlation: Correlation
+    ):
+        super().__init__(algorithm, clipper, schedule)
+        self.correlation = correlation
+        self.charged_at_once = correlation.rounds
+        self.attendance = Attendance(correlation.participation, 0)
+        self._stream: NoiseStream | None = None
+        self._clip_norm: float | None = None
+
+    # ---- what is released
+
+    def _upload(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
+        self.algorithm.refuse_clipper(self.clipper)
+        if self.schedule.adaptive:
+            raise ConfigError(
+                f"algorithm={self._name} takes a noise multiplier fixed in advance "
+                "(noise_schedule=calibrated or constant), because one release is charged for all rounds"
+            )
+        return JointQuery(sampling, (self.correlation.query(noise_multiplier),))
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.algorithm, "name", type(self.algorithm).__name__)
+
+    def group(
+        self,
+        sampling: Sampling,
+        noise_multiplier: float,
+        round_index: int,
+        clients: np.ndarray | None = None,
+        lowest: float | None = None,
+    ) -> WholeRun:
+        joint = self.joint(sampling, noise_multiplier, round_index)
+        charged = self.correlation.times if round_index == 0 else 0
+        members = np.zeros(0, dtype=np.int64) if clients is None else clients
+        return WholeRun(members, Sample(joint, 1, joint), charged=charged)
+
+    def plan(
+        self, sampling: Sampling, noise_multiplier: float, rounds: int, samples: int | None = None
+    ) -> Counter[JointQuery]:
+        """The whole run, however many of its rounds are asked for."""
+        if rounds > self.correlation.rounds:
+            raise ConfigError(
+                "algorithm.rounds", self.correlation.rounds, f"{rounds}, as many as rounds"
+            )
+        moving = getattr(self.schedule, "known", True) and {
+            self.schedule.noise_multiplier(t) for t in range(self.correlation.rounds)
+        }
+        if moving and len(moving) > 1:
+            raise ConfigError(
+                f"algorithm={self._name} takes the same noise multiplier in every round "
+                "(noise_schedule=calibrated or constant), because one release is charged for all rounds"
+            )
+        joint = self.joint(sampling, noise_multiplier, 0)
+        return Counter({joint: self.correlation.times})
+
+    # ---- the round
+
+    def join(self, records_per_client: Sequence[int] | np.ndarray) -> None:
+        super().join(records_per_client)
+        self.attendance = Attendance(self.correlation.participation, len(records_per_client))
+        self._stream, self._clip_norm = None, None
+
+    def open(
+        self,
+        announcement: Announcement,
+        cohort: np.ndarray,
+        streams: SecretStreams,
+        charged: np.ndarray | None = None,
+    ) -> OpenRound:
+        """Attackers, who join out of turn and are not charged, are not held against the participation."""
+        if charged is None:
+            charged = self.algorithm.trust.charged(cohort, self.clients)
+        if announcement.round_index >= self.correlation.rounds:
+            raise ReleaseError(
+                f"round {announcement.round_index + 1}: the strategy is for "
+                f"{self.correlation.rounds} rounds"
+            )
+        self.attendance.enter(announcement.round_index, np.intersect1d(cohort, charged))
+        return CorrelatedRound(self, announcement, cohort, charged, streams)
+
+    def add_noise(
+        self, query: CorrelatedQuery, answer: Bounded, streams: SecretStreams, round_index: int
+    ) -> float:
+        """Noise one round's sum [1, d] in place; returns the standard deviation of its row of Z. Raises
+        ReleaseError where that is not what was charged for."""
+        from fedpriv.privacy.noise import add_on_grid
+
+        if self._stream is None:
+            self._stream = self.correlation.strategy.stream()
+        clip_norm = float(answer.sensitivity.reshape(-1)[0])
+        if self._clip_norm is None:
+            self._clip_norm = clip_norm
+        self._refuse_another(query, clip_norm, round_index)
+        values = answer.values.view(1, -1)
+        drawn = 0
+
+        def draw() -> Tensor:
+            nonlocal drawn
+            place = (round_index, drawn) if drawn else (round_index,)
+            drawn += 1
+            from fedpriv.common.secret_streams import standard_normals
+
+            return standard_normals([streams.noise(query.purpose_of_all, *place)], values.shape[1])[
+                0
+            ]
+
+        row = self._stream.next(draw)
+        std = answer.sensitivity.double() * (query.noise_multiplier / answer.divided_by)
+        add_on_grid(values, row[None].to(values.device), std)
+        return float(std.reshape(-1)[0]) * answer.divided_by
+
+    def _refuse_another(self, query: CorrelatedQuery, clip_norm: float, round_index: int) -> None:
+        place = f"round {round_index + 1}"
+        if query.digest != self.correlation.digest:
+            raise ReleaseError(
+                f"{place}: the strategy is not the one that was charged for ({query.strategy})"
+            )
+        if self._stream.round != round_index:
+            raise ReleaseError(
+                f"{place}: the noise stands at round {self._stream.round + 1}, and each round's follows from "
+                "those before it"
+            )
+        if clip_norm != self._clip_norm:
+            raise ReleaseError(
+                f"{place}: the clip norm is {clip_norm:.6g} and was {self._clip_norm:.6g}; correlated noise "
+                "is charged for one clip norm"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "digest": self.correlation.digest,
+            "attendance": self.attendance.state_dict(),
+            "clip_norm": self._clip_norm,
+            "stream": None if self._stream is None else self._stream.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["digest"] != self.correlation.digest:
+            raise ConfigError(
+                f"resume: {self.correlation.strategy.describe()} came out with other numbers than those that "
+                "the run was begun with, so its noise cannot go on; resume it on the machine it was begun on"
+            )
+        self.attendance.load_state_dict(state["attendance"])
+        self._clip_norm = state["clip_norm"]
+        self._stream = None
+        if state["stream"] is not None:
+            self._stream = self.correlation.strategy.stream()
+            self._stream.load_state_dict(state["stream"])
+
+
+class CorrelatedRound(OpenRound):
+    """A round whose noise the mechanism correlates with that of the rounds before."""
+
+    def __init__(
+        self,
+        mechanism: MatrixMechanism,
+        announcement: Announcement,
+        cohort: np.ndarray,
+        charged: np.ndarray,
+        streams: SecretStreams,
+    ):
+        super().__init__(
+            announcement,
+            cohort,
+            charged,
+            streams,
+            trust=mechanism.algorithm.trust,
+            row_per_client=False,
+        )
+        self._mechanism = mechanism
+
+    def begin_step(self, size: int) -> None:
+        """Nothing: the rows of Z are drawn when they are added."""
+
+    def _noise(self, name: str, query: CorrelatedQuery, answer: Bounded) -> np.ndarray:
+        added = self._mechanism.add_noise(query, answer, self.streams, self.round_index)
+        sensitivity = answer.sensitivity.detach().cpu().double().numpy().reshape(-1)
+        refuse_too_little_noise(
+            name, np.float64(query.noise_multiplier), sensitivity, np.array([added])
+        )
+        return np.array([added])
+
+    def close(self) -> tuple[Release, ...]:
+        """The release of the whole run in its first round, and none in later ones, which it has paid for."""
+        made = super().close()
+        charged = self.announcement.groups[0].charged if self.announcement.groups else 1
+        return tuple(replace(release, count=charged) for release in made) if charged else ()
