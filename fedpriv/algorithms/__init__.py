@@ -1,6 +1,7 @@
 """Algorithms: what a round does. Settings and privacy are importable without torch."""
 
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+from fedpriv.algorithms.distributed import DdpFedAvg, DpFlServer
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.fedsgd import FedSgd, LdpFedSgd
@@ -9,7 +10,9 @@ from fedpriv.algorithms.wei import wei_cdp
 
 __all__ = [
     "CdpFedAvg",
+    "DdpFedAvg",
     "DpFl",
+    "DpFlServer",
     "FedAvg",
     "FedSgd",
     "LdpFedSgd",

@@ -17,6 +17,7 @@ from fedpriv.algorithms.trainer import Clipped, Turn
 from fedpriv.algorithms.uploads import Uploads
 from fedpriv.engine.norms import norms_above
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.mechanisms.bounded import Bounded
 from fedpriv.privacy.mechanisms.visible import Visible
 
 AT_ONCE = 256
@@ -102,23 +103,31 @@ class ClientWork:
                 uploads = uploads.masked_fill(~finite[:, None], 0.0)
                 uploads_lost += int((~finite).sum())
             factors = clip.factors(norm, self._owners(norm)).masked_fill(~finite, 0.0)
-            for own, factor in zip(uploads.split(_PIECE), factors.split(_PIECE), strict=True):
-                total += own.t() @ factor
+            self._add(total, uploads, factors)
             norms.append(norm.masked_fill(~finite, 0.0))
             batches.append((float(batch.loss_sum), batch.records, batch.not_finite))
         loss_sum, records, lost = np.sum(batches, axis=0) if batches else (0.0, 0, 0)
         norm = torch.cat(norms)
         used, uploads_used = int(records) - int(lost), len(norm) - uploads_lost
         return Clipped(
-            clip.bounded(
-                total.div_(denominator)[None], 1.0 if self._noise_on_the_mean else denominator
-            ),
+            self._answer(clip, total, denominator),
             norm,
             self._owners(norm),
             torch.arange(len(norm), device=self.device),
             train_loss=loss_sum / used if used else math.nan,
             gradient_norm=float(norm.sum()) / uploads_used if uploads_used else math.nan,
             not_finite=int(lost) + uploads_lost,
+        )
+
+    def _add(self, total: Tensor, uploads: Tensor, factors: Tensor) -> None:
+        """Add the scaled uploads [c, d] of some clients to what is aggregated."""
+        for own, factor in zip(uploads.split(_PIECE), factors.split(_PIECE), strict=True):
+            total += own.t() @ factor
+
+    def _answer(self, clip: Clip, total: Tensor, denominator: float) -> Bounded:
+        """What is to be noised: the mean of the scaled uploads."""
+        return clip.bounded(
+            total.div_(denominator)[None], 1.0 if self._noise_on_the_mean else denominator
         )
 
     def _owners(self, norms: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant as library
 
+from fedpriv.privacy.discrete_events import DISCRETE
 from fedpriv.privacy.grid import on_grid
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampled_gaussian import MANY, log_a_by_quadrature, log_a_of_whole_orders
@@ -97,6 +98,8 @@ def _rdp_of_event(
         return np.full(len(orders), np.inf)
     if isinstance(event, dp_event.NoOpDpEvent):
         return np.zeros(len(orders))
+    if isinstance(event, DISCRETE):
+        return event.rdp(np.asarray(orders))
     if isinstance(event, dp_event.GaussianDpEvent):
         return np.asarray(orders) / (2.0 * event.noise_multiplier**2)
     if (
@@ -153,6 +156,8 @@ def _by_rate(
 @functools.lru_cache(maxsize=16384)
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
     """Whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
+    if isinstance(event, DISCRETE):
+        return neighbours == ADD_OR_REMOVE
     return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
 
 
