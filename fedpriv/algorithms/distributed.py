@@ -10,9 +10,9 @@ server's, and one clip norm holds for all, so that a round needs one sum:
     θ ← θ + η_s (1/c) ( Σ_k Δ_k min(1, C/‖Δ_k‖) + noise )
 
 ``trust`` says who adds the noise and what the server sees: ``distributed`` (shares, and the sum; see
-:mod:`fedpriv.privacy.mechanisms.shares`), ``local`` (dp_fl_server: every client noises its own sum, and the
-server sees each), ``central`` (ddp_fedavg: the server adds all and is trusted). dp_fl and adap_dpfl as they are
-keep an optimiser and a clip norm with every client, so that no sum is enough for them.
+:mod:`fedpriv.privacy.mechanisms.shares`), ``local`` (dp_fl_server: every client noises its own sum, and
+the server sees each), ``central`` (ddp_fedavg: the server adds all and is trusted). dp_fl and adap_dpfl as
+they are keep an optimiser and a clip norm with every client, so that no sum is enough for them.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ _FEWEST_BITS, _MOST_BITS = 2, 48
 class SumOfUploads(Algorithm):
     """Keys of algorithms that need a sum alone; ``trusts``: what ``trust`` may be.
 
-    ``tolerated_dropouts`` s and ``tolerated_collusion`` t: n - t - s shares give the stated noise; ``dropout``:
-    the probability with which a client drops out (simulated); ``shares``: ``continuous`` (an idealisation),
-    ``discrete_gaussian`` or ``skellam``, modulo 2^``bits`` with ``scale`` whole numbers in a clip norm (None:
-    the finest grid that ``wrap_limit`` allows); ``secure_aggregation``: ``masks`` simulates those that cancel.
+    ``tolerated_dropouts`` s and ``tolerated_collusion`` t: n - t - s shares give the stated noise;
+    ``dropout``: the probability with which a client drops out (simulated); ``shares``: ``continuous`` (an
+    idealisation), ``discrete_gaussian`` or ``skellam``, modulo 2^``bits`` with ``scale`` whole numbers in a
+    clip norm (None: the finest grid that ``wrap_limit`` allows); ``secure_aggregation``: ``masks``
+    simulates those that cancel.
     """
 
     private = True
@@ -194,17 +195,18 @@ class SumOfUploads(Algorithm):
                 "The shares are an idealisation (shares=continuous): real numbers, of which one Gaussian of "
                 "the sum's distribution was drawn. No secure aggregation adds up real numbers."
             )
-        else:
-            found.append(
-                f"Sums are of whole numbers modulo 2^{self.discrete.bits}, with {self.shares.replace('_', ' ')} "
-                "shares that are drawn within 2^-100 of their law. "
-                + (
-                    "Masks that cancel were simulated; not modelled are a server that lies, the keys' "
-                    "infrastructure, and the recovery of masks of clients that drop out late."
-                    if self.discrete.masked
-                    else "The protocol that hides single uploads was not simulated."
-                )
+            return tuple(found)
+        hides = "The protocol that hides single uploads was not simulated."
+        if self.discrete.masked:
+            hides = (
+                "Masks that cancel were simulated; not modelled are a server that lies, the keys' "
+                "infrastructure, and the recovery of masks of clients that drop out late."
             )
+        family = self.shares.replace("_", " ")
+        found.append(
+            f"Sums are of whole numbers modulo 2^{self.discrete.bits}, with {family} shares that are drawn "
+            f"within 2^-100 of their law. {hides}"
+        )
         return tuple(found)
 
 
@@ -277,8 +279,8 @@ class DpFlServer(SumOfUploads):
 
 
 class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
-    """Client level: changes of weights after E epochs. ``clients_per_round`` m, sampled uniformly (None: all);
-    the rest as in :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg`."""
+    """Client level: changes of weights after E epochs. ``clients_per_round`` m, sampled uniformly (None:
+    all); the rest as in :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg`."""
 
     unit = "client"
     trusts = (CENTRAL_TRUST.name, DISTRIBUTED_TRUST.name)

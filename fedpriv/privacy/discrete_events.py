@@ -15,7 +15,7 @@ from dp_accounting import dp_event
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class DiscreteGaussianSharesDpEvent(dp_event.DpEvent):
-    """The sum of ``shares`` discrete Gaussians, each of parameter σ² = ``variance``, on ``dimension`` numbers."""
+    """The sum of ``shares`` discrete Gaussians of σ² = ``variance`` each, on ``dimension`` numbers."""
 
     l2_sensitivity: float
     variance: float

@@ -1,10 +1,12 @@
-"""Noise of whole numbers without floating point: discrete Gaussians and Skellams from tables of probabilities.
+"""Noise of whole numbers without floating point: discrete Gaussians and Skellams from tables.
 
-The law of |Z| is tabulated as thresholds P(|Z| ≤ k) in whole numbers of 128 bits, computed with 320; a uniform
-number of 128 bits, of which nearly always the first 64 decide, is looked up in it, and a bit gives the sign. A
-draw is within 2^-100 in total variation of the law, tails included: a million coordinates of a thousand rounds add
-less than 1e-20 to δ. The numbers come from a stream that is given, so that a resumed run draws what an
-uninterrupted one would.
+The law of |Z| is tabulated as thresholds P(|Z| ≤ k) in whole numbers of 128 bits, computed with 320. A
+uniform number of 128 bits, of which nearly always the first 64 decide, is looked up in it, and a bit gives
+the sign. A draw is within 2^-100 of the law in total variation, tails included: a million coordinates of
+100 clients in a thousand rounds add less than 1e-15 to δ. The numbers come from a stream that is given, so
+that a resumed run draws what an uninterrupted one would.
+
+Variances are the doubles that they are: exact fractions.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -33,15 +36,15 @@ class Table:
         for k, weight in enumerate(weights):
             cumulated += weight if k == 0 else 2 * weight
             thresholds.append((cumulated << _OUT) // total)
-        self._thresholds = thresholds[:-1]  # beyond the last but one lies the last
+        self._thresholds = [t for t in thresholds[:-1] if t < 1 << _OUT]  # the last lies beyond
         high = [t >> 64 for t in self._thresholds]
         self._high = np.array(high, dtype=np.uint64)
-        self.largest = len(weights) - 1
+        self.largest = len(self._thresholds)
 
     def probabilities(self) -> np.ndarray:
         """P(Z = -K … K), as floats."""
         whole = [0, *self._thresholds, 1 << _OUT]
-        steps = [float(Fraction(b - a, 1 << _OUT)) for a, b in zip(whole, whole[1:], strict=False)]
+        steps = [float(Fraction(b - a, 1 << _OUT)) for a, b in pairwise(whole)]
         half = np.array(steps[1:]) / 2.0
         return np.concatenate([half[::-1], steps[:1], half])
 

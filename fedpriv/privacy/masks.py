@@ -3,9 +3,9 @@ simulation: X25519 key agreement and ChaCha20, of the ``cryptography`` package.
 
     client i sends v_i + Σ_{j>i} m_ij - Σ_{j<i} m_ij  mod 2^b,   m_ij = ChaCha20 under H(X25519(i, j))
 
-To the server each such vector is uniform, and the sum is Σ v_i. What is not modelled: a server that lies about
-who takes part, the infrastructure that vouches for public keys, and the recovery of the masks of clients that
-drop out after keys were agreed on (Shamir's shares): here clients drop out before.
+To the server each such vector is uniform, and the sum is Σ v_i. What is not modelled: a server that lies
+about who takes part, the infrastructure that vouches for public keys, and the recovery of the masks of
+clients that drop out after keys were agreed on (Shamir's shares): here clients drop out before.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ two. Signs are public. What happens after the noise is post-processing, wrapping
       B² = min{ (k + √d)²,  k² + d/4 + √(2 ln(1/β)) (k + √d/2) },   β = e^(-1/2)
 
   A draw keeps to B with probability ≥ 1 - β, and the client's own r is all that the client moves: Δ₂ = B.
-- ``sums`` (the unit is a record, x the client's sum of clipped records): r_j = ⌊y_j + u_j⌋ with u_j uniform on
-  [0, 1), so that y_j is rounded up with probability y_j - ⌊y_j⌋. Fix u, which does not depend on records. A
-  record more moves y by δ, ‖δ‖ ≤ k, and r_j by ⌊y_j + δ_j + u_j⌋ - ⌊y_j + u_j⌋, which is ⌊δ_j⌋ or ⌈δ_j⌉, so that
-  it differs from δ_j by less than 1. Hence ‖Δr‖ < k + √d for every u; divergences are jointly quasi-convex,
-  so what holds for every u holds for their mixture: Δ₂ = k + √d. (Rounding each record by itself would need no
-  √d, but every record's rotated gradient, and its rounding errors add up over records.) k is taken 1e-5 larger:
-  what floating point may hide.
+- ``sums`` (the unit is a record, x the client's sum of clipped records): r_j = ⌊y_j + u_j⌋ with u_j uniform
+  on [0, 1), so that y_j is rounded up with probability y_j - ⌊y_j⌋. Fix u, which does not depend on records.
+  A record more moves y by δ, ‖δ‖ ≤ k, and r_j by ⌊y_j + δ_j + u_j⌋ - ⌊y_j + u_j⌋, which is ⌊δ_j⌋ or ⌈δ_j⌉, so
+  that it differs from δ_j by less than 1. Hence ‖Δr‖ < k + √d for every u; divergences are jointly
+  quasi-convex, so what holds for every u holds for their mixture: Δ₂ = k + √d. (Rounding each record by
+  itself would need every record's rotated gradient, and its rounding errors add up over records.) k is
+  taken 1e-5 larger: what floating point may hide.
 
 Both are bounds on vectors of whole numbers, whose L1 norm is at most min(√d Δ₂, Δ₂²).
 
@@ -197,7 +197,7 @@ def largest_cells(
     bits: int,
     limit: float,
 ) -> float:
-    """The finest grid, k, whose sums wrap around with probability ≤ ``limit`` in a round; 0: there is none."""
+    """The finest grid, k, whose sums wrap around with probability ≤ ``limit`` in a round; 0: none does."""
 
     def fits(cells: float) -> bool:
         variance = (noise_multiplier * cells) ** 2 / honest

@@ -165,7 +165,7 @@ class DiscreteShares:
 
 @dataclass(frozen=True)
 class SharedGaussian(GaussianQuery):
-    """Gaussian shares, ``honest`` of which together have ``noise_multiplier``: the continuous idealisation."""
+    """Gaussian shares, ``honest`` of which together have ``noise_multiplier``: an idealisation."""
 
     honest: int = 1
 

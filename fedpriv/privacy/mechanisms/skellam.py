@@ -1,8 +1,8 @@
 """Shares of Skellam noise (Agarwal, Kairouz, Liu, "The Skellam mechanism for differentially private federated
 learning", NeurIPS 2021).
 
-Each client adds the difference of two Poissons of mean μ/2 (variance μ) to each coordinate. The sum of h of them
-is a Skellam of variance hμ: no error of a sum remains. For whole α > 1 (corollary 3.6), with μ of the sum,
+Each client adds the difference of two Poissons of mean μ/2 (variance μ) to each coordinate. The sum of h of
+them is a Skellam of variance hμ, exactly. For whole α > 1 (corollary 3.6), with μ of the sum,
 
     ε(α) ≤ α Δ₂²/(2μ) + min{ ((2α - 1) Δ₂² + 6Δ₁) / (4μ²),  3Δ₁ / (2μ) }
 
