@@ -65,6 +65,11 @@ class Algorithm(ABC):
     fewest_clients: int = 1
     metrics: tuple[str, ...] = ()
 
+    @property
+    def row_per_client(self) -> bool:
+        """Whether each client's answer is noised for itself; else there is one answer for a whole cohort."""
+        return self.unit == "record"
+
     # ---- sampling
 
     @abstractmethod

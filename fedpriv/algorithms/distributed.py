@@ -65,6 +65,7 @@ class SumOfUploads(Algorithm):
     """
 
     private = True
+    row_per_client = False
     trusts: tuple[str, ...] = ()
 
     def _set_trust(
@@ -124,7 +125,7 @@ class SumOfUploads(Algorithm):
     @property
     def distributed(self) -> bool:
         """Whether clients add shares of the noise to a sum."""
-        return self.trust is DISTRIBUTED_TRUST
+        return self.trust.name == DISTRIBUTED_TRUST.name
 
     @property
     def announced(self) -> int | None:
@@ -308,7 +309,7 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
         )
         self.clients_per_round = optional_cohort_size(clients_per_round)
         self._set_trust(trust, **settings)
-        if self.trust is CENTRAL_TRUST and self.clients_per_round is not None:
+        if not self.distributed and self.clients_per_round is not None:
             raise ArgumentError(
                 "clients_per_round",
                 clients_per_round,

@@ -58,6 +58,7 @@ def refuse_bad_combinations(parts: Parts) -> None:
     if parts.attack is not None and settings.shadow is not None:
         raise ConfigError("shadow", "a half", "null with an attack, whose clients are no one's")
     _refuse_two_budgets(parts)
+    _refuse_with_shares(parts)
     if algorithm.search is not None:
         _refuse_unsearchable(parts)
     if parts.attack is not None:
@@ -153,6 +154,23 @@ def _refuse_tracking(parts: Parts) -> None:
             names,
             "none or csv with runtime.diagnostics=false",
             "others note when a round ended, and how long it took tells how many took part",
+        )
+
+
+def _refuse_with_shares(parts: Parts) -> None:
+    """With shares of noise a round has as many clients as were announced, and only their sum is seen."""
+    algorithm = parts.algorithm
+    if not algorithm.trust.noised_by_clients or algorithm.trust.sees_each_upload:
+        return
+    hint = f"with algorithm.trust={algorithm.trust.name} a round has no other clients than those announced"
+    if parts.attack is not None:
+        raise ConfigError("attack", type(parts.attack).__name__, "none", hint)
+    if parts.settings.canaries:
+        raise ConfigError("audit", list(parts.settings.audit), "without epsilon", hint)
+    if parts.noise_schedule.loss_query is not None:
+        raise ConfigError(
+            f"noise_schedule asks the clients of a round for their losses, which algorithm.trust="
+            f"{algorithm.trust.name} adds no shares for; take a schedule that asks nothing"
         )
 
 

@@ -78,6 +78,7 @@ class Releasing(Protocol):
 
     private: bool
     unit: str
+    row_per_client: bool
     trust: Trust
     samples_per_round: int
 
@@ -269,7 +270,7 @@ class Mechanism:
             charged,
             streams,
             trust=self.algorithm.trust,
-            row_per_client=self.algorithm.unit == "record",
+            row_per_client=self.algorithm.row_per_client,
         )
 
     def state_dict(self) -> dict[str, Any]:
