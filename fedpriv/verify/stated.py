@@ -55,7 +55,9 @@ def stated(recording: Recording, place: Place, trust: Trust) -> Stated | None:
         by = groups[0].joint.query(place.name).by
         reports = trust.sees_each_upload and by == CLIENT and not recording.rows_of_clients
         shares = len(cohort) if reports and not seen.of_reports else 1
-        if trust.noised_by_clients and not trust.sees_each_upload:  # so many shares of what h of them are
+        if (
+            trust.noised_by_clients and not trust.sees_each_upload
+        ):  # so many shares of what h of them are
             shares = len(cohort) / groups[0].joint.query(place.name).honest
         return _of_all(groups, place.name, seen, rows, shares)
     std, noted, bound = (np.full(rows, math.nan) for _ in range(3))

@@ -276,7 +276,9 @@ class Subject:
 def _refuse(parts: Parts) -> None:
     if getattr(parts.algorithm, "dropout", 0):
         raise ConfigError(
-            "algorithm.dropout", parts.algorithm.dropout, "0 with fedpriv verify, which chooses cohorts"
+            "algorithm.dropout",
+            parts.algorithm.dropout,
+            "0 with fedpriv verify, which chooses cohorts",
         )
     if getattr(parts.algorithm, "discrete", None) is not None:
         raise ConfigError(

@@ -140,11 +140,14 @@ class DiscreteQuery(Query):
         return answer.sensitivity.double() * (self.noise_multiplier / math.sqrt(self.honest))
 
     def describe(self) -> str:
+        return f"{self.name}={self.family}({self.noise_multiplier:.6g})"
+
+    def describe_in_full(self) -> str:
         return (
-            f"{self.name}={self.family}({self.noise_multiplier:.6g}), {self.bits} bits for each of "
-            f"{self.dimension} coordinates ({self.bytes_per_client} bytes from a client), "
-            f"{self.cells:.4g} steps in a clip norm, wraps around with probability <= "
-            f"{self.wrap_probability:.1e} in a round"
+            f"{self.name} ({self.family.replace('_', ' ')}, noise multiplier {self.noise_multiplier:g}; "
+            f"{self.bits} bits for each of {self.dimension} coordinates, {self.bytes_per_client} bytes from "
+            f"a client; {self.cells:.4g} steps in a clip norm; wraps around with probability <= "
+            f"{self.wrap_probability:.2g} in a round)"
         )
 
 

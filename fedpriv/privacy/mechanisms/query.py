@@ -59,6 +59,10 @@ class Query(ABC):
     def describe(self) -> str:
         """Name and parameter, as the ledger has them."""
 
+    def describe_in_full(self) -> str:
+        """The same with all that a plan tells."""
+        return self.describe()
+
 
 @dataclass(frozen=True)
 class Noising:

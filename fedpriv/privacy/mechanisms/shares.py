@@ -234,7 +234,7 @@ class SharedMechanism(Mechanism):
             charged,
             streams,
             trust=algorithm.trust,
-            row_per_client=False,
+            row_per_client=algorithm.row_per_client,
             announced=algorithm.announced if algorithm.distributed else len(cohort),
             least=algorithm.fewest_clients if algorithm.distributed else 0,
         )
