@@ -121,6 +121,8 @@ SECRET = {
     "privacy.sampling",  # lots, cohorts, batches
     "privacy.noise",  # normals on their grid
     "privacy.mechanisms.round",  # the noise of every release
+    "privacy.mechanisms.shares",  # who drops out; the streams of a discrete round
+    "privacy.masks",  # of keys that it is given
     "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
     "audit.contributions",  # an observer's own, with a key of its own
     "search.secret_trials",  # how many trials, and what they try
