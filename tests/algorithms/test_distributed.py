@@ -20,7 +20,7 @@ from fedpriv.engine import FlatModel, make_engine
 from fedpriv.models import Logistic
 from fedpriv.privacy.clippers import AdapClipper, ConstantClipper, QuantileClipper
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
-from fedpriv.privacy.mechanisms.shares import SharedGaussian, Tolerance, left_over
+from fedpriv.privacy.mechanisms.shares import SharedGaussian
 from fedpriv.privacy.noise_schedules import ConstantNoise
 
 CLIENTS, C, Z = 10, 0.5, 3.0
@@ -226,15 +226,6 @@ def test_a_round_with_more_dropouts_than_tolerated_releases_nothing(data, unit, 
     assert releases[0].clients.tolist() == list(range(8))
 
 
-def test_clients_drop_out_by_chance_and_not_by_data():
-    streams, everyone = SecretStreams.simulated(0, 0), np.arange(2000)
-    left = left_over(streams, everyone, 0.3, 5)
-    assert len(left) == pytest.approx(1400, abs=80)
-    assert left.tolist() == left_over(streams, everyone, 0.3, 5).tolist()
-    assert left.tolist() != left_over(streams, everyone, 0.3, 6).tolist()
-    assert left_over(streams, everyone, 0.0, 5) is everyone
-
-
 # ---- adjacency and refusals
 
 
@@ -250,17 +241,6 @@ def test_choosing_the_cohort_amplifies_nothing(data):
 def test_lots_that_the_server_does_not_see_do(data):
     joint = Training(data, server(sample_rate=0.25)).mechanism.announce(0).groups[0].upload.joint
     assert joint.event().sampling_probability == 0.25
-
-
-@pytest.mark.parametrize(
-    ("s", "t", "n", "name"),
-    [(10, 0, 10, "tolerated_dropouts"), (0, 12, 10, "tolerated_collusion"), (5, 5, 10, "tolerated_dropouts")],
-)  # fmt: skip
-def test_somebody_honest_must_be_left(s, t, n, name):
-    with pytest.raises(ArgumentError) as error:
-        Tolerance(s, t).honest(n)
-    assert error.value.argument == name
-    assert "one at least must be honest" in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,9 @@ class Mechanism:
     on the same sample.
     """
 
+    most_noise: str = ""
+    """Why there may be a largest noise, in words."""
+
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
         self._groups: list[tuple[Sampling, np.ndarray]] = []

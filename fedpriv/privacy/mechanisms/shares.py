@@ -185,6 +185,16 @@ class SharedMechanism(Mechanism):
 
     _forecasts = False
 
+    @property
+    def most_noise(self) -> str:
+        discrete: DiscreteShares | None = getattr(self.algorithm, "discrete", None)
+        if discrete is None:
+            return ""
+        return (
+            f"modulus too small: more noise needs a coarser grid, and sums modulo 2^{discrete.bits} have no "
+            "room for it (algorithm.bits)"
+        )
+
     def plan(
         self, sampling: Sampling, noise_multiplier: float, rounds: int, samples: int | None = None
     ) -> Counter[JointQuery]:
