@@ -184,7 +184,7 @@ def test_a_budget_that_leaves_too_few_clients_ends_the_run(train):
         ((*FEDAVG, "algorithm.tolerated_dropouts=12"), "algorithm.tolerated_dropouts must be at most 11"),
         ((*FEDAVG, "algorithm.trust=local"), "algorithm.trust must be one of central, distributed"),
         ((*FEDAVG, "attack=label_flip"), "attack must be none"),
-        ((*FEDAVG, "audit=epsilon"), "audit must be without epsilon"),
+        ((*FEDAVG, "audit=epsilon"), "an audit of epsilon does not go with algorithm=ddp_fedavg"),
         ((*RECORDS, "algorithm.trust=local", "algorithm.dropout=0.1"), "algorithm.dropout must be 0"),
         (
             ("algorithm=dp_fl_server", "noise_schedule=validation_decay", "budget_view=published"),
@@ -211,3 +211,19 @@ def test_a_natural_partition_needs_to_say_how_many_add_a_share():
 def test_a_dry_run_of_the_idealisation_builds_no_model(command):
     found = command("train", *FEDAVG, "dry_run=true", "algorithm.tolerated_collusion=3")
     assert "the shares of 9 of 12 clients" in " ".join(found.out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("settings", [FEDAVG, (*RECORDS, "algorithm.trust=local")])
+def test_an_audit_of_epsilon_of_a_finished_run_is_refused_in_one_sentence(settings, ran, command):
+    found = command("audit", "epsilon", str(ran(*settings).folder))
+    assert found.status != 0
+    assert "one sum of those announced" in found.sentence
+
+
+@pytest.mark.parametrize("settings", [(*FEDAVG, *SKELLAM), FEDAVG])
+def test_verification_works_or_is_refused_in_one_sentence(settings, command):
+    found = command("verify", *settings, "--rounds", "3")
+    if "algorithm.shares=skellam" in settings:
+        assert "algorithm.shares must be continuous with fedpriv verify" in found.sentence
+    else:
+        assert (found.status, "none failed" in found.out) == (0, True)
