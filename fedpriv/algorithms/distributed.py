@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
-from fedpriv.algorithms.server_step import SERVER_OPTIMIZERS, ServerStepAlgorithm
+from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 CONTINUOUS = "continuous"
 SHARES = (CONTINUOUS, *FAMILIES)
 AGGREGATIONS = ("none", "masks")
+OPTIMIZERS = ("sgd", "adam")
 _FEWEST_BITS, _MOST_BITS = 2, 48
 
 
@@ -231,7 +232,7 @@ class DpFlServer(SumOfUploads):
         """``settings``: those of :class:`SumOfUploads`."""
         self.name = checks.text("name", name)
         self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
-        self.optimizer = checks.one_of("optimizer", optimizer, SERVER_OPTIMIZERS)
+        self.optimizer = checks.one_of("optimizer", optimizer, OPTIMIZERS)
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.clients_per_round = optional_cohort_size(clients_per_round)
         self._set_trust(trust, **settings)

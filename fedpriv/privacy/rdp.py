@@ -157,7 +157,7 @@ def _by_rate(
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
     """Whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
     if isinstance(event, DISCRETE):
-        return neighbours == ADD_OR_REMOVE
+        return neighbours != REPLACE_ONE
     return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
 
 
