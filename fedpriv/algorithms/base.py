@@ -48,6 +48,7 @@ class Algorithm(ABC):
         search: What finds the number of rounds before the run; its runs read the same data.
         cost_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
         fewest_clients: With fewer who may take part no round can run.
+        real_noise: Whether its noise is of real numbers, in floating point.
         metrics: Further columns of ``metrics.csv``, which its rounds fill (``OpenRound.facts``).
     """
 
@@ -63,6 +64,7 @@ class Algorithm(ABC):
     search: RoundsSearch | None = None
     cost_depends_on_records: bool = False
     fewest_clients: int = 1
+    real_noise: bool = True
     metrics: tuple[str, ...] = ()
 
     @property

@@ -121,6 +121,11 @@ class SumOfUploads(Algorithm):
             if cells is not None:
                 raise ArgumentError("scale", cells, "null with shares=continuous", hint)
 
+    @property
+    def real_noise(self) -> bool:
+        """Not with whole numbers."""
+        return self.discrete is None
+
     # ---- who takes part
 
     @property

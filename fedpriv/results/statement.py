@@ -46,7 +46,7 @@ def privacy_facts(
 ) -> dict[str, Any]:
     """Everything the statement says, as plain values (``inf`` for an infinite ε); of clients, it speaks
     of those that are not among the ``attackers``. ``published``: with secrets from the operating system;
-    ``numbers``: how many a draw releases."""
+    ``numbers``: how many with noise of real numbers a draw releases."""
     if budget is None:
         return {
             "schema_version": 1,
@@ -109,7 +109,7 @@ def privacy_facts(
             *caveats,
             *UNIT_CAVEATS[unit],
             ENTROPY if published else SEEDS,
-            floating_point(int(draws.max()) * numbers),
+            *([floating_point(int(draws.max()) * numbers)] if numbers else []),
             *GENERAL_CAVEATS,
         ],
         "diagnostics": diagnostic_items(trust.secret_cohort) if diagnostics else [],

@@ -123,6 +123,8 @@ def test_the_statement_names_what_is_tolerated_and_what_is_idealised(ran):
     assert "modulo 2^18, with discrete gaussian shares" in caveats
     assert "Masks that cancel were simulated; not modelled are a server that lies" in caveats
     assert "idealisation" not in caveats
+    assert "Noise is drawn in double precision" in text
+    assert "double precision" not in caveats
 
 
 @pytest.mark.parametrize("shares", ["continuous", "discrete_gaussian", "skellam"])
