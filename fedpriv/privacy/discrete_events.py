@@ -67,3 +67,9 @@ def tau_of(variance: float, shares: int) -> float:
     """τ: how far the sum of discrete Gaussians is from one."""
     k = np.arange(1.0, shares)
     return 10.0 * float(np.exp(-2.0 * math.pi**2 * variance * k / (k + 1.0)).sum())
+
+
+def discrete_together(event: dp_event.DpEvent) -> bool:
+    """Whether it is several of these on one sample."""
+    composed = isinstance(event, dp_event.ComposedDpEvent)
+    return composed and all(isinstance(part, DISCRETE) for part in event.events)

@@ -18,7 +18,12 @@ from fedpriv.data.federated import federate
 from fedpriv.data.partitions import Iid
 from fedpriv.engine import FlatModel, make_engine
 from fedpriv.models import Logistic
-from fedpriv.privacy.clippers import AdapClipper, ConstantClipper, QuantileClipper
+from fedpriv.privacy.clippers import (
+    AdapClipper,
+    ConstantClipper,
+    MedianHistogramClipper,
+    QuantileClipper,
+)
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
 from fedpriv.privacy.mechanisms.shares import SharedGaussian
 from fedpriv.privacy.noise_schedules import ConstantNoise
@@ -289,6 +294,24 @@ def test_a_modulus_or_grid_that_does_not_do_is_one_sentence(data, settings, sigm
         mechanism.joint(algorithm.sampling_of(1), sigma, 0)
 
 
-def test_a_clipper_that_asks_needs_the_idealisation(data):
-    with pytest.raises(ConfigError, match="clipper that asks"):
-        Training(data, fedavg(shares="skellam"), QuantileClipper(0.5)).round()
+@pytest.mark.parametrize("shares", ["discrete_gaussian", "skellam"])
+def test_a_clip_norm_follows_a_count_with_shares_of_whole_numbers(data, shares):
+    """The released statistic is half a whole number, with the stated noise; both are charged together."""
+    clipper = QuantileClipper(initial_clip_norm=0.5, bit_noise=5.0)
+    training = Training(data, fedavg(shares=shares, bits=20, tolerated_collusion=4), clipper)
+    found = []
+    for t in range(40):
+        seen, (release,), _ = training.round(round_index=t)
+        noise = float(seen[CLIP_STATISTIC] - seen["exact"][CLIP_STATISTIC])
+        assert 2 * noise == round(2 * noise)
+        found.append(noise)
+    assert np.std(found) == pytest.approx(5.0 * math.sqrt(10 / 6), rel=0.35)
+    assert len(release.joint.event().events) == 2
+    assert float(release.noise_std[CLIP_STATISTIC][0]) * math.sqrt(6) == pytest.approx(5.0)
+    assert clipper.clip_norm(0, torch.zeros(1, dtype=torch.int64)) != 0.5
+
+
+def test_a_clipper_that_asks_for_more_than_a_count_needs_the_idealisation(data):
+    clipper = MedianHistogramClipper(initial_clip_norm=0.5, updates=1, update_interval=1)
+    with pytest.raises(ConfigError, match="a clipper that asks"):
+        Training(data, fedavg(shares="skellam"), clipper).round()

@@ -31,6 +31,7 @@ RECORDS = (
 )  # fmt: skip
 SKELLAM = ("algorithm.shares=skellam", "algorithm.bits=18")
 GAUSSIAN = ("algorithm.shares=discrete_gaussian", "algorithm.bits=18")
+HISTOGRAM = ("clipper=median_histogram", "clipper.updates=1")
 LOSING = (
     "algorithm.tolerated_dropouts=3",
     "algorithm.tolerated_collusion=2",
@@ -40,6 +41,9 @@ RUNS = {
     "client": FEDAVG,
     "client, dropouts, adam": (*FEDAVG, *LOSING, "algorithm.optimizer=adam"),
     "client, sampled, skellam": (*FEDAVG, *SKELLAM, "algorithm.clients_per_round=6"),
+    "record, adap, skellam": (
+        *RECORDS, *SKELLAM, "algorithm.sample_rate=1", "clipper=adap", "algorithm.tolerated_collusion=3",
+    ),
     "record, adap": (*RECORDS, "clipper=adap", "noise_schedule=validation_decay"),
     "record, discrete gaussian, masks": (
         *RECORDS, *GAUSSIAN, "algorithm.sample_rate=1", "algorithm.secure_aggregation=masks",
@@ -181,7 +185,7 @@ def test_a_budget_that_leaves_too_few_clients_ends_the_run(train):
     [
         ((*RECORDS, *SKELLAM), "algorithm.sample_rate must be 1 with shares=skellam, got 0.5"),
         ((*FEDAVG, *SKELLAM, "algorithm.bits=4"), "modulus too small"),
-        ((*FEDAVG, *SKELLAM, "clipper=quantile"), "algorithm.shares=skellam does not go with a clipper"),
+        ((*FEDAVG, *SKELLAM, *HISTOGRAM), "algorithm.shares=skellam does not go with a clipper"),
         ((*FEDAVG, *SKELLAM, "accountant=pld"), "accountant=rdp does"),
         ((*FEDAVG, "algorithm.tolerated_dropouts=12"), "algorithm.tolerated_dropouts must be at most 11"),
         ((*FEDAVG, "algorithm.trust=local"), "algorithm.trust must be one of central, distributed"),

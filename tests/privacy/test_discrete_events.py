@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 
 from fedpriv.privacy.accountants import (
     GdpAccountant,
@@ -189,3 +190,16 @@ def test_rdp_accounts_for_them_and_the_others_say_that_they_do_not(family):
         assert "noise" in accountant.supports(event, ADD_OR_REMOVE)
     five = RdpAccountant().epsilon_of({event: 5}, 1e-5, ADD_OR_REMOVE)
     assert 0 < RdpAccountant().epsilon_of({event: 1}, 1e-5, ADD_OR_REMOVE) < five
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_vector_and_a_count_on_one_sample_are_composed(family):
+    """Of discrete events alone: with another kind the accountant would have to know both."""
+    vector, count = event_of(family, 10.0, 100.0, 10, 8), event_of(family, 1.0, 9.0, 10)
+    both, orders = dp_event.ComposedDpEvent((vector, count)), (2.0, 3.5, 16.0)
+    np.testing.assert_allclose(
+        rdp_of_event(both, orders), rdp_of_event(vector, orders) + rdp_of_event(count, orders)
+    )
+    assert RdpAccountant().supports(both, ADD_OR_REMOVE) is None
+    assert PldAccountant().supports(both, ADD_OR_REMOVE) is not None
+    assert parse_event(describe_event(both)) == both

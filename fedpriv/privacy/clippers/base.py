@@ -43,6 +43,8 @@ class Clipper(ABC):
     """The same, where an aggregator other than the client itself noises the statistic."""
     unbounded: bool = False
     """Whether nothing is clipped, so that the sensitivity is infinite."""
+    whole_steps: float | None = None
+    """So many times the statistic is one whole number, which a unit moves by one; None: it is not."""
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None

@@ -36,6 +36,7 @@ from fedpriv.privacy.mechanisms.discrete import (
     largest_cells,
     padded,
 )
+from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
 from fedpriv.privacy.mechanisms.discrete_gaussian import DiscreteGaussianQuery
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
@@ -217,15 +218,25 @@ class SharedMechanism(Mechanism):
         discrete = algorithm.discrete
         if discrete is not None:
             if query.name != GRADIENT:
-                raise ConfigError(
-                    f"algorithm.shares={algorithm.shares} does not go with a clipper that asks the clients "
-                    "something: take clipper=constant, poly or automatic, or algorithm.shares=continuous"
-                )
+                return self._counted(query)
             return discrete.query(query, algorithm.announced, algorithm.honest, self._forecasts)
         if not query.protects:
             return query.noised_by(CLIENT)
         return SharedGaussian(
             query.name, query.noise_multiplier, query.replaced, CLIENT, algorithm.honest or 1
+        )
+
+    def _counted(self, query: GaussianQuery) -> DiscreteCount:
+        """What the clipper asks, where that is a whole number. Raises ConfigError."""
+        algorithm, steps = self.algorithm, getattr(self.clipper, "whole_steps", None)
+        if steps is None or not query.protects:
+            raise ConfigError(
+                f"algorithm.shares={algorithm.shares} does not go with a clipper that asks the clients for "
+                "what is no count with noise: take clipper=quantile, adap (reading sound), constant, poly or "
+                "automatic, or algorithm.shares=continuous"
+            )
+        return DiscreteCount(
+            query.name, query.noise_multiplier, algorithm.shares, steps, algorithm.honest or 1
         )
 
     def open(
@@ -282,9 +293,11 @@ class SharedRound(OpenRound):
     def _streams_of(self, query: Query, of_reports: bool = False) -> list[Stream]:
         """Of a discrete query: the public rotation's, then one for each client (and one more for its
         masks)."""
+        noise, t = self.streams.noise, self.round_index
+        if isinstance(query, DiscreteCount):
+            return [noise(query.name, t, 0, client) for client in self.cohort]
         if not isinstance(query, DiscreteQuery):
             return super()._streams_of(query, of_reports)
-        noise, t = self.streams.noise, self.round_index
         found = [self.streams.sampling("rotation", t)]
         found += [noise(query.name, t, 0, client) for client in self.cohort]
         if query.masked:
