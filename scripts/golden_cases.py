@@ -99,6 +99,7 @@ dp_fixed_partition     @sound partition=fixed_size partition.clients=5 partition
 dp_local_steps         @sound algorithm.local_steps=3
 dp_local_steps_adap    algorithm=adap_dpfl rounds=3 algorithm.local_steps=2
 dp_local_steps_quant   @sound @quant algorithm.local_steps=2
+dp_per_layer           @dp clipper=per_layer algorithm.local_steps=2 rounds=4
 dp_sgd                 @sound algorithm.optimizer=sgd algorithm.learning_rate=0.5
 dp_adam_reset          @sound algorithm.optimizer_state=reset algorithm.local_steps=2
 dp_opacus              @dp runtime.engine=opacus
@@ -112,6 +113,8 @@ dp_diverges            @dp algorithm.optimizer=sgd algorithm.learning_rate=1e38 
 dp_huge_noise          @dp noise_schedule.noise_multiplier=1e6 algorithm.optimizer=sgd rounds=3
 # no privacy
 fedavg                 algorithm=fedavg rounds=4
+scaffold               algorithm=dp_scaffold rounds=4 epsilon=null
+fedavg_proximal        algorithm=fedavg rounds=4 algorithm.local_steps=3 algorithm.proximal=0.5
 fedavg_steps           algorithm=fedavg rounds=4 algorithm.local_steps=3 algorithm.optimizer=sgd
 fedavg_fixed_size      algorithm=fedavg rounds=4 algorithm.sampling=fixed_size algorithm.max_lot_size=null
 fedavg_lots            algorithm=fedavg rounds=4 algorithm.max_lot_size=7
@@ -163,6 +166,13 @@ cdp_automatic          @cdp clipper=automatic
 cdp_adap               @cdp clipper=adap
 cdp_poly               @cdp clipper=poly
 cdp_no_noise           @server noise_schedule=none clipper=none
+cdp_per_layer          @cdp clipper=per_layer
+cdp_per_layer_quantile @cdp clipper=per_layer_quantile
+cdp_adaclip            @cdp clipper=adaclip
+cdp_momentum           @cdp algorithm.optimizer=momentum averaging=tail averaging_start=2
+cdp_adagrad            @cdp algorithm.optimizer=adagrad algorithm.learning_rate=0.05
+cdp_adam_bc            @cdp algorithm.optimizer=dp_adam_bc algorithm.learning_rate=0.01 averaging=ema
+cdp_proximal           @cdp algorithm.local_epochs=3 algorithm.proximal=0.5
 cdp_adam               @cdp algorithm.optimizer=adam algorithm.learning_rate=0.01
 cdp_epochs             @cdp algorithm.local_epochs=2
 cdp_whole              @cdp algorithm.batch_size=null partition=dirichlet

@@ -14,7 +14,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from fedpriv.accounting import arguments
+from fedpriv.accounting import arguments, shuffle
 from fedpriv.accounting.history import from_history
 from fedpriv.accounting.releases import (
     Releases,
@@ -52,6 +52,9 @@ class Answer:
 
 def run(options: SimpleNamespace) -> int:
     """Price and print; returns the exit status."""
+    if options.shuffle is not None:
+        return shuffle.run(options)
+    arguments.refuse(options, ("report_epsilon",), "without --shuffle")
     releases = read_releases(options)
     given = read_delta(options)
     if given is None and releases.run_delta is not None:

@@ -22,6 +22,7 @@ examples:
   fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5
   fedpriv account --history opacus.pt --delta 1e-5
   fedpriv account --run outputs/<run folder> --view published
+  fedpriv account --shuffle 500,1e4,1e6 --report-epsilon 0.5,1,2,4,8 --delta 1e-6
 """
 _CALIBRATE_EXAMPLES = """\b
 examples:
@@ -62,6 +63,8 @@ _settings = together(
 @flag("--history", "FILE", _HISTORY, Place())
 @flag("--run run_folder", "FOLDER", "a run folder", Place())
 @flag("--view", "VIEW", "of the run: sound (default), published", OneOf(BUDGET_VIEWS))
+@flag("--shuffle", "N[,N...]", "of the shuffle model: n reports, shuffled")
+@flag("--report-epsilon", "E[,E...]", "of a pure report, with --shuffle")
 @flag("--delta", "D[,D...]", "several give the privacy profile")
 @flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))
 @_settings

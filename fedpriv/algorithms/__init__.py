@@ -3,6 +3,7 @@
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.distributed import DdpFedAvg, DpFlServer
 from fedpriv.algorithms.dp_fl import DpFl
+from fedpriv.algorithms.dp_scaffold import DpScaffold
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.fedsgd import FedSgd, LdpFedSgd
 from fedpriv.algorithms.naseri import NaseriCdp, NaseriLdp
@@ -13,6 +14,7 @@ __all__ = [
     "DdpFedAvg",
     "DpFl",
     "DpFlServer",
+    "DpScaffold",
     "FedAvg",
     "FedSgd",
     "LdpFedSgd",

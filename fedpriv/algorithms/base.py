@@ -161,3 +161,13 @@ def optional_cohort_size(clients_per_round: int | None) -> int | None:
     if clients_per_round is None:
         return None
     return checks.whole("clients_per_round", clients_per_round, at_least=1)
+
+
+def optional_proximal(proximal: float | None) -> float:
+    """μ of FedProx, checked; ``None``: 0."""
+    return 0.0 if proximal is None else checks.number("proximal", proximal, at_least=0)
+
+
+def proximal_words(proximal: float) -> str:
+    """It in the plan."""
+    return f", proximal term {proximal:g}" if proximal else ""

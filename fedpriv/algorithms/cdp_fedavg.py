@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedpriv.algorithms.base import optional_proximal, proximal_words
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.claims import dp_fedavg
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 class CdpFedAvg(ServerStepAlgorithm):
     """``client_rate`` q; ``local_epochs`` E; ``batch_size`` B (``None``: the client's whole data);
-    ``local_learning_rate`` η; ``learning_rate``: the server's η_s.
+    ``local_learning_rate`` η; ``proximal``: μ of FedProx; ``learning_rate``: the server's η_s;
+    ``server``: of its optimiser.
     """
 
     private = True
@@ -44,8 +47,10 @@ class CdpFedAvg(ServerStepAlgorithm):
         local_epochs: int = 1,
         batch_size: int | None = None,
         local_learning_rate: float = 0.1,
+        proximal: float | None = None,
+        **server: float | None,
     ):
-        super().__init__(name, learning_rate, optimizer)
+        super().__init__(name, learning_rate, optimizer, **server)
         self.client_rate = checks.number("client_rate", client_rate, above=0, at_most=1)
         self.local_epochs = checks.whole("local_epochs", local_epochs, at_least=1)
         self.batch_size = (
@@ -54,6 +59,13 @@ class CdpFedAvg(ServerStepAlgorithm):
         self.local_learning_rate = checks.number(
             "local_learning_rate", local_learning_rate, above=0
         )
+        self.proximal = optional_proximal(proximal)
+        if self.proximal and self.local_epochs == 1 and self.batch_size is None:
+            raise ArgumentError(
+                "proximal",
+                proximal,
+                "null with one local step, which begins where it would pull to",
+            )
         self.claim = self.own_claim(dp_fedavg())
 
     def sampling_of(self, records: int) -> Sampling:
@@ -70,7 +82,12 @@ class CdpFedAvg(ServerStepAlgorithm):
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import LocalChanges
 
-        return LocalChanges(problem, self.local_epochs, self.batch_size, self.local_learning_rate)
+        return LocalChanges(problem, *self._local)
+
+    @property
+    def _local(self) -> tuple[int, int | None, float, float]:
+        """What a client's training is made of."""
+        return self.local_epochs, self.batch_size, self.local_learning_rate, self.proximal
 
     def denominator(self, cohort: int, clients: int) -> float:
         return self.client_rate * clients
@@ -87,6 +104,9 @@ class CdpFedAvg(ServerStepAlgorithm):
                 f"every client with probability {self.client_rate:g}{expected}, "
                 f"{counted(self.local_epochs, 'epoch')} of {batches} over {records_of(records)}",
             ),
-            ("local optimizer", f"sgd, learning rate {self.local_learning_rate:g}"),
+            (
+                "local optimizer",
+                f"sgd, learning rate {self.local_learning_rate:g}{proximal_words(self.proximal)}",
+            ),
             self._server_words(),
         )

@@ -15,8 +15,9 @@ from torch import Tensor
 from fedpriv.algorithms.problem import Aggregation, Problem
 from fedpriv.algorithms.trainer import Clipped, Turn
 from fedpriv.algorithms.uploads import Uploads
-from fedpriv.engine.norms import norms_above
+from fedpriv.engine.parts import scaled_sum, upload_norms
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.parts import rows_like, whole_norms
 from fedpriv.privacy.mechanisms.bounded import Bounded
 from fedpriv.privacy.mechanisms.visible import Visible
 
@@ -30,6 +31,8 @@ class ClientWork:
     """A cohort's uploads, and their clipped mean."""
 
     steps = 1
+    divides = False  # what is released is a mean already
+    proximal = 0.0  # that of the clients is in their uploads
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class ClientWork:
         weight = self._upload_weight
         weights = None if weight is None else np.full(len(cohort), weight / denominator)
         aggregation = Aggregation(turn.round_index, cohort, weights)
-        norms, batches = [problem.model.flat.new_zeros(0)], []
+        norms, batches = [upload_norms(problem.model.flat.new_zeros(0, len(total)), clip.parts)], []
         uploads_lost = 0
         for first in range(0, len(cohort), AT_ONCE):
             clients = cohort[first : first + AT_ONCE]
@@ -97,14 +100,16 @@ class ClientWork:
             if (found := problem.foreign(aggregation, clients, uploads)) is not None:
                 rows, foreign = found
                 uploads = foreign.values.where(rows[:, None], uploads)
-            norm = norms_above(uploads)
-            finite = norm.isfinite()
+            uploads = clip.transformed(uploads, self._owners(uploads))
+            norm = upload_norms(uploads, clip.parts)
+            finite = whole_norms(norm).isfinite()
             if not bool(finite.all()):  # a factor of 0 would not do: 0 · nan is nan
                 uploads = uploads.masked_fill(~finite[:, None], 0.0)
                 uploads_lost += int((~finite).sum())
-            factors = clip.factors(norm, self._owners(norm)).masked_fill(~finite, 0.0)
-            self._add(total, uploads, factors)
-            norms.append(norm.masked_fill(~finite, 0.0))
+            counted = rows_like(finite, norm)
+            factors = clip.factors(norm, self._owners(norm)).masked_fill(~counted, 0.0)
+            self._add(total, uploads, factors, clip)
+            norms.append(norm.masked_fill(~counted, 0.0))
             batches.append((float(batch.loss_sum), batch.records, batch.not_finite))
         loss_sum, records, lost = np.sum(batches, axis=0) if batches else (0.0, 0, 0)
         norm = torch.cat(norms)
@@ -115,14 +120,16 @@ class ClientWork:
             self._owners(norm),
             torch.arange(len(norm), device=self.device),
             train_loss=loss_sum / used if used else math.nan,
-            gradient_norm=float(norm.sum()) / uploads_used if uploads_used else math.nan,
+            gradient_norm=float(whole_norms(norm).sum()) / uploads_used
+            if uploads_used
+            else math.nan,
             not_finite=int(lost) + uploads_lost,
         )
 
-    def _add(self, total: Tensor, uploads: Tensor, factors: Tensor) -> None:
+    def _add(self, total: Tensor, uploads: Tensor, factors: Tensor, clip: Clip) -> None:
         """Add the scaled uploads [c, d] of some clients to what is aggregated."""
         for own, factor in zip(uploads.split(_PIECE), factors.split(_PIECE), strict=True):
-            total += own.t() @ factor
+            total += scaled_sum(own, factor, clip.parts)
 
     def _answer(self, clip: Clip, total: Tensor, denominator: float) -> Bounded:
         """What is to be noised: the mean of the scaled uploads."""

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
+from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.mechanisms.discrete import SUMS, VECTORS
@@ -51,7 +52,10 @@ if TYPE_CHECKING:
 CONTINUOUS = "continuous"
 SHARES = (CONTINUOUS, *FAMILIES)
 AGGREGATIONS = ("none", "masks")
-OPTIMIZERS = ("sgd", "adam")
+SHARE_KEYS = (
+    "tolerated_dropouts", "tolerated_collusion", "dropout", "shares", "bits", "scale", "wrap_limit",
+    "secure_aggregation",
+)  # fmt: skip
 _FEWEST_BITS, _MOST_BITS = 2, 48
 
 
@@ -234,19 +238,28 @@ class DpFlServer(SumOfUploads):
         trust: str = DISTRIBUTED_TRUST.name,
         **settings: Any,
     ):
-        """``settings``: those of :class:`SumOfUploads`."""
+        """``settings``: those of :class:`SumOfUploads`, and the server's optimiser's."""
+        own = {key: settings.pop(key) for key in SHARE_KEYS if key in settings}
         self.name = checks.text("name", name)
         self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
-        self.optimizer = checks.one_of("optimizer", optimizer, OPTIMIZERS)
-        self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
+        self.server = ServerOptimizer(optimizer, learning_rate, **settings)
         self.clients_per_round = optional_cohort_size(clients_per_round)
-        self._set_trust(trust, **settings)
+        self._set_trust(trust, **own)
         if self.discrete is not None and self.sample_rate != 1:
             raise ArgumentError(
                 "sample_rate",
                 sample_rate,
                 f"1 with shares={self.shares}",
                 "no bound is proven here for sampled lots with noise of whole numbers",
+            )
+
+    def refuse_clipper(self, clipper: Clipper) -> None:
+        """Records are clipped as they are. Raises ConfigError."""
+        if clipper.transforms:
+            raise ConfigError(
+                "clipper",
+                type(clipper).__name__,
+                f"one that does not scale coordinates with algorithm={self.name}",
             )
 
     def sampling_of(self, records: int) -> Sampling:
@@ -259,15 +272,7 @@ class DpFlServer(SumOfUploads):
         from fedpriv.algorithms.trainer import Trainer
 
         work = RecordSums(problem, self.sampling_of(0), rows=self.discrete is not None)
-        return Trainer(problem, work, self._server_optimizer(problem), AddChange(problem.model))
-
-    def _server_optimizer(self, problem: Problem) -> Any:
-        from fedpriv.algorithms.optimizers import Adam, Sgd
-
-        if self.optimizer == "sgd":
-            return Sgd(self.learning_rate)
-        model = problem.model
-        return Adam(self.learning_rate, 1, model.size, model.device, reset=False)
+        return Trainer(problem, work, self.server.make(problem.model), AddChange(problem.model))
 
     def records_per_step(self, records: float) -> float:
         return self.sample_rate * records
@@ -280,7 +285,7 @@ class DpFlServer(SumOfUploads):
                 "each round",
                 f"{who} send the clipped gradients of {lot} of their {records_of(records, '')}",
             ),
-            ("server optimizer", f"{self.optimizer}, learning rate {self.learning_rate:g}"),
+            ("server optimizer", self.server.describe()),
             *self._shares_words(),
         )
 
@@ -304,8 +309,9 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
         trust: str = DISTRIBUTED_TRUST.name,
         **settings: Any,
     ):
-        """``settings``: those of :class:`SumOfUploads`."""
-        ServerStepAlgorithm.__init__(self, name, learning_rate, optimizer)
+        """``settings``: those of :class:`SumOfUploads`, and the server's optimiser's."""
+        own = {key: settings.pop(key) for key in SHARE_KEYS if key in settings}
+        ServerStepAlgorithm.__init__(self, name, learning_rate, optimizer, **settings)
         self.local_epochs = checks.whole("local_epochs", local_epochs, at_least=1)
         self.batch_size = (
             None if batch_size is None else checks.whole("batch_size", batch_size, at_least=1)
@@ -314,7 +320,7 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
             "local_learning_rate", local_learning_rate, above=0
         )
         self.clients_per_round = optional_cohort_size(clients_per_round)
-        self._set_trust(trust, **settings)
+        self._set_trust(trust, **own)
         if not self.distributed and self.clients_per_round is not None:
             raise ArgumentError(
                 "clients_per_round",

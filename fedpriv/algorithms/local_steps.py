@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import Algorithm, optional_cohort_size
+from fedpriv.algorithms.base import (
+    Algorithm,
+    optional_cohort_size,
+    optional_proximal,
+    proximal_words,
+)
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted
@@ -28,7 +33,8 @@ class LocalStepsAlgorithm(Algorithm):
     ``sample_rate`` q ∈ (0, 1]; ``max_lot_size``: Poisson lots are cut to so many records (charged as
     truncated; ``None``: never); ``optimizer_state``: whether Adam's moments stay with the client over
     rounds (``kept``) or start anew each round (``reset``); ``participation``: ``all``, or ``sampled``:
-    ``clients_per_round`` of those who still may, uniformly.
+    ``clients_per_round`` of those who still may, uniformly; ``proximal``: μ of FedProx (Li et al. 2020),
+    whose term μ/2 ‖w - θ‖² reads no record and joins after the noise.
     """
 
     unit = "record"
@@ -46,6 +52,7 @@ class LocalStepsAlgorithm(Algorithm):
         local_steps: int = 1,
         participation: str = "all",
         clients_per_round: int | None = None,
+        proximal: float | None = None,
     ):
         self.name = checks.text("name", name)
         self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
@@ -60,6 +67,11 @@ class LocalStepsAlgorithm(Algorithm):
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
         self.samples_per_round = self.local_steps
+        self.proximal = optional_proximal(proximal)
+        if self.proximal and self.local_steps == 1:
+            raise ArgumentError(
+                "proximal", proximal, "null with local_steps=1, which begins where it would pull to"
+            )
         self.cost_depends_on_records = self.sampling == "fixed_size"
         self.participation = checks.one_of("participation", participation, PARTICIPATIONS)
         self.clients_per_round = None
@@ -89,7 +101,7 @@ class LocalStepsAlgorithm(Algorithm):
         samplings = [self.sampling_of(int(n)) for n in problem.data.records_per_client]
         server = self.server_step(problem)
         optimizer = self._client_optimizer(problem)
-        work = RecordWork(problem, samplings, self.local_steps, server)
+        work = RecordWork(problem, samplings, self.local_steps, server, self.proximal)
         return Trainer(problem, work, optimizer, server)
 
     def _client_optimizer(self, problem: Problem) -> Optimizer:
@@ -120,7 +132,10 @@ class LocalStepsAlgorithm(Algorithm):
                 f"{who}, {counted(self.local_steps, 'local step')}, sample rate {self.sample_rate:g} "
                 f"({self.sampling}{about})",
             ),
-            ("optimizer", f"{self.optimizer}, learning rate {self.learning_rate:g}"),
+            (
+                "optimizer",
+                f"{self.optimizer}, learning rate {self.learning_rate:g}{proximal_words(self.proximal)}",
+            ),
         )
 
     def caveats(self) -> tuple[str, ...]:

@@ -47,9 +47,7 @@ class NaseriCdp(CdpFedAvg):
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import ProjectedChanges
 
-        return ProjectedChanges(
-            problem, self.local_epochs, self.batch_size, self.local_learning_rate
-        )
+        return ProjectedChanges(problem, *self._local)
 
     @property
     def noise_on_the_mean(self) -> bool:

@@ -48,6 +48,7 @@ class OfChanges:
     def __init__(self, optimizer: Optimizer):
         self._optimizer = optimizer
         self.begin_round = optimizer.begin_round
+        self.observe_noise = getattr(optimizer, "observe_noise", None)
         self.state_dict, self.load_state_dict = optimizer.state_dict, optimizer.load_state_dict
 
     def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
@@ -73,19 +74,86 @@ class Sgd:
         pass
 
 
+class Momentum:
+    """v ← μ v + g;  Δ = -η v, for the one holder that a server is (v: [1, d])."""
+
+    def __init__(
+        self, learning_rate: float, clients: int, size: int, device: torch.device, momentum: float
+    ):
+        self.learning_rate, self.momentum = learning_rate, momentum
+        self._velocity = torch.zeros(clients, size, device=device)
+
+    def begin_round(self, clients: Tensor) -> None:
+        pass
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        velocity = self._velocity.mul_(self.momentum).add_(gradients)
+        return torch.mul(velocity, -self.learning_rate, out=gradients)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"velocity": self._velocity.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._velocity.copy_(state["velocity"])
+
+
+class Adagrad:
+    """m ← β₁ m + (1 - β₁) g;  v ← v + g²;  Δ = -η m / (√v + ε), for one holder (m, v: [1, d])."""
+
+    def __init__(
+        self,
+        learning_rate: float,
+        clients: int,
+        size: int,
+        device: torch.device,
+        beta1: float,
+        optimizer_epsilon: float,
+        initial_accumulator: float,
+    ):
+        self.learning_rate, self.beta1, self.epsilon = learning_rate, beta1, optimizer_epsilon
+        self._first = torch.zeros(clients, size, device=device)
+        self._squares = torch.full_like(self._first, initial_accumulator)
+
+    def begin_round(self, clients: Tensor) -> None:
+        pass
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        self._first.lerp_(gradients, 1.0 - self.beta1)
+        self._squares.addcmul_(gradients, gradients)
+        roots = torch.sqrt(self._squares, out=gradients).add_(self.epsilon)
+        # 0/0 where every gradient was zero so far
+        return (
+            torch.div(self._first, roots, out=roots).nan_to_num_(nan=0.0).mul_(-self.learning_rate)
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"first": self._first.clone(), "squares": self._squares.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._first.copy_(state["first"])
+        self._squares.copy_(state["squares"])
+
+
 class Adam:
-    """Adam (Kingma & Ba 2015) with moments [K, d] per client; β = (.9, .999), ε = 1e-8.
+    """Adam (Kingma & Ba 2015) with moments [K, d] per client.
 
     The step count is the client's own, so a client that sits out a round does not age.
     """
 
-    beta1, beta2, eps = 0.9, 0.999, 1e-8
-
     def __init__(
-        self, learning_rate: float, clients: int, size: int, device: torch.device, reset: bool
+        self,
+        learning_rate: float,
+        clients: int,
+        size: int,
+        device: torch.device,
+        reset: bool = False,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        optimizer_epsilon: float = 1e-8,
     ):
-        _refuse_if_too_large(clients, size, device)
+        refuse_if_too_large(clients, size, 2, device, "algorithm.optimizer", "adam", "Adam")
         self.learning_rate, self.reset = learning_rate, reset
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, optimizer_epsilon
         self._first = torch.zeros(clients, size, device=device)
         self._second = torch.zeros(clients, size, device=device)
         self._steps = torch.zeros(clients, dtype=torch.float64)
@@ -109,12 +177,16 @@ class Adam:
         # Δ = -η (m / (1 - β1^t)) / (√(v / (1 - β2^t)) + ε)
         scale1 = self._column(-self.learning_rate / (1.0 - self.beta1**steps), gradients)
         scale2 = self._column((1.0 - self.beta2**steps).rsqrt(), gradients)
-        change = torch.sqrt(second, out=gradients).mul_(scale2).add_(self.eps)
+        change = self._root(second, scale2, gradients)
         torch.div(first, change, out=change).mul_(scale1)
         if not everyone:
             self._first[own] = first
             self._second[own] = second
         return change
+
+    def _root(self, second: Tensor, scale: Tensor, out: Tensor) -> Tensor:
+        """What the first moment is divided by: √v̂ + ε = √v · scale + ε."""
+        return torch.sqrt(second, out=out).mul_(scale).add_(self.epsilon)
 
     @staticmethod
     def _column(values: Tensor, like: Tensor) -> Tensor:
@@ -133,17 +205,56 @@ class Adam:
         self._steps.copy_(state["steps"])
 
 
-def _refuse_if_too_large(clients: int, size: int, device: torch.device) -> None:
-    needed = clients * size * 2 * 4
+class AdamWithoutNoise(Adam):
+    """Adam whose second moment is that of the mean without its noise: Δ = -η m̂ / √max(v̂ - Φ, γ) (Tang,
+    Shpilevskiy, Lécuyer 2024, DP-AdamBC). Φ_t is averaged over rounds as g² is, so that it may move."""
+
+    def __init__(
+        self,
+        learning_rate: float,
+        clients: int,
+        size: int,
+        device: torch.device,
+        beta1: float,
+        beta2: float,
+        second_moment_floor: float,
+    ):
+        super().__init__(learning_rate, clients, size, device, beta1=beta1, beta2=beta2)
+        self.floor = second_moment_floor
+        self._noise = torch.zeros(clients, 1, dtype=torch.float64, device=device)
+
+    def observe_noise(self, std: Tensor) -> None:
+        """The standard deviation [1, 1] or [1, d] of the noise in the gradient of the next step: public."""
+        if std.shape[1] > self._noise.shape[1]:
+            self._noise = self._noise.expand(-1, std.shape[1]).clone()
+        self._noise.lerp_(std.double().square(), 1.0 - self.beta2)
+
+    def _root(self, second: Tensor, scale: Tensor, out: Tensor) -> Tensor:
+        moment = second.double().sub_(self._noise).mul_(scale.double().square())
+        return out.copy_(moment.clamp_min_(self.floor).sqrt_())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "noise": self._noise.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._noise = state["noise"].to(self._noise.device).clone()
+
+
+def refuse_if_too_large(
+    clients: int, size: int, copies: int, device: torch.device, key: str, value: str, name: str
+) -> None:
+    """Raise ConfigError about ``key=value`` where so many copies of the model for each client do not fit."""
+    needed = clients * size * copies * 4
     if device.type == "cuda":
         available = torch.cuda.mem_get_info(device)[0]
     else:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     if needed > available:
         raise ConfigError(
-            "algorithm.optimizer",
-            "adam",
-            f"one whose state fits: Adam keeps 2 x {size:,} numbers for each of {clients:,} clients",
+            key,
+            value,
+            f"one whose state fits: {name} keeps {copies} x {size:,} numbers for each of {clients:,} clients",
             f"that is {needed / 2**30:.1f} GiB of {available / 2**30:.1f} GiB free; use sgd or "
             "fewer clients",
         )

@@ -11,7 +11,9 @@ from torch import Tensor
 from fedpriv.algorithms.client_work import ClientWork
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import Clipped, Turn
+from fedpriv.engine.parts import asking_for, scaled_sum
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.parts import rows_like, whole_norms
 from fedpriv.privacy.mechanisms.bounded import Bounded
 from fedpriv.privacy.mechanisms.visible import Visible
 from fedpriv.privacy.sampling import Sampling, sample_lot
@@ -24,6 +26,8 @@ class RecordSums:
 
     steps = 1
     has_weight_decay = True
+    divides = True
+    proximal = 0.0
 
     def __init__(self, problem: Problem, sampling: Sampling, *, rows: bool):
         """``rows``: each client's sum is an answer of its own, for what adds them up; else their sum is."""
@@ -66,10 +70,12 @@ class RecordSums:
             records.targets,
             units,
             len(lots),
-            lambda norms, clients: clip.factors(norms, torch.zeros_like(clients)),
+            asking_for(
+                clip.parts, lambda norms, clients: clip.factors(norms, torch.zeros_like(clients))
+            ),
         )
         sums = result.sums if self._rows else result.sums.double().sum(0, keepdim=True)
-        norms = torch.where(result.finite, result.norms, 0.0)
+        norms = torch.where(rows_like(result.finite, result.norms), result.norms, 0.0)
         losses = torch.where(result.finite, result.losses, 0.0)
         used = int(result.finite.sum())
         penalty = float(model.penalty(model.flat)) if model.weight_decay else 0.0
@@ -79,7 +85,7 @@ class RecordSums:
             torch.zeros(len(norms), dtype=torch.int64, device=self.device),
             units.to(self.device),
             train_loss=float(losses.sum()) / used + penalty if used else math.nan,
-            gradient_norm=float(norms.sum()) / used if used else math.nan,
+            gradient_norm=float(whole_norms(norms).sum()) / used if used else math.nan,
             not_finite=len(norms) - used,
         )
 
@@ -96,8 +102,10 @@ class RecordSums:
 class UploadRows(ClientWork):
     """A cohort's scaled uploads, each for itself: they are held all at once."""
 
-    def _add(self, total: Tensor, uploads: Tensor, factors: Tensor) -> None:
-        self._held = [*getattr(self, "_held", ()), uploads * factors[:, None].to(uploads.dtype)]
+    def _add(self, total: Tensor, uploads: Tensor, factors: Tensor, clip: Clip) -> None:
+        own = zip(uploads.split(1), factors.split(1), strict=True)
+        rows = [scaled_sum(row, factor, clip.parts)[None] for row, factor in own]
+        self._held = [*getattr(self, "_held", ()), *rows]
 
     def _answer(self, clip: Clip, total: Tensor, denominator: float) -> Bounded:
         rows, self._held = torch.cat(self._held), []

@@ -11,11 +11,14 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.record_coordinates import transformed_sums
 from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.algorithms.trainer import Clipped, Turn
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, StackedModel, padded_lots, rows_at, sum_dtype
+from fedpriv.engine.parts import asking_for
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.parts import rows_like, whole_norms
 from fedpriv.privacy.mechanisms.visible import Visible
 from fedpriv.privacy.sampling import Sampling, sample_lot
 
@@ -26,9 +29,18 @@ class RecordWork:
     """Lots, and the clipped sums of their gradients."""
 
     has_weight_decay = True
+    divides = True
 
-    def __init__(self, problem: Problem, samplings: list[Sampling], steps: int, server: ServerStep):
-        """``samplings``: how each client samples its lots [K]."""
+    def __init__(
+        self,
+        problem: Problem,
+        samplings: list[Sampling],
+        steps: int,
+        server: ServerStep,
+        proximal: float = 0.0,
+    ):
+        """``samplings``: how each client samples its lots [K]; ``proximal``: μ of μ/2 ‖w - θ‖²."""
+        self.proximal = proximal
         self.problem, self.steps, self._server = problem, steps, server
         self._samplings = samplings
         problem.prove_engine()
@@ -63,21 +75,30 @@ class RecordWork:
     def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
         model = self.problem.model
         records, owners = self._lots(turn)
-        if changes is None:
+        if self.problem.clipper.transforms:
+            problem, members = self.problem, len(turn.cohort)
+            result = transformed_sums(
+                problem, self._stacked, records, owners, changes, clip, members
+            )
+        elif changes is None:
             result = self.problem.engine.clipped_sums(
-                records.inputs, records.targets, owners, len(turn.cohort), clip.factors
+                records.inputs,
+                records.targets,
+                owners,
+                len(turn.cohort),
+                asking_for(clip.parts, clip.factors),
             )
         else:
             result = self._side_by_side(records, owners, changes, clip)
         owners = owners.to(self.device)
-        norms = torch.where(result.finite, result.norms, 0.0)
+        norms = result.norms.masked_fill(~rows_like(result.finite, result.norms), 0.0)
         losses = result.losses
         if model.weight_decay:
             weights = model.flat if changes is None else model.flat + changes
             losses = losses + model.penalty(weights).expand(len(turn.cohort))[owners]
         contributing = result.finite.sum()
         loss = torch.where(result.finite, losses, 0.0).sum() / contributing
-        norm = norms.sum() / contributing
+        norm = whole_norms(norms).sum() / contributing
         train_loss, gradient_norm, count = torch.stack(
             [loss, norm, contributing.to(loss.dtype)]
         ).tolist()
@@ -124,8 +145,13 @@ class RecordWork:
     ) -> ClippedSums:
         """As the engine's joint pass, for members whose weights have come apart."""
         model = self.problem.model
-        norms = changes.new_zeros(len(records))
-        losses, finite = torch.zeros_like(norms), torch.zeros_like(norms, dtype=torch.bool)
+        losses = changes.new_zeros(len(records))
+        finite = torch.zeros_like(losses, dtype=torch.bool)
+        norms = (
+            losses.clone()
+            if clip.parts is None
+            else losses.new_zeros(len(records), len(clip.parts))
+        )
         counts = torch.bincount(owners, minlength=len(changes)).tolist()
         sums = torch.zeros_like(changes, dtype=sum_dtype(counts, changes.dtype))
         for lots in padded_lots(counts):
@@ -136,7 +162,10 @@ class RecordWork:
                 rows_at(records.inputs, own),
                 rows_at(records.targets, own),
                 present,
-                lambda norms, clients, members=members: clip.factors(norms, members[clients]),
+                asking_for(
+                    clip.parts,
+                    lambda norms, clients, members=members: clip.factors(norms, members[clients]),
+                ),
             )
             sums[members] = result.sums.to(sums.dtype)
             found = own[present]

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
+from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import records_of
@@ -22,18 +23,24 @@ if TYPE_CHECKING:
     from fedpriv.algorithms.trainer import Trainer
     from fedpriv.algorithms.uploads import Uploads
 
-SERVER_OPTIMIZERS = ("sgd", "adam")
-
 
 class ServerStepAlgorithm(Algorithm):
-    """``optimizer``, ``learning_rate``: the server's; a function of released values, so free."""
+    """``optimizer``, ``learning_rate``, ``server``: the server's, see
+    :class:`~fedpriv.algorithms.server_optimizer.ServerOptimizer`; a function of released values, so free."""
 
     unit = "client"
 
-    def __init__(self, name: str, learning_rate: float, optimizer: str = "sgd"):
+    def __init__(
+        self, name: str, learning_rate: float, optimizer: str = "sgd", **server: float | None
+    ):
         self.name = checks.text("name", name)
-        self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
-        self.optimizer = checks.one_of("optimizer", optimizer, SERVER_OPTIMIZERS)
+        self.server = ServerOptimizer(optimizer, learning_rate, **server)
+        self.learning_rate = float(self.server.learning_rate)
+
+    @property
+    def optimizer(self) -> str:
+        """The name of the server's optimiser."""
+        return self.server.name
 
     @abstractmethod
     def uploads(self, problem: Problem) -> Uploads:
@@ -79,18 +86,15 @@ class ServerStepAlgorithm(Algorithm):
             )
 
     def _server_optimizer(self, problem: Problem, uploads: Uploads) -> Optimizer:
-        from fedpriv.algorithms.optimizers import Adam, NoOptimizer, OfChanges, Sgd
+        from fedpriv.algorithms.optimizers import NoOptimizer, OfChanges
 
         if uploads.replaces:
             return NoOptimizer()
-        optimizer: Optimizer = Sgd(self.learning_rate)
-        if self.optimizer == "adam":
-            model = problem.model
-            optimizer = Adam(self.learning_rate, 1, model.size, model.device, reset=False)
+        optimizer = self.server.make(problem.model)
         return optimizer if uploads.sign == 1 else OfChanges(optimizer)
 
     def _server_words(self) -> tuple[str, str]:
-        return ("server optimizer", f"{self.optimizer}, learning rate {self.learning_rate:g}")
+        return ("server optimizer", self.server.describe())
 
 
 class GradientAlgorithm(ServerStepAlgorithm):
@@ -106,8 +110,9 @@ class GradientAlgorithm(ServerStepAlgorithm):
         optimizer: str = "sgd",
         clients_per_round: int | None = None,
         sample_rate: float = 1.0,
+        **server: float | None,
     ):
-        super().__init__(name, learning_rate, optimizer)
+        super().__init__(name, learning_rate, optimizer, **server)
         self.clients_per_round = optional_cohort_size(clients_per_round)
         self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
 

@@ -20,8 +20,10 @@ from torch import Tensor
 from fedpriv.algorithms.optimizers import Optimizer
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.server_steps import ServerStep
-from fedpriv.common.errors import ReleaseError
+from fedpriv.common.errors import ArgumentError, ReleaseError
+from fedpriv.engine.parts import layers_of
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.parts import whole_norms
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
@@ -47,7 +49,7 @@ class Clipped:
 
     Attributes:
         answer: The clipped sum, or mean, of each holder [h, d].
-        norms: Of each unit before clipping [n]; 0 for one that is not finite.
+        norms: Of each unit before clipping [n], or of its parts [n, G]; 0 for one that is not finite.
         owners: The position of each unit's holder [n].
         units: The position in the cohort of the client that each norm is of [n].
     """
@@ -66,11 +68,15 @@ class Work(Protocol):
 
     Attributes:
         steps: Local steps of a round.
+        divides: Whether ``mean`` divides what was released by the denominators.
         has_weight_decay: Whether the gradient of λ/2‖θ‖² joins after the noise (it reads no record).
+        proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient joins there too.
     """
 
     steps: int
+    divides: bool
     has_weight_decay: bool
+    proximal: float
 
     def holders(self, cohort: np.ndarray) -> Tensor:
         """Who holds the clip norms, and the optimiser's state, of a round [h]."""
@@ -122,6 +128,11 @@ class Trainer:
     def __init__(self, problem: Problem, work: Work, optimizer: Optimizer, server: ServerStep):
         self.problem, self.work, self.server = problem, work, server
         self._optimizer = optimizer
+        self._observe_noise = getattr(optimizer, "observe_noise", None)
+        try:
+            problem.clipper.see_layers(layers_of(problem.model))
+        except ArgumentError as error:
+            raise error.within("clipper") from None
         problem.clipper.start(work.holder_count(), problem.model.device, work.initial_norm)
 
     def round(self, opened: OpenRound) -> RoundOutcome:
@@ -174,12 +185,29 @@ class Trainer:
             answers[CLIP_STATISTIC] = clip.statistic(clipped.norms, clipped.owners)
         visible = opened.release(answers)
         mean, denominators = self.work.mean(visible[GRADIENT].values, turn.cohort)
+        mean = clip.restored(mean)
         gradients = visible[GRADIENT].then(lambda _: mean)
+        if self._observe_noise is not None or clipper.transforms:
+            noise = self._noise(opened, clip, denominators)
+            if self._observe_noise is not None:
+                self._observe_noise(noise)
+            if clipper.transforms:
+                clipper.observe_restored(holders, gradients, noise)
         clipper.observe(holders, visible.get(CLIP_STATISTIC), gradients, denominators)
         if model.weight_decay and self.work.has_weight_decay:
             weights = model.flat if changes is None else model.flat + changes.values
             mean.add_(weights, alpha=model.weight_decay)
+        if changes is not None and self.work.proximal:
+            mean.add_(changes.values, alpha=self.work.proximal)
         return gradients
+
+    def _noise(self, opened: OpenRound, clip: Clip, denominators: Tensor) -> Tensor:
+        """The standard deviation of the noise in the means of the last release [h, 1] or [h, d]: public."""
+        std = opened.noise_std(GRADIENT)
+        noise = denominators.new_tensor([0.0] if std is None else std)
+        if self.work.divides:
+            noise = noise / denominators
+        return clip.restored_noise(noise[:, None])
 
     def _outcome(self, found: list[tuple[Clipped, Clip]], opened: OpenRound) -> RoundOutcome:
         last, clip = found[-1]
@@ -189,7 +217,7 @@ class Trainer:
             not_finite=sum(clipped.not_finite for clipped, _ in found),
             healthy=bool(self.problem.model.flat.isfinite().all()),
             clip_norms=clip.norms.cpu().numpy(),
-            norms=last.norms,
+            norms=whole_norms(last.norms),
             units=last.units,
             facts=dict(opened.facts),
         )

@@ -109,8 +109,16 @@ class LocalChanges:
     sign = -1
     replaces = False
 
-    def __init__(self, problem: Problem, epochs: int, batch_size: int | None, learning_rate: float):
-        self.problem = problem
+    def __init__(
+        self,
+        problem: Problem,
+        epochs: int,
+        batch_size: int | None,
+        learning_rate: float,
+        proximal: float = 0.0,
+    ):
+        """``proximal``: μ of FedProx (Li et al. 2020), which adds μ/2 ‖θ_k - θ‖² to a client's loss."""
+        self.problem, self.proximal = problem, proximal
         self.epochs, self.batch_size, self.learning_rate = epochs, batch_size, learning_rate
         self._stacked = StackedModel(problem.model)
 
@@ -147,6 +155,9 @@ class LocalChanges:
                 gradients, losses = self._stacked.gradients(
                     weights, rows_at(inputs, own), rows_at(targets, own), there
                 )
+                if self.proximal:  # a client whose batches are over stays where it is
+                    pull = (weights - start) * there.any(1, keepdim=True)
+                    gradients = gradients.add_(pull, alpha=self.proximal)
                 weights.sub_(gradients, alpha=self.learning_rate)
                 self._project(weights, start)
                 loss_sum = loss_sum + losses.sum()

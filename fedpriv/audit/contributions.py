@@ -6,8 +6,9 @@ Local trust: the cohort is the one client, so the row is its noised upload. Cent
 others drawn as the algorithm draws them, for only their noised sum leaves the server. Lots and noise are
 fresh; the clip norm is that of the snapshot and σ that of the run's next round.
 
-Adam is replaced by SGD where one step is seen: its moments are functions of what was seen before, so an
-observer undoes it. Where a client takes several local steps of Adam, they begin with fresh moments.
+The server's optimiser, and Adam of one local step, are replaced by SGD: their moments are functions of what
+was seen before, so an observer undoes them. Where a client takes several local steps of Adam, they begin
+with fresh moments.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.algorithms.dp_scaffold import DpScaffold
+from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.audit.subject import Subject
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import FlatModel
@@ -80,7 +83,11 @@ class Observer:
 def _as_seen(subject: Subject):  # type: ignore[no-untyped-def]
     """The run's algorithm with what its observer can undo undone; see the module."""
     algorithm = subject.parts.algorithm
-    if getattr(algorithm, "optimizer", None) == "adam":
+    if isinstance(algorithm, DpScaffold):
+        return algorithm.without_variates()
+    if isinstance(getattr(algorithm, "server", None), ServerOptimizer):
+        algorithm.server = ServerOptimizer("sgd", algorithm.server.learning_rate)
+    elif getattr(algorithm, "optimizer", None) == "adam":
         if getattr(algorithm, "local_steps", 1) == 1:
             algorithm.optimizer = "sgd"
         else:

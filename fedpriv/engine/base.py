@@ -12,7 +12,9 @@ from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Factors
 from fedpriv.engine.lots import Block, Lots, blocks, in_pieces, lot_sizes, sum_dtype
 from fedpriv.engine.norms import total_above
+from fedpriv.engine.parts import part_norms, part_of, parts_of
 from fedpriv.engine.rules import LayerGradients
+from fedpriv.privacy.clippers.parts import Parts
 
 
 class Unsupported(Exception):
@@ -103,22 +105,27 @@ class BlockEngine(ABC):
                 self._prove(layers, losses, plain)
             norms, finite = losses.new_zeros(0), losses.isfinite()
             scale = torch.ones_like(losses)
+            parts = parts_of(factors)
             if factors is not None:
-                norms = _norms(layers)
-                finite = finite & norms.isfinite()
-                scale = factors(norms, client_of_record).masked_fill(~finite, 0)
+                layers = layers if parts is None else self._apart(layers)
+                norms = _norms(layers) if parts is None else part_norms(layers, parts)
+                finite = finite & (norms if parts is None else norms.sum(1)).isfinite()
+                broken = ~finite if parts is None else ~finite[:, None]
+                scale = factors(norms, client_of_record).masked_fill(broken, 0)
                 _zero_broken(layers, finite)
             rows, sizes = sums[block.first : block.last], block.sizes(counts)
             if rows.dtype != self.model.flat.dtype:
-                _add_pieces(layers, sizes, scale, rows)
+                _add_pieces(layers, sizes, scale, rows, parts)
                 return norms, losses, finite
             into = torch.zeros_like(rows) if block.continued else rows
-            lots = Lots(sizes, client_of_record - block.first, scale)
-            for layer in layers:
-                layer.add_sums(lots, into)
+            _add_sums(layers, sizes, client_of_record - block.first, scale, into, parts)
             if block.continued:
                 rows += into
         return norms, losses, finite
+
+    def _apart(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
+        """The same gradients, each of one layer of the model alone."""
+        return layers
 
     def _prove(
         self, layers: Sequence[LayerGradients], losses: torch.Tensor, plain: torch.Tensor
@@ -149,16 +156,33 @@ def _norms(layers: Sequence[LayerGradients]) -> torch.Tensor:
     return total_above([layer.squared_norms() for layer in layers])
 
 
+def _add_sums(
+    layers: Sequence[LayerGradients],
+    sizes: list[int],
+    client_of_record: torch.Tensor,
+    scale: torch.Tensor,
+    into: torch.Tensor,
+    parts: Parts | None,
+) -> None:
+    """Write the sums of all layers into ``into`` [K, d], for scales [n], or [n, G] where there are parts."""
+    scales = [scale] if parts is None else scale.unbind(1)
+    lots = [Lots(sizes, client_of_record, own.contiguous()) for own in scales]
+    for layer in layers:
+        layer.add_sums(lots[0 if parts is None else part_of(layer, parts)], into)
+
+
 def _add_pieces(
-    layers: Sequence[LayerGradients], sizes: list[int], scale: torch.Tensor, rows: torch.Tensor
+    layers: Sequence[LayerGradients],
+    sizes: list[int],
+    scale: torch.Tensor,
+    rows: torch.Tensor,
+    parts: Parts | None,
 ) -> None:
     """Add the sums of long lots to ``rows`` [K, d], float64, in pieces."""
     pieces, owners = in_pieces(sizes, rows.shape[1])
     piece_of_record = torch.repeat_interleave(torch.arange(len(pieces)), torch.tensor(pieces))
     sums = scale.new_zeros(len(pieces), rows.shape[1])
-    lots = Lots(pieces, piece_of_record.to(scale.device), scale)
-    for layer in layers:
-        layer.add_sums(lots, sums)
+    _add_sums(layers, pieces, piece_of_record.to(scale.device), scale, sums, parts)
     for client, own in zip(owners, sums, strict=True):
         rows[client].add_(own)
 

@@ -16,7 +16,8 @@ from typing import Protocol
 import torch
 
 Factors = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""(norms [n], client_of_record [n]) → the factor [n] each record's gradient is multiplied by."""
+"""(norms [n], client_of_record [n]) → the factor [n] each record's gradient is multiplied by. Factors that
+:func:`fedpriv.engine.parts.asking_for` parts get and give [n, G]."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class ClippedSums:
         sums: Clipped sum of each client [clients, d], flat in the order of ``model.parameters()``;
             parameters that do not require a gradient have zeros. float64 if there are lots of more
             than ``PIECE`` records (:mod:`fedpriv.engine.lots`).
-        norms: L2 norm of each record's gradient before clipping [n], never smaller than it is
-            (:mod:`fedpriv.engine.norms`); empty if no factors were asked for.
+        norms: L2 norm of each record's gradient before clipping [n], or of its parts [n, G]; never smaller
+            than it is (:mod:`fedpriv.engine.norms`); empty if no factors were asked for.
         losses: Loss of each record [n].
         finite: Whether the loss and the norm of the record are finite [n]; where False the record
             contributed exactly zero.

@@ -21,6 +21,7 @@ from fedpriv.engine.interface import ClippedSums, Engine, Factors
 from fedpriv.engine.lots import BLOCK_RECORDS, PIECE
 from fedpriv.engine.make import make_engine
 from fedpriv.engine.norms import total_above
+from fedpriv.engine.parts import asking_for, parts_of
 
 
 class _Lots(NamedTuple):
@@ -117,12 +118,22 @@ class StackedModel:
             norms, finite = losses.new_zeros(0), losses.isfinite()
             if factors is not None:
                 pairs = list(zip(products, found, strict=True))
-                norms = total_above([product.squared_norms(g) for product, g in pairs])[present]
-                finite = finite & norms.isfinite()
-                scale = torch.zeros_like(padded_losses)
-                scale[present] = factors(norms, present.nonzero()[:, 0]).masked_fill(~finite, 0)
+                squares = [product.squared_norms(g) for product, g in pairs]
+                parts, own = parts_of(factors), [0] * len(products)
+                if parts is None:
+                    norms = total_above(squares)[present]
+                    finite = finite & norms.isfinite()
+                    broken = ~finite
+                else:
+                    own = [parts.part_at(product.weight.start) for product in products]
+                    norms = _of_parts(squares, own, len(parts))[present]
+                    finite = finite & norms.sum(1).isfinite()
+                    broken = ~finite[:, None]
+                scale = padded_losses.new_zeros(*present.shape, *norms.shape[1:])
+                scale[present] = factors(norms, present.nonzero()[:, 0]).masked_fill(broken, 0)
                 products, found = _without_broken(products, found, present, finite)
-                found = tuple(g * scale[:, :, None] for g in found)
+                scales = [scale] if parts is None else scale.unbind(2)
+                found = tuple(g * scales[k][:, :, None] for g, k in zip(found, own, strict=True))
             return ClippedSums(_sums_in_pieces(lots, products, found), norms, losses, finite)
 
     def _back(
@@ -168,7 +179,8 @@ class StackedModel:
         def of(client: int) -> Factors | None:
             if factors is None:
                 return None
-            return lambda norms, clients: factors(norms, clients + client)
+            own = lambda norms, clients: factors(norms, clients + client)  # noqa: E731
+            return asking_for(parts_of(factors), own)
 
         results = []
         with self._weights_kept():
@@ -192,6 +204,13 @@ class StackedModel:
             yield
         finally:
             self.model.set(before)
+
+
+def _of_parts(squares: list[Tensor], own: list[int], parts: int) -> Tensor:
+    """Norms [c, b, G], from the squared norms [c, b] in layers, each of the part ``own``."""
+    none = torch.zeros_like(squares[0])
+    found = [[s for s, k in zip(squares, own, strict=True) if k == part] for part in range(parts)]
+    return torch.stack([total_above(of or [none]) for of in found], dim=2)
 
 
 def _without_absent(inputs: Tensor, present: Tensor) -> Tensor:

@@ -47,6 +47,13 @@ class OpacusEngine(BlockEngine):
                 layers = self._rows(len(inputs))
         return layers, losses.detach(), plain if prove else None
 
+    def _apart(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
+        return [
+            Rows({name: rows}, {name: layer.columns[name]})
+            for layer in layers
+            for name, rows in layer.rows.items()
+        ]
+
     def _rows(self, n: int) -> list[LayerGradients]:
         rows: dict[str, torch.Tensor] = {}
         columns: Columns = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
 from fedpriv.common.errors import ConfigError
 from fedpriv.data.names import DIRECTION, MISLABELLED
@@ -55,6 +56,13 @@ def refuse_bad_combinations(parts: Parts) -> None:
         raise ConfigError(
             f"algorithm={algorithm.name}: unit=record does not go with {algorithm.trust.name} trust: each "
             "client noises its own sum here, and who took part is seen"
+        )
+    if parts.clipper.transforms and isinstance(algorithm, NaseriCdp):
+        raise ConfigError(
+            "clipper",
+            type(parts.clipper).__name__,
+            f"one that does not scale coordinates with algorithm={algorithm.name}",
+            "its clients project onto a ball of the clip norm",
         )
     if parts.attack is not None and settings.shadow is not None:
         raise ConfigError("shadow", "a half", "null with an attack, whose clients are no one's")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ import numpy as np
 from fedpriv.algorithms.losses import ReportedLoss
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import RoundOutcome
+from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.evaluation import Evaluation, evaluate
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.parts import Parts
@@ -78,6 +80,8 @@ class Loop:
         self.settings, self.schedule = parts.settings, parts.noise_schedule
         self.mechanism = problem.mechanism
         self.trainer = parts.algorithm.start(problem)
+        averaging = self.settings.averaging
+        self.average = None if averaging is None else AveragedModel(averaging, problem.model)
         asked = self.schedule.loss_query
         self._reported = None
         if asked is not None:
@@ -108,6 +112,8 @@ class Loop:
             sigma = self.schedule.noise_multiplier(self.rounds_done)
             opened, outcome, signal = self._round(announced, eligible)
             self.rounds_done += 1
+            if self.average is not None:
+                self.average.observe()
             self.last_sigma = sigma
             self.not_finite += outcome.not_finite
             healthy = outcome.healthy and (signal is None or math.isfinite(signal))
@@ -116,7 +122,8 @@ class Loop:
             stop = self._stop_before_next(eligible) if healthy else DIVERGED
             evaluation = None
             if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
-                evaluation = evaluate(self.problem)
+                with self.reported_model():
+                    evaluation = evaluate(self.problem)
                 if self._stops_by_test_loss and not math.isfinite(evaluation.loss):
                     stop = DIVERGED
             done = Round(
@@ -199,8 +206,15 @@ class Loop:
             parts.append(self.budget.fraction_spent())
         return max((part for part in parts if part is not None), default=None)
 
+    def reported_model(self) -> AbstractContextManager[None]:
+        """Within it the model has the weights that are evaluated and left behind: the averaged ones where
+        they are asked for."""
+        return nullcontext() if self.average is None else self.average.in_place()
+
     def state_dict(self) -> dict[str, Any]:
+        averaged = {} if self.average is None else {"average": self.average.state_dict()}
         return {
+            **averaged,
             "round": self.rounds_done,
             "not_finite": self.not_finite,
             "last_sigma": self.last_sigma,
@@ -218,5 +232,7 @@ class Loop:
         self.trainer.load_state_dict(state["training"])
         self.mechanism.load_state_dict(state["mechanism"])
         self.schedule.load_state_dict(state["schedule"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         if self.budget is not None:
             self.budget.load_state_dict(state["budget"])

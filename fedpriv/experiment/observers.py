@@ -206,15 +206,15 @@ class SnapshotFiles(Quiet):
 
     def __init__(self, loop: Loop, folder: RunFolder):
         runtime = loop.settings.runtime
-        self._problem = loop.problem
+        self._problem, self._average = loop.problem, loop.average
         self._files = Snapshots(folder, runtime.snapshot_interval, dated=runtime.diagnostics)
 
     def begin(self, rounds_done: int) -> None:
         self._files.begin(rounds_done)
-        self._files.offer(rounds_done, self._problem)
+        self._files.offer(rounds_done, self._problem, self._average)
 
     def see(self, done: Round) -> None:
-        self._files.offer(done.number, self._problem)
+        self._files.offer(done.number, self._problem, self._average)
 
 
 class Checkpoints(Quiet):

@@ -91,6 +91,8 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         ("clients", f"{clients or 'one per user'} ({_partition_words(parts)})"),
         *(("data", note) for note in getattr(parts.dataset, "notes", ())),
         *algorithm.describe(clients, parts.even_share if clients else None),
+        *([] if parts.settings.averaging is None
+          else [("evaluated", parts.settings.averaging.describe())]),
         *([] if parts.attack is None else [("attack", _attack_words(parts))]),
         *([] if not parts.settings.canaries else [("canaries", _canary_words(parts))]),
         *([] if algorithm.search is None else [("search", algorithm.search.describe())]),

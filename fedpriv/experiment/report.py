@@ -55,8 +55,9 @@ def _attackers(loop: Loop) -> list[int]:
 
 
 def _write_model(run: Run) -> None:
-    """``model.pt``: the global model as a state dict, readable with ``weights_only=True``."""
-    weights = {n: t.clone() for n, t in run.loop.problem.model.module.state_dict().items()}
+    """``model.pt``: the model that was evaluated as a state dict, readable with ``weights_only=True``."""
+    with run.loop.reported_model():
+        weights = {n: t.clone() for n, t in run.loop.problem.model.module.state_dict().items()}
     write_tensors(run.folder.model, weights)
 
 

@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     from fedpriv.results.folder import RunFolder
 
 
-_LEFT_OUT = ("evaluation_interval", "audit", "publish_test_metrics", "dataset.path")
+_LEFT_OUT = (
+    *("evaluation_interval", "audit", "publish_test_metrics", "dataset.path"),
+    *("averaging", "averaging_decay", "averaging_start"),
+)
+_LATER = frozenset(
+    f"algorithm.{key}"
+    for key in (
+        *("momentum", "beta1", "beta2", "optimizer_epsilon", "initial_accumulator"),
+        *("second_moment_floor", "proximal"),
+    )
+)
+"""Keys of groups that came once streams of runs had been drawn: null is the same as absent."""
 
 
 def run_digest(config: DictConfig, rounds: int | None, problem: Problem) -> str:
@@ -39,7 +50,11 @@ def run_digest(config: DictConfig, rounds: int | None, problem: Problem) -> str:
     """
     identity = {**configuration.identity(config), "rounds": rounds}
     # of the root's keys null is the same as absent, so that a later one leaves the streams alone
-    kept = {k: v for k, v in identity.items() if k not in _LEFT_OUT and ("." in k or v is not None)}
+    kept = {
+        k: v
+        for k, v in identity.items()
+        if k not in _LEFT_OUT and (v is not None or ("." in k and k not in _LATER))
+    }
     targets = [str(v) for k, v in kept.items() if k.rpartition(".")[2] == "_target_"]
     parts = (
         json.dumps(kept, sort_keys=True, default=str),

@@ -12,12 +12,14 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, nearest
 from fedpriv.data.names import CANARIES as CANARY_KINDS
 from fedpriv.data.names import DIRECTION, NONMEMBERS, Shadow
+from fedpriv.experiment.averaging import Averaging, averaging_of
 from fedpriv.groups import GROUPS
 from fedpriv.privacy.names import BUDGET_VIEWS
 
 PROGRESS = ("auto", "live", "lines", "none")
 ENGINES = ("auto", "fast", "opacus")
 EPSILON_AUDIT = "epsilon"
+_OF_AVERAGING = ("averaging", "averaging_decay", "averaging_start")
 CANARIES = 1000
 """How many an audit of epsilon plants where nobody says."""
 
@@ -62,11 +64,12 @@ class Settings:
     publish: bool = False
     publish_test_metrics: bool = False
     shadow: Shadow | None = None
+    averaging: Averaging | None = None
 
 
 def read_settings(config: DictConfig) -> Settings:
     """Check every root key. Raises ConfigError naming key, value and what is allowed."""
-    known = {*Settings.__dataclass_fields__, *GROUPS, "protocol"}
+    known = {*Settings.__dataclass_fields__, *GROUPS, "protocol", *_OF_AVERAGING}
     for key in config:
         if key == "figure":
             raise ConfigError(
@@ -101,6 +104,8 @@ def read_settings(config: DictConfig) -> Settings:
             ),
             shadow=_read_shadow(config.get("shadow")),
         )
+        averaging = averaging_of(*(config.get(key) for key in _OF_AVERAGING), settings.rounds)
+        settings = replace(settings, averaging=averaging)
     except ArgumentError as error:
         raise error.within("") from None
     except (ConfigAttributeError, ConfigKeyError) as error:

@@ -1,7 +1,8 @@
 """Copies of the released state between rounds, for audits: ``<run>/snapshots/round<NNNNNN>.pt``.
 
 A snapshot holds what an observer of the run knows after a round: the global weights, and the bounds of the
-clipper, which follow from released values. It is written whole or not at all and changes no result.
+clipper, which follow from released values; where ``averaging`` is asked for, the averaged weights too. It is
+written whole or not at all and changes no result.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fedpriv.algorithms.problem import Problem
+    from fedpriv.experiment.averaging import AveragedModel
 
 _NAME = re.compile(r"round(\d{6,})\.pt")
 
@@ -51,7 +53,9 @@ class Snapshots:
             if rounds > rounds_done:
                 path.unlink()
 
-    def offer(self, rounds_done: int, problem: Problem) -> None:
+    def offer(
+        self, rounds_done: int, problem: Problem, average: AveragedModel | None = None
+    ) -> None:
         """Write one if it is due after so many rounds."""
         if self._interval is None or rounds_done % self._interval:
             return
@@ -65,6 +69,8 @@ class Snapshots:
             "weights": problem.model.flat.detach().cpu().clone(),
             "clipper": problem.clipper.state_dict(),
         }
+        if average is not None:
+            state["averaged"] = average.weights.cpu().clone()
         path = self._folder / f"round{rounds_done:06d}.pt"
         write_tensors(path, state)
         if not self._dated:

@@ -109,6 +109,19 @@ def test_every_upload_has_noise_of_its_own_and_of_the_right_size(ran):
     assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.15
 
 
+def test_a_contribution_to_scaffold_is_that_of_its_gradients(ran):
+    """Control variates are released: an observer takes them out, and warm rounds do not hide a client."""
+    result = ran(
+        "algorithm=dp_scaffold", "dataset=digits", "partition=iid", "partition.clients=4", "rounds=1",
+        "epsilon=null", "runtime.snapshot_interval=1",
+    )  # fmt: skip
+    subject = open_run(result.folder)
+    observer, at = Observer(subject, 0), snapshots.load(subject.folder, 0)
+    one, again = (observer.contribution(at, 2, 0.0).clone() for _ in "ab")
+    assert float(one.norm()) > 0
+    assert torch.equal(one, again)
+
+
 def test_with_central_trust_only_cohorts_are_seen(ran):
     result = ran(*many_clients("algorithm=cdp_fedavg", "epsilon=null", "algorithm.client_rate=0.2"))
     subject = open_run(result.folder)

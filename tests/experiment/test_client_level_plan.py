@@ -136,7 +136,14 @@ REFUSED = {
     "algorithm.local_epochs=0": (CDP, "algorithm.local_epochs must be a whole number >= 1"),
     "algorithm.batch_size=0": (CDP, "algorithm.batch_size must be a whole number >= 1, got 0"),
     "algorithm.local_learning_rate=0": (CDP, "algorithm.local_learning_rate must be > 0, got 0"),
-    "algorithm.optimizer=lion": (CDP, "algorithm.optimizer must be one of sgd, adam, got lion"),
+    "algorithm.optimizer=lion": (
+        CDP,
+        "algorithm.optimizer must be one of sgd, momentum, adagrad, adam, dp_adam_bc, got lion",
+    ),
+    "algorithm.beta1=0.9": (
+        CDP,
+        "algorithm.beta1 must be null unless optimizer is adagrad, adam, dp_adam_bc, got 0.9",
+    ),
     "algorithm.clients_per_round=101": (LDP, "algorithm.clients_per_round must be <= 100"),
     "algorithm.sample_rate=1.1": (LDP, "algorithm.sample_rate must be > 0 and <= 1, got 1.1"),
     "clipper=none": (LDP, "clipper=none leaves the sensitivity unbounded"),

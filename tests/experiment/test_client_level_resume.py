@@ -33,6 +33,17 @@ RUNS = {
     "ldp, randomized response": (*LDP, *RESPONSE, "algorithm.sample_rate=0.5"),
     "ldp, median histogram, calibrated": (*LDP[:4], *HISTOGRAM, *CALIBRATED),
     "cdp, quantile, adam": (*CDP, *QUANTILE, "algorithm.optimizer=adam"),
+    "cdp, layers by quantiles": (
+        *CDP, "clipper=per_layer_quantile", "clipper.bit_noise=5",
+    ),
+    "cdp, adaclip": (*CDP, "clipper=adaclip", "clipper.spread_decay=0.5"),
+    "control variates": (
+        "algorithm=dp_scaffold", "partition.clients=5", "epsilon=null", "algorithm.local_steps=2",
+        "algorithm.optimizer=momentum",
+    ),
+    "cdp, adam without noise": (
+        *CDP, "algorithm.optimizer=dp_adam_bc", "algorithm.learning_rate=0.01",
+    ),
     "cdp, median histogram, a budget that ends it": (*CDP, *HISTOGRAM, "epsilon=3"),
 }  # fmt: skip
 

@@ -57,8 +57,8 @@ def test_a_resumed_run_has_those_of_the_uninterrupted_one(train, tmp_path, monke
     whole = weights(train(*RUN, EVERY, name="whole").folder)
     real = snapshots.Snapshots.offer
 
-    def dying(self, rounds_done, problem):
-        real(self, rounds_done, problem)
+    def dying(self, rounds_done, *of_run):
+        real(self, rounds_done, *of_run)
         if rounds_done == 5:  # the checkpoint is that of round 3, the snapshots go up to 4
             raise Died
 

@@ -48,6 +48,18 @@ def test_uploads_that_the_server_does_not_clip(caught, work):
     assert about(caught(*own_client_work(work)), "sensitivity: gradient_sum: upload")
 
 
+@pytest.mark.parametrize("algorithm", ["dp_fl", "cdp_fedavg"])
+def test_layers_whose_sensitivity_is_said_to_be_that_of_the_largest(caught, monkeypatch, algorithm):
+    """The clip norm of one layer is not what all of them together move the sum by."""
+    monkeypatch.setattr(
+        "fedpriv.privacy.clippers.clip.whole_norms",
+        lambda limits: limits if limits.dim() == 1 else limits.amax(1),
+    )
+    own = CLIENTS[1:] if algorithm == "cdp_fedavg" else RECORDS[1:]
+    found = caught(f"algorithm={algorithm}", *own, "model=mlp", "clipper=per_layer")
+    assert about(found, "sensitivity: gradient_sum")
+
+
 # ---- noise
 
 

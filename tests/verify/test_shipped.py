@@ -17,6 +17,7 @@ SHIPPED = {
     "ddp_fedavg": FEW,
     "dp_fl": RECORDS[1:],
     "dp_fl_server": FEW,
+    "dp_scaffold": FEW,
     "fedavg": FEW,
     "fedsgd": FEW,
     "ldp_fedsgd": (*FEW, "noise_schedule=constant"),
@@ -56,6 +57,20 @@ VARIANTS = {
     "whole weights": (
         "algorithm=wei_cdp", *FEW, "algorithm.sensitivity=weights", "algorithm.local_steps=3",
     ),
+    "a server that corrects Adam": (
+        "algorithm=cdp_fedavg", *CLIENTS[1:], "algorithm.optimizer=dp_adam_bc", "averaging=ema",
+    ),
+    "layers by themselves": ("algorithm=dp_fl", *FEW, "model=mlp", "clipper=per_layer"),
+    "layers by quantiles": (
+        "algorithm=cdp_fedavg", *CLIENTS[1:], "model=mlp", "clipper=per_layer_quantile",
+    ),
+    "layers in later steps": (
+        "algorithm=dp_fl", *FEW, "model=mlp", "clipper=per_layer_quantile", "clipper.bit_noise=20",
+        "algorithm.local_steps=2",
+    ),
+    "coordinates by themselves": ("algorithm=cdp_fedavg", *CLIENTS[1:], "clipper=adaclip"),
+    "coordinates of records": ("algorithm=dp_fl", *FEW, "clipper=adaclip", "algorithm.local_steps=2"),
+    "a proximal term": ("algorithm=dp_fl", *FEW, "algorithm.local_steps=3", "algorithm.proximal=0.5"),
     "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
     "shares for fewer clients": (
         "algorithm=ddp_fedavg", "partition.clients=8", "algorithm.tolerated_dropouts=2",

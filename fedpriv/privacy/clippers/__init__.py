@@ -1,5 +1,6 @@
 """Clippers: how each record's (or client's) gradient is bounded, and how the bound moves."""
 
+from fedpriv.privacy.clippers.adaclip import AdaClipper
 from fedpriv.privacy.clippers.adap import AdapClipper
 from fedpriv.privacy.clippers.base import Clipper
 from fedpriv.privacy.clippers.fixed import (
@@ -9,15 +10,19 @@ from fedpriv.privacy.clippers.fixed import (
     PolynomialClipper,
 )
 from fedpriv.privacy.clippers.histogram import MedianHistogramClipper
+from fedpriv.privacy.clippers.per_layer import PerLayerClipper, PerLayerQuantileClipper
 from fedpriv.privacy.clippers.quantile import QuantileClipper
 
 __all__ = [
+    "AdaClipper",
     "AdapClipper",
     "AutomaticClipper",
     "Clipper",
     "ConstantClipper",
     "MedianHistogramClipper",
     "NoClipper",
+    "PerLayerClipper",
+    "PerLayerQuantileClipper",
     "PolynomialClipper",
     "QuantileClipper",
 ]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from fedpriv.privacy.clippers.parts import Layers, Parts
     from fedpriv.privacy.mechanisms.bounded import Bounded
     from fedpriv.privacy.mechanisms.query import Query
     from fedpriv.privacy.mechanisms.visible import Visible
@@ -43,6 +44,8 @@ class Clipper(ABC):
     """The same, where an aggregator other than the client itself noises the statistic."""
     unbounded: bool = False
     """Whether nothing is clipped, so that the sensitivity is infinite."""
+    transforms: bool = False
+    """Whether uploads are clipped in a space of their own: see ``transform``."""
     whole_steps: float | None = None
     """So many times the statistic is one whole number, which a unit moves by one; None: it is not."""
 
@@ -55,6 +58,33 @@ class Clipper(ABC):
             clients: How many hold a clip norm: all clients, or 1 (the server).
             device: Where clip norms live.
             initial_norm: Gives the mean gradient norm of the initial model on random records: reads no data.
+        """
+
+    def see_layers(self, layers: Layers) -> None:
+        """Called before ``start``: the layers of the model, in the order of its weights."""
+
+    @property
+    def parts(self) -> Parts | None:
+        """The parts of a gradient that are clipped apart; None: it is clipped as a whole."""
+        return None
+
+    def part_norms(self, round_index: int, holders: Tensor) -> Tensor:
+        """The clip norm of each part, where there are ``parts`` → [m, G]. The sensitivity is the norm of a
+        row, whatever ``clip_norm`` says. ``factors`` and ``statistic`` then get norms and clip norms [n, G].
+        """
+        raise ReleaseError(f"{type(self).__name__} has parts and no clip norms of them")
+
+    def transform(self, round_index: int, holders: Tensor) -> tuple[Tensor, Tensor] | None:
+        """(shift a, scale b > 0) of each coordinate [m, d]: what is clipped, noised and summed is (u - a)/b,
+        and its noised mean w̃ is taken for b w̃ + a. None: u itself. Functions of released values."""
+        return None
+
+    def observe_restored(self, holders: Tensor, gradients: Visible, noise_std: Tensor) -> None:
+        """What was released, once it is back in the space of the weights, where there is a ``transform``.
+
+        Args:
+            gradients: The noised means [m, d].
+            noise_std: The standard deviation of their noise [m, d].
         """
 
     @abstractmethod

@@ -79,6 +79,22 @@ def bounded_sum(values: Tensor, at_most: Tensor, owners: Tensor) -> Bounded:
     return Bounded(sum_per_owner(kept, owners, len(at_most)), at_most, DOUBLED, made=_MADE_HERE)
 
 
+def bounded_rows(values: Tensor, at_most: Tensor, owners: Tensor) -> Bounded:
+    """Σ of the vectors of each owner's units [m, B], each shortened to the L2 norm b; one that is not finite
+    counts as zero.
+
+    Args:
+        values: A vector of each unit [n, B].
+        at_most: b of each owner [m], > 0.
+        owners: The owner of each unit [n], in 0 … m-1.
+    """
+    kept = values.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    limits = at_most[owners].double()
+    kept = kept * (limits / kept.norm(dim=1).clamp_min(1e-300)).clamp_max(1.0)[:, None]
+    sums = kept.new_zeros(len(at_most), values.shape[1]).index_add_(0, owners, kept)
+    return Bounded(sums, at_most, DOUBLED, made=_MADE_HERE)
+
+
 def histogram(bins_of: Tensor, bins: int, owners: Tensor, like: Tensor) -> Bounded:
     """How many of each owner's units fall into each bin [m, B]: a unit counts once.
 

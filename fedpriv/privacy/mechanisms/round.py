@@ -56,6 +56,7 @@ class OpenRound:
         self._steps: list[dict[str, Measured]] = []
         self._after: Measured | None = None
         self._drawn: object | None = None
+        self._added: dict[str, np.ndarray] = {}
 
     def _rows(self, group: Group) -> np.ndarray:
         """The rows that are of clients of this group, ascending."""
@@ -131,7 +132,13 @@ class OpenRound:
         wanted = np.float64(asked) if multipliers is None else _numbers(multipliers)
         added = _numbers(std)
         refuse_too_little_noise(name, wanted, sensitivity, added * math.sqrt(query.honest))
+        self._added[name] = added * (math.sqrt(noising.shares) / answer.divided_by)
         return added
+
+    def noise_std(self, name: str) -> np.ndarray | None:
+        """The standard deviation of the noise in the last release of that name, of each row [m]; public, as
+        noise multiplier, clip norm and denominator are. None: it was released without noise."""
+        return self._added.get(name)
 
     def _query(self, name: str) -> Query | None:
         """The query of that name; None where no privacy is claimed."""

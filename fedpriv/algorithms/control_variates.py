@@ -1,0 +1,108 @@
+"""Control variates of DP-SCAFFOLD: see :mod:`fedpriv.algorithms.dp_scaffold` for the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.optimizers import OfChanges, refuse_if_too_large
+from fedpriv.algorithms.server_optimizer import ServerOptimizer
+from fedpriv.algorithms.server_steps import WHOSE, ServerStep
+from fedpriv.engine import FlatModel
+from fedpriv.privacy.mechanisms.visible import Visible, seen
+
+
+class ControlVariates:
+    """The clients' optimiser: Δ = -η (g̃ - c_k + c), with c_k of every client [K, d] and c [d].
+
+    It sees noised gradients alone, so all that it keeps is a function of what was released. In the first
+    ``warm_start`` rounds Δ = 0.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        steps: int,
+        warm_start: int,
+        clients: int,
+        size: int,
+        device: torch.device,
+    ):
+        refuse_if_too_large(clients, size, 1, device, "algorithm", "dp_scaffold", "DP-SCAFFOLD")
+        self.learning_rate, self.steps, self.warm_start = learning_rate, steps, warm_start
+        self._own = torch.zeros(clients, size, device=device)
+        self._common = torch.zeros(size, device=device)
+        self._rounds = 0
+        self._gradients: Tensor | None = None  # their sum over the steps of this round [m, d]
+
+    @property
+    def warming(self) -> bool:
+        """Whether this round moves nothing."""
+        return self._rounds < self.warm_start
+
+    def begin_round(self, clients: Tensor) -> None:
+        self._gradients = None
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        if self._gradients is None:
+            self._gradients = torch.zeros_like(gradients)
+        self._gradients.add_(gradients)
+        if self.warming:
+            return gradients.zero_()
+        return gradients.sub_(self._own[clients]).add_(self._common).mul_(-self.learning_rate)
+
+    def end_round(self, cohort: np.ndarray) -> None:
+        """c ← c + (1/N) Σ_k (c_k⁺ - c_k);  c_k ← c_k⁺, the mean noised gradient of the round."""
+        clients = torch.from_numpy(cohort).to(self._own.device)
+        new = self._gradients.div_(self.steps)
+        self._common.add_((new - self._own[clients]).sum(0).div_(len(self._own)))
+        self._own[clients] = new
+        self._gradients = None
+        self._rounds += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "own": self._own.clone(),
+            "common": self._common.clone(),
+            "rounds": torch.tensor(self._rounds),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._own.copy_(state["own"])
+        self._common.copy_(state["common"])
+        self._rounds = int(state["rounds"])
+
+
+class ScaffoldStep(ServerStep):
+    """θ ← optimiser(θ, (1/m) Σ_k Δ_k), and the control variates move on."""
+
+    def __init__(self, model: FlatModel, variates: ControlVariates, optimizer: ServerOptimizer):
+        super().__init__(model)
+        self._variates, self._settings = variates, optimizer
+        self._optimizer = OfChanges(optimizer.make(model))
+        self._server = torch.zeros(1, dtype=torch.int64, device=model.device)
+
+    def weights(self, cohort: np.ndarray) -> np.ndarray | None:
+        if self._settings.name != "sgd":
+            return None
+        return np.full(len(cohort), self._settings.learning_rate / max(1, len(cohort)))
+
+    def apply(self, cohort: np.ndarray, uploads: Visible) -> None:
+        changes = seen(uploads, WHOSE)
+        if not len(cohort):
+            return
+        if not self._variates.warming:
+            mean = changes.mean(0, keepdim=True)
+            self.model.flat.add_(self._optimizer.step(self._server, mean)[0])
+        self._variates.end_round(cohort)
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self._optimizer.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if state:
+            self._optimizer.load_state_dict(state)

@@ -1,0 +1,103 @@
+"""The server's optimiser: how a released mean g moves the weights. Settings are importable without torch.
+
+    sgd          θ ← θ - η g
+    momentum     v ← μ v + g;                                   θ ← θ - η v
+    adagrad      m ← β₁ m + (1 - β₁) g;  v ← v + g²;            θ ← θ - η m / (√v + ε)
+    adam         m ← β₁ m + (1 - β₁) g;  v ← β₂ v + (1 - β₂) g²;  m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ)
+                                                                 θ ← θ - η m̂ / (√v̂ + ε)
+    dp_adam_bc   as adam, with                                   θ ← θ - η m̂ / √max(v̂ - Φ, γ)
+
+Where clients upload changes of weights, g is minus their mean. With these, DP-FedAvg is FedAvgM (Hsu, Qi,
+Brown 2019), FedAdagrad and FedAdam (Reddi et al., "Adaptive federated optimization", ICLR 2021), except that
+Reddi et al. leave out the corrections 1 - βᵗ of Adam; ε is their τ, η their η_s.
+
+Φ is the variance of the noise in one coordinate of g, (σ C / denominator)²: the noise lifts v̂ by as much, so
+that plain Adam is close to momentum with a small step (Tang, Shpilevskiy, Lécuyer, "DP-AdamBC", AAAI 2024).
+Φ follows from noise multiplier, clip norm and denominator, which are public; so all of these are functions
+of released and public values, cost no privacy, and leave the ledger as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.optimizers import Optimizer
+    from fedpriv.engine import FlatModel
+
+_DEFAULTS: dict[str, dict[str, float]] = {
+    "sgd": {},
+    "momentum": {"momentum": 0.9},
+    "adagrad": {"beta1": 0.0, "optimizer_epsilon": 1e-8, "initial_accumulator": 0.0},
+    "adam": {"beta1": 0.9, "beta2": 0.999, "optimizer_epsilon": 1e-8},
+    "dp_adam_bc": {"beta1": 0.9, "beta2": 0.999, "second_moment_floor": 1e-8},
+}
+"""The keys that each optimiser has."""
+SERVER_OPTIMIZERS = tuple(_DEFAULTS)
+_BELOW_ONE = ("momentum", "beta1", "beta2")
+
+
+@dataclass(frozen=True)
+class ServerOptimizer:
+    """``name``: one of ``SERVER_OPTIMIZERS``; ``learning_rate`` η; the rest as in the module, ``None``: the
+    default. Raises ArgumentError for a value that is out of range, or is another optimiser's."""
+
+    name: str
+    learning_rate: float
+    momentum: float | None = None
+    beta1: float | None = None
+    beta2: float | None = None
+    optimizer_epsilon: float | None = None
+    initial_accumulator: float | None = None
+    second_moment_floor: float | None = None
+
+    def __post_init__(self) -> None:
+        checks.number("learning_rate", self.learning_rate, above=0)
+        checks.one_of("optimizer", self.name, SERVER_OPTIMIZERS)
+        for key in self.__dataclass_fields__:
+            value = getattr(self, key)
+            if key in ("name", "learning_rate") or value is None:
+                continue
+            if key not in self._own:
+                having = ", ".join(name for name, own in _DEFAULTS.items() if key in own)
+                raise ArgumentError(key, value, f"null unless optimizer is {having}")
+            if key in _BELOW_ONE:
+                checks.number(key, value, at_least=0, below=1)
+            elif key == "second_moment_floor":
+                checks.number(key, value, above=0)
+            else:
+                checks.number(key, value, at_least=0)
+
+    @property
+    def _own(self) -> dict[str, float]:
+        return _DEFAULTS[self.name]
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The optimiser's own keys, with their defaults where none was given."""
+        given = {key: getattr(self, key) for key in self._own}
+        return {key: self._own[key] if v is None else float(v) for key, v in given.items()}
+
+    def make(self, model: FlatModel) -> Optimizer:
+        """The optimiser itself, with the state of one holder: the server."""
+        from fedpriv.algorithms import optimizers
+
+        kinds = {
+            "momentum": optimizers.Momentum,
+            "adagrad": optimizers.Adagrad,
+            "adam": optimizers.Adam,
+            "dp_adam_bc": optimizers.AdamWithoutNoise,
+        }
+        if self.name == "sgd":
+            return optimizers.Sgd(self.learning_rate)
+        return kinds[self.name](self.learning_rate, 1, model.size, model.device, **self.values)
+
+    def describe(self) -> str:
+        """In words, for the plan: keys that are not the default."""
+        changed = {k: v for k, v in self.values.items() if v != self._own[k]}
+        words = [self.name, f"learning rate {self.learning_rate:g}"]
+        return ", ".join(words + [f"{key.replace('_', ' ')} {v:g}" for key, v in changed.items()])

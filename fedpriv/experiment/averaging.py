@@ -1,0 +1,106 @@
+"""The average of the released models, which is evaluated in the place of the last one.
+
+    ema     θ̄ ← d_n θ̄ + (1 - d_n) θ_t,   d_n = min(d, (1 + n)/(10 + n))
+    tail    θ̄ = mean of θ_t
+
+over the rounds t after the first ``start`` ones, n of them so far; until then θ̄ = θ_t. The noise of single
+rounds averages out (De et al., "Unlocking high-accuracy differentially private image classification through
+scale", 2022, from which d_n is; Polyak and Juditsky 1992 for the mean of the tail). Every θ_t is a function
+of released values, so the average is post-processing: it costs no privacy and changes no release. Training,
+schedules and audits go on with θ_t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedpriv.engine import FlatModel
+
+EMA, TAIL, NONE = "ema", "tail", "none"
+DECAY = 0.99
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """``kind``: ``ema`` or ``tail``; ``decay`` d; ``start``: after how many rounds it begins."""
+
+    kind: str
+    decay: float
+    start: int
+
+    def describe(self) -> str:
+        """In words, for the plan."""
+        what = "the mean" if self.kind == TAIL else f"a moving average (decay {self.decay:g})"
+        since = f" after round {self.start}" if self.start else ""
+        return f"{what} of the released models{since}"
+
+
+def averaging_of(kind: Any, decay: Any, start: Any, rounds: int | None) -> Averaging | None:
+    """What ``averaging``, ``averaging_decay`` and ``averaging_start`` ask for. Raises ArgumentError."""
+    kind = NONE if kind is None else checks.one_of("averaging", kind, (NONE, EMA, TAIL))
+    if decay is not None and kind != EMA:
+        raise ArgumentError("averaging_decay", decay, "null unless averaging=ema")
+    if kind == NONE:
+        if start is not None:
+            raise ArgumentError("averaging_start", start, "null unless averaging is ema or tail")
+        return None
+    if start is None and kind == TAIL:
+        allowed = "a whole number >= 0 with averaging=tail: after how many rounds the tail begins"
+        raise ArgumentError("averaging_start", start, allowed)
+    most = None if rounds is None else rounds - 1
+    start = 0 if start is None else checks.whole("averaging_start", start, at_most=most)
+    decay = DECAY if decay is None else checks.number("averaging_decay", decay, above=0, below=1)
+    return Averaging(kind, decay, start)
+
+
+class AveragedModel:
+    """The average so far."""
+
+    def __init__(self, averaging: Averaging, model: FlatModel):
+        self.averaging, self._model = averaging, model
+        self._rounds = self._averaged = 0
+        self._mean = model.flat.double()
+
+    @property
+    def weights(self) -> torch.Tensor:
+        """θ̄ [d]."""
+        return self._mean.to(self._model.flat.dtype)
+
+    def observe(self) -> None:
+        """Take in the global weights of the round that is over."""
+        self._rounds += 1
+        if self._rounds <= self.averaging.start:
+            self._mean.copy_(self._model.flat)
+            return
+        self._averaged += 1
+        n = self._averaged
+        kept = 1.0 - 1.0 / n
+        if self.averaging.kind == EMA:
+            kept = 0.0 if n == 1 else min(self.averaging.decay, (1.0 + n) / (10.0 + n))
+        self._mean.mul_(kept).add_(self._model.flat, alpha=1.0 - kept)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The model has the averaged weights within, and its own again afterwards, bit for bit."""
+        own = self._model.flat.clone()
+        self._model.set(self.weights)
+        try:
+            yield
+        finally:
+            self._model.set(own)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self._mean.clone(), "rounds": self._rounds, "averaged": self._averaged}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._mean.copy_(state["mean"])
+        self._rounds, self._averaged = state["rounds"], state["averaged"]

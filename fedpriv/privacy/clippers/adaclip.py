@@ -1,0 +1,95 @@
+"""AdaCLiP: clipping in a space of its own for every coordinate (Pichapati, Suresh, Yu, Reddi, Kumar,
+"AdaCliP: Adaptive clipping for private SGD", 2019).
+
+    w_k = (u_k - a)/b;   w̄_k = w_k min(1, 1/‖w_k‖);   w̃ = (1/L)(Σ_k w̄_k + N(0, σ² I));   ũ = b ∘ w̃ + a
+
+u_k is the gradient of a record or the upload of a client, whatever is protected. a and b [d] are functions of
+what was released, so they are free; the sensitivity is 1, and coordinates that vary little get little noise.
+From the released ũ, whose noise has the variance (b σ/L)²,
+
+    v = clamp((ũ - a)² - (b σ/L)², h₁², h₂²);   a ← β₁ a + (1 - β₁) ũ;   s² ← β₂ s² + (1 - β₂) v
+    b = √s · √(Σ_j s_j)
+
+At first a = 0 and all b are ``initial_clip_norm``, which is clipping at that norm. Where the noise of the
+mean is larger than its changes, v is noise, and s grows until h₂ stops it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common import checks
+from fedpriv.privacy.clippers.base import LARGEST, Clipper
+from fedpriv.privacy.clippers.parts import Layers
+from fedpriv.privacy.mechanisms.visible import Visible, seen
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_SMALLEST = 1e-30
+
+
+class AdaClipper(Clipper):
+    """``shift_decay`` β₁, ``spread_decay`` β₂; ``smallest_spread`` h₁ and ``largest_spread`` h₂ of a
+    coordinate, in units of the spread that all begin with, ``initial_clip_norm``/√d."""
+
+    transforms = True
+
+    def __init__(
+        self,
+        initial_clip_norm: float,
+        shift_decay: float = 0.99,
+        spread_decay: float = 0.9,
+        smallest_spread: float = 0.01,
+        largest_spread: float = 10.0,
+    ):
+        self.initial = checks.number(
+            "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
+        )
+        self.shift_decay = checks.number("shift_decay", shift_decay, at_least=0, below=1)
+        self.spread_decay = checks.number("spread_decay", spread_decay, at_least=0, below=1)
+        self.smallest_spread = checks.number("smallest_spread", smallest_spread, above=0, at_most=1)
+        self.largest_spread = checks.number("largest_spread", largest_spread, at_least=1)
+
+    def see_layers(self, layers: Layers) -> None:
+        self._size = layers[-1][1].stop
+
+    def start(
+        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
+    ) -> None:
+        import torch
+
+        self._shift = torch.zeros(clients, self._size, device=device)
+        self._first = self.initial / math.sqrt(self._size)  # so that √s √(Σ s) is the clip norm
+        self._variance = torch.full_like(self._shift, self._first**2, dtype=torch.float64)
+
+    def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:
+        return self._shift.new_ones(len(holders))
+
+    def transform(self, round_index: int, holders: Tensor) -> tuple[Tensor, Tensor]:
+        spread = self._variance[holders].sqrt()
+        scale = (spread * spread.sum(1, keepdim=True)).sqrt()
+        scale = scale.clamp(_SMALLEST, LARGEST)
+        return self._shift[holders], scale.to(self._shift.dtype)
+
+    def observe_restored(self, holders: Tensor, gradients: Visible, noise_std: Tensor) -> None:
+        released, shift = seen(gradients, "a clipper"), self._shift[holders]
+        found = (released - shift).double().square()
+        found -= noise_std.double().square()
+        limits = (self._first * h for h in (self.smallest_spread, self.largest_spread))
+        found = found.clamp(*(h**2 for h in limits))
+        self._variance[holders] = self._variance[holders].lerp(found, 1.0 - self.spread_decay)
+        self._shift[holders] = shift.lerp(released.to(shift.dtype), 1.0 - self.shift_decay)
+
+    def describe(self) -> str:
+        return f"every coordinate by its own spread, from clip norm {self.initial:g} (AdaCLiP)"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"shift": self._shift.clone(), "variance": self._variance.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._shift.copy_(state["shift"])
+        self._variance.copy_(state["variance"])

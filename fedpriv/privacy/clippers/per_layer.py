@@ -1,0 +1,167 @@
+"""Per-layer and group-wise clipping (He et al., "Exploring the limits of differentially private deep learning
+with group-wise clipping", ICLR 2023).
+
+    ḡ_p = g_p min(1, C_p/‖g_p‖)   for each layer, or group of layers, p = 1 … G;   sensitivity √(Σ_p C_p²)
+
+Fixed: ``clip_norms`` C_p, or ``clip_norm`` C shared out evenly, C_p = C/√G. Adaptive: each C_p follows a
+quantile of the norms of its part by noised bits, as in :mod:`fedpriv.privacy.clippers.quantile`,
+
+    b̃_p = (Σ_i (b_ip - ½) + N(0, G σ_b²)) / L + ½,     C_p ← C_p exp(-η_C (b̃_p - γ))
+
+A unit moves the G sums of centred bits by ½ √G together, so the noise on each is √G σ_b and the query has the
+multiplier 2 σ_b, however many layers the model has. Noise on the gradient is isotropic with the sensitivity
+above (their "global" allocation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.clippers.base import LARGEST, Clipper
+from fedpriv.privacy.clippers.parts import Layers, Parts, grouped
+from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, split_multiplier
+from fedpriv.privacy.mechanisms.bounded import bounded_rows
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
+from fedpriv.privacy.mechanisms.visible import Visible, seen
+from fedpriv.privacy.names import AGGREGATOR
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+
+
+class PerLayerClipper(Clipper):
+    """Each layer, or each of ``groups`` of layers (lists of their names), has a clip norm of its own."""
+
+    def __init__(
+        self,
+        clip_norm: float | None = 1.0,
+        clip_norms: Sequence[float] | None = None,
+        groups: Sequence[Sequence[str]] | None = None,
+    ):
+        if (clip_norm is None) == (clip_norms is None):
+            raise ArgumentError("clip_norms", clip_norms, "null, or a list with clip_norm=null")
+        self._given = None
+        if clip_norms is None:
+            self.initial = checks.number("clip_norm", clip_norm, above=0, at_most=LARGEST)
+        else:
+            self._given = [
+                checks.number("clip_norms", own, above=0, at_most=LARGEST)
+                for own in checks.sequence("clip_norms", clip_norms, "a list of numbers")
+            ]
+            self.initial = math.hypot(*self._given)
+        self._groups = None
+        if groups is not None:
+            wanted = "a list of lists of names of layers"
+            self._groups = [
+                [checks.text("groups", name) for name in checks.sequence("groups", group, wanted)]
+                for group in checks.sequence("groups", groups, wanted)
+            ]
+        self._parts: Parts | None = None
+
+    def see_layers(self, layers: Layers) -> None:
+        self._parts = grouped(layers, self._groups)
+        if self._given is not None and len(self._given) != len(self._parts):
+            raise ArgumentError(
+                "clip_norms",
+                self._given,
+                f"{len(self._parts)} numbers: {', '.join(self._parts.names)}",
+            )
+
+    @property
+    def parts(self) -> Parts:
+        return self._parts
+
+    def start(
+        self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
+    ) -> None:
+        import torch
+
+        count = len(self._parts)
+        own = self._given or [self.initial / math.sqrt(count)] * count
+        self._norms = torch.tensor(own, device=device).repeat(clients, 1)
+
+    def part_norms(self, round_index: int, holders: Tensor) -> Tensor:
+        return self._norms[holders]
+
+    def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:
+        return self._norms[holders].square().sum(1).sqrt()
+
+    def describe(self) -> str:
+        what = "layer" if self._groups is None else "group of layers"
+        return f"each {what} by itself, clip norm {self.initial:g} in all"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"bounds": self._norms.clone()}
+
+    def load_state_dict(self, state: Any) -> None:
+        self._norms.copy_(state["bounds"])
+
+
+class PerLayerQuantileClipper(PerLayerClipper):
+    """C_p follows the ``target_quantile`` γ of the norms of its part; the bits are noised by a trusted
+    aggregator, or by each client where it holds its own clip norms."""
+
+    def __init__(
+        self,
+        initial_clip_norm: float,
+        target_quantile: float = 0.5,
+        quantile_learning_rate: float = 0.2,
+        bit_noise: float = 5.0,
+        split: bool = True,
+        groups: Sequence[Sequence[str]] | None = None,
+        min_clip_norm: float = 1e-6,
+    ):
+        initial = checks.number("initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST)
+        super().__init__(initial, groups=groups)
+        self.target_quantile = checks.number("target_quantile", target_quantile, above=0, below=1)
+        self.quantile_learning_rate = checks.number(
+            "quantile_learning_rate", quantile_learning_rate, above=0
+        )
+        self.bit_noise = checks.number("bit_noise", bit_noise, above=0)
+        self.split = checks.boolean("split", split)
+        if self.split:
+            self.largest_noise_multiplier = 2.0 * self.bit_noise
+        self.min_clip_norm = checks.not_above(
+            "min_clip_norm", min_clip_norm, "initial_clip_norm", initial, above=0
+        )
+        self.aggregator_caveat = (
+            "The fractions of unclipped layers are summed and noised by a trusted aggregator, which is "
+            "simulated: whoever runs it sees every client's exact bits."
+        )
+
+    def gradient_multiplier(self, noise_multiplier: float) -> float:
+        return (
+            split_multiplier(noise_multiplier, self.bit_noise) if self.split else noise_multiplier
+        )
+
+    def query(self, round_index: int, noise_multiplier: float) -> GaussianQuery:
+        return GaussianQuery(CLIP_STATISTIC, self.bit_noise / BIT_SENSITIVITY, by=AGGREGATOR)
+
+    def statistic(self, norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
+        bits = (norms <= clip_norms[owners]).to(norms.dtype) - BIT_SENSITIVITY
+        most = BIT_SENSITIVITY * math.sqrt(norms.shape[1])
+        return bounded_rows(bits, clip_norms.new_full((len(clip_norms),), most), owners)
+
+    def observe(
+        self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
+    ) -> None:
+        old = self._norms[holders]
+        not_clipped = seen(statistic, "a clipper") / denominators[:, None] + BIT_SENSITIVITY
+        step = (not_clipped - self.target_quantile) * -self.quantile_learning_rate
+        new = (old * step.exp()).clamp(self.min_clip_norm, LARGEST)
+        self._norms[holders] = new.to(old.dtype)
+
+    def describe(self) -> str:
+        what = "layer" if self._groups is None else "group of layers"
+        return (
+            f"each {what} by itself, towards the {self.target_quantile:g} quantile of its norms from "
+            f"{self.initial:g} in all (bits noised, std {self.bit_noise:g} times the root of their number)"
+        )
