@@ -205,10 +205,17 @@ _CALLED = {
 
 
 _UNIT = ("unit", "level", "privacy_unit", "privacy_level", "granularity")
-CLIENT_LEVEL = ("ldp_fedsgd", "cdp_fedavg", "naseri_cdp")
+CLIENT_LEVEL = ("ldp_fedsgd", "cdp_fedavg", "ddp_fedavg", "naseri_cdp")
 EITHER_LEVEL = ("wei_cdp", "wei_crd")
 """Client level with ``algorithm.sensitivity=weights`` or ``update``, else record level."""
-RECORD_LEVEL = ("adap_dpfl", "dp_fl", "dp_scaffold", "naseri_ldp", "wei_cdp_optimal")
+RECORD_LEVEL = (
+    "adap_dpfl",
+    "dp_fl",
+    "dp_fl_server",
+    "dp_scaffold",
+    "naseri_ldp",
+    "wei_cdp_optimal",
+)
 WHO_PROTECTS = (
     f"the algorithm sets it; client level: algorithm={', '.join(CLIENT_LEVEL)}, or "
     f"{', '.join(EITHER_LEVEL)} with algorithm.sensitivity=update or weights; record level: "

@@ -123,6 +123,8 @@ SECRET = {
     "privacy.mechanisms.round",  # the noise of every release
     "privacy.mechanisms.matrix",  # the same, correlated over rounds
     "privacy.matrix.cohorts",  # who takes part
+    "privacy.mechanisms.shares",  # who drops out; the streams of a discrete round
+    "privacy.masks",  # of keys that it is given
     "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
     "audit.contributions",  # an observer's own, with a key of its own
     "search.secret_trials",  # how many trials, and what they try

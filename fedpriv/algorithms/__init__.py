@@ -1,6 +1,7 @@
 """Algorithms: what a round does. Settings and privacy are importable without torch."""
 
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+from fedpriv.algorithms.distributed import DdpFedAvg, DpFlServer
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.dp_ftrl import DpFtrl
 from fedpriv.algorithms.dp_scaffold import DpScaffold
@@ -11,8 +12,10 @@ from fedpriv.algorithms.wei import wei_cdp
 
 __all__ = [
     "CdpFedAvg",
+    "DdpFedAvg",
     "DpFl",
     "DpFtrl",
+    "DpFlServer",
     "DpScaffold",
     "FedAvg",
     "FedSgd",

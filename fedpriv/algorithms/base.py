@@ -8,7 +8,7 @@ and how much noise a gradient gets for a noise multiplier.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,9 @@ class Algorithm(ABC):
         uploads_changes: Whether clients send the change of their weights over a round.
         search: What finds the number of rounds before the run; its runs read the same data.
         cost_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
+        fewest_clients: With fewer who may take part no round can run.
+        real_noise: Whether its noise is of real numbers, in floating point.
+        metrics: Further columns of ``metrics.csv``, which its rounds fill (``OpenRound.facts``).
     """
 
     name: str
@@ -60,6 +63,14 @@ class Algorithm(ABC):
     uploads_changes: bool = False
     search: RoundsSearch | None = None
     cost_depends_on_records: bool = False
+    fewest_clients: int = 1
+    real_noise: bool = True
+    metrics: tuple[str, ...] = ()
+
+    @property
+    def row_per_client(self) -> bool:
+        """Whether each client's answer is noised for itself; else there is one answer for a whole cohort."""
+        return self.unit == "record"
 
     # ---- sampling
 
@@ -104,6 +115,9 @@ class Algorithm(ABC):
     def refuse_clipper(self, clipper: Clipper) -> None:
         """Raise ConfigError for a clipper that this algorithm cannot take."""
 
+    def learn_size(self, size: Callable[[], int]) -> None:
+        """Called before anything is planned; ``size()``: how many numbers the model has (needs torch)."""
+
     def own_claim(self, claim: Claim) -> Claim | None:
         """The claim of a work's own algorithm. A class of the user's that extends one inherits none: the
         theorem is not about what it changes. It may set ``self.claim`` to its own."""
@@ -127,6 +141,10 @@ class Algorithm(ABC):
 
     def caveats(self) -> tuple[str, ...]:
         """Names of the caveats of the privacy statement that apply."""
+        return ()
+
+    def own_caveats(self) -> tuple[str, ...]:
+        """Caveats of its own, in words."""
         return ()
 
 

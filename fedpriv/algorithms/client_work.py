@@ -18,6 +18,7 @@ from fedpriv.algorithms.uploads import Uploads
 from fedpriv.engine.parts import scaled_sum, upload_norms
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.clippers.parts import rows_like, whole_norms
+from fedpriv.privacy.mechanisms.bounded import Bounded
 from fedpriv.privacy.mechanisms.visible import Visible
 
 AT_ONCE = 256
@@ -107,17 +108,14 @@ class ClientWork:
                 uploads_lost += int((~finite).sum())
             counted = rows_like(finite, norm)
             factors = clip.factors(norm, self._owners(norm)).masked_fill(~counted, 0.0)
-            for own, factor in zip(uploads.split(_PIECE), factors.split(_PIECE), strict=True):
-                total += scaled_sum(own, factor, clip.parts)
+            self._add(total, uploads, factors, clip)
             norms.append(norm.masked_fill(~counted, 0.0))
             batches.append((float(batch.loss_sum), batch.records, batch.not_finite))
         loss_sum, records, lost = np.sum(batches, axis=0) if batches else (0.0, 0, 0)
         norm = torch.cat(norms)
         used, uploads_used = int(records) - int(lost), len(norm) - uploads_lost
         return Clipped(
-            clip.bounded(
-                total.div_(denominator)[None], 1.0 if self._noise_on_the_mean else denominator
-            ),
+            self._answer(clip, total, denominator),
             norm,
             self._owners(norm),
             torch.arange(len(norm), device=self.device),
@@ -126,6 +124,17 @@ class ClientWork:
             if uploads_used
             else math.nan,
             not_finite=int(lost) + uploads_lost,
+        )
+
+    def _add(self, total: Tensor, uploads: Tensor, factors: Tensor, clip: Clip) -> None:
+        """Add the scaled uploads [c, d] of some clients to what is aggregated."""
+        for own, factor in zip(uploads.split(_PIECE), factors.split(_PIECE), strict=True):
+            total += scaled_sum(own, factor, clip.parts)
+
+    def _answer(self, clip: Clip, total: Tensor, denominator: float) -> Bounded:
+        """What is to be noised: the mean of the scaled uploads."""
+        return clip.bounded(
+            total.div_(denominator)[None], 1.0 if self._noise_on_the_mean else denominator
         )
 
     def _owners(self, norms: Tensor) -> Tensor:

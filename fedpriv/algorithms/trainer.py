@@ -8,8 +8,9 @@ client's lot, or the uploads of a cohort.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -101,7 +102,8 @@ class RoundOutcome:
     """What the loop is told of a round: exact statistics, for the analyst.
 
     ``healthy``: whether the new global weights are finite, a function of what was released;
-    ``clip_norms`` [h], ``norms`` [n], ``units`` [n] (positions in the cohort) are those of the last step.
+    ``clip_norms`` [h], ``norms`` [n], ``units`` [n] (positions in the cohort) are those of the last step;
+    ``facts``: further columns of the round's row.
     """
 
     train_loss: float
@@ -111,6 +113,7 @@ class RoundOutcome:
     clip_norms: np.ndarray
     norms: Tensor
     units: Tensor
+    facts: Mapping[str, object] = field(default_factory=dict)
 
     def gradient_norm_per_client(self, clients: int) -> np.ndarray:
         """Mean gradient norm before clipping of each participant [c]; nan for an empty lot."""
@@ -136,6 +139,8 @@ class Trainer:
         """Run one round and move the global weights. Raises ReleaseError before anything is applied."""
         model, cohort = self.problem.model, opened.cohort
         holders = self.work.holders(cohort)
+        if opened.aborted:
+            return self._nothing(opened, holders)
         before, version = model.flat.clone(), model.flat._version
         self._optimizer.begin_round(holders)
         changes: Visible | None = None
@@ -151,7 +156,15 @@ class Trainer:
                 f"round {opened.round_index + 1}: the global weights were changed outside the server step"
             )
         self.server.apply(cohort, self.work.sent(turn, changes))
-        return self._outcome(found)
+        return self._outcome(found, opened)
+
+    def _nothing(self, opened: OpenRound, holders: Tensor) -> RoundOutcome:
+        """Of a round in which nothing was released: the weights stay."""
+        clip, none = Clip(self.problem.clipper, opened.round_index, holders), torch.zeros(0)
+        norms = clip.norms.cpu().numpy()
+        return RoundOutcome(
+            math.nan, math.nan, 0, True, norms, none, none.long(), dict(opened.facts)
+        )
 
     def _released(
         self,
@@ -196,7 +209,7 @@ class Trainer:
             noise = noise / denominators
         return clip.restored_noise(noise[:, None])
 
-    def _outcome(self, found: list[tuple[Clipped, Clip]]) -> RoundOutcome:
+    def _outcome(self, found: list[tuple[Clipped, Clip]], opened: OpenRound) -> RoundOutcome:
         last, clip = found[-1]
         return RoundOutcome(
             train_loss=last.train_loss,
@@ -206,6 +219,7 @@ class Trainer:
             clip_norms=clip.norms.cpu().numpy(),
             norms=whole_norms(last.norms),
             units=last.units,
+            facts=dict(opened.facts),
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from fedpriv.experiment.combinations import (
 from fedpriv.experiment.instantiate import first_line, instantiate, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import Settings, read_settings
+from fedpriv.models.fit import model_size
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.names import PUBLISHED
 from fedpriv.privacy.noise_schedules import Setting
@@ -46,6 +47,7 @@ def build_parts(config: DictConfig) -> Parts:
     )
     refuse_bad_combinations(parts)
     if parts.private:
+        algorithm.learn_size(lambda: model_size(parts.model, parts.dataset))
         refuse_unaccountable(parts)
         _calibrate_noise(parts)
         refuse_query_of_secret_cohort(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
 from fedpriv.common.errors import ConfigError
@@ -66,6 +67,7 @@ def refuse_bad_combinations(parts: Parts) -> None:
     if parts.attack is not None and settings.shadow is not None:
         raise ConfigError("shadow", "a half", "null with an attack, whose clients are no one's")
     _refuse_two_budgets(parts)
+    _refuse_with_shares(parts)
     if algorithm.search is not None:
         _refuse_unsearchable(parts)
     if parts.attack is not None:
@@ -123,6 +125,7 @@ def _refuse_canaries(parts: Parts) -> None:
         raise ConfigError("audit", audit, "without epsilon for a run without privacy")
     if parts.attack is not None:
         raise ConfigError("audit", audit, "without epsilon in a run with an attack")
+    refuse_canaries_in_sums(algorithm)
     if algorithm.unit == "client" and algorithm.trust.sees_each_upload:
         raise ConfigError(
             "audit",
@@ -161,6 +164,32 @@ def _refuse_tracking(parts: Parts) -> None:
             names,
             "none or csv with runtime.diagnostics=false",
             "others note when a round ended, and how long it took tells how many took part",
+        )
+
+
+def refuse_canaries_in_sums(algorithm: Algorithm) -> None:
+    """Raise ConfigError where canaries would be further clients, or records of sums that nobody sees."""
+    shares = algorithm.trust.noised_by_clients and not algorithm.trust.sees_each_upload
+    if shares or (algorithm.unit == "record" and not algorithm.row_per_client):
+        raise ConfigError(
+            f"an audit of epsilon does not go with algorithm={algorithm.name} and algorithm.trust="
+            f"{algorithm.trust.name}: its canaries are read off the upload of a client, or off a sum with "
+            "further clients, and here is one sum of those announced"
+        )
+
+
+def _refuse_with_shares(parts: Parts) -> None:
+    """With shares of noise a round has as many clients as were announced, and only their sum is seen."""
+    algorithm = parts.algorithm
+    if not algorithm.trust.noised_by_clients or algorithm.trust.sees_each_upload:
+        return
+    hint = f"with algorithm.trust={algorithm.trust.name} a round has no other clients than those announced"
+    if parts.attack is not None:
+        raise ConfigError("attack", type(parts.attack).__name__, "none", hint)
+    if parts.noise_schedule.loss_query is not None:
+        raise ConfigError(
+            f"noise_schedule asks the clients of a round for their losses, which algorithm.trust="
+            f"{algorithm.trust.name} adds no shares for; take a schedule that asks nothing"
         )
 
 

@@ -101,9 +101,10 @@ class Costs:
                 most=clipper.largest_noise_multiplier,
             )
         except ArgumentError as error:
-            if not clipper.asks(0) and self._alike(rounds):
+            hint = self.mechanism.most_noise
+            if not hint and not clipper.asks(0) and self._alike(rounds):
                 raise
-            hint = f"what the clipper asks costs the rest: {clipper.describe()}"
+            hint = hint or f"what the clipper asks costs the rest: {clipper.describe()}"
             raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
 
     def _alike(self, rounds: int) -> bool:

@@ -183,7 +183,7 @@ class Loop:
             return ROUNDS
         if self.schedule.ended(self.rounds_done):
             return SCHEDULE
-        return None if eligible.any() else BUDGET
+        return None if eligible.sum() >= self.parts.algorithm.fewest_clients else BUDGET
 
     def _signal(self, opened: OpenRound) -> Visible | None:
         """The signal that the schedule reads of the new global weights, if it reads one."""

@@ -62,6 +62,7 @@ class Metrics(Quiet):
         self._diagnostics = loop.settings.runtime.diagnostics
         self._attack = loop.problem.attack
         columns = METRICS if self._attack is None else (*METRICS, *ATTACK_METRICS)
+        columns = (*columns, *loop.parts.algorithm.metrics)
         if not self._diagnostics:  # how long a round took tells how many took part to it
             columns = tuple(column for column in columns if column != "seconds")
         position = None if state is None else state["position"]
@@ -95,6 +96,7 @@ class Metrics(Quiet):
                 gradient_norm=_known(done.outcome.gradient_norm),
                 train_loss=_known(done.outcome.train_loss),
             )
+        row.update(done.outcome.facts)
         self._include_attack(row)
         row["seconds"] = round(done.seconds, 3)  # a column of runs with diagnostics
         if done.evaluation is not None:

@@ -265,7 +265,7 @@ def _query_words(query: Query | RandomizedBit) -> str:
     if isinstance(query, RandomizedBit):
         return f"{query.name} (randomized response, epsilon {query.epsilon:g} a bit)"
     if not isinstance(query, GaussianQuery):
-        return query.describe()
+        return query.describe_in_full()
     noise = f"noise multiplier {query.noise_multiplier:g}" if query.noise_multiplier else "no noise"
     return f"{query.name} ({noise})"
 

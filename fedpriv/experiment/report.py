@@ -32,7 +32,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
         stop_reason=stop_reason,
         attackers=_attackers(loop),
         published=settings.publish,
-        numbers=loop.problem.model.size,
+        numbers=loop.problem.model.size if algorithm.real_noise else 0,
     )
     folder.write_json(folder.privacy_json, privacy)
     write_text(folder.privacy_text, privacy_words(privacy))

@@ -117,7 +117,12 @@ class Run:
         clipper = loop.parts.clipper
         aggregated = algorithm.unit == "client" and algorithm.trust.sees_each_upload
         of_data = getattr(loop.parts.dataset, "caveats", ())
-        own = [*of_data, clipper.caveat, clipper.aggregator_caveat if aggregated else None]
+        own = [
+            *algorithm.own_caveats(),
+            *of_data,
+            clipper.caveat,
+            clipper.aggregator_caveat if aggregated else None,
+        ]
         return [caveat for caveat in own if caveat] + [
             CAVEATS[name] for name, holds in applies.items() if holds
         ]

@@ -52,3 +52,8 @@ def build_for(model: Any, dataset: Any) -> nn.Module:
     if vocabulary is None:
         return model.build(shape, classes)
     return model.build(shape, classes, vocabulary)
+
+
+def model_size(model: Any, dataset: Any) -> int:
+    """How many numbers the model has for this data set: it is built, which needs torch."""
+    return sum(parameter.numel() for parameter in build_for(model, dataset).parameters())

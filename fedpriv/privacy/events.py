@@ -15,6 +15,8 @@ from typing import Any
 import attr
 from dp_accounting import dp_event
 
+from fedpriv.privacy.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
+
 _FORMS = {
     dp_event.NonPrivateDpEvent: "NonPrivate",
     dp_event.GaussianDpEvent: "Gaussian(z={noise_multiplier})",
@@ -23,6 +25,10 @@ _FORMS = {
         "WithoutReplacement(n={source_dataset_size}, L={sample_size}, {event})"
     ),
     dp_event.RandomizedResponseDpEvent: "RandomizedResponse(p={noise_parameter}, k={num_buckets})",
+    DiscreteGaussianSharesDpEvent: (
+        "DiscreteGaussianShares(l2={l2_sensitivity}, variance={variance}, shares={shares}, d={dimension})"
+    ),
+    SkellamSharesDpEvent: "SkellamShares(l2={l2_sensitivity}, variance={variance}, d={dimension})",
     dp_event.TruncatedSubsampledGaussianDpEvent: (
         "TruncatedPoisson(n={dataset_size}, q={sampling_probability}, max={truncated_batch_size}, "
         "Gaussian(z={noise_multiplier}))"
@@ -36,6 +42,8 @@ _WORDS = {
     dp_event.SampledWithoutReplacementDpEvent: "lots of fixed size without replacement",
     dp_event.TruncatedSubsampledGaussianDpEvent: "Poisson lots cut to a size",
     dp_event.RandomizedResponseDpEvent: "randomized responses",
+    DiscreteGaussianSharesDpEvent: "sums with shares of discrete Gaussian noise",
+    SkellamSharesDpEvent: "sums with shares of Skellam noise",
     dp_event.LaplaceDpEvent: "Laplace noise without sampling",
     dp_event.DiscreteLaplaceDpEvent: "discrete Laplace noise without sampling",
 }

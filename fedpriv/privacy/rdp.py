@@ -19,6 +19,7 @@ import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant as library
 
+from fedpriv.privacy.discrete_events import DISCRETE, discrete_together
 from fedpriv.privacy.grid import on_grid
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
 from fedpriv.privacy.sampled_gaussian import MANY, log_a_by_quadrature, log_a_of_whole_orders
@@ -98,6 +99,10 @@ def _rdp_of_event(
         return np.full(len(orders), np.inf)
     if isinstance(event, dp_event.NoOpDpEvent):
         return np.zeros(len(orders))
+    if isinstance(event, DISCRETE):
+        return event.rdp(np.asarray(orders))
+    if discrete_together(event):
+        return np.sum([_rdp_of_event(part, orders, neighbours) for part in event.events], axis=0)
     if isinstance(event, dp_event.GaussianDpEvent):
         return np.asarray(orders) / (2.0 * event.noise_multiplier**2)
     if (
@@ -154,6 +159,8 @@ def _by_rate(
 @functools.lru_cache(maxsize=16384)
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
     """Whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
+    if isinstance(event, DISCRETE) or discrete_together(event):
+        return neighbours != REPLACE_ONE
     return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
 
 

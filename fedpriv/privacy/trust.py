@@ -30,7 +30,12 @@ class Trust:
 
     def shares(self, by: str, reports: int) -> int:
         """How many clients add noise to a sum of ``reports`` reports: each its own, or somebody else once."""
-        return reports if self.sees_each_upload and by == CLIENT else 1
+        return reports if self.noised_by_clients and by == CLIENT else 1
+
+    @property
+    def noised_by_clients(self) -> bool:
+        """Whether clients add the noise: nobody else is trusted with exact values."""
+        return not self.secret_cohort
 
     def charged(self, cohort: np.ndarray, clients: int) -> np.ndarray:
         """Who pays for a round with this cohort: those in it; all ``clients`` if who took part is secret."""

@@ -46,6 +46,10 @@ COLUMNS: dict[str, Column] = {
     "backdoor_accuracy": Column("backdoor accuracy (%)", scale=100.0, decimals=2, from_zero=False),
     "update_norm_honest": Column("L2 norm of an honest update (mean)"),
     "update_norm_malicious": Column("L2 norm of a malicious update (mean)"),
+    "dropped": Column("clients that dropped out", decimals=0),
+    "aborted": Column("round aborted", decimals=0),
+    "bits_per_coordinate": Column("bits of a coordinate", decimals=0),
+    "bytes_per_client": Column("bytes from a client", decimals=0),
     "seconds": Column("seconds", decimals=0),
     **AUDIT_COLUMNS,
 }

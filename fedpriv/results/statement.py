@@ -53,7 +53,7 @@ def privacy_facts(
 ) -> dict[str, Any]:
     """Everything the statement says, as plain values (``inf`` for an infinite ε); of clients, it speaks
     of those that are not among the ``attackers``. ``published``: with secrets from the operating system;
-    ``numbers``: how many a draw releases."""
+    ``numbers``: how many with noise of real numbers a draw releases."""
     if budget is None:
         return {
             "schema_version": 1,
@@ -116,7 +116,11 @@ def privacy_facts(
             *caveats,
             *UNIT_CAVEATS[unit],
             ENTROPY if published else SEEDS,
-            floating_point(max(int(draws.max()), _answers(budget)) * numbers),
+            *(
+                [floating_point(max(int(draws.max()), _answers(budget)) * numbers)]
+                if numbers
+                else []
+            ),
             *GENERAL_CAVEATS,
         ],
         "diagnostics": diagnostic_items(trust.secret_cohort) if diagnostics else [],

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.privacy.names import ADD_OR_REMOVE
+from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.verify.again import Again
 from fedpriv.verify.stated import GAUSSIAN, Stated, stated
 from fedpriv.verify.subject import AS_IT_IS, Subject, Variation
@@ -56,9 +56,9 @@ class Context:
 
     @property
     def adds_or_removes(self) -> bool:
-        """Whether the ledger's neighbours have one unit more or less, else one is replaced."""
+        """Whether the ledger's neighbours have one unit more or less (or one of zeros), else one is replaced."""
         charged = (release for of in self.reference.charged for release in of)
-        return all(r.joint.sampling.neighbours == ADD_OR_REMOVE for r in charged)
+        return all(r.joint.sampling.neighbours != REPLACE_ONE for r in charged)
 
     @property
     def gaussian(self) -> dict[Place, Stated]:

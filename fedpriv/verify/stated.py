@@ -55,6 +55,10 @@ def stated(recording: Recording, place: Place, trust: Trust) -> Stated | None:
         by = groups[0].joint.query(place.name).by
         reports = trust.sees_each_upload and by == CLIENT and not recording.rows_of_clients
         shares = len(cohort) if reports and not seen.of_reports else 1
+        if (
+            trust.noised_by_clients and not trust.sees_each_upload
+        ):  # so many shares of what h of them are
+            shares = len(cohort) / groups[0].joint.query(place.name).honest
         return _of_all(groups, place.name, seen, rows, shares)
     std, noted, bound = (np.full(rows, math.nan) for _ in range(3))
     for release in groups:
@@ -64,7 +68,7 @@ def stated(recording: Recording, place: Place, trust: Trust) -> Stated | None:
     return Stated(query, family_of(query), std, noted, bound, _multiplier(groups[0], query, 1))
 
 
-def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: int) -> Stated:
+def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: float) -> Stated:
     """Of one row that is about a whole cohort."""
     query = groups[0].joint.query(name)
     parts = [_numbers(release, name, seen.divided_by, shares) for release in groups]
@@ -82,7 +86,7 @@ def _root_of_squares(groups: list[Release], values: list[np.ndarray]) -> float:
 
 
 def _numbers(
-    release: Release, name: str, divided_by: float, shares: int
+    release: Release, name: str, divided_by: float, shares: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(std, noted std, bound) of a group's rows, where so many each add a share of the noise."""
     query = release.joint.query(name)
@@ -99,7 +103,7 @@ def _times(release: Release, query: Query) -> float:
     return query.replaced if release.joint.sampling.neighbours == REPLACE_ONE else 1.0
 
 
-def _multiplier(release: Release, query: Query, shares: int) -> float:
+def _multiplier(release: Release, query: Query, shares: float) -> float:
     return noise_multiplier(query) * math.sqrt(shares) / _times(release, query)
 
 

@@ -143,7 +143,7 @@ class Subject:
         """How many a round releases."""
         algorithm = self.parts.algorithm
         cohort = algorithm.expected_cohort(self.clients) or self.clients
-        rows = cohort if self.per_record else 1
+        rows = cohort if algorithm.row_per_client else 1
         return rows * algorithm.samples_per_round * self.problem.model.size
 
     def _rounds(self) -> int:
@@ -274,6 +274,19 @@ class Subject:
 
 
 def _refuse(parts: Parts) -> None:
+    if getattr(parts.algorithm, "dropout", 0):
+        raise ConfigError(
+            "algorithm.dropout",
+            parts.algorithm.dropout,
+            "0 with fedpriv verify, which chooses cohorts",
+        )
+    if getattr(parts.algorithm, "discrete", None) is not None:
+        raise ConfigError(
+            "algorithm.shares",
+            parts.algorithm.shares,
+            "continuous with fedpriv verify",
+            "its statistics are of normal and of flipped noise",
+        )
     if parts.attack is not None:
         raise ConfigError(
             "attack must be none with fedpriv verify, which brings malicious clients of its own"

@@ -119,7 +119,7 @@ class Tap:
         keep: bool = True,
     ):
         self.loop, self.recording = loop, Recording()
-        self.recording.rows_of_clients = loop.parts.algorithm.unit == "record"
+        self.recording.rows_of_clients = loop.parts.algorithm.row_per_client
         self._pinned, self._see, self._again, self._scale = pinned, see, again, scale
         self._keep = keep
         self._step = 0

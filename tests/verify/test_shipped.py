@@ -14,7 +14,9 @@ PUBLISHED = ("cdp_fedavg",)
 SHIPPED = {
     "adap_dpfl": FEW,
     "cdp_fedavg": CLIENTS[1:],
+    "ddp_fedavg": FEW,
     "dp_fl": RECORDS[1:],
+    "dp_fl_server": FEW,
     "dp_scaffold": FEW,
     "fedavg": FEW,
     "fedsgd": FEW,
@@ -71,6 +73,13 @@ VARIANTS = {
     "coordinates of records": ("algorithm=dp_fl", *FEW, "clipper=adaclip", "algorithm.local_steps=2"),
     "a proximal term": ("algorithm=dp_fl", *FEW, "algorithm.local_steps=3", "algorithm.proximal=0.5"),
     "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
+    "shares for fewer clients": (
+        "algorithm=ddp_fedavg", "partition.clients=8", "algorithm.tolerated_dropouts=2",
+        "algorithm.tolerated_collusion=1", "clipper=quantile",
+    ),
+    "local trust in a server that steps": (
+        "algorithm=dp_fl_server", *FEW, "algorithm.trust=local", "clipper=adap",
+    ),
     "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.trigger=noised"),
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.combinations import refuse_mislabelled
+from fedpriv.experiment.combinations import refuse_canaries_in_sums, refuse_mislabelled
 from fedpriv.experiment.settings import CANARIES
 from fedpriv.results.canary_file import HEADLINES, read_canaries
 from fedpriv.results.display import console
@@ -174,6 +174,7 @@ def _refuse(parts: Any, options: EpsilonOptions) -> None:
         )
     if options.canary == MISLABELLED:
         refuse_mislabelled(parts, "--canary")
+    refuse_canaries_in_sums(parts.algorithm)
 
 
 def _rounds(folder: RunFolder, summary: Mapping[str, Any], asked: int | None) -> int:

@@ -80,6 +80,7 @@ class AdapClipper(StoredNorms):
         if initial_alpha is not None:
             self.initial_alpha = checks.number("initial_alpha", initial_alpha, above=0)
         self.caveat = _UNCLIPPED if self.reading == "unclipped" else None
+        self.whole_steps = 1.0 / BIT_SENSITIVITY if self.reading == "sound" else None
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None

@@ -46,6 +46,8 @@ class Clipper(ABC):
     """Whether nothing is clipped, so that the sensitivity is infinite."""
     transforms: bool = False
     """Whether uploads are clipped in a space of their own: see ``transform``."""
+    whole_steps: float | None = None
+    """So many times the statistic is one whole number, which a unit moves by one; None: it is not."""
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None

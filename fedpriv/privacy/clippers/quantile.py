@@ -79,6 +79,8 @@ def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
 class QuantileClipper(StoredNorms):
     """C follows the ``target_quantile`` γ of the norms (γ: the fraction *not* clipped)."""
 
+    whole_steps = 1.0 / BIT_SENSITIVITY
+
     def __init__(
         self,
         initial_clip_norm: float,

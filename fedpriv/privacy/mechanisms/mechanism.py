@@ -78,6 +78,7 @@ class Releasing(Protocol):
 
     private: bool
     unit: str
+    row_per_client: bool
     trust: Trust
     samples_per_round: int
 
@@ -101,6 +102,8 @@ class Mechanism:
     """
 
     charged_at_once: int | None = None
+    most_noise: str = ""
+    """Why there may be a largest noise, in words."""
 
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
@@ -274,7 +277,7 @@ class Mechanism:
             charged,
             streams,
             trust=self.algorithm.trust,
-            row_per_client=self.algorithm.unit == "record",
+            row_per_client=self.algorithm.row_per_client,
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,11 +24,13 @@ class Query(ABC):
         by: Who adds the noise: ``client``, ``aggregator`` (trusted, simulated) or ``nobody`` (what was
             public before the first round).
         replaced: By how many times as much replacing a unit moves the answer as adding one.
+        honest: How many shares of its noise together are what it states (1: each alone is).
     """
 
     name: str
     by: str
     replaced: float
+    honest: int = 1
 
     @property
     @abstractmethod
@@ -56,6 +58,10 @@ class Query(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Name and parameter, as the ledger has them."""
+
+    def describe_in_full(self) -> str:
+        """The same with all that a plan tells."""
+        return self.describe()
 
 
 @dataclass(frozen=True)

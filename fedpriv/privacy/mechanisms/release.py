@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -55,7 +56,7 @@ class Release:
                     )
             multiplier = getattr(query, "noise_multiplier", None)
             if multiplier is not None and query.protects:
-                added = self.noise_std.get(query.name, np.zeros(1))
+                added = self.noise_std.get(query.name, np.zeros(1)) * math.sqrt(query.honest)
                 refuse_too_little_noise(
                     query.name, np.float64(multiplier), self.sensitivity[query.name], added
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,13 @@ class OpenRound:
 
     Answers have a row for each client of the cohort (``row_per_client``: each noises its own), or one row for
     all of it. Raises ReleaseError for anything that was not announced, before it is let go.
+
+    ``aborted``: nothing is released, because too few take part; ``facts``: what the server sees of the round
+    beside what it released, as columns of a row.
     """
+
+    aborted = False
+    facts: Mapping[str, object] = MappingProxyType({})
 
     def __init__(
         self,
@@ -124,7 +131,7 @@ class OpenRound:
         asked = getattr(query, "noise_multiplier", 0.0)
         wanted = np.float64(asked) if multipliers is None else _numbers(multipliers)
         added = _numbers(std)
-        refuse_too_little_noise(name, wanted, sensitivity, added)
+        refuse_too_little_noise(name, wanted, sensitivity, added * math.sqrt(query.honest))
         self._added[name] = added * (math.sqrt(noising.shares) / answer.divided_by)
         return added
 

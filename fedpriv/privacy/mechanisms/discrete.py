@@ -1,0 +1,222 @@
+"""Sums of whole numbers modulo 2^b, as secure aggregation adds them up, with noise of whole numbers.
+
+A client's vector x (‖x‖ ≤ C) becomes what it sends, and the server turns the sum back:
+
+    y  = (k/C) H D x                  a random rotation that flattens: signs D, normalised Hadamard H
+    r  = randomised rounding of y     to whole numbers, unbiased
+    v  = r + noise   mod 2^b          the noise is the client's share
+    Σv mod 2^b  →  to [-2^(b-1), 2^(b-1))  →  (C/k) D Hᵀ ·
+
+k (``cells``) is the number of steps of the grid in a clip norm; a vector of d numbers is padded to a power of
+two. Signs are public. What happens after the noise is post-processing, wrapping around included.
+
+**Sensitivity** of Σ r in whole numbers, for one unit more or less (zeros in its place):
+
+- ``vectors`` (the unit is the client; Kairouz, Liu, Steinke 2021): r is drawn again until ‖r‖ ≤ B with
+
+      B² = min{ (k + √d)²,  k² + d/4 + √(2 ln(1/β)) (k + √d/2) },   β = e^(-1/2)
+
+  A draw keeps to B with probability ≥ 1 - β, and the client's own r is all that the client moves: Δ₂ = B.
+- ``sums`` (the unit is a record, x the client's sum of clipped records): r_j = ⌊y_j + u_j⌋ with u_j uniform
+  on [0, 1), so that y_j is rounded up with probability y_j - ⌊y_j⌋. Fix u, which does not depend on records.
+  A record more moves y by δ, ‖δ‖ ≤ k, and r_j by ⌊y_j + δ_j + u_j⌋ - ⌊y_j + u_j⌋, which is ⌊δ_j⌋ or ⌈δ_j⌉, so
+  that it differs from δ_j by less than 1. Hence ‖Δr‖ < k + √d for every u; divergences are jointly
+  quasi-convex, so what holds for every u holds for their mixture: Δ₂ = k + √d. (Rounding each record by
+  itself would need every record's rotated gradient, and its rounding errors add up over records.) k is
+  taken 1e-5 larger: what floating point may hide.
+
+Both are bounds on vectors of whole numbers, whose L1 norm is at most min(√d Δ₂, Δ₂²).
+
+**Wrapping around** makes no difference to privacy and ruins the sum. With random signs a coordinate of the
+rotated sum is subgaussian of variance ≤ (n k)²/d, and roundings are less than n in all, so for every λ > 0
+
+    P(some coordinate wraps) ≤ 2 d exp( -λ (2^(b-1) - n) + λ² n² k² / (2 d) + n log E e^(λ share) )
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.mechanisms.bounded import DOUBLED
+from fedpriv.privacy.mechanisms.query import Noising, Query
+from fedpriv.privacy.names import CLIENT
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedpriv.privacy.integer_noise import Table
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+
+VECTORS, SUMS = "vectors", "sums"
+BETA = math.exp(-0.5)
+_HIDDEN = 1e-5  # by how much floating point may stretch what a record moves
+LARGEST_SHARE = 2.0**13
+"""The largest standard deviation of a share in whole numbers: a finer grid gains nothing."""
+_LARGEST_CELLS = 2.0**24
+_LARGEST_RATE = 3.0  # λ: any gives a bound
+_FACTORS = (1.0, 0.9, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05)
+
+
+@dataclass(frozen=True)
+class DiscreteQuery(Query):
+    """The sum of the clients' vectors, modulo 2^``bits``.
+
+    Attributes:
+        noise_multiplier: Standard deviation of ``honest`` shares together ÷ clip norm.
+        cells: k, whole numbers in a clip norm.
+        clients: n, how many are announced.
+        honest: h, how many shares certainly protect.
+        dimension: Numbers of a vector, a power of two.
+        rounding: ``vectors`` or ``sums``: what a unit moves; see the module.
+        masked: Whether pairwise masks are simulated.
+    """
+
+    name: str
+    noise_multiplier: float
+    cells: float
+    clients: int
+    honest: int = field()  # no default, unlike that of other queries
+    dimension: int
+    bits: int
+    rounding: str
+    masked: bool = False
+    by = CLIENT
+    replaced = DOUBLED
+    protects = True
+
+    family = ""
+
+    def noised_by(self, by: str) -> Query:
+        if by == CLIENT:
+            return self
+        raise ConfigError(f"{self.name} is noised by the clients' shares, and by nobody else")
+
+    @property
+    def variance(self) -> float:
+        """Of one share, in whole numbers."""
+        return (self.noise_multiplier * self.cells) ** 2 / self.honest
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ₂ in whole numbers."""
+        return rounded_norm(self.cells, self.dimension, self.rounding)
+
+    @property
+    def bytes_per_client(self) -> int:
+        """What a client sends in a round."""
+        return math.ceil(self.dimension * self.bits / 8)
+
+    @property
+    def wrap_probability(self) -> float:
+        """That some coordinate of a round's sum wraps around, at most."""
+        return wrap_probability(
+            self.family, self.cells, self.variance, self.clients, self.dimension, self.bits
+        )
+
+    @abstractmethod
+    def _table(self) -> Table:
+        """What the shares are drawn from (:mod:`fedpriv.privacy.integer_noise`)."""
+
+    def release(self, answer: Bounded, noise: Noising) -> Tensor:
+        """The clients' rows [c, d] become their mean [1, d]: what the server makes of the sum."""
+        from fedpriv.privacy.modular import Coding, aggregate
+
+        coding = Coding(
+            unit=float(answer.sensitivity) / self.cells,
+            longest=self.cells,
+            bound=self.sensitivity if self.rounding == VECTORS else None,
+            dimension=self.dimension,
+            bits=self.bits,
+        )
+        rotation, *others = noise.streams
+        own, keys = others[: noise.shares], others[noise.shares :]
+        total = aggregate(answer.values, coding, self._table(), rotation, own, keys)
+        answer.values = total.div_(answer.divided_by)[None]
+        return answer.sensitivity.double() * (self.noise_multiplier / math.sqrt(self.honest))
+
+    def describe(self) -> str:
+        return f"{self.name}={self.family}({self.noise_multiplier:.6g})"
+
+    def describe_in_full(self) -> str:
+        return (
+            f"{self.name} ({self.family.replace('_', ' ')}, noise multiplier {self.noise_multiplier:g}; "
+            f"{self.bits} bits for each of {self.dimension} coordinates, {self.bytes_per_client} bytes from "
+            f"a client; {self.cells:.4g} steps in a clip norm; wraps around with probability <= "
+            f"{self.wrap_probability:.2g} in a round)"
+        )
+
+
+def padded(size: int) -> int:
+    """The power of two to which a vector of ``size`` numbers is padded."""
+    return 1 << max(0, size - 1).bit_length()
+
+
+def rounded_norm(cells: float, dimension: int, rounding: str) -> float:
+    """Δ₂ of the module."""
+    longest = cells + math.sqrt(dimension)
+    if rounding == SUMS:
+        return longest + _HIDDEN * cells
+    likely = cells**2 + dimension / 4.0
+    likely += math.sqrt(2.0 * math.log(1.0 / BETA)) * (cells + math.sqrt(dimension) / 2.0)
+    return min(longest, math.sqrt(likely))
+
+
+def wrap_probability(
+    family: str, cells: float, variance: float, clients: int, dimension: int, bits: int
+) -> float:
+    """The bound of the module, at most 1; ``family``: whose shares these are."""
+    room = 2.0 ** (bits - 1) - clients
+    if room <= 0:
+        return 1.0
+    spread = (clients * cells) ** 2 / dimension + clients * variance
+    best = 0.0
+    for factor in _FACTORS:
+        rate = factor * min(room / spread, _LARGEST_RATE)
+        exponent = -rate * room + rate**2 * (clients * cells) ** 2 / (2.0 * dimension)
+        exponent += clients * _log_moment(family, variance, rate)
+        best = min(best, exponent)
+    return min(1.0, 2.0 * dimension * math.exp(best))
+
+
+def _log_moment(family: str, variance: float, rate: float) -> float:
+    """log E e^(λ share), at most: a discrete Gaussian is subgaussian, a Skellam has its own."""
+    if family == "skellam":
+        return variance * (math.cosh(rate) - 1.0)
+    return variance * rate**2 / 2.0
+
+
+@lru_cache(maxsize=4096)
+def largest_cells(
+    family: str,
+    noise_multiplier: float,
+    clients: int,
+    honest: int,
+    dimension: int,
+    bits: int,
+    limit: float,
+) -> float:
+    """The finest grid, k, whose sums wrap around with probability ≤ ``limit`` in a round; 0: none does."""
+
+    def fits(cells: float) -> bool:
+        variance = (noise_multiplier * cells) ** 2 / honest
+        if variance > LARGEST_SHARE**2:
+            return False
+        return wrap_probability(family, cells, variance, clients, dimension, bits) <= limit
+
+    if 2.0 ** (bits - 1) <= clients:  # roundings alone may wrap around
+        return 0.0
+    high = 1.0
+    while fits(high) and high < _LARGEST_CELLS:
+        high *= 2.0
+    low = high / 2.0
+    while not fits(low):
+        low, high = low / 2.0, low
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

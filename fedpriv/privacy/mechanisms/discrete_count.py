@@ -1,0 +1,78 @@
+"""A statistic that is a whole number of steps, with shares of noise on whole numbers: what an adaptive clip
+norm asks beside a secure sum.
+
+A centred bit b - ½ is half of ±1, so that twice the sum of all bits is a whole number, and a unit more or
+less moves it by 1: nothing is rounded. It travels in a secure sum of its own, whose modulus has room for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dp_accounting import dp_event
+
+from fedpriv.common.errors import ConfigError, ReleaseError
+from fedpriv.privacy.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
+from fedpriv.privacy.integer_noise import discrete_gaussian, skellam
+from fedpriv.privacy.mechanisms import skellam as skellam_shares
+from fedpriv.privacy.mechanisms.bounded import DOUBLED
+from fedpriv.privacy.mechanisms.query import Noising, Query
+from fedpriv.privacy.names import CLIENT
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+
+_OFF = 1e-6  # by how much floating point may leave a whole number
+
+
+@dataclass(frozen=True)
+class DiscreteCount(Query):
+    """``family``: of the shares, ``honest`` of which have ``noise_multiplier`` together; ``steps``: so many
+    whole numbers are one of the statistic, and a unit moves it by one of them."""
+
+    name: str
+    noise_multiplier: float
+    family: str
+    steps: float
+    honest: int = field()  # no default, unlike that of other queries
+    by = CLIENT
+    replaced = DOUBLED
+    protects = True
+
+    def noised_by(self, by: str) -> Query:
+        if by == CLIENT:
+            return self
+        raise ConfigError(f"{self.name} is noised by the clients' shares, and by nobody else")
+
+    @property
+    def variance(self) -> float:
+        """Of one share, in whole numbers."""
+        return self.noise_multiplier**2 / self.honest
+
+    def event(self) -> dp_event.DpEvent:
+        if self.family == skellam_shares.FAMILY:
+            return SkellamSharesDpEvent(1.0, self.noise_multiplier**2, 1)
+        return DiscreteGaussianSharesDpEvent(1.0, self.variance, self.honest, 1)
+
+    def release(self, answer: Bounded, noise: Noising) -> Tensor:
+        exact = float(answer.values) * self.steps
+        if (
+            abs(exact - round(exact)) > _OFF
+            or abs(float(answer.sensitivity) * self.steps - 1.0) > _OFF
+        ):
+            raise ReleaseError(f"{self.name} is no whole number of steps that a unit moves by one")
+        law = skellam if self.family == skellam_shares.FAMILY else discrete_gaussian
+        table = law(self.variance)
+        added = sum(int(table.draw(stream, 1)[0]) for stream in noise.streams)
+        answer.values.fill_((round(exact) + added) / self.steps)
+        return answer.sensitivity.double() * (self.noise_multiplier / math.sqrt(self.honest))
+
+    def describe(self) -> str:
+        return f"{self.name}={self.family}({self.noise_multiplier:.6g})"
+
+    def describe_in_full(self) -> str:
+        return f"{self.name} ({self.family.replace('_', ' ')}, noise multiplier {self.noise_multiplier:g})"

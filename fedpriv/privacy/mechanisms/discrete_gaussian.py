@@ -1,0 +1,37 @@
+"""Shares of discrete Gaussian noise (Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for
+federated learning with secure aggregation", ICML 2021).
+
+Each client adds N_Z(0, σ²), P(x) ∝ exp(-x²/(2σ²)) on whole numbers, to each of d coordinates. The sum of h of
+them is close to N_Z(0, hσ²), by τ, and has Rényi divergences (proposition 14)
+
+    α Δ₂²/(2hσ²) + τ d,   (α/2) (Δ₂²/(hσ²) + 2τΔ₁/(√h σ) + τ²d),   (α/2) (Δ₂/(√h σ) + τ√d)²   (the smallest)
+
+    τ = 10 Σ_{k=1}^{h-1} exp(-2π²σ² k/(k+1)),     σ² ≥ ½
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp_accounting import dp_event
+
+from fedpriv.privacy.discrete_events import DiscreteGaussianSharesDpEvent
+from fedpriv.privacy.integer_noise import Table, discrete_gaussian
+from fedpriv.privacy.mechanisms.discrete import DiscreteQuery
+
+FAMILY = "discrete_gaussian"
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianQuery(DiscreteQuery):
+    """A sum with shares of discrete Gaussian noise."""
+
+    family = FAMILY
+
+    def event(self) -> dp_event.DpEvent:
+        return DiscreteGaussianSharesDpEvent(
+            self.sensitivity, self.variance, self.honest, self.dimension
+        )
+
+    def _table(self) -> Table:
+        return discrete_gaussian(self.variance)

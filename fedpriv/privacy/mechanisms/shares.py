@@ -1,0 +1,316 @@
+"""Distributed trust: every client adds a share of the noise, and the server sees only the sum.
+
+Of n clients that are announced for a round up to s may drop out (``tolerated_dropouts``) and up to t may tell
+the server their shares (``tolerated_collusion``). Each share has the standard deviation
+
+    z Δ / √h,   h = n - t - s
+
+so that the h honest shares that are certainly in the sum have z Δ together, which is what the ledger charges.
+More shares than these h only add independent noise: post-processing. With c clients left (n - s ≤ c ≤ n) the
+sum gets noise of standard deviation z Δ √(c/h). With fewer than n - s nothing is released.
+
+Choosing the cohort does not amplify: the server sees who takes part. A client more or less means its upload
+counted or replaced by zeros. Lots that a client samples in secret do amplify, since the server sees no
+client's sum.
+
+:class:`SharedGaussian` is the continuous idealisation: real numbers, which no secure aggregation adds up. One
+Gaussian of the sum's distribution is drawn. The mechanisms on whole numbers are
+:mod:`~fedpriv.privacy.mechanisms.discrete_gaussian` and :mod:`~fedpriv.privacy.mechanisms.skellam`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.privacy.mechanisms.announcement import Announcement
+from fedpriv.privacy.mechanisms.discrete import (
+    LARGEST_SHARE,
+    DiscreteQuery,
+    largest_cells,
+    padded,
+)
+from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
+from fedpriv.privacy.mechanisms.discrete_gaussian import DiscreteGaussianQuery
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
+from fedpriv.privacy.mechanisms.mechanism import Mechanism
+from fedpriv.privacy.mechanisms.query import Noising, Query
+from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
+from fedpriv.privacy.mechanisms.round import OpenRound
+from fedpriv.privacy.mechanisms.skellam import SkellamQuery
+from fedpriv.privacy.names import CLIENT
+from fedpriv.privacy.sampling import Sampling
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedpriv.common.secret_streams import SecretStreams, Stream
+    from fedpriv.privacy.mechanisms.bounded import Bounded
+
+COLUMNS = ("dropped", "aborted", "bits_per_coordinate", "bytes_per_client")
+"""What a round of such a run tells beside the columns of all."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``dropouts`` s and ``collusion`` t that the noise allows for."""
+
+    dropouts: int = 0
+    collusion: int = 0
+
+    def honest(self, clients: int) -> int:
+        """h = n - t - s, the shares that certainly protect. Raises ArgumentError where none is left."""
+        left = clients - self.dropouts - self.collusion
+        if left >= 1:
+            return left
+        name = "tolerated_dropouts" if self.dropouts >= self.collusion else "tolerated_collusion"
+        raise ArgumentError(
+            name,
+            self.dropouts if self.dropouts >= self.collusion else self.collusion,
+            f"at most {max(0, clients - 1 - min(self.dropouts, self.collusion))}",
+            f"of {clients} clients one at least must be honest and stay",
+        )
+
+
+FAMILIES = {kind.family: kind for kind in (DiscreteGaussianQuery, SkellamQuery)}
+
+
+@dataclass
+class DiscreteShares:
+    """How whole numbers stand for the uploads.
+
+    Attributes:
+        family: ``discrete_gaussian`` or ``skellam``.
+        bits: b of the modulus 2^b.
+        cells: k, whole numbers in a clip norm; None: the finest grid that ``wrap_limit`` allows.
+        wrap_limit: The largest probability that some coordinate of a round's sum wraps around.
+        rounding: ``vectors`` or ``sums``: what a unit moves.
+        masked: Whether masks are simulated.
+        size: How many numbers the model has; known before anything is planned.
+    """
+
+    family: str
+    bits: int
+    cells: float | None
+    wrap_limit: float
+    rounding: str
+    masked: bool
+    size: int = 0
+
+    def query(
+        self, asked: GaussianQuery, clients: int | None, honest: int | None, forecast: bool
+    ) -> DiscreteQuery:
+        """The query with shares of this family; ``forecast``: of a noise multiplier that is only tried out.
+        Raises ConfigError where there can be none."""
+        if not asked.protects:
+            raise ConfigError(
+                "algorithm.shares", self.family, "continuous where the noise multiplier is 0"
+            )
+        if clients is None:
+            raise ConfigError(
+                "algorithm.clients_per_round",
+                None,
+                f"a whole number with shares={self.family} and partition=natural",
+                "how many clients add a share decides about their noise",
+            )
+        dimension = padded(self.size)
+        setting = (asked.noise_multiplier, clients, honest, dimension, self.bits)
+        cells = self.cells
+        if cells is None:
+            cells = largest_cells(self.family, *setting, self.wrap_limit)
+            if cells < 1.0 and not (forecast and cells > 0.0):
+                raise ConfigError(
+                    "algorithm.bits",
+                    self.bits,
+                    f"more, for the sum of {clients} clients",
+                    f"modulus too small: even with one step in a clip norm a round's sum wraps around with "
+                    f"a probability above algorithm.wrap_limit, {self.wrap_limit:g}",
+                )
+        made = FAMILIES[self.family](
+            asked.name,
+            asked.noise_multiplier,
+            cells,
+            clients,
+            honest,
+            dimension,
+            self.bits,
+            self.rounding,
+            self.masked,
+        )
+        if forecast:
+            return made
+        if made.wrap_probability > self.wrap_limit:
+            raise ConfigError(
+                "algorithm.bits",
+                self.bits,
+                f"more, or a smaller algorithm.scale than {cells:g}",
+                f"modulus too small: a round's sum wraps around with probability up to "
+                f"{made.wrap_probability:.1g}, above algorithm.wrap_limit, {self.wrap_limit:g}",
+            )
+        if made.variance > LARGEST_SHARE**2:
+            raise ConfigError(
+                "algorithm.scale",
+                cells,
+                f"less: a share's noise is at most {LARGEST_SHARE:g} steps",
+                "a finer grid gains nothing",
+            )
+        return made
+
+
+@dataclass(frozen=True)
+class SharedGaussian(GaussianQuery):
+    """Gaussian shares, ``honest`` of which together have ``noise_multiplier``: an idealisation."""
+
+    honest: int = 1
+
+    def noised_by(self, by: str) -> Query:
+        if by == CLIENT:
+            return self
+        raise ConfigError(f"{self.name} is noised by the clients' shares, and by nobody else")
+
+    def release(self, answer: Bounded, noise: Noising) -> Tensor:
+        whole = self.noise_multiplier * math.sqrt(noise.shares / self.honest)
+        std = super().release(answer, replace(noise, multipliers=whole, shares=1))
+        return std / math.sqrt(noise.shares)
+
+
+class SharedMechanism(Mechanism):
+    """One sum for all clients of a round; with distributed trust each adds a share of its noise."""
+
+    _forecasts = False
+
+    @property
+    def most_noise(self) -> str:
+        discrete: DiscreteShares | None = getattr(self.algorithm, "discrete", None)
+        if discrete is None:
+            return ""
+        return (
+            f"modulus too small: more noise needs a coarser grid, and sums modulo 2^{discrete.bits} have no "
+            "room for it (algorithm.bits)"
+        )
+
+    def plan(
+        self, sampling: Sampling, noise_multiplier: float, rounds: int, samples: int | None = None
+    ) -> Counter[JointQuery]:
+        self._forecasts = True  # a calibration tries noise that no modulus has room for
+        try:
+            return super().plan(sampling, noise_multiplier, rounds, samples)
+        finally:
+            self._forecasts = False
+
+    def _noised_by_whom(self, query: Query) -> Query:
+        algorithm: Any = self.algorithm
+        if not algorithm.distributed:
+            return super()._noised_by_whom(query)
+        if isinstance(query, RandomizedBit):
+            raise ConfigError(
+                "clipper.bit_mechanism", "randomized_response", "gaussian with distributed trust"
+            )
+        if not isinstance(query, GaussianQuery):
+            return query.noised_by(CLIENT)
+        discrete = algorithm.discrete
+        if discrete is not None:
+            if query.name != GRADIENT:
+                return self._counted(query)
+            return discrete.query(query, algorithm.announced, algorithm.honest, self._forecasts)
+        if not query.protects:
+            return query.noised_by(CLIENT)
+        return SharedGaussian(
+            query.name, query.noise_multiplier, query.replaced, CLIENT, algorithm.honest or 1
+        )
+
+    def _counted(self, query: GaussianQuery) -> DiscreteCount:
+        """What the clipper asks, where that is a whole number. Raises ConfigError."""
+        algorithm, steps = self.algorithm, getattr(self.clipper, "whole_steps", None)
+        if steps is None or not query.protects:
+            raise ConfigError(
+                f"algorithm.shares={algorithm.shares} does not go with a clipper that asks the clients for "
+                "what is no count with noise: take clipper=quantile, adap (reading sound), constant, poly or "
+                "automatic, or algorithm.shares=continuous"
+            )
+        return DiscreteCount(
+            query.name, query.noise_multiplier, algorithm.shares, steps, algorithm.honest or 1
+        )
+
+    def open(
+        self,
+        announcement: Announcement,
+        cohort: np.ndarray,
+        streams: SecretStreams,
+        charged: np.ndarray | None = None,
+    ) -> OpenRound:
+        algorithm: Any = self.algorithm
+        if charged is None:
+            charged = algorithm.trust.charged(cohort, self.clients)
+        return SharedRound(
+            announcement,
+            cohort,
+            charged,
+            streams,
+            trust=algorithm.trust,
+            row_per_client=algorithm.row_per_client,
+            announced=algorithm.announced if algorithm.distributed else len(cohort),
+            least=algorithm.fewest_clients if algorithm.distributed else 0,
+        )
+
+
+class SharedRound(OpenRound):
+    """A round with one answer for its whole cohort; aborted where fewer than ``least`` clients are left."""
+
+    def __init__(self, *args: Any, announced: int, least: int, **settings: Any):
+        super().__init__(*args, **settings)
+        self.aborted = len(self.cohort) < least
+        self._announced = announced
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        if not self._trust.noised_by_clients or self._trust.sees_each_upload:
+            return {}
+        query = self._query(GRADIENT)
+        discrete = query if isinstance(query, DiscreteQuery) else None
+        return {
+            "dropped": self._announced - len(self.cohort),
+            "aborted": int(self.aborted),
+            "bits_per_coordinate": None if discrete is None else discrete.bits,
+            "bytes_per_client": None if discrete is None else discrete.bytes_per_client,
+        }
+
+    def begin_step(self, size: int) -> None:
+        if not isinstance(self._query(GRADIENT), DiscreteQuery):
+            super().begin_step(size)
+
+    def close(self) -> tuple:
+        """Nothing was released in a round that was aborted, so nothing is charged."""
+        return () if self.aborted else super().close()
+
+    def _streams_of(self, query: Query, of_reports: bool = False) -> list[Stream]:
+        """Of a discrete query: the public rotation's, then one for each client (and one more for its
+        masks)."""
+        noise, t = self.streams.noise, self.round_index
+        if isinstance(query, DiscreteCount):
+            return [noise(query.name, t, 0, client) for client in self.cohort]
+        if not isinstance(query, DiscreteQuery):
+            return super()._streams_of(query, of_reports)
+        found = [self.streams.sampling("rotation", t)]
+        found += [noise(query.name, t, 0, client) for client in self.cohort]
+        if query.masked:
+            found += [noise("mask_key", t, 0, client) for client in self.cohort]
+        return found
+
+
+def left_over(
+    streams: SecretStreams, cohort: np.ndarray, dropout: float, round_index: int
+) -> np.ndarray:
+    """Who of the ``cohort`` [c] does not drop out, each with probability ``dropout``, ascending: a simulation
+    that reads no data."""
+    if dropout == 0:
+        return cohort
+    drawn = streams.sampling("dropout", round_index).random(len(cohort))
+    return cohort[drawn >= dropout]
