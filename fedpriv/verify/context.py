@@ -56,7 +56,7 @@ class Context:
 
     @property
     def adds_or_removes(self) -> bool:
-        """Whether the ledger's neighbours have a unit more or less, or zeros in its place; else it is replaced."""
+        """Whether the ledger's neighbours have a unit more or less, or zeros in its place."""
         charged = (release for of in self.reference.charged for release in of)
         return all(r.joint.sampling.neighbours != REPLACE_ONE for r in charged)
 
