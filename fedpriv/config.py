@@ -205,7 +205,7 @@ _CALLED = {
 
 
 _UNIT = ("unit", "level", "privacy_unit", "privacy_level", "granularity")
-CLIENT_LEVEL = ("ldp_fedsgd", "cdp_fedavg", "ddp_fedavg", "naseri_cdp")
+CLIENT_LEVEL = ("ldp_fedsgd", "cdp_fedavg", "ddp_fedavg", "dp_ftrl", "naseri_cdp")
 EITHER_LEVEL = ("wei_cdp", "wei_crd")
 """Client level with ``algorithm.sensitivity=weights`` or ``update``, else record level."""
 RECORD_LEVEL = (
