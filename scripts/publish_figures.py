@@ -2,8 +2,8 @@
 
     python scripts/publish_figures.py adap_dpfl --from outputs --to outputs/reference
 
-For every figure of the work that is drawn: figure.csv, ends.csv, figure.png (256 colours), figure.pdf,
-comparison.md. For every run they name, in one file runs.zip: configuration, summary, privacy statement,
+For every figure of the work that is drawn: figure.csv, ends.csv where there are runs, figure.png (256 colours),
+figure.pdf, comparison.md. For every run they name, in one file runs.zip: configuration, summary, privacy statement,
 provenance, and the evaluated rounds with six digits; ``fedpriv figure <name> --reuse
 outputs/reference/<work>/runs.zip`` draws from it. Runs that it held before stay in it. Every other file stays
 under 1 MiB; checkpoints, weights and full ledgers stay behind.
@@ -34,7 +34,8 @@ def publish_figure(source: Path, target: Path) -> set[str]:
     """Copy one figure; the names of the runs it was drawn from."""
     target.mkdir(parents=True, exist_ok=True)
     for name in FILES:
-        shutil.copy(source / name, target / name)
+        if name != "ends.csv" or (source / name).exists():  # a figure that is computed has no runs
+            shutil.copy(source / name, target / name)
     with_few_colours(target / "figure.png")
     text = (source / "comparison.md").read_text(encoding="utf-8")
     return set(re.findall(r"^  - .*: `([^`]+)`$", text, flags=re.MULTILINE))
