@@ -100,6 +100,9 @@ class Algorithm(ABC):
                 "clients_per_round", self.clients_per_round, f"<= {clients}, the number of clients"
             )
 
+    def check_rounds(self, rounds: int) -> None:
+        """Refuse fewer rounds than there is something to do in. Raises ArgumentError."""
+
     # ---- noise
 
     def mechanism(self, clipper: Clipper, schedule: NoiseSchedule) -> Mechanism:

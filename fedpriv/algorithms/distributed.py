@@ -186,8 +186,14 @@ class SumOfUploads(Algorithm):
             f"{kind}; the shares of {who} clients give the stated noise "
             f"(tolerated: {counted(s, 'dropout')}, {counted(t, 'colluding client')})"
         )
-        drop = f"; each drops out with probability {self.dropout:g}" if self.dropout else ""
-        return (("shares of noise", words + drop),)
+        if self.dropout:
+            words += f"; each drops out with probability {self.dropout:g}"
+            if n is not None:
+                from scipy.special import bdtrc
+
+                aborted = bdtrc(s, n, self.dropout)
+                words += f", which aborts a round with probability {aborted:.4g}"
+        return (("shares of noise", words),)
 
     def own_caveats(self) -> tuple[str, ...]:
         if not self.distributed:

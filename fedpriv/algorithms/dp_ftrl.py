@@ -138,10 +138,14 @@ class DpFtrl(Algorithm):
         most = MOST_BUFFERS if own == "buffers" else self.rounds
         return checks.whole(own, sizes[own], at_least=1, at_most=most)
 
+    @property
+    def _amplified(self) -> bool:
+        """Whether secret coins decide who joins."""
+        return self.participation == CYCLIC_POISSON and self.cohorts.rate < 1.0
+
     def _refuse_shared_bands(self) -> None:
         """A dense banded strategy, and amplification, count on columns that no pattern shares."""
-        amplified = self.participation == CYCLIC_POISSON and self.cohorts.rate < 1.0
-        if amplified and self.strategy in ("tree", "blt"):
+        if self._amplified and self.strategy in ("tree", "blt"):
             raise ArgumentError(
                 "strategy",
                 self.strategy,
@@ -155,7 +159,9 @@ class DpFtrl(Algorithm):
                 "cyclic, min_separation or cyclic_poisson with strategy=banded",
                 "the last round of an epoch is next to the first of the following one",
             )
-        apart = self.strategy == "banded" or (amplified and self.strategy == "banded_toeplitz")
+        apart = self.strategy == "banded" or (
+            self._amplified and self.strategy == "banded_toeplitz"
+        )
         if apart and self.size is not None and self.size > self.separation:
             raise ArgumentError("bands", self.size, f"<= {self.separation}, min_separation")
 
@@ -256,4 +262,4 @@ class DpFtrl(Algorithm):
         )
 
     def caveats(self) -> tuple[str, ...]:
-        return ("correlated",)
+        return ("correlated", "secret_turns") if self._amplified else ("correlated",)

@@ -25,6 +25,7 @@ from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
@@ -66,6 +67,11 @@ class DpScaffold(LocalStepsAlgorithm):
         )
         self.server = ServerOptimizer(optimizer, learning_rate, **server)
         self.warm_start = checks.whole("warm_start", warm_start)
+
+    def check_rounds(self, rounds: int) -> None:
+        if self.warm_start >= rounds:
+            hint = "rounds of warm start move nothing"
+            raise ArgumentError("warm_start", self.warm_start, f"< {rounds}, rounds", hint)
 
     def start(self, problem: Problem) -> Trainer:
         from fedpriv.algorithms.control_variates import ControlVariates, ScaffoldStep

@@ -82,6 +82,8 @@ def refuse_bad_combinations(parts: Parts) -> None:
         raise ConfigError("publish_test_metrics", True, "false unless publish=true")
     if settings.epsilon is None and settings.rounds is None:
         raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
+    if settings.rounds is not None:
+        within_group("algorithm", lambda: algorithm.check_rounds(settings.rounds))
     if clients := getattr(parts.partition, "clients", None):
         within_group("algorithm", lambda: algorithm.check_clients(clients))
     for key, assumed in algorithm.assumed.items():

@@ -16,13 +16,16 @@ from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, 
 from fedpriv.privacy.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.noise_schedules import CalibratedNoise, UniformBudget
 
+_ROUND = "a single round"
+
 
 @dataclass(frozen=True)
 class Plan:
     """The budget's worth in rounds at the first σ, and what they would cost.
 
     ``first``: what a participant releases in the first round, None without privacy;
-    ``rounds_allowed``: None without a budget; ``needed_epsilon``: the smallest budget for one round.
+    ``rounds_allowed``: None without a budget; ``needed_epsilon``: the smallest budget for one round, or for
+    what ``unit`` says.
     """
 
     first: Group | None
@@ -31,17 +34,23 @@ class Plan:
     epsilon: float | None
     needed_epsilon: float | None
     lines: tuple[tuple[str, str], ...]
+    unit: str = _ROUND
 
     def refuse_if_impossible(self, epsilon: float | None) -> None:
         """Raise ConfigError when not even one round fits the budget."""
         if self.rounds_allowed == 0:
-            raise ConfigError("epsilon", epsilon, _too_small(self.needed_epsilon))
+            raise ConfigError("epsilon", epsilon, _too_small(self.needed_epsilon, self.unit))
 
 
-def _too_small(needed: float) -> str:
+def _too_small(needed: float, unit: str) -> str:
     if needed == float("inf"):
         return "null: a round releases something without noise, so no budget allows it"
-    return f">= {needed:.4g}, the cost of a single round at this noise"
+    return f">= {needed:.4g}, the cost of {unit} at this noise"
+
+
+def _charged(parts: Parts) -> str:
+    """What is charged at once."""
+    return _ROUND if parts.mechanism.charged_at_once is None else "the whole run"
 
 
 def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
@@ -79,7 +88,7 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
         ),
         *_caveat_lines(parts, epsilon if known else 0.0),
     )
-    return Plan(first, allowed, rounds, epsilon, needed, lines)
+    return Plan(first, allowed, rounds, epsilon, needed, lines, _charged(parts))
 
 
 def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
@@ -183,7 +192,7 @@ def _cost_lines(
                    f"{settings.budget_view} view")
     )  # fmt: skip
     if allowed == 0:
-        lines.append(("rounds allowed", f"0: a single round costs epsilon {needed:.4g}"))
+        lines.append(("rounds allowed", f"0: {_charged(parts)} costs epsilon {needed:.4g}"))
     else:
         note = f"{allowed} at the first noise multiplier"
         lines.append(("rounds allowed", note))

@@ -163,7 +163,8 @@ class Reporter:
             bound = budget.bound()
             if bound is not None:
                 name = self.loop.parts.accountant.name
-                return f"<= {bound:.3f}{of} (by RDP, {name} is slow)"
+                by = "" if bound == limit else "by RDP, "
+                return f"<= {bound:.3f}{of} ({by}{name} is slow)"
         return None if self._epsilon is None else f"{self._epsilon:.3f}{of}"
 
     def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -57,6 +57,10 @@ CAVEATS = {
         "run that ends early has the same epsilon. The run held each cohort against that participation. "
         "checkpoint.pt holds noise that later rounds take up again: it is as secret as the seeds."
     ),
+    "secret_turns": (
+        "Who joins a round must stay secret: each client joins in its turn with probability "
+        "algorithm.client_rate, and the guarantee counts on that."
+    ),
     "search": (
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "them all, with every client in every round; the published one counts the last run alone."

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.common.words import counted_span, percent_up, round_up
+from fedpriv.common.words import counted, counted_span, percent_up, round_up
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.names import (
@@ -123,7 +123,7 @@ def privacy_facts(
             ),
             *GENERAL_CAVEATS,
         ],
-        "diagnostics": diagnostic_items(trust.secret_cohort) if diagnostics else [],
+        "diagnostics": diagnostic_items(_secret_cohort(budget, trust)) if diagnostics else [],
     }
 
 
@@ -131,6 +131,15 @@ def _answers(budget: Budget) -> int:
     """How many values a release is of, at most: all of a run's where its noise is correlated over rounds."""
     queries = (query for joint, _ in budget.ledger for query in joint.queries)
     return max((getattr(query, "answers", 1) for query in queries), default=1)
+
+
+def _secret_cohort(budget: Budget, trust: Trust) -> bool:
+    """Whether the guarantee counts on nobody knowing who took part: with zero-out adjacency only where
+    sampling amplifies."""
+    if budget.neighbours != ZERO_OUT:
+        return trust.secret_cohort
+    queries = [query for joint, _ in budget.ledger for query in joint.queries]
+    return trust.secret_cohort and any(getattr(q, "sample_rate", 1.0) < 1.0 for q in queries)
 
 
 def _number_or_none(value: float) -> float | None:
@@ -373,12 +382,12 @@ def _pair(facts: dict[str, Any]) -> list[str]:
 def _spread(facts: dict[str, Any]) -> str:
     clients = facts["clients"]
     if TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
-        return f"all {clients['total']} have the same, {clients['draws_most']} releases in all."
+        return f"all {clients['total']} have the same, {counted(clients['draws_most'], 'release')} in all."
     key = "epsilon_sound" if facts["budget_view"] == SOUND else "epsilon"
     spread = facts["spread"][key]
     what = "lot" if facts["views"]["sound"]["unit"] == "record" else "report"
     draws = counted_span(clients["draws_fewest"], clients["draws_most"], what)
-    low, middle, high = (f"{spread[name]:.4g}" for name in ("lowest", "median", "highest"))
+    low, middle, high = (round_up(spread[name]) for name in ("lowest", "median", "highest"))
     values = f"{high} for each" if low == high else f"from {low} to {high}, median {middle}"
     return f"{clients['took_part']} of {clients['total']} took part, with {draws} each; {key} {values}."
 

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+import fedpriv
 from fedpriv.algorithms import DpFl, DpScaffold
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.experiment.build import build_parts
 from fedpriv.privacy.clippers import ConstantClipper
 
 STEPS, ETA, GLOBAL = 3, 0.2, 0.7
@@ -155,3 +157,10 @@ def test_control_variates_help_where_clients_differ(work, digits):
         model = training.problem.model
         losses.append(model.evaluate(data.train.inputs, data.train.targets)[0])
     assert losses[0] < 0.8 * losses[1]
+
+
+@pytest.mark.parametrize(("warm", "rounds"), [(1, 1), (5, 3)])
+def test_a_run_of_warm_rounds_alone_is_refused(warm, rounds):
+    overrides = ("algorithm=dp_scaffold", f"algorithm.warm_start={warm}", f"rounds={rounds}")
+    with pytest.raises(ConfigError, match=f"algorithm.warm_start must be < {rounds}"):
+        build_parts(fedpriv.compose(overrides))

@@ -112,7 +112,7 @@ def test_every_upload_has_noise_of_its_own_and_of_the_right_size(ran):
 def test_a_contribution_to_scaffold_is_that_of_its_gradients(ran):
     """Control variates are released: an observer takes them out, and warm rounds do not hide a client."""
     result = ran(
-        "algorithm=dp_scaffold", "dataset=digits", "partition=iid", "partition.clients=4", "rounds=1",
+        "algorithm=dp_scaffold", "dataset=digits", "partition=iid", "partition.clients=4", "rounds=2",
         "epsilon=null", "runtime.snapshot_interval=1",
     )  # fmt: skip
     subject = open_run(result.folder)

@@ -10,6 +10,9 @@ import pytest
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import round_up
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.accountants import GdpAccountant, RdpAccountant
 from fedpriv.privacy.events import parse_event
 from fedpriv.privacy.names import ADD_OR_REMOVE
@@ -233,3 +236,20 @@ def test_verification_works_or_is_refused_in_one_sentence(settings, command):
         assert "algorithm.shares must be continuous with fedpriv verify" in found.sentence
     else:
         assert (found.status, "none failed" in found.out) == (0, True)
+
+
+@pytest.mark.parametrize(("tolerated", "probability"), [(0, "0.9998"), (6, "0.3872")])
+def test_the_plan_tells_how_many_rounds_dropouts_abort(tolerated, probability):
+    """Of 12 clients more than s drop out with the tail of a binomial."""
+    overrides = ("algorithm.dropout=0.5", f"algorithm.tolerated_dropouts={tolerated}")
+    plan = make_plan(build_parts(fedpriv.compose([*FEDAVG, *overrides])))
+    said = f"with probability 0.5, which aborts a round with probability {probability}"
+    assert said in dict(plan.lines)["shares of noise"]
+
+
+def test_the_same_epsilon_is_the_same_number_everywhere_in_the_statement(ran):
+    result = ran(*CALIBRATED, "epsilon=8")
+    sound = round_up(result.privacy["epsilon_sound"])
+    words = " ".join((result.folder / "privacy.txt").read_text().split())
+    assert f"Sound: epsilon = {sound}." in words
+    assert f"epsilon_sound {sound} for each." in words

@@ -286,3 +286,27 @@ def test_a_verification_is_refused_in_one_sentence(command):
 def test_a_run_without_noise_promises_nothing(ran):
     overrides = ftrl("noise_schedule=none", "epsilon=null", "rounds=4", z=None)
     assert math.isinf(ran(*overrides).privacy["epsilon_sound"])
+
+
+# ---- what is said of it
+
+POISSON = ("algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.5", "accountant=pld")
+
+
+@pytest.mark.parametrize(("overrides", "secret"), [((), False), (POISSON, True)])
+def test_who_takes_part_is_a_secret_only_where_sampling_amplifies(overrides, secret, ran):
+    words = " ".join((ran(*ftrl(*overrides)).folder / "privacy.txt").read_text().split())
+    assert ("participation.csv (who took part must stay secret" in words) == secret
+    assert ("Who joins a round must stay secret" in words) == secret
+
+
+def test_one_release_is_one_release(ran):
+    words = " ".join((ran(*ftrl()).folder / "privacy.txt").read_text().split())
+    assert f"all {CLIENTS} have the same, 1 release in all." in words
+
+
+def test_a_budget_that_is_too_small_is_held_against_the_whole_run():
+    plan = plan_of(*ftrl(z=0.5), "epsilon=2")
+    with pytest.raises(ConfigError, match="the cost of the whole run at this noise"):
+        plan.refuse_if_impossible(2.0)
+    assert "0: the whole run costs epsilon" in dict(plan.lines)["rounds allowed"]

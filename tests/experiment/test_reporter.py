@@ -54,6 +54,16 @@ def test_equal_numbers_are_said_once_and_nothing_is_called_enforced(shown):
     assert "decay" not in words
 
 
+def test_a_bound_by_rdp_is_not_said_of_a_budget_that_is_less(shown):
+    """RDP alone would say 2.2 of what PLD was calibrated to 2."""
+    words = shown(
+        "algorithm=dp_ftrl", "rounds=8", "algorithm.min_separation=4", "partition.clients=20",
+        "algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.5", "accountant=pld", "epsilon=2",
+    )  # fmt: skip
+    assert "epsilon <= 2.000 of 2 (pld is slow)" in words
+    assert "by RDP" not in words
+
+
 def test_a_schedule_that_can_decay_says_how_often_it_did(shown):
     words = shown("algorithm=adap_dpfl", "rounds=2")
     assert "0 decays" in words

@@ -47,7 +47,12 @@ class PerLayerClipper(Clipper):
         groups: Sequence[Sequence[str]] | None = None,
     ):
         if (clip_norm is None) == (clip_norms is None):
-            raise ArgumentError("clip_norms", clip_norms, "null, or a list with clip_norm=null")
+            allowed = (
+                "a list, or clip_norm a number"
+                if clip_norms is None
+                else "null, or a list with clip_norm=null"
+            )
+            raise ArgumentError("clip_norms", clip_norms, allowed)
         self._given = None
         if clip_norms is None:
             self.initial = checks.number("clip_norm", clip_norm, above=0, at_most=LARGEST)
@@ -61,7 +66,7 @@ class PerLayerClipper(Clipper):
         if groups is not None:
             wanted = "a list of lists of names of layers"
             self._groups = [
-                [checks.text("groups", name) for name in checks.sequence("groups", group, wanted)]
+                [_name(name, groups, wanted) for name in checks.sequence("groups", group, wanted)]
                 for group in checks.sequence("groups", groups, wanted)
             ]
         self._parts: Parts | None = None
@@ -103,6 +108,13 @@ class PerLayerClipper(Clipper):
 
     def load_state_dict(self, state: Any) -> None:
         self._norms.copy_(state["bounds"])
+
+
+def _name(name: object, groups: object, wanted: str) -> str:
+    """The name of a layer; torch numbers those of a sequence, and YAML reads 1 as a number."""
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise ArgumentError("groups", groups, wanted)
+    return str(name)
 
 
 class PerLayerQuantileClipper(PerLayerClipper):

@@ -65,6 +65,12 @@ def test_no_rule_exceeds_the_clip_norms():
     assert (kept <= 0.6 / math.sqrt(3) * (1 + 1e-6)).all()
 
 
+def test_layers_may_be_named_by_number():
+    clipper = PerLayerClipper(0.6, groups=[[0, "head"], [2]])
+    clipper.see_layers(LAYERS)
+    assert clipper.parts.names == ("0+head", "2")
+
+
 def test_groups_are_clipped_together():
     clipper = PerLayerClipper(None, [0.3, 0.4], groups=[["0", "head"], ["2"]])
     clipper.see_layers(LAYERS)
@@ -79,6 +85,8 @@ def test_groups_are_clipped_together():
         ({"groups": [["0", "2"], ["2", "head"]]}, "each layer once"),
         ({"clip_norm": None, "clip_norms": [1.0, 2.0]}, "clip_norms must be 3 numbers: 0, 2, head"),
         ({"clip_norms": [1.0, 2.0, 3.0]}, "clip_norms must be null, or a list with clip_norm=null"),
+        ({"clip_norm": None}, "clip_norms must be a list, or clip_norm a number, got null"),
+        ({"groups": [[0.5], ["2"]]}, "groups must be a list of lists of names of layers"),
         ({"clip_norm": 0.0}, "clip_norm must be > 0"),
         ({"groups": "all"}, "groups must be a list of lists of names of layers"),
     ],
