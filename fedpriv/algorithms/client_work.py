@@ -67,13 +67,14 @@ class ClientWork:
         upload = self._uploads.of_records(*self.problem.random_records(_RECORDS_OF_NO_DATA))
         return float(upload.norm())
 
-    def _denominator(self, cohort: np.ndarray) -> float:
+    def denominator(self, cohort: np.ndarray) -> float:
+        """Of the sum of a cohort's uploads."""
         return self._denominator_of(len(cohort), self.problem.data.client_count)
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         flat = self.problem.model.flat
         # the realised size of a cohort is nobody's to know: what is noised as a mean is one already
-        known = 1.0 if self._noise_on_the_mean else self._denominator(cohort)
+        known = 1.0 if self._noise_on_the_mean else self.denominator(cohort)
         return released.to(flat.dtype), flat.new_tensor([known])
 
     def sent(self, turn: Turn, changes: Visible) -> Visible:
@@ -87,7 +88,7 @@ class ClientWork:
         """
         problem, cohort = self.problem, turn.cohort
         total = torch.zeros_like(problem.model.flat, dtype=torch.float64)
-        denominator = self._denominator(cohort)
+        denominator = self.denominator(cohort)
         weight = self._upload_weight
         weights = None if weight is None else np.full(len(cohort), weight / denominator)
         aggregation = Aggregation(turn.round_index, cohort, weights)

@@ -71,7 +71,9 @@ class DpScaffold(LocalStepsAlgorithm):
     def check_rounds(self, rounds: int) -> None:
         if self.warm_start >= rounds:
             hint = "rounds of warm start move nothing"
-            raise ArgumentError("warm_start", self.warm_start, f"< {rounds}, rounds", hint)
+            raise ArgumentError(
+                "warm_start", self.warm_start, f"< {rounds}, the number of rounds", hint
+            )
 
     def start(self, problem: Problem) -> Trainer:
         from fedpriv.algorithms.control_variates import ControlVariates, ScaffoldStep

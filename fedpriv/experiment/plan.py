@@ -86,7 +86,7 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
             if known
             else _UNKNOWN_COST
         ),
-        *_caveat_lines(parts, epsilon if known else 0.0),
+        *_caveat_lines(parts, epsilon if known else 0.0, rounds),
     )
     return Plan(first, allowed, rounds, epsilon, needed, lines, _charged(parts))
 
@@ -210,8 +210,15 @@ _VACUOUS = 20.0
 """An ε beyond which e^ε bounds no attack that there is."""
 
 
-def _caveat_lines(parts: Parts, epsilon: float) -> Iterator[tuple[str, str]]:
+def _caveat_lines(parts: Parts, epsilon: float, rounds: int | None) -> Iterator[tuple[str, str]]:
     """What the numbers mean where they protect, or average, next to nothing."""
+    averaging = parts.settings.averaging
+    if averaging is not None and rounds is not None and averaging.start >= rounds:
+        yield (
+            "caveat",
+            f"averaging_start is {averaging.start}, and the budget allows {counted(rounds, 'round')}: with "
+            "no more of them the last model is evaluated",
+        )
     cohort = parts.algorithm.expected_cohort(parts.partition.clients)
     if cohort is not None and cohort <= 1:
         yield (

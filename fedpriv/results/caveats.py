@@ -52,7 +52,7 @@ CAVEATS = {
         "replace-one adjacency with sensitivity 2C, the published view pretends Poisson sampling."
     ),
     "correlated": (
-        "Noise is correlated over rounds, so the run is one release: all of it is charged in its first "
+        "Noise is correlated over rounds, so the run is charged as a whole in its first "
         "round, by the sensitivity of its strategy under its participation (ledger.csv names both), and a "
         "run that ends early has the same epsilon. The run held each cohort against that participation. "
         "checkpoint.pt holds noise that later rounds take up again: it is as secret as the seeds."

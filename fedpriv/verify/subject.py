@@ -54,6 +54,7 @@ class Variation:
         within: The same, written into the data for a while instead of into a copy of them.
         absent: A client that is never sampled; None: nobody.
         upload: (client, what it sends instead).
+        silent: A client that takes part and contributes zeros to every answer; None: nobody.
         nobody: Whether no client takes part in any round.
     """
 
@@ -63,6 +64,7 @@ class Variation:
     absent: int | None = None
     upload: tuple[int, Craft] | None = None
     nobody: bool = False
+    silent: int | None = None
 
 
 AS_IT_IS = Variation("as it is")
@@ -230,6 +232,8 @@ class Subject:
         loop = Loop(parts, problem, budget)
         if variation.upload is not None:
             _replace_upload(loop, *variation.upload)
+        if variation.silent is not None:
+            _silence(loop, variation.silent)
         return loop
 
     def _own_parts(self) -> Parts:
@@ -315,6 +319,23 @@ def _replace_upload(loop: Loop, client: int, craft: Craft) -> None:
     for computes in vars(loop.trainer.work).values():
         if callable(getattr(computes, "of", None)):
             computes.of = _sends(computes.of, client, craft)
+
+
+def _silence(loop: Loop, client: int) -> None:
+    """Let a client that is seen to take part contribute nothing: zeros clipped, shifted, scaled or compared
+    with a clip norm would be something."""
+    work = loop.trainer.work
+    clipped = work.clipped
+
+    def without(turn: Any, *more: Any) -> Any:
+        of_all = work.denominator(turn.cohort)
+        work.denominator = lambda cohort: of_all
+        try:
+            return clipped(replace(turn, cohort=turn.cohort[turn.cohort != client]), *more)
+        finally:
+            del work.denominator
+
+    work.clipped = without
 
 
 def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[..., Any]:

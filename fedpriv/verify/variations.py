@@ -35,12 +35,12 @@ def adversarial(subject: Subject, adds_or_removes: bool) -> list[Variation]:
 
 
 def absent(subject: Subject) -> Variation | None:
-    """The unit is not there; a client that is seen to take part uploads zeros."""
+    """The unit is not there; a client that is seen to take part contributes zeros."""
     client, record = subject.unit_client, subject.unit_record
     if not subject.per_record:
         if subject.secret_cohort:
             return Variation(ABSENT, absent=client)
-        return Variation(ABSENT, upload=(client, lambda uploads, row: 0.0 * uploads[row]))
+        return Variation(ABSENT, silent=client)
 
     def without(data: FederatedData) -> FederatedData:
         return _with_clients(data, client, Without.of(data.clients[client], record))

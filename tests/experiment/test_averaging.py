@@ -11,6 +11,8 @@ import torch
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.plan import make_plan
 from fedpriv.results.folder import RunFolder
 
 CDP = (
@@ -106,3 +108,10 @@ def test_a_resumed_run_has_the_average_of_the_uninterrupted_one(train, tmp_path,
 def test_what_makes_no_sense_is_refused(keys, message, train):
     with pytest.raises(ConfigError, match=message):
         train(*CDP, *keys)
+
+
+def test_the_plan_says_when_an_average_never_begins():
+    """Without a number of rounds the budget decides, and averaging_start may be beyond it."""
+    overrides = ["algorithm=dp_fl", "rounds=null", "averaging=tail", "averaging_start=1000000"]
+    plan = make_plan(build_parts(fedpriv.compose(overrides)))
+    assert "the last model is evaluated" in dict(plan.lines)["caveat"]

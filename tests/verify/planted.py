@@ -97,7 +97,7 @@ class CountsOneTwice(ClientWork):
 
 def summed(work, turn, clip, uploads):
     """The sum of uploads [c, d], said to be clipped."""
-    denominator = work._denominator(turn.cohort)
+    denominator = work.denominator(turn.cohort)
     clip._scaled = True
     norms = uploads.norm(dim=1).float()
     return Clipped(

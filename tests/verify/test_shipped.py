@@ -77,11 +77,21 @@ VARIANTS = {
         "algorithm=ddp_fedavg", "partition.clients=8", "algorithm.tolerated_dropouts=2",
         "algorithm.tolerated_collusion=1", "clipper=quantile",
     ),
+    "shares, layers by quantiles": (
+        "algorithm=ddp_fedavg", *FEW, "model=mlp", "clipper=per_layer_quantile",
+    ),
+    "shares, coordinates by themselves": ("algorithm=ddp_fedavg", *FEW, "clipper=adaclip"),
     "local trust in a server that steps": (
         "algorithm=dp_fl_server", *FEW, "algorithm.trust=local", "clipper=adap",
     ),
     "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.trigger=noised"),
 }  # fmt: skip
+
+
+def test_who_contributes_nothing_has_no_bit_either(caught):
+    """Zeros are shorter than any clip norm: their bit would be one more than none."""
+    quantile = ("clipper=quantile", "clipper.initial_clip_norm=0.01")
+    assert caught("algorithm=ddp_fedavg", *FEW, *quantile, rounds=2) == []
 
 
 @pytest.mark.slow
