@@ -103,7 +103,7 @@ def test_the_statement_says_what_the_neighbours_are_and_what_was_charged(ran):
     assert (
         "zero-out adjacency: all that one client contributes is zero in the other data set" in words
     )
-    assert "all of it is charged in its first round" in words
+    assert "charged as a whole in its first round" in words
 
 
 # ---- who takes part
