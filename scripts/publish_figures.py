@@ -2,11 +2,11 @@
 
     python scripts/publish_figures.py adap_dpfl --from outputs --to outputs/reference
 
-For every figure of the work that is drawn: figure.csv, ends.csv where there are runs, figure.png (256 colours),
-figure.pdf, comparison.md. For every run they name, in one file runs.zip: configuration, summary, privacy statement,
-provenance, and the evaluated rounds with six digits; ``fedpriv figure <name> --reuse
-outputs/reference/<work>/runs.zip`` draws from it. Runs that it held before stay in it. Every other file stays
-under 1 MiB; checkpoints, weights and full ledgers stay behind.
+For every figure of the work that is drawn: figure.csv, ends.csv where there are runs, figure.png (256
+colours), figure.pdf, comparison.md. For every run they name, in one file runs.zip: configuration, summary,
+privacy statement, provenance, and the evaluated rounds with six digits; ``fedpriv figure <name> --reuse
+outputs/reference/<work>/runs.zip`` draws from it. Runs that it held before stay in it. Every other file
+stays under 1 MiB; checkpoints, weights and full ledgers stay behind.
 """
 
 from __future__ import annotations
