@@ -57,7 +57,8 @@ SHARE_KEYS = (
     "tolerated_dropouts", "tolerated_collusion", "dropout", "shares", "bits", "scale", "wrap_limit",
     "secure_aggregation",
 )  # fmt: skip
-_FEWEST_BITS, _MOST_BITS = 2, 48
+_BITS, _FEWEST_BITS, _MOST_BITS = 16, 2, 48
+_WRAP_LIMIT = 1e-3
 
 
 class SumOfUploads(Algorithm):
@@ -65,8 +66,8 @@ class SumOfUploads(Algorithm):
 
     ``tolerated_dropouts`` s and ``tolerated_collusion`` t: n - t - s shares give the stated noise;
     ``dropout``: the probability with which a client drops out (simulated); ``shares``: ``continuous`` (an
-    idealisation), ``discrete_gaussian`` or ``skellam``, modulo 2^``bits`` with ``scale`` whole numbers in a
-    clip norm (None: the finest grid that ``wrap_limit`` allows); ``secure_aggregation``: ``masks``
+    idealisation), ``discrete_gaussian`` or ``skellam``, modulo 2^``bits`` (16) with ``scale`` whole numbers
+    in a clip norm (None: the finest grid that ``wrap_limit``, 1e-3, allows); ``secure_aggregation``: ``masks``
     simulates those that cancel.
     """
 
@@ -82,9 +83,9 @@ class SumOfUploads(Algorithm):
         tolerated_collusion: int = 0,
         dropout: float = 0.0,
         shares: str = CONTINUOUS,
-        bits: int = 16,
+        bits: int | None = None,
         scale: float | None = None,
-        wrap_limit: float = 1e-3,
+        wrap_limit: float | None = None,
         secure_aggregation: str = "none",
     ) -> None:
         self.trust = TRUSTS[checks.one_of("trust", trust, self.trusts)]
@@ -95,20 +96,24 @@ class SumOfUploads(Algorithm):
         self.dropout = checks.number("dropout", dropout, at_least=0, below=1)
         self.shares = checks.one_of("shares", shares, SHARES)
         masked = checks.one_of("secure_aggregation", secure_aggregation, AGGREGATIONS) == "masks"
-        bits = checks.whole("bits", bits, at_least=_FEWEST_BITS, at_most=_MOST_BITS)
+        whole = _BITS if bits is None else bits
+        whole = checks.whole("bits", whole, at_least=_FEWEST_BITS, at_most=_MOST_BITS)
         cells = None if scale is None else checks.number("scale", scale, at_least=1)
-        limit = checks.number("wrap_limit", wrap_limit, above=0, below=1)
-        self._refuse_without_shares(masked, cells)
+        limit = _WRAP_LIMIT if wrap_limit is None else wrap_limit
+        limit = checks.number("wrap_limit", limit, above=0, below=1)
+        self._refuse_without_shares(
+            masked, {"bits": bits, "scale": scale, "wrap_limit": wrap_limit}
+        )
         self.discrete: DiscreteShares | None = None
         if self.shares != CONTINUOUS:
             rounding = SUMS if self.unit == "record" else VECTORS
-            self.discrete = DiscreteShares(self.shares, bits, cells, limit, rounding, masked)
+            self.discrete = DiscreteShares(self.shares, whole, cells, limit, rounding, masked)
         self.metrics = COLUMNS if self.distributed else ()
         self._clients: int | None = None
         if self.clients_per_round is not None:
             self.tolerance.honest(self.clients_per_round)
 
-    def _refuse_without_shares(self, masked: bool, cells: float | None) -> None:
+    def _refuse_without_shares(self, masked: bool, grid: dict[str, object]) -> None:
         """Raise ArgumentError for keys of shares where there are none."""
         for name, value, free in (
             ("tolerated_dropouts", self.tolerance.dropouts, 0),
@@ -123,8 +128,9 @@ class SumOfUploads(Algorithm):
             if masked:
                 allowed = "none with shares=continuous"
                 raise ArgumentError("secure_aggregation", "masks", allowed, hint)
-            if cells is not None:
-                raise ArgumentError("scale", cells, "null with shares=continuous", hint)
+            for name, value in grid.items():
+                if value is not None:
+                    raise ArgumentError(name, value, "null with shares=continuous", hint)
 
     @property
     def real_noise(self) -> bool:

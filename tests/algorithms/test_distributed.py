@@ -262,6 +262,8 @@ def test_lots_that_the_server_does_not_see_do(data):
         (server, {"secure_aggregation": "masks"}, "secure_aggregation"),
         (server, {"scale": 100.0}, "scale"),
         (server, {"shares": "poisson"}, "shares"),
+        (server, {"bits": 12}, "bits"),
+        (server, {"wrap_limit": 1e-4}, "wrap_limit"),
         (server, {"bits": 1}, "bits"),
         (server, {"bits": 64}, "bits"),
         (server, {"wrap_limit": 0.0}, "wrap_limit"),
