@@ -67,8 +67,8 @@ class SumOfUploads(Algorithm):
     ``tolerated_dropouts`` s and ``tolerated_collusion`` t: n - t - s shares give the stated noise;
     ``dropout``: the probability with which a client drops out (simulated); ``shares``: ``continuous`` (an
     idealisation), ``discrete_gaussian`` or ``skellam``, modulo 2^``bits`` (16) with ``scale`` whole numbers
-    in a clip norm (None: the finest grid that ``wrap_limit``, 1e-3, allows); ``secure_aggregation``: ``masks``
-    simulates those that cancel.
+    in a clip norm (None: the finest grid that ``wrap_limit``, 1e-3, allows); ``secure_aggregation``:
+    ``masks`` simulates those that cancel.
     """
 
     private = True
