@@ -108,10 +108,11 @@ def threads():
 @pytest.fixture
 def wide_cells(monkeypatch):
     """PLD in cells 30 times as wide and beside few orders, where something else than ε is tested."""
-    from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
+    from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, composition, pld
 
     cell = PldAccountant._cell
-    monkeypatch.setattr(pld, "_RDP", RdpAccountant("2..32"))
+    for module in (composition, pld):
+        monkeypatch.setattr(module, "_RDP", RdpAccountant("2..32"))
     monkeypatch.setattr(PldAccountant, "_cell", lambda self, epsilon: 30 * cell(self, epsilon))
 
 

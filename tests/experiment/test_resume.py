@@ -37,7 +37,7 @@ def test_a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been(
 ):
     draw = random.Random(0)
     run = tmp_path / "killed"
-    settings = (*HARD, "rounds=60", "runtime.checkpoint_interval=7", "runtime.plots=false")
+    settings = (*HARD, "rounds=40", "runtime.checkpoint_interval=7", "runtime.plots=false")
     arguments = ("train", *settings, "runtime.run_dir=killed")
     for wanted in (15, 30):
         process = start(*arguments)
