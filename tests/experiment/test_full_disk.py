@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,8 +30,12 @@ def files_of_at_most(most: int) -> Iterator[None]:
     ("most", "file"), [(3_000, "checkpoint.pt"), (40_000, "clients.csv")], ids=["first", "later"]
 )
 def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
-    most, file, tmp_path, command, ran, assert_same_run
+    most, file, tmp_path, command, ran, assert_same_run, monkeypatch
 ):
+    monkeypatch.setenv("GIT_OPTIONAL_LOCKS", "0")  # else git leaves a lock that it could not write
+    monkeypatch.setattr(
+        sys, "dont_write_bytecode", True
+    )  # else Python keeps half a compiled module
     with files_of_at_most(most):
         done = command("train", *RUN, "runtime.run_dir=full")
     assert done.status == 1
