@@ -6,6 +6,8 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,14 +107,38 @@ def threads():
         torch.set_num_threads(before)
 
 
-@pytest.fixture
-def wide_cells(monkeypatch):
-    """PLD in cells 30 times as wide and beside few orders, where something else than ε is tested."""
-    from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
+@contextmanager
+def in_wide_cells() -> Iterator[None]:
+    """Context in which PLD has cells 30 times as wide and beside it RDP few orders."""
+    from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, composition, pld
 
     cell = PldAccountant._cell
-    monkeypatch.setattr(pld, "_RDP", RdpAccountant("2..32"))
-    monkeypatch.setattr(PldAccountant, "_cell", lambda self, epsilon: 30 * cell(self, epsilon))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (composition, pld):
+            patch.setattr(module, "_RDP", RdpAccountant("2..32"))
+        patch.setattr(PldAccountant, "_cell", lambda self, epsilon: 30 * cell(self, epsilon))
+        yield
+
+
+@pytest.fixture
+def wide_cells():
+    """For a test of something else than ε."""
+    with in_wide_cells():
+        yield
+
+
+ROOMS_IN_WIDE_CELLS = ("experiment", "audit", "search")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def wide_cells_in_a_room(request):
+    """Rooms whose tests compare runs with one another; what tests ε itself has ``EXACT = True``."""
+    room = request.path.relative_to(Path(__file__).parent).parts[0]
+    if room not in ROOMS_IN_WIDE_CELLS or getattr(request.module, "EXACT", False):
+        yield
+        return
+    with in_wide_cells():
+        yield
 
 
 @pytest.fixture

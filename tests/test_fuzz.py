@@ -33,6 +33,7 @@ OTHERS = (
 )  # fmt: skip
 VALUES = NUMBERS + OTHERS
 DRY_BATCHES, RUN_BATCHES, BATCH = 10, 3, 20
+QUICK_BATCHES = 6  # of the dry ones
 SLOW_BATCHES = 100
 # legal, but a run of the size that is asked for takes its time
 LARGE = {"algorithm.local_steps", "model.hidden", "runtime.threads"}
@@ -113,7 +114,13 @@ def plan_a_batch(command, name: str) -> None:
 
 
 @pytest.mark.usefixtures("wide_cells")
-@pytest.mark.parametrize("batch", range(DRY_BATCHES))
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(n, marks=() if n < QUICK_BATCHES else pytest.mark.slow)
+        for n in range(DRY_BATCHES)
+    ],
+)
 def test_a_dry_run_of_anything_ends_in_a_plan_or_in_a_sentence(batch, command):
     plan_a_batch(command, f"dry {batch}")
 

@@ -188,7 +188,6 @@ RAGGED = (
 )  # fmt: skip
 
 
-@pytest.mark.usefixtures("wide_cells")
 def test_clients_whose_budget_is_spent_are_left_out_until_none_can_go_on(ran):
     """Lots of fixed size: the true sampling rate is rounded, and differs between clients."""
     result = ran(*RAGGED)
@@ -202,7 +201,6 @@ def test_clients_whose_budget_is_spent_are_left_out_until_none_can_go_on(ran):
     assert spread["lowest"] > 0.9
 
 
-@pytest.mark.usefixtures("wide_cells")
 def test_a_client_that_was_left_out_does_not_come_back(ran):
     result = ran(*RAGGED)
     rows = csv.DictReader((result.folder / "participation.csv").read_text().splitlines())

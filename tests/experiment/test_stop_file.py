@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -85,22 +84,6 @@ def test_a_folder_is_free_again_after_a_run(train):
     folder = train(*SHORT).folder
     with locked(folder) as free:
         assert free
-
-
-def test_two_processes_cannot_run_one_folder(start, command, tmp_path):
-    child = start(
-        "train", *SHORT[:2], "rounds=1000000", "runtime.run_dir=run", *QUIET,
-        "runtime.checkpoint_interval=20", "runtime.stop_file=stop",
-    )  # fmt: skip
-    while not (tmp_path / "run" / "checkpoint.pt").exists():
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.02)
-    said = command("train", "resume=run", *QUIET)
-    (tmp_path / "stop").touch()
-    child.communicate()
-    assert said.status == 1
-    assert said.sentence == "fedpriv: run is being run by another process"
-    assert child.returncode == 130
 
 
 def test_a_run_that_another_process_makes_is_waited_for_and_taken(tmp_path, command):

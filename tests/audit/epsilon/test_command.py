@@ -300,7 +300,6 @@ def test_a_report_shows_the_bounds_and_no_list_of_canaries(command, tmp_path):
     assert "Property inference" not in page
 
 
-@pytest.mark.usefixtures("wide_cells")
 def test_a_run_plants_as_many_as_there_is_room_for(command, tmp_path):
     """650 weights of digits' logistic regression: as many directions for clients of one sum."""
     outcome = command(

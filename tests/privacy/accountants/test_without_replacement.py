@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
 from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.sampling import FixedSizeSampling
@@ -23,6 +23,15 @@ PLD = PldAccountant()
 DELTA = 1e-5
 
 
+@pytest.fixture(scope="class")
+def few_orders():
+    """RDP of lots takes longer than their PLD: here at the orders that decide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pld, "_RDP", RdpAccountant("2..32"))
+        yield
+
+
+@pytest.mark.usefixtures("few_orders")
 class TestLaws(suite(examples=2, least_noise=2.5, most_steps=100)):
     accountant = PldAccountant(discretization=1e-2)
     neighbours = REPLACE_ONE
