@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
 from fedpriv.verify.again import Again
 from fedpriv.verify.stated import GAUSSIAN, Stated, stated
 from fedpriv.verify.subject import AS_IT_IS, Subject, Variation
@@ -52,13 +52,19 @@ class Context:
             place: stated(self.reference, place, subject.trust) for place in self.reference.seen
         }
         self.said: dict[Place, Stated] = {place: s for place, s in found.items() if s is not None}
-        self.variations = adversarial(subject, self.adds_or_removes)
+        self.variations = adversarial(subject, self.neighbours)
+
+    @property
+    def neighbours(self) -> str:
+        """The ledger's adjacency; the strongest where there are several."""
+        charged = (release for of in self.reference.charged for release in of)
+        found = {release.joint.sampling.neighbours for release in charged}
+        return next((name for name in (REPLACE_ONE, ADD_OR_REMOVE) if name in found), ZERO_OUT)
 
     @property
     def adds_or_removes(self) -> bool:
-        """Whether the ledger's neighbours have a unit more or less, or zeros in its place."""
-        charged = (release for of in self.reference.charged for release in of)
-        return all(r.joint.sampling.neighbours != REPLACE_ONE for r in charged)
+        """Whether neighbours have a unit more or less, or zeros in its place."""
+        return self.neighbours != REPLACE_ONE
 
     @property
     def gaussian(self) -> dict[Place, Stated]:

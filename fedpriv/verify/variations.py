@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
+from fedpriv.privacy.names import REPLACE_ONE, ZERO_OUT
 from fedpriv.verify.subject import Craft, Subject, Variation
 
 ABSENT = "absent"
@@ -19,9 +20,8 @@ _HUGE = 1e4
 _UPLOAD = 1e6
 
 
-def adversarial(subject: Subject, adds_or_removes: bool) -> list[Variation]:
-    """Every way in which the unit is replaced; ``adds_or_removes``: whether neighbours have one more or
-    less."""
+def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
+    """Every way in which the unit is replaced, and its absence, unless ``neighbours`` replace one."""
     found = [_of_data(subject, name, change) for name, change in _changes(subject).items()]
     if not subject.per_record:
         client = subject.unit_client
@@ -29,18 +29,19 @@ def adversarial(subject: Subject, adds_or_removes: bool) -> list[Variation]:
             Variation(f"upload {name}", upload=(client, craft))
             for name, craft in _uploads(subject).items()
         ]
-    if adds_or_removes and (gone := absent(subject)) is not None:
+    if neighbours != REPLACE_ONE and (gone := absent(subject, neighbours)) is not None:
         found.append(gone)
     return found
 
 
-def absent(subject: Subject) -> Variation | None:
-    """The unit is not there; a client that is seen to take part contributes zeros."""
+def absent(subject: Subject, neighbours: str) -> Variation | None:
+    """The unit is not there. A client that is seen to take part cannot be absent: under zero-out adjacency it
+    contributes zeros, else there is none."""
     client, record = subject.unit_client, subject.unit_record
     if not subject.per_record:
         if subject.secret_cohort:
             return Variation(ABSENT, absent=client)
-        return Variation(ABSENT, silent=client)
+        return Variation(ABSENT, silent=client) if neighbours == ZERO_OUT else None
 
     def without(data: FederatedData) -> FederatedData:
         return _with_clients(data, client, Without.of(data.clients[client], record))
