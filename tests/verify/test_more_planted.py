@@ -19,7 +19,7 @@ from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import GaussianQuery, Public, joint
 from fedpriv.privacy.mechanisms.bounded import bounded_sum
-from fedpriv.privacy.sampling import PoissonSampling, WholeData, sample_lot
+from fedpriv.privacy.sampling import PoissonSampling, sample_lot
 from fedpriv.privacy.trust import Trust
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unpublished")]
@@ -41,11 +41,6 @@ def about(found: list[str], *kinds: str) -> bool:
 def test_reports_that_share_the_noise_of_one(caught, monkeypatch):
     monkeypatch.setattr(Trust, "shares", lambda self, by, reports: 1)
     assert about(caught(*REPORTS), "noise: std of gradient_sum")
-
-
-def test_reports_charged_as_if_they_came_or_not(caught, monkeypatch):
-    monkeypatch.setattr(UnsampledReports, "sampling_of", lambda self, records: WholeData())
-    assert about(caught(*REPORTS), "sensitivity: ", "noise: ÷ what one client moves")
 
 
 def test_reports_charged_as_sampled_though_their_senders_are_seen(caught, monkeypatch):

@@ -7,12 +7,14 @@ import math
 import pytest
 from planted import CLIENTS, RECORDS
 
+from fedpriv.algorithms.base import UnsampledReports
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.secret_streams import standard_normals
 from fedpriv.privacy import noise
 from fedpriv.privacy.clippers import QuantileClipper
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY
-from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, OpenRound
+from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, OpenRound, joint
+from fedpriv.privacy.sampling import WholeData
 from fedpriv.verify.context import SAMPLES
 
 pytestmark = pytest.mark.usefixtures("unpublished")
@@ -263,3 +265,13 @@ def test_a_release_that_the_ledger_does_not_get(caught, monkeypatch):
     close = OpenRound.close
     monkeypatch.setattr(OpenRound, "close", lambda self: close(self) if self.round_index else ())
     assert "charge: gradient_sum in the ledger" in caught(*CLIENTS)
+
+
+def test_reports_charged_as_if_they_came_or_not(caught, monkeypatch):
+    """A report that is seen to come differs by twice the clip norm, whatever the other one is."""
+    joint._event.cache_clear()
+    monkeypatch.setattr(UnsampledReports, "sampling_of", lambda self, records: WholeData())
+    found = caught("algorithm=ldp_fedsgd", "partition.clients=6", "noise_schedule=constant")
+    joint._event.cache_clear()
+    assert about(found, "sensitivity: ")
+    assert about(found, "noise: ÷ what one client moves")
