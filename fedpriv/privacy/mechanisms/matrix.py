@@ -290,6 +290,7 @@ class MatrixMechanism(Mechanism):
     ) -> float:
         """Noise one round's sum [1, d] in place; returns the standard deviation of its row of Z. Raises
         ReleaseError where that is not what was charged for."""
+        from fedpriv.common.secret_streams import standard_normals
         from fedpriv.privacy.noise import add_on_grid
 
         if self._stream is None:
@@ -305,8 +306,6 @@ class MatrixMechanism(Mechanism):
             nonlocal drawn
             place = (round_index, drawn) if drawn else (round_index,)
             drawn += 1
-            from fedpriv.common.secret_streams import standard_normals
-
             return standard_normals([streams.noise(query.purpose_of_all, *place)], values.shape[1])[
                 0
             ]
