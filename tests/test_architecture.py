@@ -30,6 +30,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("engine",),
     ("privacy",),
     ("models",),
+    ("features",),
     ("data",),
     ("config",),
     ("groups",),
