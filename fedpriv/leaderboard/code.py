@@ -50,8 +50,8 @@ def refuse_foreign_commit(commit: str, where: object) -> None:
         or _git(root, "merge-base", "--is-ancestor", commit, "HEAD") is None
     ):
         raise ConfigError(
-            f"{where}: commit {commit[:12]} is not in the history of {root}; git pull, or ask for an entry of "
-            "a commit that is"
+            f"{where}: commit {commit[:12]} is not in the history of {root}; git pull, or ask for an entry "
+            "of a commit that is"
         )
 
 
