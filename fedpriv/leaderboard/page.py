@@ -46,7 +46,7 @@ def _row(entry: Entry) -> Sequence[str]:
     last = max((check.date for check in entry.checks), default="not yet")
     adjacency = RELATION_WORDS[entry.neighbours].removesuffix(" adjacency")
     return (
-        f"{round_up(entry.epsilon)} (δ = {entry.delta:g})",
+        f"{round_up(entry.epsilon)} (δ = {_short(entry.delta)})",
         entry.trust,
         f"{entry.unit}, {adjacency}",
         _accuracy(entry),
@@ -61,3 +61,8 @@ def _row(entry: Entry) -> Sequence[str]:
 def _accuracy(entry: Entry) -> str:
     mean = f"{100 * entry.mean:.2f}"
     return f"{mean} %" if entry.sd is None else f"{mean} ± {100 * entry.sd:.2f} %"
+
+
+def _short(delta: float) -> str:
+    """``1e-5``, not ``1e-05``."""
+    return f"{delta:g}".replace("e-0", "e-")

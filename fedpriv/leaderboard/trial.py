@@ -96,8 +96,8 @@ def again(
 
 
 def fresh_noise_seed(used: set[int]) -> int:
-    """A noise_seed that nobody chose, of 62 bits."""
-    while (seed := int.from_bytes(os.urandom(8)) >> 2) in used:
+    """A noise_seed that nobody chose."""
+    while (seed := int.from_bytes(os.urandom(4))) in used:
         pass
     return seed
 
