@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from omegaconf import DictConfig
 
-from fedpriv.accounting import arguments
 from fedpriv.accounting.account import answer_of, tightest
-from fedpriv.accounting.releases import Releases, from_run
+from fedpriv.accounting.releases import Releases
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.words import round_up
 from fedpriv.experiment.settings import read_settings
@@ -20,6 +18,7 @@ from fedpriv.privacy.accountants import Accountant, GdpAccountant, PldAccountant
 from fedpriv.privacy.names import SOUND
 from fedpriv.results.caveats import CAVEATS
 from fedpriv.results.folder import FINISHED, RunFolder
+from fedpriv.results.ledger_file import LedgerError, read_ledger
 from fedpriv.results.searches import is_search
 
 _ENDS = tuple(reason for reason in FINISHED if reason != "diverged")
@@ -118,9 +117,12 @@ def sound_epsilon(folder: RunFolder, privacy: dict[str, Any], delta: float) -> f
     Where the noise adapts, the ledger alone has no ε: what holds is the budget of the filter, if the ledger
     keeps to it at the filter's own order.
     """
-    unset = dict.fromkeys((*arguments.MECHANISM, *arguments.RELEASE, "schedule", "view"))
-    releases = from_run(SimpleNamespace(run_folder=str(folder.path), **unset))
-    if releases.noise_adapts:
+    try:
+        ledger = read_ledger(folder.ledger, SOUND)
+    except LedgerError as error:
+        raise ConfigError(str(error)) from None
+    releases = Releases((), ledger.neighbours, ledger.histories)
+    if privacy.get("noise_adapts") is not False:
         return _budget(folder, releases, privacy, delta)
     tried: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
     answers = [answer_of(releases, accountant, [delta]) for accountant in tried]
