@@ -111,15 +111,19 @@ def write_entry(path: Path, entry: Entry) -> None:
 def read_entry(path: Path) -> Entry:
     """Raises ConfigError for what is not an entry through and through."""
     content = saved_json(path, _LARGEST)
+    if content.pop("schema_version", None) != SCHEMA_VERSION:
+        raise ConfigError(f"{path} is no entry: its schema_version is not {SCHEMA_VERSION}")
+    return entry_of(content, path)
+
+
+def entry_of(content: Mapping[str, object], where: object) -> Entry:
+    """The entry of these values. Raises ConfigError for one that no entry has."""
     try:
-        if content.pop("schema_version", None) != SCHEMA_VERSION:
-            raise ConfigError(f"{path} is no entry: its schema_version is not {SCHEMA_VERSION}")
-        values = _read(content, Entry, "", path)
+        entry = Entry(**_read(content, Entry, "", where))
     except ArgumentError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    entry = Entry(**values)
+        raise ConfigError(f"{where}: {error}") from None
     if len({(run.seed, run.noise_seed) for run in entry.runs}) < len(entry.runs):
-        raise ConfigError(f"{path}: two of its runs have the same seeds")
+        raise ConfigError(f"{where}: two of its runs have the same seeds")
     return entry
 
 
@@ -135,7 +139,7 @@ def plain_words(text: str) -> str:
     return re.sub(r"[^\w .,()@/+-]", " ", text, flags=re.ASCII)[:200].strip() or "unknown"
 
 
-def _read(content: object, kind: type, where: str, path: Path) -> dict[str, Any]:
+def _read(content: object, kind: type, where: str, path: object) -> dict[str, Any]:
     """The checked values of a dataclass. Raises ArgumentError, or ConfigError about overrides."""
     if not isinstance(content, dict):
         raise ArgumentError(where or "it", content, "a JSON object")
@@ -157,9 +161,9 @@ def _read(content: object, kind: type, where: str, path: Path) -> dict[str, Any]
     return values
 
 
-def _several(content: object, name: str, path: Path) -> tuple[Any, ...]:
+def _several(content: object, name: str, path: object) -> tuple[Any, ...]:
     least, kind = (1, SeededRun) if name == "runs" else (0, Check)
-    if not isinstance(content, list) or not least <= len(content) <= _MOST_RUNS:
+    if not isinstance(content, list | tuple) or not least <= len(content) <= _MOST_RUNS:
         raise ArgumentError(name, content, f"a list of {least} to {_MOST_RUNS} objects")
     return tuple(kind(**_read(one, kind, f"{name}.{i}.", path)) for i, one in enumerate(content))
 

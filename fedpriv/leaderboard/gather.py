@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.experiment.consent import refuse_strangers
 from fedpriv.leaderboard.code import full_commit
-from fedpriv.leaderboard.entry import Entry, SeededRun, plain_words
+from fedpriv.leaderboard.entry import Entry, SeededRun, entry_of, plain_words
 from fedpriv.leaderboard.measured import Measured, measure
 from fedpriv.leaderboard.overrides import PRESETS, entered
 
@@ -26,7 +28,7 @@ def gather(paths: Sequence[str]) -> Entry:
     seen: dict[tuple[int, int], str] = {}
     for path, run in runs.items():
         refuse_strangers(run.config, (), path)
-        if full_commit(run.environment.get("commit"), path) != commit:
+        if run is not one and full_commit(run.environment.get("commit"), path) != commit:
             raise ConfigError(f"{path} and {first} were made by code of different commits")
         _refuse_another(path, run, first, one)
         _refuse_irreproducible(path, run, overrides)
@@ -34,15 +36,18 @@ def gather(paths: Sequence[str]) -> Entry:
         if seeds in seen:
             raise ConfigError(f"{path} and {seen[seeds]} have the same seed and noise_seed")
         seen[seeds] = path
-    return Entry(
-        **one.facts,  # type: ignore[arg-type]
-        overrides=tuple(overrides),
-        runs=tuple(sorted((_seeded(path, run) for path, run in runs.items()), key=_by_seed)),
-        test_records=_whole(first, one, "test_records"),
-        fedpriv=str((one.environment.get("versions") or {}).get("fedpriv")),
-        commit=commit,
-        machine=_machine(one),
-    )
+    seeded = sorted((_seeded(path, run) for path, run in runs.items()), key=_by_seed)
+    found = {
+        **one.facts,
+        "overrides": overrides,
+        "runs": [asdict(run) for run in seeded],
+        "test_records": _known(first, one, "test_records"),
+        "fedpriv": _version(one),
+        "commit": commit,
+        "machine": _machine(one),
+        "checks": [],
+    }
+    return entry_of(found, first)
 
 
 def file_name(entry: Entry) -> str:
@@ -93,8 +98,8 @@ def _seeded(path: str, run: Measured) -> SeededRun:
         noise_seed=int(run.config.noise_seed),
         test_accuracy=run.test_accuracy,
         epsilon=run.epsilon,
-        rounds=_whole(path, run, "rounds"),
-        cpu_seconds=float(_known(path, run, "cpu_seconds")),
+        rounds=_known(path, run, "rounds"),
+        cpu_seconds=_known(path, run, "cpu_seconds"),
     )
 
 
@@ -102,17 +107,18 @@ def _by_seed(run: SeededRun) -> tuple[int, int]:
     return run.seed, run.noise_seed
 
 
-def _whole(path: str, run: Measured, name: str) -> int:
-    return int(_known(path, run, name))
-
-
-def _known(path: str, run: Measured, name: str) -> float:
+def _known(path: str, run: Measured, name: str) -> Any:
     value = run.summary.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if value is None:
         raise ConfigError(
             f"{path}: its summary.json has no {name} (an older version); run it again"
         )
     return value
+
+
+def _version(run: Measured) -> object:
+    versions = run.environment.get("versions")
+    return versions.get("fedpriv") if isinstance(versions, dict) else None
 
 
 def _machine(run: Measured) -> str:

@@ -69,7 +69,12 @@ def measure(path: str | Path) -> Measured:
             f"{path} does not have its overrides: it was begun from Python, or withholds them"
         )
     _refuse_weak(path, config, privacy)
-    view = privacy.get("views", {}).get(SOUND, {})
+    views = privacy.get("views")
+    view = views.get(SOUND) if isinstance(views, dict) else None
+    if not isinstance(view, dict):
+        raise ConfigError(
+            f"{path} does not say whom it protects: its privacy.json has no sound view"
+        )
     delta, accuracy = _number(path, privacy, "delta"), _number(path, summary, "test_accuracy")
     return Measured(
         config, tuple(overrides), environment, str(summary.get("dataset")), str(view.get("trust")),
