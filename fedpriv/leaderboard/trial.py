@@ -112,21 +112,11 @@ def _code_of(entry: Entry) -> Iterator[Path]:
 def _train(entry: Entry, seed: int, noise_seed: int, folder: Path, code: Path, where: Path) -> None:
     """``fedpriv train`` by the code in a folder, where it also works: what is imported is that and no other.
     Raises FedprivError with what it said where it fails."""
-    given = (
-        f"seed={seed}",
-        f"noise_seed={noise_seed}",
-        "runtime.plots=false",
-        "runtime.progress=none",
-    )
-    line = [
-        sys.executable,
-        "-m",
-        "fedpriv",
-        "train",
-        *entry.overrides,
-        *given,
-        f"runtime.run_dir={folder}",
-    ]
+    place = str(folder).replace("'", "\\'")
+    shown = "auto" if sys.stdout.isatty() else "none"
+    given = (f"seed={seed}", f"noise_seed={noise_seed}", f"runtime.run_dir='{place}'")
+    quiet = ("runtime.plots=false", f"runtime.progress={shown}")
+    line = [sys.executable, "-m", "fedpriv", "train", *entry.overrides, *given, *quiet]
     path = os.pathsep.join(filter(None, (str(code), os.environ.get("PYTHONPATH"))))
     places = {
         name: str(Path(os.environ[name]).resolve())

@@ -94,12 +94,12 @@ def stored(entry, reaching, finished, tmp_path):
 def test_an_entry_is_run_by_the_code_of_its_commit_and_accepted(stored, command, tmp_path):
     path = stored(test_records=20)
     before = read_entry(path)
-    said = command(*CHECK, "x.json", "--out", "again")
+    said = command(*CHECK, "x.json", "--out", "it's run, again")
     assert (said.status, said.err) == (0, "")
     after = read_entry(path)
     (check,) = after.checks
     assert replace(after, checks=()) == before
-    (folder,) = (tmp_path / "again").iterdir()
+    (folder,) = (tmp_path / "it's run, again").iterdir()
     run = measure(folder)
     assert (check.test_accuracy, check.epsilon) == (run.test_accuracy, run.epsilon)
     assert (check.seed, check.noise_seed) == (run.config.seed, run.config.noise_seed)
