@@ -53,9 +53,12 @@ def gather(paths: Sequence[str]) -> Entry:
 def file_name(entry: Entry) -> str:
     """Of an entry: the same for the same configuration, whatever its runs."""
     preset = next((o for o in entry.overrides if o.lstrip("+").startswith(PRESETS)), None)
-    name = "" if preset is None else preset.partition("=")[2].replace("/", "-") + "-"
+    chosen = "" if preset is None else preset.partition("=")[2].replace("/", "-")
+    names = (
+        [chosen] if chosen.startswith(entry.dataset) else [entry.dataset, *filter(None, [chosen])]
+    )
     facts = {"dataset": entry.dataset, "overrides": list(entry.overrides)}
-    return f"{entry.dataset}-{name}{configuration.fingerprint(facts)}.json"
+    return f"{'-'.join(names)}-{configuration.fingerprint(facts)}.json"
 
 
 def _refuse_another(path: str, run: Measured, first: str, one: Measured) -> None:

@@ -10,6 +10,7 @@ import yaml
 
 from fedpriv.leaderboard import code
 from fedpriv.leaderboard.entry import read_entry
+from fedpriv.leaderboard.gather import file_name
 from fedpriv.leaderboard.measured import measure
 
 ADD = ("leaderboard", "add")
@@ -65,6 +66,21 @@ def test_runs_of_two_seeds_make_an_entry(run, command, commit):
         assert entry.test_records == summary["test_records"] == 360
     assert "over 2 seeds" in said.out
     assert "a check accepts accuracies within" in said.out
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (("epsilon=1",), "digits-"),
+        (("+recipe=digits_local_eps1",), "digits_local_eps1-"),
+        (("+experiment=adap_dpfl/published", "epsilon=1"), "digits-adap_dpfl-published-"),
+    ],
+    ids=str,
+)
+def test_a_file_is_named_after_data_set_and_recipe(overrides, name, reaching):
+    one, same = reaching(overrides=overrides), reaching(overrides=overrides, mean=0.5)
+    assert file_name(one).startswith(name)
+    assert file_name(one) == file_name(same) != file_name(reaching(overrides=("rounds=9",)))
 
 
 def test_one_seed_is_told_and_an_entry_is_replaced_only_when_asked(run, command):
