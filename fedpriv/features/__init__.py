@@ -1,6 +1,7 @@
 """Fixed features of images, which a model reads in their place; importing this room does not import torch."""
 
 from fedpriv.features.base import Features
+from fedpriv.features.hog import Hog
 from fedpriv.features.scattering import Scattering
 
-__all__ = ["Features", "Scattering"]
+__all__ = ["Features", "Hog", "Scattering"]

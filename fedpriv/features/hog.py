@@ -1,0 +1,109 @@
+"""The group option ``features=hog``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.features.base import NONE, Features
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_ORIENTATIONS = 180
+_MOST_SHARE = 0.2  # of a block's length, that one number may have
+_EPSILON = 1e-5
+
+
+class Hog(Features):
+    """Histograms of oriented gradients.
+
+    The gradient of a pixel is the difference of its neighbours, in the colour where it is longest; at the
+    border a difference across it is 0. Each cell has a histogram of the gradients' orientations (from 0 to
+    180°), weighted by their lengths. Each block of neighbouring cells, one at every cell, becomes
+    L2-Hys: length 1, cut at .2, length 1. These are the numbers of ``skimage.feature.hog``.
+
+    With 9 orientations, cells of 4 pixels and blocks of 2 cells, an image of 28 × 28 pixels becomes
+    36 × 6 × 6 numbers, one of 32 × 32 becomes 36 × 7 × 7. What does not fill a cell at the right and the
+    bottom is left out.
+
+    Args:
+        orientations: Bins of a histogram.
+        cell: Side of a cell, in pixels.
+        block: Side of a block, in cells.
+        normalization: On top of that of blocks: see :class:`fedpriv.features.base.Features`.
+        groups: As above.
+        statistics: As above.
+
+    Raises:
+        ArgumentError: An argument is not allowed.
+
+    Source: N. Dalal, B. Triggs, "Histograms of oriented gradients for human detection", CVPR 2005.
+    """
+
+    name = "hog"
+
+    def __init__(
+        self,
+        orientations: int = 9,
+        cell: int = 4,
+        block: int = 2,
+        normalization: str = NONE,
+        groups: int | None = None,
+        statistics: str | None = None,
+    ):
+        most = _MOST_ORIENTATIONS
+        self.orientations = checks.whole("orientations", orientations, at_least=1, at_most=most)
+        self.cell = checks.whole("cell", cell, at_least=1)
+        self.block = checks.whole("block", block, at_least=1)
+        super().__init__(normalization, groups, statistics)
+
+    def key(self) -> str:
+        return f"hog-O{self.orientations}-C{self.cell}-B{self.block}"
+
+    def shape(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
+        _, *sides = image
+        blocks = [side // self.cell - self.block + 1 for side in sides]
+        if min(blocks) < 1:
+            pixels = f"images have {sides[0]} x {sides[1]} pixels"
+            if (most := min(sides) // self.block) >= 1:
+                why = f"<= {most}: {pixels}, a block has {self.block} x {self.block} cells"
+                raise ArgumentError("cell", self.cell, why)
+            raise ArgumentError("block", self.block, f"<= {min(sides)}: {pixels}")
+        return self.orientations * self.block**2, *blocks
+
+    def coefficients(self, images: torch.Tensor) -> torch.Tensor:
+        from torch.nn import functional
+
+        length, bins = self._gradients(images)
+        n, height, width = length.shape
+        spread = length.new_zeros(n, self.orientations, height, width)
+        spread.scatter_(1, bins.unsqueeze(1), length.unsqueeze(1))
+        cells = functional.avg_pool2d(spread, self.cell)
+        # [n, orientations, rows, columns, block, block] → channels by place in the block, then orientation
+        windows = cells.unfold(2, self.block, 1).unfold(3, self.block, 1)
+        blocks = windows.permute(0, 4, 5, 1, 2, 3).flatten(1, 3)
+        return _unit(_unit(blocks).clamp(max=_MOST_SHARE))
+
+    def _gradients(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(length, bin of the orientation) of the gradient at each pixel [n, H, W]."""
+        import torch
+
+        vertical, horizontal = torch.zeros_like(images), torch.zeros_like(images)
+        vertical[..., 1:-1, :] = images[..., 2:, :] - images[..., :-2, :]
+        horizontal[..., 1:-1] = images[..., 2:] - images[..., :-2]
+        length = torch.hypot(horizontal, vertical)
+        colour = length.argmax(1, keepdim=True)  # the first of equals
+        length, vertical, horizontal = (
+            of.gather(1, colour).squeeze(1) for of in (length, vertical, horizontal)
+        )
+        angle = torch.rad2deg(torch.atan2(vertical, horizontal)) % 180
+        bins = (angle * (self.orientations / 180)).long()
+        return length, bins.clamp(max=self.orientations - 1)
+
+
+def _unit(blocks: torch.Tensor) -> torch.Tensor:
+    """Blocks [n, channels, rows, columns], each divided by its L2 norm."""
+    squares = blocks.square().sum(1, keepdim=True)
+    return blocks * (squares + _EPSILON**2).rsqrt()
