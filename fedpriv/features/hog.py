@@ -98,7 +98,8 @@ class Hog(Features):
         length, vertical, horizontal = (
             of.gather(1, colour).squeeze(1) for of in (length, vertical, horizontal)
         )
-        angle = torch.rad2deg(torch.atan2(vertical, horizontal)) % 180
+        # in float64, where 90 and 45 degrees, which lie between two bins of 8, are exact
+        angle = torch.rad2deg(torch.atan2(vertical.double(), horizontal.double())) % 180
         bins = (angle * (self.orientations / 180)).long()
         return length, bins.clamp(max=self.orientations - 1)
 

@@ -66,6 +66,16 @@ def test_a_slope_is_in_the_bin_of_its_direction_whichever_way_it_goes(degrees):
         assert float(found[0, :, 1, 1].max()) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.parametrize("orientations", [4, 8, 12])
+def test_a_direction_between_two_bins_is_in_the_upper_one(orientations):
+    y, x = torch.meshgrid(torch.arange(12.0), torch.arange(12.0), indexing="ij")
+    features = Hog(orientations, block=1)
+    for degrees, slope in ((0, x), (45, x + y), (90, y), (135, y - x)):
+        for sign in (1, -1):
+            found = features.coefficients((sign * slope / 64)[None, None])
+            assert int(found[0, :, 1, 1].argmax()) == degrees * orientations // 180
+
+
 def test_twice_the_contrast_is_the_same_and_what_is_constant_is_zero():
     one = image(1, 16, 16)
     assert torch.allclose(Hog().coefficients(one), Hog().coefficients(2 * one), atol=1e-4)
