@@ -27,6 +27,7 @@ from torch.nn import functional
 from fedpriv.engine.convolution import unfold
 from fedpriv.engine.lots import Lots
 from fedpriv.engine.norms import longest_hidden, norms_above, squares_above, unit_roundoff
+from fedpriv.models.layers import StandardizedConv2d
 from fedpriv.models.recurrent import Lstm
 
 # Below this many parameters forming the gradients is faster than ghost norms even where these need
@@ -202,6 +203,20 @@ def _conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns
     return _outer(unfold(layer, a), positions_last, columns, reorder)
 
 
+def _standardized_conv2d(
+    layer: StandardizedConv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns
+) -> LayerGradients:
+    """A convolution's gradients, formed and pulled back to the weights before standardization. That changes
+    norms by more than a factor, so there are no ghost norms of them."""
+    positions_first = g.flatten(2)
+    formed = torch.bmm(positions_first, unfold(layer, a))
+    unfolded = (*layer.kernel_size, layer.in_channels)
+    rows = {"weight": layer.pulled_back(formed.unflatten(2, unfolded).permute(0, 1, 4, 2, 3))}
+    if "bias" in columns:
+        rows["bias"] = positions_first.sum(2)
+    return Rows(rows, columns)
+
+
 def _embedding(
     layer: nn.Embedding, tokens: torch.Tensor, g: torch.Tensor, columns: Columns
 ) -> LayerGradients:
@@ -246,6 +261,7 @@ Rule = Callable[[nn.Module, torch.Tensor, torch.Tensor, Columns], LayerGradients
 RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: _linear,
     nn.Conv2d: _conv2d,
+    StandardizedConv2d: _standardized_conv2d,
     nn.Embedding: _embedding,
     nn.GroupNorm: _group_norm,
     nn.LayerNorm: _layer_norm,

@@ -30,11 +30,15 @@ _LEFT_OUT = (
     *("averaging", "averaging_decay", "averaging_start"),
 )
 _LATER = frozenset(
-    f"algorithm.{key}"
-    for key in (
-        *("momentum", "beta1", "beta2", "optimizer_epsilon", "initial_accumulator"),
-        *("second_moment_floor", "proximal"),
-    )
+    f"{group}.{key}"
+    for group, keys in {
+        "algorithm": (
+            *("momentum", "beta1", "beta2", "optimizer_epsilon", "initial_accumulator"),
+            *("second_moment_floor", "proximal"),
+        ),
+        "model": ("activation", "tempering", "weight_standardization"),
+    }.items()
+    for key in keys
 )
 """Keys of groups that came once streams of runs had been drawn: null is the same as absent."""
 

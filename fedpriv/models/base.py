@@ -53,6 +53,12 @@ class ModelFactory(ABC):
             return make()
 
 
+def flag(name: str, value: bool | None) -> bool:
+    """A switch whose None is no: a key that came later leaves the runs before it what they are. Raises
+    ArgumentError."""
+    return False if value is None else checks.boolean(name, value)
+
+
 def inputs_per_record(input_shape: tuple[int, ...], model: str) -> int:
     """The number of values in one record.
 

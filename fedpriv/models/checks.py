@@ -112,7 +112,9 @@ def _reason(layer: nn.Module) -> str | None:
 def _no_gradients(layer: nn.Module) -> str | None:
     from torch import nn
 
-    known = (nn.Linear, nn.Conv2d, nn.Embedding, nn.GroupNorm)
+    from fedpriv.models.layers import StandardizedConv2d
+
+    known = (nn.Linear, nn.Conv2d, nn.Embedding, nn.GroupNorm, StandardizedConv2d)
     if type(layer) in known or next(layer.parameters(recurse=False), None) is None:
         return None  # Opacus, which takes a second to import, knows gradients of all of these
     from opacus.validators import ModuleValidator

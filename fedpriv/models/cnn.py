@@ -10,12 +10,14 @@ On 1 × 28 × 28 with 10 classes it has 26,010 parameters, with padding 2 and wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
-from fedpriv.models.base import ModelFactory
+from fedpriv.models.activation import Activation
+from fedpriv.models.base import ModelFactory, flag
 
 if TYPE_CHECKING:
     from torch import nn
@@ -49,24 +51,41 @@ class Cnn(ModelFactory):
     Args:
         seed: Seed of the initial weights.
         padding: Padding of the first convolution, in pixels.
+        activation: In the place of ReLU: see :class:`fedpriv.models.activation.Activation`.
+        tempering: As above.
+        weight_standardization: Whether the convolutions are
+            :class:`fedpriv.models.layers.StandardizedConv2d`; None: no.
 
     Raises:
-        ArgumentError: ``seed`` or ``padding`` is not allowed.
+        ArgumentError: An argument is not allowed.
     """
 
     name = "cnn"
 
-    def __init__(self, seed: int, padding: int = 2):
+    def __init__(
+        self,
+        seed: int,
+        padding: int = 2,
+        activation: str | None = None,
+        tempering: Sequence[float] | None = None,
+        weight_standardization: bool | None = None,
+    ):
         super().__init__(seed)
         self.padding = checks.whole("padding", padding)
+        self.activation = Activation(activation, tempering)
+        self.standardized = flag("weight_standardization", weight_standardization)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(input_shape) != 3 or min(input_shape) < 1:
             raise _does_not_fit(input_shape, "the CNN reads images (channels, height, width)")
+        from fedpriv.models.layers import standardize
+
         channels, height, width = input_shape
         geometry = self._geometry(min(height, width))
         features = CHANNELS[1] * geometry.output_side(height) * geometry.output_side(width)
-        return self._seeded(lambda: _network(channels, geometry, features, classes))
+        sizes = (channels, geometry, features, classes)
+        module = self._seeded(lambda: _network(*sizes, self.activation))
+        return standardize(module) if self.standardized else module
 
     def _geometry(self, side: int) -> _Geometry:
         full = _Geometry(kernels=(8, 4), stride=2, padding=self.padding)
@@ -77,7 +96,9 @@ class Cnn(ModelFactory):
         raise _does_not_fit((side, side), "the image is too small for the CNN")
 
 
-def _network(channels: int, geometry: _Geometry, features: int, classes: int) -> nn.Module:
+def _network(
+    channels: int, geometry: _Geometry, features: int, classes: int, activation: Activation
+) -> nn.Module:
     from torch import nn
 
     from fedpriv.models.pooling import StrideOneMaxPool2d
@@ -85,14 +106,14 @@ def _network(channels: int, geometry: _Geometry, features: int, classes: int) ->
     (first, second), stride = geometry.kernels, geometry.stride
     return nn.Sequential(
         nn.Conv2d(channels, CHANNELS[0], first, stride=stride, padding=geometry.padding),
-        nn.ReLU(),
+        activation.module(),
         StrideOneMaxPool2d(2),
         nn.Conv2d(CHANNELS[0], CHANNELS[1], second, stride=stride),
-        nn.ReLU(),
+        activation.module(),
         StrideOneMaxPool2d(2),
         nn.Flatten(),
         nn.Linear(features, HIDDEN),
-        nn.ReLU(),
+        activation.module(),
         nn.Linear(HIDDEN, classes),
     )
 

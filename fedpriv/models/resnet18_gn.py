@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.models.base import ModelFactory
+from fedpriv.models.base import ModelFactory, flag
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,19 +35,22 @@ class ResNet18Gn(ModelFactory):
     Args:
         seed: Seed of the initial weights.
         groups: Groups of channels that are normalised together.
+        weight_standardization: Whether the convolutions are
+            :class:`fedpriv.models.layers.StandardizedConv2d`; None: no.
 
     Raises:
-        ArgumentError: ``seed`` or ``groups`` is not allowed.
+        ArgumentError: An argument is not allowed.
     """
 
     name = "resnet18_gn"
 
-    def __init__(self, seed: int, groups: int = 32):
+    def __init__(self, seed: int, groups: int = 32, weight_standardization: bool | None = None):
         super().__init__(seed)
         if isinstance(groups, bool) or groups not in GROUPS:
             allowed = f"one of {', '.join(map(str, GROUPS))} (a divisor of {CHANNELS} channels)"
             raise ArgumentError("groups", groups, allowed)
         self.groups = int(groups)
+        self.standardized = flag("weight_standardization", weight_standardization)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < _SMALLEST:
@@ -56,6 +59,12 @@ class ResNet18Gn(ModelFactory):
             raise ConfigError("model", self.name, "one that fits the data", hint)
         module = self._seeded(lambda: _network(input_shape[0], self.groups, classes))
         module.values_per_record = _VALUES_PER_PIXEL * input_shape[1] * input_shape[2]
+        if self.standardized:
+            from fedpriv.models.layers import standardize
+
+            standardize(module)
+            # their gradients are formed for every record, and once more while this is done
+            module.values_per_record += 2 * sum(p.numel() for p in module.parameters())
         return module
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from fedpriv.engine import FlatModel, cross_entropy, lots, make_engine, plain_gradient
+from fedpriv.models.layers import standardize
 
 CLASSES = 3
 LOTS = {
@@ -68,6 +69,23 @@ MODELS = {
     ),
     "conv, padding valid": (lambda: conv(2, 6, 4, 3, padding="valid"), images(2, 6, 6)),
     "wide conv, ghost norm": (lambda: conv(32, 4, 64, 3), images(32, 4, 4)),
+    "standardized conv with stride, padding and dilation": (
+        lambda: [standardize(nn.Sequential(*conv(3, 9, 4, (3, 2), 2, 1, 2)))],
+        images(3, 9, 9),
+    ),
+    "wide standardized convs without bias": (
+        lambda: [
+            standardize(
+                nn.Sequential(
+                    nn.Conv2d(2, 32, 1, bias=False),
+                    nn.GroupNorm(2, 32),
+                    nn.ReLU(),
+                    *conv(32, 4, 64, 3, bias=False),
+                )
+            )
+        ],
+        images(2, 4, 4),
+    ),
     "two convs and pools": (
         lambda: [
             nn.Conv2d(2, 4, 3, padding=1),

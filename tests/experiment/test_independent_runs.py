@@ -6,13 +6,17 @@ combination of their models is the model without noise.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from omegaconf import open_dict
 
 import fedpriv
 from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.config import fingerprint, identity
 from fedpriv.experiment import secrets
 from fedpriv.experiment.assemble import make_problem
 from fedpriv.experiment.build import build_parts
@@ -110,6 +114,21 @@ def test_where_and_how_often_it_is_looked_at_leaves_a_run_what_it_is(override):
 @pytest.mark.parametrize("override", OTHER)
 def test_what_can_change_a_release_makes_another_run(override):
     assert digest(override) != digest()
+
+
+def test_keys_that_came_later_leave_a_run_what_it_is_while_they_are_null():
+    config = fedpriv.compose(["model=cnn"])
+    parts = build_parts(config)
+    problem = make_problem(parts, torch.device("cpu"))
+    older = copy.deepcopy(config)
+    with open_dict(older):
+        for key in ("activation", "tempering", "weight_standardization"):
+            assert older.model.pop(key) is None
+    found = [secrets.run_digest(c, parts.settings.rounds, problem) for c in (config, older)]
+    assert found[0] == found[1]
+    assert fingerprint(identity(config)) == fingerprint(identity(older))
+    tanh = fedpriv.compose(["model=cnn", "model.activation=tanh"])
+    assert secrets.run_digest(tanh, parts.settings.rounds, problem) != found[0]
 
 
 def test_a_search_s_last_run_is_none_of_those_it_made():

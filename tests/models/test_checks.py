@@ -146,9 +146,17 @@ def test_a_module_is_refused_by_what_it_does(module):
         assert torch.equal(value, before[name])
 
 
-@pytest.mark.parametrize("factory", [Cnn, Mlp, Logistic])
-def test_our_models_pass(factory):
-    module = factory(0).build((1, 28, 28), 10)
+@pytest.mark.parametrize(
+    ("factory", "arguments"),
+    [
+        (Cnn, {}),
+        (Cnn, {"activation": "tempered_sigmoid", "weight_standardization": True}),
+        (Mlp, {}),
+        (Logistic, {}),
+    ],
+)
+def test_our_models_pass(factory, arguments):
+    module = factory(0, **arguments).build((1, 28, 28), 10)
     refuse(module)
     refuse_own_randomness(module, IMAGES)
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.models import Cnn, CnnEmnist, Logistic, Mlp
+from fedpriv.models import Cnn, CnnEmnist, Logistic, Mlp, ResNet18Gn
 
 FACTORIES = [Cnn, CnnEmnist, Mlp, Logistic]
 
@@ -105,6 +105,8 @@ def test_building_leaves_the_random_state_alone(factory):
         (Mlp, {"seed": 0.5}, "seed"),
         (Logistic, {"seed": None}, "seed"),
         (Cnn, {"seed": 0, "padding": -1}, "padding"),
+        (Cnn, {"seed": 0, "weight_standardization": "yes"}, "weight_standardization"),
+        (ResNet18Gn, {"seed": 0, "weight_standardization": 1}, "weight_standardization"),
         (Mlp, {"seed": 0, "hidden": 0}, "hidden"),
     ],
 )

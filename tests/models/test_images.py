@@ -16,9 +16,8 @@ MODELS = {
 }
 
 
-def built(name: str) -> tuple[FlatModel, torch.Tensor, torch.Tensor]:
+def built(factory, shape, classes) -> tuple[FlatModel, torch.Tensor, torch.Tensor]:
     """The model in double precision, inputs [4, …] and targets [4]."""
-    factory, shape, classes = MODELS[name]
     stream = torch.Generator().manual_seed(0)
     inputs = torch.randn(4, *shape, generator=stream, dtype=torch.float64)
     targets = torch.randint(classes, (4,), generator=stream)
@@ -38,7 +37,7 @@ def naive(model: FlatModel, inputs, targets, clip_norm: float):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_auto_takes_book_keeping(name):
-    assert make_engine(built(name)[0]).name == "fast"
+    assert make_engine(built(*MODELS[name])[0]).name == "fast"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_auto_takes_book_keeping(name):
     ],
 )
 def test_clipped_sums_equal_one_backward_pass_per_record(name, engine):
-    model, inputs, targets = built(name)
+    model, inputs, targets = built(*MODELS[name])
     rows, norms = naive(model, inputs, targets, 0.5)
     result = make_engine(model, engine=engine).clipped_sums(
         inputs, targets, torch.tensor([0, 2, 2, 2]), 3, lambda n, k: (0.5 / n).clamp(max=1)
@@ -61,16 +60,29 @@ def test_clipped_sums_equal_one_backward_pass_per_record(name, engine):
     torch.testing.assert_close(result.sums, expected)
 
 
+def test_standardized_the_norms_of_the_residual_network_are_those_of_autograd():
+    model, inputs, targets = built(
+        ResNet18Gn(0, groups=8, weight_standardization=True), (3, 8, 8), 4
+    )
+    inputs, targets = inputs[:2], targets[:2]
+    rows, norms = naive(model, inputs, targets, 0.5)
+    result = make_engine(model, engine="fast").clipped_sums(
+        inputs, targets, torch.tensor([0, 0]), 1, lambda n, k: (0.5 / n).clamp(max=1)
+    )
+    torch.testing.assert_close(result.norms, norms)
+    torch.testing.assert_close(result.sums[0], rows.sum(0))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_record_alone_decides_its_gradient(name):
-    model, inputs, _ = built(name)
+    model, inputs, _ = built(*MODELS[name])
     refuse_record_mixing(model.module, inputs, per_record=True)
     refuse_own_randomness(model.module, inputs)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_steps_against_the_clipped_gradient_lower_the_loss(name):
-    model, inputs, targets = built(name)
+    model, inputs, targets = built(*MODELS[name])
     engine, before = make_engine(model), model.evaluate(inputs, targets)[0]
     lot = (inputs, targets, torch.zeros(4).long(), 1)
     for _ in range(3):
