@@ -136,6 +136,7 @@ SECRET = {
 PUBLIC = {
     "common.random_streams", "models", "data", "attacks", "audit", "bench", "verify",
     "algorithms.problem",  # records that read no data
+    "privacy.monte_carlo",  # samples that a price is found by
 }  # fmt: skip
 OPERATING_SYSTEM = {
     "experiment.secrets"

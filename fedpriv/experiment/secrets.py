@@ -33,7 +33,7 @@ _LATER = frozenset(
     f"algorithm.{key}"
     for key in (
         *("momentum", "beta1", "beta2", "optimizer_epsilon", "initial_accumulator"),
-        *("second_moment_floor", "proximal"),
+        *("second_moment_floor", "proximal", "warm_start"),
     )
 )
 """Keys of groups that came once streams of runs had been drawn: null is the same as absent."""

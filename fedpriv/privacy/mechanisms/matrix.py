@@ -8,6 +8,9 @@ what is announced carries its digest: a round whose strategy is another one than
 The guarantee is under zero-out adjacency: a client's contributions are zeros in the other data set, and who
 takes part when does not depend on the data.
 
+Where clients join by b-min-sep sampling, the event holds the strategy, and its privacy loss is sampled
+(:mod:`fedpriv.privacy.monte_carlo`).
+
 Sources: Kairouz et al. 2021 (arXiv 2103.00039); Denisov et al. 2022 (2202.08312; adaptivity: theorem 2.1);
 Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
 """
@@ -34,6 +37,7 @@ from fedpriv.privacy.mechanisms.mechanism import Asking, Mechanism, Pacing, Rele
 from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.mechanisms.release import Release, refuse_too_little_noise
 from fedpriv.privacy.mechanisms.round import OpenRound
+from fedpriv.privacy.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.names import AGGREGATOR
 from fedpriv.privacy.sampling import Sampling
 
@@ -44,6 +48,15 @@ if TYPE_CHECKING:
 
     from fedpriv.common.secret_streams import SecretStreams
     from fedpriv.privacy.mechanisms.bounded import Bounded
+
+
+@dataclass(frozen=True)
+class Rested:
+    """b-min-sep sampling, and the strategy that is charged with it: see :class:`BMinSepDpEvent`."""
+
+    separation: int
+    warm_start: bool
+    column: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,7 @@ class CorrelatedQuery(Query):
         sample_rate: With which probability a client joins a round in which it may; 1: no amplification.
         strategy, participation: In words.
         digest: Of the strategy.
+        rested: Of b-min-sep sampling; None otherwise.
     """
 
     name: str
@@ -68,6 +82,7 @@ class CorrelatedQuery(Query):
     strategy: str
     participation: str
     digest: str
+    rested: Rested | None = None
     replaced: float = DOUBLED
     by: str = AGGREGATOR
 
@@ -85,6 +100,10 @@ class CorrelatedQuery(Query):
     def event(self) -> dp_event.DpEvent:
         if not self.protects:
             return dp_event.NonPrivateDpEvent()
+        if self.rested is not None:
+            kind = (self.answers, self.rested.separation, self.sample_rate, self.rested.warm_start)
+            noise = dp_event.GaussianDpEvent(self.noise_multiplier)
+            return BMinSepDpEvent(*kind, self.rested.column, noise)
         gaussian = dp_event.GaussianDpEvent(self.noise_multiplier / self.sensitivity)
         if self.sample_rate == 1.0:
             return gaussian
@@ -115,7 +134,8 @@ class Correlation:
 
     ``find``: makes the strategy, which may take a while; called once, when it is needed.
     ``sample_rate``: see :class:`CorrelatedQuery`; below 1 only where a client's turns are ``separation``
-    rounds apart and the strategy has no more bands than that.
+    rounds apart and the strategy has no more bands than that. ``warm_start``: of b-min-sep sampling, None:
+    clients join in turn.
     """
 
     def __init__(
@@ -124,14 +144,21 @@ class Correlation:
         participation: Participation,
         find: Callable[[], Strategy],
         sample_rate: float = 1.0,
+        warm_start: bool | None = None,
     ):
         self.rounds, self.participation, self.sample_rate = rounds, participation, sample_rate
+        self.warm_start = warm_start
         self._find = find
+
+    @property
+    def _amplified(self) -> bool:
+        """With a start that is the same for all, rate 1 leaves nothing to chance."""
+        return self.sample_rate < 1.0 or bool(self.warm_start)
 
     @cached_property
     def strategy(self) -> Strategy:
         found = self._find()
-        if self.sample_rate < 1.0 and found.bands > self.participation.apart:
+        if self._amplified and found.bands > self.participation.apart:
             raise ReleaseError(
                 f"{found.describe()} has {found.bands} bands, and sampling amplifies those alone that a "
                 f"client's turns, {self.participation.apart} rounds apart, do not share"
@@ -145,14 +172,24 @@ class Correlation:
     @property
     def times(self) -> int:
         """How many events of :meth:`query` the run is: one, or as many as a client has turns."""
-        return 1 if self.sample_rate == 1.0 else self.participation.times(self.rounds)
+        turns = self._amplified and self.warm_start is None
+        return self.participation.times(self.rounds) if turns else 1
 
     @cached_property
     def sensitivity(self) -> float:
         """Of the whole run; of one turn where clients are sampled in each."""
-        if self.sample_rate < 1.0:
+        if self._amplified:
             return float(self.strategy.column_norms().max())
         return self.strategy.sensitivity(self.participation)
+
+    @cached_property
+    def _rested(self) -> Rested | None:
+        if not self._amplified or self.warm_start is None:
+            return None
+        series = getattr(
+            self.strategy, "series", np.ones(1)
+        )  # of banded_toeplitz, else of identity
+        return Rested(self.participation.separation, self.warm_start, tuple(series.tolist()))
 
     def query(self, noise_multiplier: float) -> CorrelatedQuery:
         """The run's release."""
@@ -165,6 +202,7 @@ class Correlation:
             self.strategy.describe(),
             self.participation.describe(),
             self.digest,
+            self._rested,
         )
 
 
