@@ -134,6 +134,8 @@ class PldAccountant(CompositionAccountant):
         return _RDP.epsilon_of(on_grid(composition), delta, neighbours)
 
     def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
+        if isinstance(event, BMinSepDpEvent):
+            return 1
         if _RDP.supports(event, neighbours):
             event, neighbours = _similar(event), ADD_OR_REMOVE
         return max(1, _RDP.steps_allowed(event, epsilon, delta, neighbours))

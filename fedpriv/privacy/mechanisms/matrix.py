@@ -18,7 +18,7 @@ Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,10 +27,10 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError, ReleaseError
-from fedpriv.privacy.columns import array, tensor
-from fedpriv.privacy.matrix.participation import NEVER, Participation
+from fedpriv.privacy.matrix.participation import Participation
 from fedpriv.privacy.matrix.strategy import NoiseStream, Strategy
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group, Sample
+from fedpriv.privacy.mechanisms.attendance import Attendance
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.mechanism import Asking, Mechanism, Pacing, Releasing
@@ -51,15 +51,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rested:
-    """b-min-sep sampling, and the strategy that is charged with it: see :class:`BMinSepDpEvent`."""
-
-    separation: int
-    warm_start: bool
-    column: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class CorrelatedQuery(Query):
     """All rounds' sums together, noised with rows of C^-1 Z.
 
@@ -71,7 +62,7 @@ class CorrelatedQuery(Query):
         sample_rate: With which probability a client joins a round in which it may; 1: no amplification.
         strategy, participation: In words.
         digest: Of the strategy.
-        rested: Of b-min-sep sampling; None otherwise.
+        separation, warm_start, column: Of b-min-sep sampling: see :class:`BMinSepDpEvent`; None otherwise.
     """
 
     name: str
@@ -82,7 +73,9 @@ class CorrelatedQuery(Query):
     strategy: str
     participation: str
     digest: str
-    rested: Rested | None = None
+    separation: int | None = None
+    warm_start: bool | None = None
+    column: tuple[float, ...] | None = None
     replaced: float = DOUBLED
     by: str = AGGREGATOR
 
@@ -100,10 +93,9 @@ class CorrelatedQuery(Query):
     def event(self) -> dp_event.DpEvent:
         if not self.protects:
             return dp_event.NonPrivateDpEvent()
-        if self.rested is not None:
-            kind = (self.answers, self.rested.separation, self.sample_rate, self.rested.warm_start)
-            noise = dp_event.GaussianDpEvent(self.noise_multiplier)
-            return BMinSepDpEvent(*kind, self.rested.column, noise)
+        if self.separation is not None:
+            kind = (self.answers, self.separation, self.sample_rate, self.warm_start, self.column)
+            return BMinSepDpEvent(*kind, dp_event.GaussianDpEvent(self.noise_multiplier))
         gaussian = dp_event.GaussianDpEvent(self.noise_multiplier / self.sensitivity)
         if self.sample_rate == 1.0:
             return gaussian
@@ -183,13 +175,14 @@ class Correlation:
         return self.strategy.sensitivity(self.participation)
 
     @cached_property
-    def _rested(self) -> Rested | None:
+    def _rested(self) -> tuple[int, bool, tuple[float, ...]] | tuple[()]:
+        """What the query says of b-min-sep sampling."""
         if not self._amplified or self.warm_start is None:
-            return None
+            return ()
         series = getattr(
             self.strategy, "series", np.ones(1)
         )  # of banded_toeplitz, else of identity
-        return Rested(self.participation.separation, self.warm_start, tuple(series.tolist()))
+        return self.participation.separation, self.warm_start, tuple(series.tolist())
 
     def query(self, noise_multiplier: float) -> CorrelatedQuery:
         """The run's release."""
@@ -202,40 +195,8 @@ class Correlation:
             self.strategy.describe(),
             self.participation.describe(),
             self.digest,
-            self._rested,
+            *self._rested,
         )
-
-
-class Attendance:
-    """Who has taken part when: what the participation is held against."""
-
-    def __init__(self, participation: Participation, clients: int):
-        self.participation = participation
-        self.last = np.full(clients, NEVER, dtype=np.int64)
-        self.count = np.zeros(clients, dtype=np.int64)
-
-    def may(self, round_index: int) -> np.ndarray:
-        """Whether each client may take part in a round [K]."""
-        return self.participation.may(round_index, self.last, self.count)
-
-    def enter(self, round_index: int, cohort: np.ndarray) -> None:
-        """Note who takes part. Raises ReleaseError, and notes nothing, where one may not."""
-        barred = cohort[~self.may(round_index)[cohort]]
-        if len(barred):
-            client = int(barred[0])
-            raise ReleaseError(
-                f"round {round_index + 1}: client {client} was in round {self.last[client] + 1} and in "
-                f"{self.count[client]} so far, against what was charged ({self.participation.describe()}); "
-                "nothing of this round was released"
-            )
-        self.last[cohort] = round_index
-        self.count[cohort] += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"last": tensor(self.last), "count": tensor(self.count)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.last, self.count = array(state["last"]), array(state["count"])
 
 
 class MatrixMechanism(Mechanism):

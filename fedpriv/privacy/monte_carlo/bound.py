@@ -11,8 +11,8 @@ mean is below δ (Waudby-Smith & Ramdas 2023, arXiv 2010.09686): for a stake κ 
 
 has mean at most 1 if E X ≥ δ, and so has the mean of K_κ over stakes. That exceeds 1/β with probability at
 most β (Markov); where it does, E X < δ is certified. Wealth grows with ε, as X falls and more stakes are
-allowed. So the smallest certified ε is below the true one only if the true one's δ was certified too: β is the
-probability of that, however many ε are tried.
+allowed. So the smallest certified ε is below the true one only if the true one was certified too, wrongly:
+β is the probability of that, however many ε are tried.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.matrix.cohorts import CyclicPoisson, Rested, ShuffledEpochs, Turns
-from fedpriv.privacy.mechanisms.matrix import Attendance
+from fedpriv.privacy.mechanisms.attendance import Attendance
 
 CLIENTS = 24
 
