@@ -173,7 +173,8 @@ class DpFtrl(Algorithm):
                 "strategy",
                 self.strategy,
                 f"{', '.join(able[:-1])} or {able[-1]} with participation={self.participation}",
-                "sampling amplifies banded strategies",
+                "sampling amplifies banded strategies"
+                + (" whose columns are alike" if self.participation == B_MIN_SEP else ""),
             )
         if self.strategy == "banded" and self.participation == ONCE_PER_EPOCH:
             raise ArgumentError(
