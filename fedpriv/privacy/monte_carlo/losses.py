@@ -7,7 +7,7 @@ arXiv 2602.09338, section 5):
 
 P is the run with the client, Q the one in which its contributions are zeros. That a client which always
 contributes one and the same vector of norm 1, with |c| for c, is the worst of all, adaptive ones included and
-in both directions: see the guide on correlated noise.
+in both directions, is shown in docs/privacy.md.
 """
 
 from __future__ import annotations

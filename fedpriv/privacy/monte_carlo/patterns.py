@@ -138,7 +138,7 @@ def _states(separation: int, order: int) -> tuple[np.ndarray, np.ndarray]:
     return counts, after
 
 
-MOST_STATES, MOST_NUMBERS, MOST_ORDER = 12_000, 1_500_000, 24
+MOST_STATES, MOST_NUMBERS, MOST_ORDER = 12_000, 6_000_000, 24
 """Of a chain: states, states × rounds; α."""
 
 
