@@ -82,7 +82,10 @@ def parse_event(text: str) -> dp_event.DpEvent:
     if match is None:
         raise ValueError(f"not an event: {text}")
     fields = _fields(kind)
-    return kind(**{name: fields[name][2](value) for name, value in match.groupdict().items()})
+    try:
+        return kind(**{name: fields[name][2](value) for name, value in match.groupdict().items()})
+    except SyntaxError as error:  # of a field that is no literal
+        raise ValueError(f"not an event: {text}") from error
 
 
 def _form(kind: type[dp_event.DpEvent]) -> str:

@@ -4,6 +4,8 @@ It holds all that :mod:`fedpriv.privacy.monte_carlo` needs: a line of a ledger c
 """
 
 # no "from __future__ import annotations": the fields' types are read by fedpriv.privacy.events
+import math
+
 import attr
 from dp_accounting import dp_event
 
@@ -25,3 +27,18 @@ class BMinSepDpEvent(dp_event.DpEvent):
     warm_start: bool
     column: tuple
     event: dp_event.DpEvent
+
+    def __attrs_post_init__(self) -> None:
+        """Raise ValueError for what is no such event: ledgers may be anybody's."""
+        fits = (
+            1 <= self.separation <= self.rounds
+            and 0.0 < self.rate <= 1.0
+            and isinstance(self.warm_start, bool)
+            and isinstance(self.column, tuple)
+            and 1 <= len(self.column) <= self.separation
+            and all(isinstance(c, float) and math.isfinite(c) for c in self.column)
+            and any(self.column)
+            and isinstance(self.event, dp_event.GaussianDpEvent)
+        )
+        if not fits:
+            raise ValueError(f"not b-min-sep sampling: {self!r}")

@@ -18,7 +18,7 @@ from fedpriv.common.random_streams import numpy_stream
 from fedpriv.privacy.monte_carlo.bound import LARGEST, WIDTH, Losses
 from fedpriv.privacy.monte_carlo.patterns import Patterns, Sampling
 
-_AT_ONCE = 4096  # samples whose rounds are worked through together
+_AT_ONCE = 4096  # samples whose rounds are worked through together, of up to 1,000 rounds
 _DRAWN = 65536  # samples whose patterns are drawn together
 _BLOCK = 64
 
@@ -27,10 +27,11 @@ def losses_with(patterns: Patterns, noise_multiplier: float, samples: int) -> Lo
     """log dP/dQ under R_α, a tilted P: what counts for the client's presence."""
     stream = numpy_stream(0, "b_min_sep_with", samples)
     sampling, counts = patterns.sampling, _Counts()
+    at_once = _at_once(sampling)
     for done in range(0, samples, _DRAWN):
         starts = patterns.sample(stream, min(_DRAWN, samples - done))
-        for first in range(0, starts.shape[1], _AT_ONCE):
-            own = starts[:, first : first + _AT_ONCE]
+        for first in range(0, starts.shape[1], at_once):
+            own = starts[:, first : first + at_once]
             edge = np.zeros((len(sampling.taps) - 1, own.shape[1]), dtype=np.float32)
             padded = np.concatenate([edge, own.astype(np.float32), edge])
             means = _correlate(padded, sampling.taps[::-1]) / np.float32(noise_multiplier)
@@ -42,10 +43,15 @@ def losses_without(sampling: Sampling, noise_multiplier: float, samples: int) ->
     """-log dP/dQ under Q: what counts for the client's absence."""
     stream, counts = numpy_stream(0, "b_min_sep_without", samples), _Counts()
     rows = sampling.rounds + len(sampling.taps) - 1
-    for done in range(0, samples, _AT_ONCE):
-        nothing = np.zeros((rows, min(_AT_ONCE, samples - done)), dtype=np.float32)
+    at_once = _at_once(sampling)
+    for done in range(0, samples, at_once):
+        nothing = np.zeros((rows, min(at_once, samples - done)), dtype=np.float32)
         counts.add(-_log_ratio(sampling, noise_multiplier, nothing, stream))
     return counts.losses(samples, 1, 0.0)
+
+
+def _at_once(sampling: Sampling) -> int:
+    return max(256, _AT_ONCE * 1000 // max(1000, sampling.rounds))
 
 
 def _log_ratio(

@@ -57,8 +57,13 @@ def samples_for(delta: float) -> int:
 def refusal(event: BMinSepDpEvent, delta: float) -> str | None:
     """Why this δ cannot be certified, or None."""
     samples = samples_for(delta)
-    if samples == SAMPLES or samples * event.rounds <= MOST_NUMBERS:
+    if samples * event.rounds <= MOST_NUMBERS:
         return None
+    if samples == SAMPLES:
+        return (
+            f"rounds must be <= {MOST_NUMBERS / SAMPLES:.0f} with algorithm.participation=b_min_sep, got "
+            f"{event.rounds}: its privacy loss is sampled, round by round"
+        )
     least = _PER_DELTA * event.rounds / MOST_NUMBERS
     return (
         f"delta must be >= {least:.2g} with algorithm.participation=b_min_sep and {event.rounds} rounds, got "

@@ -91,6 +91,12 @@ def test_a_delta_that_takes_too_many_samples_is_refused():
         epsilon(EVENT, 1e-12)
 
 
+def test_too_many_rounds_are_refused(monkeypatch):
+    monkeypatch.setattr(price, "MOST_NUMBERS", 2_000_000)
+    with pytest.raises(CannotAccount, match=r"rounds must be <= 10 with .*, got 12"):
+        epsilon(EVENT)
+
+
 def test_with_other_releases_each_has_its_share_of_delta():
     gaussian = GdpAccountant().epsilon_of({dp_event.GaussianDpEvent(3.0): 1}, DELTA / 2, ZERO_OUT)
     both = epsilon(EVENT, **{"Gaussian(z=3.0)": 1})
@@ -113,6 +119,28 @@ def test_it_is_a_line_of_a_ledger():
     assert parse_event(text) == EVENT
     one = attr.evolve(EVENT, column=(1.0,), warm_start=False)
     assert parse_event(describe_event(one)) == one
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "b=0", "b=13", "n=0", "q=0.0", "q=nan", "q=2.0", "warm_start=3", "warm_start=(", "c=1.0", "c=()",
+        "c=(0.0,)", "c=(inf,)", "c=('a',)", "c=(1.0, 1.0, 1.0, 1.0, 1.0)", "Poisson(q=0.5, Gaussian(z=2.0))",
+    ],
+)  # fmt: skip
+def test_what_is_no_such_event_is_not_read(change):
+    name = change.partition("=")[0]
+    parts = {
+        "n": "n=12",
+        "b": "b=4",
+        "q": "q=0.3",
+        "warm_start": "warm_start=True",
+        "c": "c=(1.0, 0.5)",
+    }
+    parts["Poisson(q"] = "Gaussian(z=2.0)"
+    text = f"BMinSep({', '.join({**parts, name: change}.values())})"
+    with pytest.raises(ValueError, match="not|malformed"):
+        parse_event(text)
 
 
 def test_who_knows_it():
