@@ -37,7 +37,7 @@ SAMPLES = 5_000_000
 """At δ of 1e-5 and more."""
 
 MOST_NUMBERS = 2e10
-"""Samples × rounds: about five minutes."""
+"""Samples × rounds: about seven minutes."""
 
 FAILURE = 1e-3  # β ÷ δ
 _PER_DELTA = 50.0  # samples × δ, below: some 35 of them certify a δ that none of them has seen

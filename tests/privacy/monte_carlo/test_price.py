@@ -139,7 +139,7 @@ def test_what_is_no_such_event_is_not_read(change):
     }
     parts["Poisson(q"] = "Gaussian(z=2.0)"
     text = f"BMinSep({', '.join({**parts, name: change}.values())})"
-    with pytest.raises(ValueError, match="not|malformed"):
+    with pytest.raises(ValueError, match=r"not|malformed"):
         parse_event(text)
 
 
