@@ -111,6 +111,9 @@ class Costs:
     def _guess(self, epsilon: float, rounds: int, samples: int) -> float:
         """Where the search begins: near its end where each of its steps takes long."""
 
+        if self.mechanism.charged_at_once is None:
+            return 1.0
+
         def about(sigma: float) -> float | None:
             planned = self.mechanism.plan(self.sampling, sigma, rounds, samples)
             return self.accountant.about(self._events(planned), self.delta, self.neighbours)

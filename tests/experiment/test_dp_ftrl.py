@@ -19,6 +19,7 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.accountants import GdpAccountant
+from fedpriv.privacy.matrix.banded import Banded
 from fedpriv.privacy.monte_carlo import price
 from fedpriv.results.tables import parse_ranges
 
@@ -262,6 +263,18 @@ class Restless(DpFtrl):
 def test_a_client_that_does_not_rest_stops_the_run(few_samples, train):
     with pytest.raises(ReleaseError, match="rounds of a client at least 4 apart"):
         train(*ftrl(*RESTED, f"algorithm._target_={Restless.__module__}.{Restless.__qualname__}"))
+
+
+class Uneven(DpFtrl):
+    """Says that its columns are alike, and adds noise by others."""
+
+    def find_strategy(self):
+        return Banded(np.linspace(1.0, 2.0, ROUNDS * REST).reshape(ROUNDS, REST))
+
+
+def test_a_strategy_that_chances_are_not_accounted_for_with_stops_the_run(few_samples, train):
+    with pytest.raises(ReleaseError, match="neither identity nor banded_toeplitz"):
+        train(*ftrl(*RESTED, f"algorithm._target_={Uneven.__module__}.{Uneven.__qualname__}"))
 
 
 # ---- resuming

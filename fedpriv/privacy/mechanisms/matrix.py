@@ -176,13 +176,20 @@ class Correlation:
 
     @cached_property
     def _rested(self) -> tuple[int, bool, tuple[float, ...]] | tuple[()]:
-        """What the query says of b-min-sep sampling."""
+        """What the query says of b-min-sep sampling: one column, so that all must be alike."""
+        from fedpriv.privacy.matrix import banded_toeplitz, identity
+
         if not self._amplified or self.warm_start is None:
             return ()
-        series = getattr(
-            self.strategy, "series", np.ones(1)
-        )  # of banded_toeplitz, else of identity
-        return self.participation.separation, self.warm_start, tuple(series.tolist())
+        strategy, column = self.strategy, (1.0,)
+        if isinstance(strategy, banded_toeplitz.BandedToeplitz):
+            column = tuple(strategy.series.tolist())
+        elif not isinstance(strategy, identity.Identity):
+            raise ReleaseError(
+                f"{strategy.describe()} is neither identity nor banded_toeplitz, whose columns are alike: no "
+                "other is accounted for with b-min-sep sampling"
+            )
+        return self.participation.separation, self.warm_start, column
 
     def query(self, noise_multiplier: float) -> CorrelatedQuery:
         """The run's release."""

@@ -85,7 +85,8 @@ def about(event: BMinSepDpEvent, delta: float) -> float:
         return plain
     sampling, multiplier = _on_grid(event)
     patterns = best_patterns(sampling, multiplier)
-    return min(plain, _smallest((losses_with(patterns, multiplier, _PILOT),), delta))
+    pilot = losses_with(patterns, multiplier, _PILOT)
+    return min(plain, _smallest((pilot,), delta, failure=0.5))
 
 
 def _unamplified(event: BMinSepDpEvent, delta: float) -> float:
@@ -95,9 +96,9 @@ def _unamplified(event: BMinSepDpEvent, delta: float) -> float:
     return GdpAccountant().epsilon_of_sum(times * square, delta)
 
 
-def _smallest(known: tuple[Losses, ...], delta: float) -> float:
+def _smallest(known: tuple[Losses, ...], delta: float, failure: float | None = None) -> float:
     """The smallest ε that all certify; ``inf`` where there is none below LARGEST: too few samples."""
-    log_failure = math.log(delta * FAILURE / (2 * _MULTIPLIERS))
+    log_failure = math.log(failure or delta * FAILURE / (2 * _MULTIPLIERS))
     left = delta * (1.0 - FAILURE)
     low, high = math.ceil(ROUNDING / _DIGIT), round((LARGEST - 1.0) / _DIGIT)
     if not all(losses.certifies(high * _DIGIT, left, log_failure) for losses in known):
