@@ -44,7 +44,7 @@ class Curve:
     Attributes:
         label: In the legend.
         colour: One of the palette's names.
-        overrides: As after ``fedpriv train``.
+        overrides: As after ``fedpriv train``; ``{point}`` in one stands for the point it is run at.
         quick: Overrides of its own at the quick scale.
         minutes: Group → minutes of one run at the paper's scale on one core, where measured.
         points: False: not run at the figure's points but once a seed, for reference: a level line.
