@@ -47,18 +47,18 @@ def mark_lines(figure: Figure, group: Group, axes: Axes) -> Iterator[Line]:
             )
 
 
-_SPARE = 0.03  # of an axis, beyond a mark
+_SPARE = 0.03  # of an axis, beside a mark that is not inside its limits
 
 
 def including(
     limits: tuple[float, float] | None, values: Sequence[float], log: bool
 ) -> tuple[float, float] | None:
-    """The limits of an axis, widened so that they hold the values of marks."""
+    """The limits of an axis, widened so that they hold the whole symbols of marks."""
     if limits is None or not values:
         return limits
     low, high = min(limits[0], *values), max(limits[1], *values)
     spare = 0.0 if log else _SPARE * (high - low)
     return (
-        low - spare if low < limits[0] else limits[0],
-        high + spare if high > limits[1] else limits[1],
+        low - spare if low in values else limits[0],
+        high + spare if high in values else limits[1],
     )

@@ -114,12 +114,13 @@ def test_limits_are_widened_to_hold_the_marks(panels, tiny):
     [
         (None, [3], False, None),
         ((0, 1), [], False, (0, 1)),
-        ((0, 10), [0, 10], False, (0, 10)),
+        ((0, 10), [5, 9.9], False, (0, 10)),
+        ((0, 10), [10], False, (0, 10.3)),
         ((1, 10), [0.1, 20], True, (0.1, 20)),
         ((0, 10), [-90], False, (-93, 10)),
     ],
 )
-def test_limits_that_hold_the_marks_stay(limits, values, log, found):
+def test_limits_hold_the_whole_symbols(limits, values, log, found):
     assert including(limits, values, log) == found
 
 
