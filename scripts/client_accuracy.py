@@ -1,4 +1,4 @@
-"""How accurate finished runs are for each client: test records of a label, weighted by the client's share of it.
+"""How accurate finished runs are for each client: test records by label, weighted by its shares of labels.
 
     python scripts/client_accuracy.py RUN [RUN ...]
 
