@@ -24,6 +24,7 @@ from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, fla
 from fedpriv.completion import SCRIPTS, Overrides, candidates
 from fedpriv.figures.command import figure, plot
 from fedpriv.groups import LISTED, train_help
+from fedpriv.leaderboard.flags import leaderboard
 from fedpriv.report.command import report
 from fedpriv.runs.flags import runs
 
@@ -232,7 +233,8 @@ def download(name: str, to: str | None) -> int:
     return 0
 
 
-fedpriv.add_command(audit)
+for _command in (leaderboard, audit):
+    fedpriv.add_command(_command)
 _VERIFY_EXAMPLES = """\b
 examples:
   fedpriv verify                                    the default run, a few seconds

@@ -108,7 +108,8 @@ def _overrides(last: str, given: Sequence[str], own: Path | None) -> Iterator[st
         parts = (name[: name.find(".", level) + 1 or None] for name in groups + keys)
         yield from dict.fromkeys(f"{sign}{part}" for part in parts)
         if sign in ("", "+"):
-            yield from (f"+experiment={name}" for name, _ in options("experiment"))
+            for group in ("experiment", "recipe"):
+                yield from (f"+{group}={name}" for name, _ in options(group))
             yield "+figure="
 
 
@@ -119,7 +120,9 @@ def _keys(given: Sequence[str], own: Path | None) -> dict[str, object]:
 
     from fedpriv.config import compose, flatten
 
-    choices = [w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment")]
+    choices = [
+        w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "recipe")
+    ]
     try:
         config = OmegaConf.to_container(
             compose([c for c in choices if "," not in c], own), resolve=True

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, nearest, show
-from fedpriv.groups import GROUPS, conf_dir, options
+from fedpriv.groups import ADDED, GROUPS, conf_dir, options
 
 
 def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
@@ -164,7 +164,7 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     if name in GROUPS:
         known = ", ".join(option for option, _ in options(name))
         return ConfigError(f"{name} is a group: {name}=OPTION chooses one of {known}")
-    if name in ("experiment", "figure"):
+    if name in ADDED:
         return ConfigError(f"{name} is added with a plus: +{name}=…")
     group, _, own = name.rpartition(".")
     if own in _UNIT and group in ("", "algorithm"):
@@ -192,7 +192,7 @@ _LAUNCHERS = {
 }  # fmt: skip
 """Options of Hydra's plug-ins, and the extra that brings them."""
 
-_MAY_BE_NONE = {"attack": "an attack", "tracker": "a tracker"}
+_MAY_BE_NONE = {"attack": "an attack", "features": "some", "tracker": "a tracker"}
 """The groups that may have no keys."""
 _CALLED = {
     "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",
@@ -250,9 +250,7 @@ def unknown_key(
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:
     """All keys of the configuration that the group choices among ``overrides`` give."""
-    choices = [
-        o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "figure")
-    ]
+    choices = [o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, *ADDED)]
     try:
         config = compose([c for c in choices if "," not in c], config_dir_of(overrides))
     except Exception:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 GROUPS = (
     "dataset",
+    "features",
     "partition",
     "model",
     "clipper",
@@ -19,7 +20,9 @@ GROUPS = (
     "attack",
     "tracker",
 )
-LISTED = (*GROUPS, "experiment", "figure", "protocol")
+ADDED = ("experiment", "recipe", "figure")
+"""Folders of ready-made configurations, which are added with a plus."""
+LISTED = (*GROUPS, *ADDED, "protocol")
 """What ``fedpriv list`` shows."""
 
 

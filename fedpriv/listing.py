@@ -10,7 +10,11 @@ from fedpriv.common.console import console
 from fedpriv.common.flags import unknown
 from fedpriv.groups import LISTED, conf_dir, options
 
-_USE = {"experiment": "   (fedpriv train +experiment=...)", "figure": "   (fedpriv figure ...)"}
+_USE = {
+    "experiment": "   (fedpriv train +experiment=...)",
+    "recipe": "   (fedpriv train +recipe=...)",
+    "figure": "   (fedpriv figure ...)",
+}
 
 
 def show_groups(group: str | None, extra: Path | None) -> None:

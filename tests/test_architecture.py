@@ -19,7 +19,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("figures",),
     ("report",),
     ("train",),
-    ("audit", "bench", "search", "verify"),
+    ("audit", "bench", "leaderboard", "search", "verify"),
     ("accounting",),
     ("experiment",),
     ("attacks",),
@@ -30,6 +30,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("engine",),
     ("privacy",),
     ("models",),
+    ("features",),
     ("data",),
     ("config",),
     ("groups",),
@@ -139,8 +140,9 @@ PUBLIC = {
     "privacy.monte_carlo",  # samples that a price is found by
 }  # fmt: skip
 OPERATING_SYSTEM = {
-    "experiment.secrets"
-}  # the key of a published run, and of a secret number of trials
+    "experiment.secrets",  # the key of a published run, and of a secret number of trials
+    "leaderboard.trial",  # the noise_seed of a check, which nobody may choose
+}
 
 SECRET_CALLS = {"sampling", "noise", "standard_normals", "Stream", "Noise"}
 SECRET_CALLS |= {"simulated", "of_run"}

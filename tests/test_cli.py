@@ -117,7 +117,8 @@ def test_what_cannot_be_is_refused_in_a_sentence(arguments, command, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["account", "--help"], ["audit", "property", "--help"], ["figure", "--help"],
-     ["report", "--help"], ["runs", "--help"], ["list"], ["completion", "bash"], ["_complete"]],
+     ["report", "--help"], ["runs", "--help"], ["list"], ["completion", "bash"], ["_complete"],
+     ["leaderboard", "check", "--help"]],
     ids=" ".join,
 )  # fmt: skip
 def test_nothing_heavy_is_imported_before_it_is_needed(arguments):

@@ -25,6 +25,7 @@ COMMANDS = {
     "plot": ("plot", "run", "--out", "lines.png"),
     "report": ("report", "run"),
     "account": ("account", "--run", "run"),
+    "enter": ("leaderboard", "add", "run", "--entries", "entries"),
     "account_published": ("account", "--run", "run", "--view", "published"),
     "membership": ("audit", "membership", "run", "--records", "12", "--snapshots", "1"),
     "property": ("audit", "property", "run", "--clients", "4", "--snapshots", "1"),
@@ -45,6 +46,7 @@ READ = {
         "environment.json", "audit",
     ),
     "account": ("ledger.csv", "privacy.json", "config.yaml"),
+    "enter": ("config.yaml", "summary.json", "environment.json", "privacy.json", "ledger.csv"),
     "account_published": ("ledger.csv",),
     "membership": (
         "config.yaml", "summary.json", "model.pt", "checkpoint.pt", "snapshots/round000001.pt",

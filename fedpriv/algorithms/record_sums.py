@@ -63,11 +63,11 @@ class RecordSums:
     def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
         model, lots = self.problem.model, self._lots(turn)
         sizes = torch.tensor([len(lot) for lot in lots])
-        records = self.problem.data.train.subset(np.concatenate(lots))
+        inputs, targets = self.problem.data.train.rows(np.concatenate(lots))
         units = torch.repeat_interleave(torch.arange(len(lots)), sizes)
         result = self.problem.engine.clipped_sums(
-            records.inputs,
-            records.targets,
+            inputs,
+            targets,
             units,
             len(lots),
             asking_for(

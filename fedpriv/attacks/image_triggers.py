@@ -94,8 +94,8 @@ class PixelPattern:
     def misfit(self, dataset: Any) -> str | None:
         if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
             return words
-        if len(dataset.input_shape) != 3:
-            return "images"
+        if len(dataset.input_shape) != 3 or hasattr(dataset, "images"):
+            return "images (features=none)"
         if self.size + self.margin > min(dataset.input_shape[1:]):
             return (
                 f"images of {self.size + self.margin} pixels a side (attack.trigger.size={self.size} and "

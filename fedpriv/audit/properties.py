@@ -100,11 +100,12 @@ def _label(subject: Subject, argument: str) -> tuple[str, np.ndarray]:
 
 def _writer(subject: Subject, _: str) -> tuple[str, np.ndarray]:
     parts = subject.parts
-    if not (isinstance(parts.dataset, Mnist) and isinstance(parts.partition, Natural)):
+    dataset = getattr(parts.dataset, "images", parts.dataset)
+    if not (isinstance(dataset, Mnist) and isinstance(parts.partition, Natural)):
         raise ConfigError(
             "the property writer needs to know who each client is: dataset=mnist partition=natural"
         )
-    makers = parts.dataset.load().client_ids
+    makers = dataset.load().client_ids
     numbers = subject.problem.data.numbers
     makers = makers if numbers is None else makers[numbers]
     writers = np.array([makers[own[0]] for own in subject.problem.data.clients])

@@ -87,7 +87,11 @@ class FederatedData:
         """SHA-256 of all records and of whose they are, in hexadecimal digits."""
         found = hashlib.sha256()
         for records in (self.train, self.validation, self.test):
-            if records is not None:
+            if records is None:
+                continue
+            if records.source is not None:
+                found.update(f"{' '.join(records.source)}\n".encode())
+            else:
                 for values in (records.inputs, records.targets):
                     found.update(f"{values.dtype} {tuple(values.shape)}\n".encode())
                     found.update(np.ascontiguousarray(values.cpu().numpy()).data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,13 @@ class Records:
 
     Of text, ``inputs`` are token ids, int64 [n, L], 0 where there is no token. For a language model
     ``targets`` are the next tokens, int64 [n, L]; 0 means no target: never in a loss or a metric.
+    ``source``: what the inputs were computed from, and how, where that says better which records these are
+    than their numbers do, whose last digits differ from one machine to another.
     """
 
     inputs: torch.Tensor
     targets: torch.Tensor
+    source: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -37,7 +41,15 @@ class Records:
         return Records(
             self.inputs.to(device).contiguous(),
             self.targets.to(device).contiguous(),
+            self.source,
         )
+
+    def rows(self, indices: np.ndarray) -> tuple[ChosenRows, ChosenRows]:
+        """Inputs and targets at ``indices`` (int64 [m]), to be read a slice at a time."""
+        import torch
+
+        chosen = torch.from_numpy(indices).to(self.targets.device, non_blocking=True)
+        return ChosenRows(self.inputs, chosen), ChosenRows(self.targets, chosen)
 
     def subset(self, indices: np.ndarray) -> Records:
         """A copy of the records at ``indices`` (int64 [m])."""
@@ -45,7 +57,27 @@ class Records:
 
         chosen = torch.from_numpy(indices).to(self.targets.device, non_blocking=True)
         # copies whole records; indexing copies number by number and takes several times as long
-        return Records(self.inputs.index_select(0, chosen), self.targets.index_select(0, chosen))
+        source = self.source
+        if source is not None:
+            source = (*source, hashlib.sha256(indices.tobytes()).hexdigest())
+        return Records(
+            self.inputs.index_select(0, chosen), self.targets.index_select(0, chosen), source
+        )
+
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """Rows ``chosen`` [m] of a tensor, copied when a slice of them is asked for: a lot of all records need
+    not be in memory twice."""
+
+    rows: torch.Tensor
+    chosen: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, place: slice) -> torch.Tensor:
+        return self.rows.index_select(0, self.chosen[place])
 
 
 @dataclass(frozen=True)

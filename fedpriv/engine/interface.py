@@ -57,7 +57,8 @@ class Engine(Protocol):
         """Clipped sums of every client at the model's current weights.
 
         Args:
-            inputs: Records [n, …], those of a client together, clients in ascending order.
+            inputs: Records [n, …], those of a client together, clients in ascending order; a tensor, or
+                what gives one for a slice.
             targets: Targets [n, …].
             client_of_record: Client of each record [n], int64, non-decreasing, in [0, clients).
                 Best kept on the CPU: the sizes of the lots are needed there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -19,7 +20,12 @@ from fedpriv.common.secret_streams import STREAM_VERSION, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.checkpoint import Origin
-from fedpriv.experiment.machine import choose_threads, numeric_environment, resolve_device
+from fedpriv.experiment.machine import (
+    choose_threads,
+    numeric_environment,
+    processor,
+    resolve_device,
+)
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
@@ -49,6 +55,7 @@ def assemble(
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.running import Run
 
+    began = time.process_time()
     settings, identity = parts.settings, configuration.identity(config)
     tune_allocator()
     device = resolve_device(settings.runtime.device)
@@ -67,7 +74,7 @@ def assemble(
     if folder is None:
         folder = _new_folder(parts, default_folder)
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
-        folder.write_json(folder.environment, facts)
+        folder.write_json(folder.environment, {**facts, "processor": processor()})
         if settings.publish:
             create_key(folder)
         write_text(folder.config, configuration.dump(config))
@@ -80,6 +87,7 @@ def assemble(
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
         _mend_configuration(folder, config, identity)
     loop = Loop(parts, problem, budget)
+    loop.cpu_began = began  # reading the data counts
     if problem.canaries is not None:
         from fedpriv.experiment.canaries import watch_canaries
 

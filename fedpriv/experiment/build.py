@@ -17,6 +17,7 @@ from fedpriv.experiment.combinations import (
 from fedpriv.experiment.instantiate import first_line, instantiate, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import Settings, read_settings
+from fedpriv.features.dataset import Featured
 from fedpriv.models.fit import model_size
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.names import PUBLISHED
@@ -33,7 +34,7 @@ def build_parts(config: DictConfig) -> Parts:
     algorithm = instantiate(config, "algorithm")
     parts = Parts(
         settings=settings,
-        dataset=instantiate(config, "dataset"),
+        dataset=_dataset(config),
         partition=instantiate(config, "partition"),
         model=instantiate(config, "model"),
         clipper=instantiate(config, "clipper"),
@@ -52,6 +53,14 @@ def build_parts(config: DictConfig) -> Parts:
         _calibrate_noise(parts)
         refuse_query_of_secret_cohort(parts)
     return parts
+
+
+def _dataset(config: DictConfig) -> Any:
+    """The data set, with features in the place of its images where they are asked for."""
+    dataset = instantiate(config, "dataset")
+    if config.get("features") is None:
+        return dataset
+    return Featured(dataset, instantiate(config, "features"))
 
 
 def _calibrate_noise(parts: Parts) -> None:

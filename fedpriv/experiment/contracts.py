@@ -7,6 +7,7 @@ from typing import Any
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.common.errors import ConfigError
+from fedpriv.features import Features
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.noise_schedules import NoiseSchedule
@@ -31,6 +32,7 @@ NEEDS: dict[str, dict[str, str]] = {
     },
 }
 BASES: dict[str, tuple[type, ...]] = {
+    "features": (Features,),
     "clipper": (Clipper,),
     "noise_schedule": (NoiseSchedule,),
     "accountant": (Accountant, PublishedAccountant),

@@ -89,13 +89,19 @@ class Loop:
         self.rounds_done = 0
         self.not_finite = 0
         self.last_sigma: float | None = None
-        self._seconds_before = 0.0
+        self._seconds_before = self._cpu_seconds_before = 0.0
         self._started = time.perf_counter()
+        self.cpu_began = time.process_time()
 
     @property
     def seconds(self) -> float:
         """Time in rounds so far, over all sessions of a resumed run."""
         return self._seconds_before + time.perf_counter() - self._started
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of this process from :attr:`cpu_began` on, over all sessions and threads."""
+        return self._cpu_seconds_before + time.process_time() - self.cpu_began
 
     def run(self, observers: Sequence[Observer], interrupts: Interrupts) -> str:
         """Run to the end, or until an interrupt, and return the reason it ended. Raises ReleaseError before a
@@ -220,6 +226,7 @@ class Loop:
             "not_finite": self.not_finite,
             "last_sigma": self.last_sigma,
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
             "training": self.trainer.state_dict(),
             "mechanism": self.mechanism.state_dict(),
             "schedule": self.schedule.state_dict(),
@@ -230,6 +237,7 @@ class Loop:
         self.rounds_done, self.not_finite = state["round"], state["not_finite"]
         self.last_sigma = state["last_sigma"]
         self._seconds_before = state["seconds"]
+        self._cpu_seconds_before = state.get("cpu_seconds", 0.0)
         self.trainer.load_state_dict(state["training"])
         self.mechanism.load_state_dict(state["mechanism"])
         self.schedule.load_state_dict(state["schedule"])

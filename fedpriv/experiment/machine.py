@@ -47,13 +47,14 @@ def numeric_environment(device: torch.device, threads: int, engine: str) -> dict
         "products": torch.get_float32_matmul_precision(),
         "kind": device.type,
         "device": torch.cuda.get_device_name(device) if cuda else "cpu",
-        "processor": _processor(),
+        "processor": processor(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if "model name" in line)

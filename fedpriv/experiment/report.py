@@ -89,7 +89,9 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
         "records_not_finite": loop.not_finite if settings.runtime.diagnostics else None,
         "parameters": loop.problem.model.size,
         "engine": loop.problem.engine.name,
+        "test_records": len(loop.problem.data.test),
         "seconds": round(loop.seconds, 3) if settings.runtime.diagnostics else None,
+        "cpu_seconds": round(loop.cpu_seconds, 3) if settings.runtime.diagnostics else None,
     }
 
 

@@ -161,7 +161,7 @@ def _written_out(path: Path, values: dict[str, Any]) -> dict[str, object]:
     """The values of a configuration by their dotted keys. Raises ConfigError where it is not a run's or
     not written out."""
     for key in GROUPS:
-        if key not in ("attack", "tracker") and not _is_option(values.get(key)):
+        if key not in ("attack", "features", "tracker") and not _is_option(values.get(key)):
             raise ConfigError(f"{path} holds no run's configuration: it has no usable {key}")
     if not isinstance(values["algorithm"].get("name"), str):
         raise ConfigError(f"{path} holds no run's configuration: it has no algorithm.name")

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.common.errors import FedprivError
-from fedpriv.data.records import Records
+from fedpriv.data.records import ChosenRows, Records
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release, Visible
@@ -93,10 +93,17 @@ class ReadRecords(Records):
     """Records that note which of them a round reads."""
 
     def subset(self, indices: np.ndarray) -> Records:
+        self._note(indices)
+        return Records(self.inputs, self.targets).subset(indices)
+
+    def rows(self, indices: np.ndarray) -> tuple[ChosenRows, ChosenRows]:
+        self._note(indices)
+        return super().rows(indices)
+
+    def _note(self, indices: np.ndarray) -> None:
         log = getattr(self, "log", None)
         if log is not None:
             log.append(np.asarray(indices).copy())
-        return Records(self.inputs, self.targets).subset(indices)
 
 
 class Tap:

@@ -8,6 +8,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import federate
 from fedpriv.data.partitions import Iid, Natural, Shards
+from fedpriv.data.records import Records
 
 
 def rows(inputs) -> set[bytes]:
@@ -71,3 +72,13 @@ def test_a_split_that_leaves_too_few_records_is_refused():
         "dataset.validation_records must be <= 1427, so that each client keeps a training record, "
         "got 1430"
     )
+
+
+def test_rows_read_a_slice_at_a_time_are_the_subset():
+    records = Records(torch.arange(12.0).reshape(6, 2), torch.arange(6))
+    chosen = np.array([4, 1, 1, 5])
+    inputs, targets = records.rows(chosen)
+    whole = records.subset(chosen)
+    assert len(inputs) == len(targets) == 4
+    assert torch.equal(torch.cat([inputs[0:3], inputs[3:9]]), whole.inputs)
+    assert torch.equal(targets[1:4], whole.targets[1:4])

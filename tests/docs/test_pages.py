@@ -23,6 +23,7 @@ ON_CLUSTERS = (
     "hydra/launcher=lab",
     "sbatch",
 )
+TESTED_ELSEWHERE = ("extend.md", "clusters.md", "trackers.md", "others.md", "leaderboard.md")
 QUIET = ("runtime.progress=none", "runtime.plots=false")
 
 
@@ -88,8 +89,7 @@ def commands() -> list[tuple[str, str]]:
     found = [
         (name(page), line)
         for page in PAGES
-        if page.name
-        not in ("extend.md", "clusters.md", "trackers.md", "others.md")  # tests of their own
+        if page.name not in TESTED_ELSEWHERE
         for block in blocks(page, "")
         for line in block.splitlines()
         if line.startswith("fedpriv ")

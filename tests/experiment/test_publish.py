@@ -159,7 +159,7 @@ def test_with_another_key_it_does_not_go_on(stopped, command):
 def test_where_sums_are_rounded_otherwise_it_does_not_go_on(stopped, command, monkeypatch):
     """The rounds since the checkpoint would be released twice, with one noise and other rounding."""
     folder = stopped()
-    monkeypatch.setattr(machine, "_processor", lambda: "another one")
+    monkeypatch.setattr(machine, "processor", lambda: "another one")
     said = command("train", *RUN, f"resume={folder}")
     assert said.status == 2
     assert "processor was" in said.sentence
@@ -192,7 +192,7 @@ def test_a_simulation_goes_on_anywhere(train, tmp_path, monkeypatch):
     simulation = RUN[:-1]
     folder = train(*simulation, f"runtime.stop_file={stop}", name="simulated").folder
     stop.unlink()
-    monkeypatch.setattr(machine, "_processor", lambda: "another one")
+    monkeypatch.setattr(machine, "processor", lambda: "another one")
     result = train(*simulation, f"resume={folder}", name="simulated")
     assert result.stop_reason == "rounds"
 

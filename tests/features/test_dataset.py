@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.data.digits import Digits
+from fedpriv.data.federated import federate
+from fedpriv.data.partitions import Iid
+from fedpriv.data.records import Records
+from fedpriv.features import Scattering, public_statistics
+from fedpriv.features.dataset import Featured
+
+SMALL = {"scales": 1, "angles": 4, "groups": 5}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fedpriv" / "encoded"
+
+
+def test_coefficients_take_the_place_of_images_and_labels_stay():
+    plain, featured = Digits(), Featured(Digits(), Scattering(**SMALL))
+    images, found = plain.load(), featured.load()
+    assert featured.input_shape == tuple(found.train.inputs.shape[1:]) == (5, 4, 4)
+    assert found.train.inputs.dtype == torch.float32
+    assert torch.equal(found.test.targets, images.test.targets)
+    assert (featured.name, featured.classes) == (plain.name, plain.classes)
+    expected = Scattering(**SMALL)
+    some = expected.normalize(expected.coefficients(images.test.inputs[:20]).half())
+    assert torch.allclose(found.test.inputs[:20], some, atol=1e-6)
+
+
+def test_computed_once_and_then_read_with_the_same_numbers(cache, capsys, monkeypatch):
+    first = Featured(Digits(), Scattering(**SMALL)).load()
+    assert "once" in capsys.readouterr().err
+    assert len(list(cache.iterdir())) == 1
+    monkeypatch.setattr(Scattering, "coefficients", lambda self, images: pytest.fail("again"))
+    again = Featured(Digits(), Scattering(**SMALL)).load()
+    assert torch.equal(again.train.inputs, first.train.inputs)
+    # normalization is no part of what is kept
+    other = Featured(Digits(), Scattering(1, 4, normalization="none")).load()
+    assert not torch.equal(other.train.inputs, first.train.inputs)
+
+
+@pytest.mark.parametrize("groups", [1, 5])
+def test_groups_of_channels_of_each_record_have_mean_0_and_variance_1(groups):
+    used = Scattering(1, 4, groups=groups)
+    images = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    found = used.normalize(used.coefficients(images)).unflatten(1, (groups, -1)).flatten(2)
+    assert torch.allclose(found.mean(2), torch.zeros(6, groups), atol=1e-5)
+    assert torch.allclose(found.var(2, unbiased=False), torch.ones(6, groups), atol=0.2)
+
+
+def test_statistics_are_of_each_channel_and_repeated_for_colours():
+    used = Scattering(normalization="statistics", statistics="fashion_mnist")
+    mean, variance = public_statistics.of(used.key(), "fashion_mnist", 81)
+    assert len(mean) == len(variance) == 81
+    assert min(variance) > 0
+    colour = torch.tensor(mean * 3)[None, :, None, None] + torch.zeros(2, 243, 4, 4)
+    assert float(used.normalize(colour).abs().max()) < 1e-4
+
+
+def test_statistics_of_the_data_that_is_protected_are_refused():
+    mnist = type("Named", (Digits,), {"name": "mnist"})()
+    with pytest.raises(
+        ConfigError, match=r"features.statistics must be those of another data set, got mnist"
+    ):
+        Featured(mnist, Scattering(normalization="statistics", statistics="mnist"))
+    Featured(mnist, Scattering(normalization="statistics", statistics="fashion_mnist"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"scales": 0}, "scales must be a whole number >= 1"),
+        ({"normalization": "batch"}, "normalization must be one of groups, statistics, none"),
+        ({"normalization": "statistics"}, "statistics must be one of fashion_mnist, mnist, got null"),
+        ({"normalization": "statistics", "statistics": "mnist", "scales": 1}, "there are none of these"),
+        ({"statistics": "mnist"}, "null unless normalization=statistics"),
+        ({"groups": 0}, "groups must be"),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_not_allowed(arguments, sentence):
+    with pytest.raises(ArgumentError, match=sentence):
+        Scattering(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape", "sentence"),
+    [
+        ({"groups": 2}, (1, 8, 8), r"features.groups must be a divisor of the 81 channels, got 2"),
+        (
+            {"scales": 4},
+            (1, 8, 8),
+            r"features.scales must be <= 3: images have 8 x 8 pixels, got 4",
+        ),
+        ({}, (8,), "holds no images"),
+    ],
+)
+def test_data_that_have_no_such_features(arguments, shape, sentence):
+    dataset = type("Shaped", (Digits,), {"input_shape": shape})()
+    with pytest.raises(ConfigError, match=sentence):
+        Featured(dataset, Scattering(**arguments))
+
+
+def test_text_has_no_such_features():
+    text = type("Text", (Digits,), {"vocabulary_size": 9})()
+    with pytest.raises(
+        ConfigError, match="features must be none with this data set, got scattering"
+    ):
+        Featured(text, Scattering())
+
+
+def test_it_can_be_copied_and_asked_for_what_it_has_not():
+    featured = copy.deepcopy(Featured(Digits(), Scattering(**SMALL)))
+    assert featured.name == "digits"
+    assert not hasattr(featured, "vocabulary_size")
+
+
+# ---- which records a run has been made with
+
+
+def data(validation: bool = False, **changes):
+    dataset = Featured(Digits(), Scattering(**{**SMALL, **changes}))
+    return federate(dataset, Iid(clients=4, seed=0), validation=validation, seed=0)
+
+
+def test_the_digest_is_of_the_images_not_of_the_last_digits_of_coefficients(monkeypatch, cache):
+    before = data()
+    for file in cache.iterdir():
+        file.unlink()
+    exact = Scattering.coefficients
+    monkeypatch.setattr(Scattering, "coefficients", lambda self, x: exact(self, x) * 1.001)
+    after = data()
+    assert not torch.equal(before.train.inputs, after.train.inputs)
+    assert before.digest == after.digest
+
+
+def test_the_digest_tells_other_records_and_changed_ones_apart():
+    plain = data()
+    changed = Records(plain.train.inputs + 1, plain.train.targets)
+    digests = {
+        plain.digest,
+        data(validation=True).digest,
+        data(angles=2, groups=3).digest,
+        replace(plain, train=changed).digest,
+        replace(plain, train=plain.train.subset(np.arange(1000)[::-1].copy())).digest,
+        replace(plain, clients=plain.clients[::-1]).digest,
+    }
+    assert len(digests) == 6
