@@ -13,6 +13,7 @@ from fedpriv.privacy.accountants import CannotAccount, GdpAccountant, PldAccount
 from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.monte_carlo import price
+from fedpriv.privacy.monte_carlo.bound import Losses
 from fedpriv.privacy.names import REPLACE_ONE, ZERO_OUT
 from fedpriv.privacy.trade_off import EPSILONS
 
@@ -53,6 +54,14 @@ def test_it_is_no_more_than_without_amplification():
     assert epsilon(known) == pytest.approx(exact, rel=1e-9)
     by_samples = price._smallest(price._sampled(*price._on_grid(known), 200_000), DELTA)
     assert exact < by_samples < 1.1 * exact
+
+
+@pytest.mark.parametrize("direction", ["losses_with", "losses_without"])
+def test_presence_and_absence_both_count(direction, monkeypatch):
+    """With losses that are all beyond measure in one direction, nothing is left of the amplification."""
+    none = np.zeros(0, dtype=np.int64)
+    monkeypatch.setattr(price, direction, lambda *_: Losses(1000, 1, 0.0, none, none, 1000))
+    assert epsilon(EVENT) == price._unamplified(EVENT, DELTA)
 
 
 def test_less_noise_more_chances_and_shorter_rests_cost_more():
