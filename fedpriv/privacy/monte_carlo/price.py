@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import sys
 import zipfile
 from contextlib import suppress
 from io import BytesIO
@@ -46,6 +47,7 @@ _STEP = 0.002  # of the grid: 0.2 %
 _MULTIPLIERS = math.ceil(math.log(1e9) / _STEP)  # on the grid, from 1e-3 to 1e6
 _DIGIT = 1e-4  # of ε, which is rounded up to it
 _PILOT = 20_000
+_SILENT = 1e9  # numbers that take about 20 s
 _NOTHING = 0.01  # ε that is not worth any samples
 
 
@@ -128,6 +130,8 @@ def _sampled(sampling: Sampling, multiplier: float, samples: int) -> tuple[Losse
     known = _read(path.read_bytes()) if path.is_file() else None
     if known is not None:
         return known
+    if samples * sampling.rounds > _SILENT:
+        sys.stderr.write("sampling the privacy loss of b_min_sep (once: the samples are kept)\n")
     patterns = best_patterns(sampling, multiplier)
     tilted = samples if patterns.order == 1 else samples // _TILTED
     found = (
