@@ -120,7 +120,9 @@ def _keys(given: Sequence[str], own: Path | None) -> dict[str, object]:
 
     from fedpriv.config import compose, flatten
 
-    choices = [w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "recipe")]
+    choices = [
+        w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "recipe")
+    ]
     try:
         config = OmegaConf.to_container(
             compose([c for c in choices if "," not in c], own), resolve=True

@@ -250,9 +250,7 @@ def unknown_key(
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:
     """All keys of the configuration that the group choices among ``overrides`` give."""
-    choices = [
-        o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, *ADDED)
-    ]
+    choices = [o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, *ADDED)]
     try:
         config = compose([c for c in choices if "," not in c], config_dir_of(overrides))
     except Exception:

@@ -137,6 +137,7 @@ SECRET = {
 PUBLIC = {
     "common.random_streams", "models", "data", "attacks", "audit", "bench", "verify",
     "algorithms.problem",  # records that read no data
+    "privacy.monte_carlo",  # samples that a price is found by
 }  # fmt: skip
 OPERATING_SYSTEM = {
     "experiment.secrets",  # the key of a published run, and of a secret number of trials

@@ -25,7 +25,14 @@ from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.clippers.fixed import ConstantClipper, NoClipper
 from fedpriv.privacy.matrix import MOST_BUFFERS
-from fedpriv.privacy.matrix.cohorts import Cohorts, CyclicPoisson, Rested, ShuffledEpochs, Turns
+from fedpriv.privacy.matrix.cohorts import (
+    BMinSep,
+    Cohorts,
+    CyclicPoisson,
+    Rested,
+    ShuffledEpochs,
+    Turns,
+)
 from fedpriv.privacy.names import ZERO_OUT
 from fedpriv.privacy.sampling import Sampling, WholeData
 from fedpriv.privacy.trust import CENTRAL_TRUST
@@ -40,14 +47,15 @@ if TYPE_CHECKING:
 
 STRATEGIES = ("identity", "tree", "banded_toeplitz", "banded", "blt")
 CYCLIC, MIN_SEPARATION, ONCE_PER_EPOCH = "cyclic", "min_separation", "once_per_epoch"
-CYCLIC_POISSON = "cyclic_poisson"
-PARTICIPATIONS = (CYCLIC, MIN_SEPARATION, ONCE_PER_EPOCH, CYCLIC_POISSON)
+CYCLIC_POISSON, B_MIN_SEP = "cyclic_poisson", "b_min_sep"
+PARTICIPATIONS = (CYCLIC, MIN_SEPARATION, ONCE_PER_EPOCH, CYCLIC_POISSON, B_MIN_SEP)
 OBJECTIVES = ("mean", "max")
 
 
 class DpFtrl(Algorithm):
     """``rounds`` n; ``min_separation`` b; ``max_participations`` k (``None``: as many as b allows);
-    ``clients_per_round`` m (``participation=min_separation``); ``client_rate`` (``cyclic_poisson``);
+    ``clients_per_round`` m (``participation=min_separation``); ``client_rate`` (``cyclic_poisson``,
+    ``b_min_sep``); ``warm_start`` (``b_min_sep``; ``None``: true);
     ``bands``, ``buffers``, ``tree_rounds``: the size of a strategy (``None``: chosen); ``objective``: which
     squared error the strategy is optimised for; ``momentum`` β and ``cooldown``: of the server.
     """
@@ -77,6 +85,7 @@ class DpFtrl(Algorithm):
         local_epochs: int = 1,
         batch_size: int | None = None,
         local_learning_rate: float = 0.1,
+        warm_start: bool | None = None,
     ):
         self.name = checks.text("name", name)
         self.rounds = checks.whole("rounds", rounds, at_least=1)
@@ -88,7 +97,7 @@ class DpFtrl(Algorithm):
         self.most = None
         if max_participations is not None:
             self.most = checks.whole("max_participations", max_participations, at_least=1)
-        self.cohorts = self._cohorts(clients_per_round, client_rate)
+        self.cohorts = self._cohorts(clients_per_round, client_rate, warm_start)
         self.size = self._size({"bands": bands, "buffers": buffers, "tree_rounds": tree_rounds})
         self._refuse_shared_bands()
         self.objective = checks.one_of("objective", objective, OBJECTIVES)
@@ -107,25 +116,36 @@ class DpFtrl(Algorithm):
 
     # ---- settings
 
-    def _cohorts(self, size: int | None, rate: float | None) -> Cohorts:
-        if (size is None) == (self.participation == MIN_SEPARATION):
-            allowed = "a whole number >= 1" if size is None else "null"
-            with_it = f"{allowed} with participation={self.participation}"
-            raise ArgumentError("clients_per_round", size, with_it)
-        if (rate is None) == (self.participation == CYCLIC_POISSON):
-            allowed = "a number > 0 and <= 1" if rate is None else "null"
-            with_it = f"{allowed} with participation={self.participation}"
-            raise ArgumentError("client_rate", rate, with_it)
+    def _cohorts(self, size: int | None, rate: float | None, warm_start: bool | None) -> Cohorts:
+        coins = self.participation in (CYCLIC_POISSON, B_MIN_SEP)
+        self._refuse_given(
+            "clients_per_round", size, self.participation == MIN_SEPARATION, "a whole number >= 1"
+        )
+        self._refuse_given("client_rate", rate, coins, "a number > 0 and <= 1")
         if self.participation == MIN_SEPARATION:
             size = checks.whole("clients_per_round", size, at_least=1)
             return Rested(self.separation, self.most, size)
-        if self.participation == CYCLIC_POISSON:
+        if self.participation != B_MIN_SEP and warm_start is not None:
+            raise ArgumentError(
+                "warm_start", warm_start, f"null with participation={self.participation}"
+            )
+        if coins:
             if self.most is not None:
-                raise ArgumentError("max_participations", self.most, "null with cyclic_poisson")
+                allowed = f"null with {self.participation}"
+                raise ArgumentError("max_participations", self.most, allowed)
             rate = checks.number("client_rate", rate, above=0, at_most=1)
-            return CyclicPoisson(self.separation, rate)
+            if self.participation == CYCLIC_POISSON:
+                return CyclicPoisson(self.separation, rate)
+            warm = True if warm_start is None else checks.boolean("warm_start", warm_start)
+            return BMinSep(self.separation, rate, warm)
         kind = Turns if self.participation == CYCLIC else ShuffledEpochs
         return kind(self.separation, self.most)
+
+    def _refuse_given(self, key: str, value: float | None, wanted: bool, allowed: str) -> None:
+        """Raise ArgumentError where it is given and not wanted, or the other way round."""
+        if (value is None) == wanted:
+            allowed = f"{allowed if wanted else 'null'} with participation={self.participation}"
+            raise ArgumentError(key, value, allowed)
 
     def _size(self, sizes: dict[str, int | None]) -> int | None:
         """The one that the strategy has, or None."""
@@ -141,16 +161,20 @@ class DpFtrl(Algorithm):
     @property
     def _amplified(self) -> bool:
         """Whether secret coins decide who joins."""
-        return self.participation == CYCLIC_POISSON and self.cohorts.rate < 1.0
+        rate = getattr(self.cohorts, "rate", 1.0)
+        return rate < 1.0 or bool(getattr(self.cohorts, "warm_start", False))
 
     def _refuse_shared_bands(self) -> None:
         """A dense banded strategy, and amplification, count on columns that no pattern shares."""
-        if self._amplified and self.strategy in ("tree", "blt"):
+        able = ("identity", "banded_toeplitz", "banded")
+        able = able[:2] if self.participation == B_MIN_SEP else able
+        if self._amplified and self.strategy not in able:
             raise ArgumentError(
                 "strategy",
                 self.strategy,
-                "identity, banded_toeplitz or banded with participation=cyclic_poisson",
-                "sampling amplifies banded strategies",
+                f"{', '.join(able[:-1])} or {able[-1]} with participation={self.participation}",
+                "sampling amplifies banded strategies"
+                + (" whose columns are alike" if self.participation == B_MIN_SEP else ""),
             )
         if self.strategy == "banded" and self.participation == ONCE_PER_EPOCH:
             raise ArgumentError(
@@ -205,6 +229,7 @@ class DpFtrl(Algorithm):
             self.cohorts.participation,
             self.find_strategy,
             getattr(self.cohorts, "rate", 1.0),
+            getattr(self.cohorts, "warm_start", None),
         )
         self._mechanism = MatrixMechanism(self, clipper, schedule, correlation)
         return self._mechanism
@@ -239,6 +264,8 @@ class DpFtrl(Algorithm):
         return Trainer(problem, work, optimizer, AddChange(problem.model))
 
     def records_per_step(self, records: float) -> float:
+        if isinstance(self.cohorts, BMinSep):
+            return self.cohorts.expected(records)
         return records / self.separation
 
     # ---- words
@@ -262,4 +289,7 @@ class DpFtrl(Algorithm):
         )
 
     def caveats(self) -> tuple[str, ...]:
-        return ("correlated", "secret_turns") if self._amplified else ("correlated",)
+        if not self._amplified:
+            return ("correlated",)
+        secret = "secret_rests" if self.participation == B_MIN_SEP else "secret_turns"
+        return ("correlated", secret)

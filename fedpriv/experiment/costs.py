@@ -98,6 +98,7 @@ class Costs:
                 lambda sigma: self.epsilon(sigma, rounds, samples),
                 epsilon,
                 self.accountant.name,
+                guess=self._guess(epsilon, rounds, samples),
                 most=clipper.largest_noise_multiplier,
             )
         except ArgumentError as error:
@@ -106,6 +107,21 @@ class Costs:
                 raise
             hint = hint or f"what the clipper asks costs the rest: {clipper.describe()}"
             raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
+
+    def _guess(self, epsilon: float, rounds: int, samples: int) -> float:
+        """Where the search begins: near its end where each of its steps takes long."""
+
+        if self.mechanism.charged_at_once is None:
+            return 1.0
+
+        def about(sigma: float) -> float | None:
+            planned = self.mechanism.plan(self.sampling, sigma, rounds, samples)
+            return self.accountant.about(self._events(planned), self.delta, self.neighbours)
+
+        if about(1.0) is None:
+            return 1.0
+        most = self.mechanism.clipper.largest_noise_multiplier
+        return least_noise_multiplier(about, epsilon, self.accountant.name, most=most)
 
     def _alike(self, rounds: int) -> bool:
         """Whether every sample of so many rounds releases the same."""

@@ -34,7 +34,7 @@ _LATER = frozenset(
     for group, keys in {
         "algorithm": (
             *("momentum", "beta1", "beta2", "optimizer_epsilon", "initial_accumulator"),
-            *("second_moment_floor", "proximal"),
+            *("second_moment_floor", "proximal", "warm_start"),
         ),
         "model": ("activation", "tempering", "weight_standardization"),
     }.items()

@@ -93,5 +93,3 @@ class Features(ABC):
         if self.normalization == STATISTICS:
             return f"normalized by the statistics of {self.statistics}, taken as public"
         return "not normalized"
-
-

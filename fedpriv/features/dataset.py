@@ -86,7 +86,9 @@ class Featured:
     def _coefficients(self, records: Records) -> np.ndarray:
         blocks = records.inputs.split(_BLOCK)
         found = np.empty((len(records), *self.input_shape), dtype=_KEPT)
-        for block, into in zip(blocks, np.split(found, range(_BLOCK, len(found), _BLOCK)), strict=True):
+        for block, into in zip(
+            blocks, np.split(found, range(_BLOCK, len(found), _BLOCK)), strict=True
+        ):
             into[:] = self._features.coefficients(block).numpy()
         return found
 

@@ -76,7 +76,9 @@ class ScatteringTransform:
             coarser = range(j + 1, self.scales)
             if coarser:
                 inner = torch.fft.fft2(one)[:, :, None]
-                twos = [self._modulus(inner, self._band[k][j], k - j) for k in coarser]  # [n, L, L, …]
+                twos = [
+                    self._modulus(inner, self._band[k][j], k - j) for k in coarser
+                ]  # [n, L, L, …]
                 found = [self._average(two, k) for k, two in zip(coarser, twos, strict=True)]
                 orders[2].append(torch.cat(found, dim=2).flatten(1, 2))
         return torch.cat([part for order in orders for part in order], dim=1)
@@ -89,7 +91,9 @@ class ScatteringTransform:
             return torch.nn.functional.pad(images[:, None], sides, mode="reflect")[:, 0]
         # a border as wide as the image is mirrored more than once
         sides = ((0, 0), (up, down), (left, right))
-        return torch.from_numpy(np.pad(images.cpu().numpy(), sides, mode="reflect")).to(images.device)
+        return torch.from_numpy(np.pad(images.cpu().numpy(), sides, mode="reflect")).to(
+            images.device
+        )
 
     @staticmethod
     def _modulus(spectrum: torch.Tensor, band: torch.Tensor, halvings: int) -> torch.Tensor:
@@ -124,7 +128,9 @@ def _wavelets(size: tuple[int, int], scale: int, angles: int) -> list[np.ndarray
     turned = [(angles - angles // 2 - 1 - turn) * pi / angles for turn in range(angles)]
     waves = [_morlet(size, 0.8 * 2**scale, a, 0.75 * pi / 2**scale, 4 / angles) for a in turned]
     spectra = np.real(np.fft.fft2(np.stack(waves)))
-    levels = range(max(scale, 1))  # a second wavelet meets an image of the scale before its own or finer
+    levels = range(
+        max(scale, 1)
+    )  # a second wavelet meets an image of the scale before its own or finer
     kept = [(_frequencies(size[0], level), _frequencies(size[1], level)) for level in levels]
     return [spectra[:, rows[:, None], columns] for rows, columns in kept]
 

@@ -15,7 +15,7 @@ from fedpriv.common.words import counted
 from fedpriv.figures.definition import Curve, Figure, Group, Ordering, Stated
 from fedpriv.figures.jobs import in_short
 from fedpriv.figures.series import Run
-from fedpriv.results.columns import AUDIT_COLUMNS, STATED_COLUMNS
+from fedpriv.results.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.results.folder import commit_words, own_commit_words
 
 
@@ -58,6 +58,8 @@ def compare(
     if not figure.as_defined and (figure.stated or orderings):
         lines += [_not_compared(figure), ""]
     lines += ["## Ends of the curves", "", *_ends(figure, ends), ""]
+    if figure.marks:
+        lines += ["## Published elsewhere", "", *_published(figure), ""]
     unguarded = list(_without_guarantee(figure, runs))
     if unguarded:
         lines += ["Why a sound ε is infinite:", "", *unguarded, ""]
@@ -264,6 +266,17 @@ def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
             decimals = STATED_COLUMNS[name].decimals
             cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
         yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
+
+
+def _published(figure: Figure) -> Iterator[str]:
+    """The marks, as their publications state them."""
+    yield "Under the settings of the publications, which are not those of the runs; symbols in the picture."
+    yield ""
+    yield f"| | published | {figure.points.label} | quantity | value |"
+    yield "|---|---|---|---|---|"
+    for m in figure.marks:
+        label = COLUMNS[m.column].label
+        yield f"| {_title(figure, m.group)} | {m.label} | {m.point:g} | {label} | {m.value:g} |"
 
 
 def _without_guarantee(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:

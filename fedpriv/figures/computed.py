@@ -33,7 +33,7 @@ from fedpriv.results.display import console
 from fedpriv.results.plots import Panel, draw_panels
 
 QUICK = "quick"
-_OF_RUNS = ("show", "axes", "points", "stated", "orderings", "seeds")
+_OF_RUNS = ("show", "axes", "points", "stated", "orderings", "marks", "seeds")
 _NO_MATTER = ("runtime.", "dataset.path=", "dry_run=")
 
 

@@ -7,6 +7,7 @@
               point, drawn over the setting (axes with ``x: point``)
     axes      panels' columns: what is drawn against what, as lines or as a map
     stated    the numbers the paper states; orderings: the curves from best to worst where it says so
+    marks     numbers published elsewhere, about none of the curves: symbols (axes with ``x: point``)
 
 A panel is a group seen through an axes; a job is a curve of a group with one seed, at one point if
 there are any. A figure with ``compute`` has no runs: see :mod:`fedpriv.figures.computed`.
@@ -44,10 +45,11 @@ class Curve:
     Attributes:
         label: In the legend.
         colour: One of the palette's names.
-        overrides: As after ``fedpriv train``.
+        overrides: As after ``fedpriv train``; ``{point}`` in one stands for the point it is run at.
         quick: Overrides of its own at the quick scale.
         minutes: Group → minutes of one run at the paper's scale on one core, where measured.
-        points: False: not run at the figure's points but once a seed, for reference: a level line.
+        points: False: not run at the figure's points but once a seed, for reference: a level line. Numbers:
+            run at these of the figure's points alone.
     """
 
     name: str
@@ -56,7 +58,7 @@ class Curve:
     overrides: tuple[str, ...]
     quick: tuple[str, ...] = ()
     minutes: Mapping[str, float] = field(default_factory=dict)
-    points: bool = True
+    points: bool | tuple[float, ...] = True
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,25 @@ class Ordering:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """A number of a publication that is about none of the figure's curves, in the units shown.
+
+    It is a fact, whatever the runs are: drawn at the quick scale and with changed runs as well.
+
+    Attributes:
+        column: What it is of: the y of the axes on which it is drawn.
+        point: On the x axis; perhaps not one of the figure's points.
+        label: In the legend: what it is and who published it; marks of one label look alike.
+    """
+
+    group: str
+    column: str
+    point: float
+    value: float
+    label: str
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure of a published work, or a variant of one of ours."""
 
@@ -144,6 +165,7 @@ class Figure:
     reuse: tuple[str, ...]
     draw_only: bool
     points: Points | None = None
+    marks: tuple[Mark, ...] = ()
     changed: tuple[str, ...] = ()
 
     @property
@@ -178,5 +200,11 @@ class Figure:
         )
 
     def points_of(self, curve: Curve) -> tuple[float | None, ...]:
-        """The points at which a curve is run; None stands for no point in particular."""
-        return self.points.values if self.points is not None and curve.points else (None,)
+        """The points at which a curve is run; None stands for no point in particular.
+
+        Empty for a curve whose own points are none of those in force, as at the quick scale.
+        """
+        if self.points is None or curve.points is False:
+            return (None,)
+        own = self.points.values if curve.points is True else curve.points
+        return tuple(value for value in self.points.values if value in own)

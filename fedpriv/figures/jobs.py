@@ -19,6 +19,8 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.figures.definition import Curve, Figure, Group
 from fedpriv.results.folder import RunFolder
 
+POINT_IN_OVERRIDE = "{point}"
+"""Stands for the value of the figure's points in overrides of a curve."""
 DONE, PARTLY, MISSING = "done", "partly", "not run"
 
 Compose = Callable[[Sequence[str]], DictConfig]
@@ -108,6 +110,8 @@ class JobMaker:
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
         setting = None if point is None else f"{figure.points.key}={point}"
+        if point is not None:  # a ready-made configuration for each point
+            given = tuple(o.replace(POINT_IN_OVERRIDE, f"{point:g}") for o in given)
         if setting is not None:  # the quick scale has points of its own
             given = tuple(o for o in given if _key(o) != figure.points.key)
         overrides = given if setting is None else (*given, setting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,7 @@ from fedpriv.figures.definition import (
     Curve,
     Figure,
     Group,
+    Mark,
     Ordering,
     Points,
     Stated,
@@ -53,7 +54,7 @@ def plain_section(node: object) -> dict[str, Any]:
 
 
 KEYS = (
-    "work", "title", "groups", "curves", "show", "points", "axes", "stated", "orderings",
+    "work", "title", "groups", "curves", "show", "points", "axes", "stated", "orderings", "marks",
     "deviations", "quick", "notes", "scale", "seeds", "reuse", "draw_only", "compute",
 )  # fmt: skip
 
@@ -75,14 +76,19 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
         for group, chosen in show.items()
     )
     by_name = {group.name: {c.name: c for c in group.curves} for group in shown}
-    axes = _mapping("axes", values.get("axes"))
     points = _points(values.get("points"), scale)
+    if points is not None:
+        _refuse_other_points(shown, values["points"]["values"], points)
+    axes = tuple(
+        _axes(key, value, by_name, points)
+        for key, value in _mapping("axes", values.get("axes")).items()
+    )
     return Figure(
         name=name,
         work=checks.text("work", values.get("work")),
         title=checks.text("title", values.get("title")),
         groups=shown,
-        axes=tuple(_axes(key, value, by_name, points) for key, value in axes.items()),
+        axes=axes,
         stated=tuple(_stated(i, s, by_name, points) for i, s in _listed(values, "stated")),
         orderings=tuple(_ordering(i, o, by_name, points) for i, o in _listed(values, "orderings")),
         deviations={k: str(v) for k, v in deviations.items() if v},
@@ -92,6 +98,7 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
         reuse=_texts("reuse", values.get("reuse") or []),
         draw_only=checks.boolean("draw_only", values.get("draw_only", False)),
         points=points,
+        marks=_marks(values, shown, axes, points),
     )
 
 
@@ -114,8 +121,22 @@ def _points(value: Any, scale: str) -> Points | None:
     )
 
 
-def _increasing(key: str, value: Any) -> tuple[float, ...]:
-    allowed = "a list of increasing numbers"
+def _refuse_other_points(groups: Sequence[Group], values: Sequence[float], points: Points) -> None:
+    """A curve's own points are some of the figure's, and no group is left without a point."""
+    for group in groups:
+        for curve in group.curves:
+            if isinstance(curve.points, tuple) and not set(curve.points) <= set(values):
+                allowed = f"true, or some of figure.points.values {listed(values)}"
+                raise ArgumentError(f"curves.{curve.name}.points", list(curve.points), allowed)
+        own = [c.points for c in group.curves]
+        if not any(isinstance(o, bool) or set(o) & set(points.values) for o in own):
+            allowed = f"such that a curve of group {group.name} is run at one of them"
+            raise ArgumentError("points.quick", list(points.values), allowed)
+
+
+def _increasing(
+    key: str, value: Any, allowed: str = "a list of increasing numbers"
+) -> tuple[float, ...]:
     numbers = checks.sequence(key, value, allowed)
     for number in numbers:
         checks.number(key, number)
@@ -160,8 +181,13 @@ def _curve(name: str, value: Any) -> Curve:
             group: checks.number(f"{key}.minutes.{group}", number, above=0)
             for group, number in _optional_mapping(f"{key}.minutes", value.get("minutes")).items()
         },
-        points=checks.boolean(f"{key}.points", value.get("points", True)),
+        points=_own_points(f"{key}.points", value.get("points", True)),
     )
+
+
+def _own_points(key: str, value: Any) -> bool | tuple[float, ...]:
+    allowed = "true or false, or a list of increasing numbers"
+    return value if isinstance(value, bool) else _increasing(key, value, allowed)
 
 
 def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | None) -> Axes:
@@ -237,6 +263,39 @@ def _ordering(
         column=checks.one_of(f"{key}.column", value.get("column"), STATED_COLUMNS),
         curves=_names(f"{key}.curves", value.get("curves"), curves[group], "curve shown"),
         point=_point(f"{key}.point", value, points),
+    )
+
+
+def _marks(
+    values: Mapping[str, Any], groups: Sequence[Group], axes: Sequence[Axes], points: Points | None
+) -> tuple[Mark, ...]:
+    if points is None and values.get("marks"):
+        allowed = "absent: only axes with x: point have marks, in a figure with points"
+        raise ArgumentError("marks", values["marks"], allowed)
+    return tuple(_mark(i, m, groups, axes) for i, m in _listed(values, "marks"))
+
+
+def _mark(index: int, value: Any, groups: Sequence[Group], axes: Sequence[Axes]) -> Mark:
+    key = f"marks.{index}"
+    value = _mapping(key, value)
+    _known_fields(key, value, Mark, named=())
+    lines = [a for a in axes if a.kind == "lines"]
+    columns = dict.fromkeys(a.y for a in lines)
+    column = checks.one_of(f"{key}.column", value["column"], columns)
+    drawn = [a for a in lines if a.y == column]
+    label = checks.text(f"{key}.label", value["label"])
+    if any(label in (curve.name, curve.label) for group in groups for curve in group.curves):
+        raise ArgumentError(f"{key}.label", label, "another text than that of a curve")
+
+    def number(what: str, scales: Iterable[str]) -> float:
+        return checks.number(f"{key}.{what}", value[what], above=0 if "log" in scales else None)
+
+    return Mark(
+        group=checks.one_of(f"{key}.group", value["group"], [group.name for group in groups]),
+        column=column,
+        point=number("point", [a.x_scale for a in drawn]),
+        value=number("value", [a.y_scale for a in drawn]),
+        label=label,
     )
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from fedpriv.common.files import write_text
 from fedpriv.figures.comparison import compare, ends_table
 from fedpriv.figures.definition import POINT, Axes, Curve, Figure, Group
+from fedpriv.figures.marks import including, mark_lines, mark_rows, marks_on
 from fedpriv.figures.series import Run, over_points, over_seeds, per_client
 from fedpriv.results.colours import COLOURS
 from fedpriv.results.columns import CLIENT_COLUMNS, COLUMNS, Column
@@ -55,7 +56,7 @@ def written_words(folder: Path) -> str:
 
 
 def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
-    """Every point drawn: group, axes, curve, client (if a line each), x, mean, low, high, n."""
+    """Every point drawn: group, axes, curve, client (if a line each), x, mean, low, high, n (0: a mark)."""
     tables = []
     for group in figure.groups:
         for axes in figure.axes:
@@ -68,6 +69,7 @@ def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
                 drawn.insert(0, "axes", axes.name)
                 drawn.insert(0, "group", group.name)
                 tables.append(drawn)
+            tables += mark_rows(figure, group, axes)
     columns = ["group", "axes", "curve", "x", "mean", "low", "high", "n"]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
@@ -110,13 +112,17 @@ def _panel(
     lines = (
         _client_lines(rows) if axes.lines == "clients" else _curve_lines(figure, group, rows, runs)
     )
+    marks = marks_on(figure, group, axes)
+    x_limits, y_limits = (
+        (None, None) if figure.altered else (axes.x_limits, axes.y_limits.get(group.name))
+    )
     return Panel(
         title=group.title,
         x_label=axes.x_label or (figure.points or columns[axes.x]).label,
         y_label=_y_label(axes, columns),
-        lines=tuple(lines),
-        x_limits=None if figure.altered else axes.x_limits,
-        y_limits=None if figure.altered else axes.y_limits.get(group.name),
+        lines=(*lines, *mark_lines(figure, group, axes)),
+        x_limits=including(x_limits, [mark.point for mark in marks], axes.x_scale == "log"),
+        y_limits=including(y_limits, [mark.value for mark in marks], axes.y_scale == "log"),
         x_from_zero=figure.points is None,
         y_from_zero=columns[axes.y].from_zero and figure.points is None,
         x_log=axes.x_scale == "log",
@@ -136,14 +142,15 @@ def _map(
     """A row for each curve, a column for each point, the mean over seeds in the cells."""
     own = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
     means = own.pivot(index="curve", columns="x", values="mean")
-    names = [curve.name for curve in group.curves]
+    curves = [curve for curve in group.curves if figure.points_of(curve)]
+    names = [curve.name for curve in curves]
     cells = means.reindex(index=names, columns=list(figure.points.values))
     return HeatMap(
         title=group.title,
         x_label=axes.x_label or figure.points.label,
         y_label=axes.y_label or "",
         label=_y_label(replace(axes, y_label=None), COLUMNS),
-        rows=tuple(curve.label for curve in group.curves),
+        rows=tuple(curve.label for curve in curves),
         columns=tuple(f"{value:g}" for value in figure.points.values),
         values=cells.to_numpy(dtype=float),
         decimals=min(COLUMNS[axes.y].decimals, 2),
@@ -224,11 +231,21 @@ def _about_lines(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
     if any(run.without_guarantee for run in runs) and "lines" in kinds:
         yield "Dotted: no sound guarantee, ε as the paper counts it."
     if figure.points is not None:
-        yield f"Each point is the end of runs with that {figure.points.label}."
-        if any(not curve.points for group in figure.groups for curve in group.curves):
-            yield f"Horizontal: runs that do not depend on {figure.points.label}."
+        yield from _about_points(figure)
     for best in sorted({axes.best for axes in figure.axes if axes.kind == "map"}):
         yield f"Framed: the {best}est of each row."
+
+
+def _about_points(figure: Figure) -> Iterator[str]:
+    """What points, level lines and symbols alone are, and which curves have none."""
+    yield f"Each point is the end of runs with that {figure.points.label}."
+    curves = {curve.name: curve for group in figure.groups for curve in group.curves}.values()
+    if any(not curve.points for curve in curves):
+        yield f"Horizontal: runs that do not depend on {figure.points.label}."
+    if left := [curve.label for curve in curves if not figure.points_of(curve)]:
+        yield f"Left out, run at none of these points: {', '.join(left)}."
+    if figure.marks:
+        yield "Without a line in the legend: published elsewhere, see comparison.md."
 
 
 _BANDS = {"range": "lowest to highest seed", "sd": "± one sample standard deviation over seeds"}

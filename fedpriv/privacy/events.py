@@ -16,6 +16,7 @@ import attr
 from dp_accounting import dp_event
 
 from fedpriv.privacy.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
+from fedpriv.privacy.min_sep_events import BMinSepDpEvent
 
 _FORMS = {
     dp_event.NonPrivateDpEvent: "NonPrivate",
@@ -29,6 +30,9 @@ _FORMS = {
         "DiscreteGaussianShares(l2={l2_sensitivity}, variance={variance}, shares={shares}, d={dimension})"
     ),
     SkellamSharesDpEvent: "SkellamShares(l2={l2_sensitivity}, variance={variance}, d={dimension})",
+    BMinSepDpEvent: (
+        "BMinSep(n={rounds}, b={separation}, q={rate}, warm_start={warm_start}, c={column}, {event})"
+    ),
     dp_event.TruncatedSubsampledGaussianDpEvent: (
         "TruncatedPoisson(n={dataset_size}, q={sampling_probability}, max={truncated_batch_size}, "
         "Gaussian(z={noise_multiplier}))"
@@ -44,6 +48,7 @@ _WORDS = {
     dp_event.RandomizedResponseDpEvent: "randomized responses",
     DiscreteGaussianSharesDpEvent: "sums with shares of discrete Gaussian noise",
     SkellamSharesDpEvent: "sums with shares of Skellam noise",
+    BMinSepDpEvent: "rounds of correlated noise with b-min-sep sampling",
     dp_event.LaplaceDpEvent: "Laplace noise without sampling",
     dp_event.DiscreteLaplaceDpEvent: "discrete Laplace noise without sampling",
 }
@@ -77,7 +82,10 @@ def parse_event(text: str) -> dp_event.DpEvent:
     if match is None:
         raise ValueError(f"not an event: {text}")
     fields = _fields(kind)
-    return kind(**{name: fields[name][2](value) for name, value in match.groupdict().items()})
+    try:
+        return kind(**{name: fields[name][2](value) for name, value in match.groupdict().items()})
+    except SyntaxError as error:  # of a field that is no literal
+        raise ValueError(f"not an event: {text}") from error
 
 
 def _form(kind: type[dp_event.DpEvent]) -> str:

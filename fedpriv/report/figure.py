@@ -122,11 +122,20 @@ def _charts(rows: Sequence[dict[str, str]]) -> Iterator[Chart]:
         places.setdefault(place, {}).setdefault(name, []).append(row)
     each = points_each(sum(map(len, places.values())))
     for (group, axes), curves in list(places.items())[:_MOST_CHARTS]:
-        found = [_curve(name, own, i, each) for i, (name, own) in enumerate(curves.items())]
+        found = [
+            _curve(name, part, i, each)
+            for i, (name, own) in enumerate(curves.items())
+            for part in _parts(own)
+        ]
         kept = tuple(one for one in found[:_MOST_CURVES] if one is not None)
         if kept:
             title = " · ".join(part for part in (group, axes) if part) or "figure"
             yield Chart(title, "x", axes, kept, False, False, _AXES)
+
+
+def _parts(rows: list[dict[str, str]]) -> list[list[dict[str, str]]]:
+    """What is joined by a line: numbers published elsewhere, of no run, are not."""
+    return [[row] for row in rows] if all(row.get("n") == "0" for row in rows) else [rows]
 
 
 def _curve(

@@ -61,6 +61,12 @@ CAVEATS = {
         "Who joins a round must stay secret: each client joins in its turn with probability "
         "algorithm.client_rate, and the guarantee counts on that."
     ),
+    "secret_rests": (
+        "Who joins a round must stay secret: each client that has rested joins with probability "
+        "algorithm.client_rate, and the guarantee counts on that. Epsilon is an upper bound from public "
+        "samples of the privacy loss (Monte Carlo accounting); it fails with probability delta / 1000, which "
+        "is a part of delta."
+    ),
     "search": (
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "them all, with every client in every round; the published one counts the last run alone."

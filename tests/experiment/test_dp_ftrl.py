@@ -19,6 +19,8 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.accountants import GdpAccountant
+from fedpriv.privacy.matrix.banded import Banded
+from fedpriv.privacy.monte_carlo import price
 from fedpriv.results.tables import parse_ranges
 
 CLIENTS, ROUNDS, REST = 20, 12, 4
@@ -28,6 +30,20 @@ STRATEGIES = ("identity", "tree", "banded_toeplitz", "banded", "blt")
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def few_samples(monkeypatch):
+    """Enough for a δ of 1e-3."""
+    monkeypatch.setattr(price, "SAMPLES", 200_000)
+    price._sampled.cache_clear()
+    yield
+    price._sampled.cache_clear()
+
+
+RESTED = (
+    "algorithm.participation=b_min_sep", "algorithm.client_rate=0.3", "accountant=pld", "delta=1e-3",
+)  # fmt: skip
 
 
 def ftrl(*overrides: str, z: float | None = 2.0) -> tuple[str, ...]:
@@ -74,6 +90,62 @@ def test_poisson_turns_cost_what_sampled_gaussians_compose_to():
     sampled = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(2.0))
     accountant.compose(sampled, 3)
     assert plan.epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
+
+
+def test_chances_without_rests_cost_what_sampled_gaussians_compose_to(few_samples):
+    overrides = ftrl("algorithm.strategy=identity", "algorithm.min_separation=1")
+    turns = plan_of(
+        *overrides, *RESTED, "algorithm.participation=cyclic_poisson", "algorithm.warm_start=null"
+    )
+    assert turns.epsilon < plan_of(*overrides, *RESTED).epsilon < 1.03 * turns.epsilon
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_chances_that_leave_nothing_to_chance_cost_what_turns_do(strategy):
+    """Rate 1 from one start: plain Gaussians, and any strategy."""
+    chances = (
+        "algorithm.participation=b_min_sep",
+        "algorithm.client_rate=1",
+        "algorithm.warm_start=false",
+    )
+    settings = ftrl(f"algorithm.strategy={strategy}")
+    assert plan_of(*settings, *chances).epsilon == pytest.approx(
+        plan_of(*settings).epsilon, rel=1e-6
+    )
+
+
+def test_secret_chances_cost_less_than_secret_turns_of_as_many_clients(few_samples):
+    """q / (1 + (b - 1) q) = rate / b: cohorts of the same size on average."""
+    rate = 1 / (REST / 0.5 - REST + 1)
+    rested = plan_of(*ftrl(*RESTED, f"algorithm.client_rate={rate}"))
+    turns = plan_of(
+        *ftrl(*RESTED, "algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.5")
+    )
+    assert rested.epsilon < turns.epsilon < plan_of(*ftrl("delta=1e-3")).epsilon
+
+
+def test_sigma_is_calibrated_to_epsilon_by_samples(few_samples):
+    plan = plan_of(*ftrl(*RESTED, "epsilon=3", z=None))
+    assert 2.98 < plan.epsilon <= 3.0
+    assert plan.rounds_allowed == ROUNDS
+
+
+def test_a_run_of_chances_costs_what_was_planned_and_what_its_ledger_says(
+    few_samples, ran, command, monkeypatch
+):
+    planned = plan_of(*ftrl(*RESTED)).epsilon
+    result = ran(*ftrl(*RESTED))
+    assert result.privacy["epsilon"] == result.privacy["epsilon_sound"] == planned
+    price._sampled.cache_clear()
+    monkeypatch.setattr(price, "losses_with", None)  # they are in the user's cache
+    said = command("account", "--run", str(result.folder), "--json")
+    assert said.status == 0, said.err
+    accountants = json.loads(said.out)["accountants"]
+    assert accountants["pld"]["epsilon"]["0.001"] == planned
+    assert all("b-min-sep" in accountants[name]["reason"] for name in ("rdp", "prv", "gdp", "zcdp"))
+    words = " ".join((result.folder / "privacy.txt").read_text().split())
+    assert "each client that has rested joins with probability" in words
+    assert "fails with probability delta / 1000" in words
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -136,6 +208,14 @@ def test_clients_take_part_once_in_every_epoch(ran):
     assert (present[:REST] != present[REST : 2 * REST]).any()
 
 
+@pytest.mark.parametrize("warm", [True, False])
+def test_clients_rest_and_come_again_by_chance(warm, few_samples, ran):
+    present = took_part(ran(*ftrl(*RESTED, f"algorithm.warm_start={warm}")).folder)
+    gaps = np.concatenate([np.diff(np.flatnonzero(client)) for client in present.T])
+    assert gaps.min() == REST
+    assert len(set(gaps)) > 1  # not in turn
+
+
 class OutOfTurn(DpFtrl):
     """Says that clients take turns, and lets the first one come every time."""
 
@@ -173,6 +253,30 @@ def test_how_far_a_run_is_follows_its_rounds(train, monkeypatch):
     assert seen == [0.25, 0.5, 0.75, 1.0]
 
 
+class Restless(DpFtrl):
+    """Says that clients rest, and tosses a coin for everyone."""
+
+    def cohort(self, streams, round_index, eligible):
+        return self.cohorts.choose(streams, round_index, eligible)
+
+
+def test_a_client_that_does_not_rest_stops_the_run(few_samples, train):
+    with pytest.raises(ReleaseError, match="rounds of a client at least 4 apart"):
+        train(*ftrl(*RESTED, f"algorithm._target_={Restless.__module__}.{Restless.__qualname__}"))
+
+
+class Uneven(DpFtrl):
+    """Says that its columns are alike, and adds noise by others."""
+
+    def find_strategy(self):
+        return Banded(np.linspace(1.0, 2.0, ROUNDS * REST).reshape(ROUNDS, REST))
+
+
+def test_a_strategy_that_chances_are_not_accounted_for_with_stops_the_run(few_samples, train):
+    with pytest.raises(ReleaseError, match="neither identity nor banded_toeplitz"):
+        train(*ftrl(*RESTED, f"algorithm._target_={Uneven.__module__}.{Uneven.__qualname__}"))
+
+
 # ---- resuming
 
 
@@ -185,11 +289,12 @@ def test_how_far_a_run_is_follows_its_rounds(train, monkeypatch):
             "algorithm.strategy=blt", "algorithm.participation=min_separation",
             "algorithm.clients_per_round=5",
         ),
+        RESTED,
     ],
     ids=lambda overrides: overrides[0],
 )  # fmt: skip
 def test_a_run_that_is_interrupted_after_every_round_is_the_run_that_was_not(
-    overrides, train, tmp_path, assert_same_run
+    overrides, train, tmp_path, assert_same_run, few_samples
 ):
     settings = ftrl(*overrides, "rounds=5")
     whole = train(*settings, name="whole")
@@ -255,6 +360,26 @@ REFUSED = {
     "algorithm.participation=cyclic_poisson algorithm.client_rate=0.5 algorithm.strategy=blt": (
         "algorithm.strategy must be identity, banded_toeplitz or banded"
     ),
+    "algorithm.participation=b_min_sep": "algorithm.client_rate must be a number > 0 and <= 1",
+    "algorithm.participation=b_min_sep algorithm.client_rate=0": "algorithm.client_rate must be > 0",
+    "algorithm.participation=b_min_sep algorithm.client_rate=2": "algorithm.client_rate must be > 0 and <= 1",
+    "algorithm.participation=b_min_sep algorithm.client_rate=0.5": "accountant=gdp does not fit",
+    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.strategy=blt": (
+        "algorithm.strategy must be identity or banded_toeplitz with participation=b_min_sep, got blt"
+    ),
+    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.strategy=banded": (
+        "algorithm.strategy must be identity or banded_toeplitz"
+    ),
+    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.bands=5": (
+        "algorithm.bands must be <= 4, min_separation, got 5"
+    ),
+    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.max_participations=3": (
+        "algorithm.max_participations must be null with b_min_sep"
+    ),
+    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.warm_start=2": (
+        "algorithm.warm_start must be true or false"
+    ),
+    "algorithm.warm_start=true": "algorithm.warm_start must be null with participation=cyclic",
     "algorithm.participation=once_per_epoch algorithm.strategy=banded": (
         "algorithm.participation must be cyclic, min_separation or cyclic_poisson"
     ),
@@ -274,6 +399,13 @@ def test_what_cannot_be_kept_is_one_sentence(overrides, train):
         train(*ftrl(*overrides.split()))
     assert REFUSED[overrides] in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_delta_that_samples_cannot_certify_is_refused_in_one_sentence(command):
+    said = command("train", *ftrl(*RESTED, "delta=1e-12"))
+    assert said.status != 0
+    assert "delta must be >= 3e-08 with algorithm.participation=b_min_sep and 12 rounds" in said.err
+    assert len(said.err.strip().splitlines()) == 1
 
 
 def test_a_verification_is_refused_in_one_sentence(command):

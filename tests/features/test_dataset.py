@@ -68,7 +68,9 @@ def test_statistics_are_of_each_channel_and_repeated_for_colours():
 
 def test_statistics_of_the_data_that_is_protected_are_refused():
     mnist = type("Named", (Digits,), {"name": "mnist"})()
-    with pytest.raises(ConfigError, match=r"features.statistics must be those of another data set, got mnist"):
+    with pytest.raises(
+        ConfigError, match=r"features.statistics must be those of another data set, got mnist"
+    ):
         Featured(mnist, Scattering(normalization="statistics", statistics="mnist"))
     Featured(mnist, Scattering(normalization="statistics", statistics="fashion_mnist"))
 
@@ -93,7 +95,11 @@ def test_arguments_that_are_not_allowed(arguments, sentence):
     ("arguments", "shape", "sentence"),
     [
         ({"groups": 2}, (1, 8, 8), r"features.groups must be a divisor of the 81 channels, got 2"),
-        ({"scales": 4}, (1, 8, 8), r"features.scales must be <= 3: images have 8 x 8 pixels, got 4"),
+        (
+            {"scales": 4},
+            (1, 8, 8),
+            r"features.scales must be <= 3: images have 8 x 8 pixels, got 4",
+        ),
         ({}, (8,), "holds no images"),
     ],
 )
@@ -105,7 +111,9 @@ def test_data_that_have_no_such_features(arguments, shape, sentence):
 
 def test_text_has_no_such_features():
     text = type("Text", (Digits,), {"vocabulary_size": 9})()
-    with pytest.raises(ConfigError, match="features must be none with this data set, got scattering"):
+    with pytest.raises(
+        ConfigError, match="features must be none with this data set, got scattering"
+    ):
         Featured(text, Scattering())
 
 

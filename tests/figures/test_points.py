@@ -15,7 +15,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.config import compose, identity
 from fedpriv.figures.definition import Axes, Points
 from fedpriv.figures.series import Run, over_points
-from fedpriv.figures.write import caption_of
+from fedpriv.figures.write import _panels, caption_of, figure_table
 
 POINTS = {"key": "algorithm.learning_rate", "values": [0.1, 0.5, 2], "label": "η", "quick": [0.5]}
 
@@ -154,6 +154,67 @@ def test_a_quick_override_of_the_points_key_leaves_the_points(read, tiny, jobs_o
     assert rates == [0.5, 0.5, 9]
 
 
+def test_a_curve_with_points_of_its_own_is_run_at_those_alone(read, tiny, jobs_of):
+    tiny["curves"]["t2"]["points"] = [0.1, 2.0]
+    figure = read(tiny)
+    jobs = jobs_of(figure)
+    assert [job.label for job in jobs if job.curve.name == "t2"] == [
+        "digits/t2/at 0.1/seed 0", "digits/t2/at 2/seed 0",
+        "digits/t2/at 0.1/seed 1", "digits/t2/at 2/seed 1",
+    ]  # fmt: skip
+    assert figure.run_count == len(jobs) == 12
+
+
+def test_the_runs_at_a_curves_own_points_are_those_of_the_whole_curve(read, tiny, jobs_of):
+    whole = {job.folder.path for job in jobs_of(read(tiny))}
+    tiny["curves"]["t2"]["points"] = [0.1, 2.0]
+    assert {job.folder.path for job in jobs_of(read(tiny))} < whole
+
+
+def test_at_the_quick_scale_a_curve_is_run_at_those_of_its_points_that_are_quick(
+    read, tiny, jobs_of
+):
+    tiny["points"]["quick"] = [0.5, 2]
+    tiny["curves"]["t2"]["points"] = [0.1, 2]
+    jobs = jobs_of(read({**tiny, "scale": "quick"}))
+    assert [job.point for job in jobs if job.curve.name == "t2"] == [2]
+
+
+def test_a_curve_without_a_quick_point_is_left_out_and_that_is_said(read, tiny, jobs_of):
+    tiny["curves"]["t2"]["points"] = [0.1, 2]
+    figure = read({**tiny, "scale": "quick"})
+    jobs = jobs_of(figure)
+    assert [job.curve.name for job in jobs] == ["t1", "reference"]
+    metrics = pd.DataFrame({"test_accuracy": [0.5], "test_loss": [1.0]})
+    runs = [Run(job, {"rounds": 1}, metrics) for job in jobs]
+    assert "Left out, run at none of these points: T = 2." in caption_of(figure, runs, [])
+    ((loss, _, a_map),) = _panels(figure, figure_table(figure, runs), runs)
+    assert [line.label for line in loss.lines] == ["T = 1", "reference"]
+    assert a_map.rows == ("T = 1", "reference")
+    assert np.isfinite(a_map.values).all()
+
+
+def test_a_group_without_a_quick_point_is_refused(read, tiny):
+    tiny["show"]["digits"] = ["t1", "t2"]
+    tiny["orderings"] = []
+    for name in ("t1", "t2"):
+        tiny["curves"][name]["points"] = [0.1]
+    assert read(tiny).run_count == 4
+    with pytest.raises(ConfigError) as caught:
+        read({**tiny, "scale": "quick"})
+    assert str(caught.value) == (
+        "figure.points.quick must be such that a curve of group digits is run at one of them, got [0.5]"
+    )
+
+
+def test_a_figure_without_points_asks_no_curve_where_it_is_run(read, tiny):
+    for key in ("points", "stated", "orderings"):
+        del tiny[key]
+    tiny["axes"] = {"loss": {"x": "round", "y": "test_loss"}}
+    tiny["curves"]["t2"]["points"] = [1]
+    assert read(tiny).run_count == 6
+
+
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
@@ -173,6 +234,12 @@ def test_a_quick_override_of_the_points_key_leaves_the_points(read, tiny, jobs_o
         (("axes", "loss", "lines"), "clients", "figure.axes.loss.lines must be one of curves"),
         (("axes", "map", "best"), "least", "figure.axes.map.best must be one of low, high"),
         (("curves", "t1", "points"), "no", "figure.curves.t1.points must be true or false"),
+        (("curves", "t1", "points"), 1, "true or false, or a list of increasing numbers, got 1"),
+        (("curves", "t1", "points"), [], "true or false, or a list of increasing numbers, got []"),
+        (("curves", "t1", "points"), [2, 1], "points must be true or false, or a list of incr"),
+        (("curves", "t1", "points"), ["2"], "figure.curves.t1.points must be a number, got 2"),
+        (("curves", "t1", "points"), [0.5, 1],
+         "figure.curves.t1.points must be true, or some of figure.points.values 0.1, 0.5, 2, got"),
         (("stated", 0, "point"), None, "figure.stated.0.point must be a number"),
         (("stated", 0, "curve"), "reference", "figure.stated.0.point must be absent"),
         (("orderings", 0, "point"), "all", "figure.orderings.0.point must be a number"),

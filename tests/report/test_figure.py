@@ -61,6 +61,18 @@ def test_it_holds_picture_comparison_curves_and_runs(figure, command, read):
     assert "digits/quiet/seed 0" in page.table("2 runs")
 
 
+def test_numbers_published_elsewhere_are_not_joined(figure, command, read):
+    with (figure / "figure.csv").open("a") as file:
+        file.writelines(f"digits,accuracy,Somebody 2021,{x},90,90,90,0\n" for x in (1.5, 3))
+    command("report", str(figure))
+    (chart,) = read(figure / "report.html").numbers.values()
+    loud, quiet, *marks = chart["curves"]
+    assert [(m["key"], m["x"], m["y"]) for m in marks] == [
+        ("Somebody 2021", [1.5], [90]), ("Somebody 2021", [3], [90]),
+    ]  # fmt: skip
+    assert len({one["style"] for one in (loud, quiet, *marks)}) == 3
+
+
 def test_what_its_runs_ended_with_is_looked_up_where_runs_lie(
     figure, folder, command, read, tmp_path
 ):

@@ -112,6 +112,10 @@ class Accountant(ABC):
         """δ of a fixed composition at each of ``epsilons``, ascending."""
         return profile_of(lambda d: self.epsilon_of(composition, d, neighbours), epsilons)
 
+    def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
+        """Near :meth:`epsilon_of`, where that takes many seconds; None where it does not."""
+        return None
+
     def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
         """(ε of all parts together, whether it is only a bound because ε takes long)."""
         total: Counter[dp_event.DpEvent] = Counter()

@@ -4,7 +4,8 @@ without replacement are ours.
 The tightest epsilon here: the privacy loss of the whole composition is convolved numerically, with
 errors rounded up, in cells that widen with ε. Where RDP knows the same events and is lower (very
 many draws), its epsilon is taken. It holds for compositions fixed in advance; an adaptive σ takes a
-filter.
+filter. The loss of b-min-sep sampling is sampled (:mod:`fedpriv.privacy.monte_carlo`); with other releases
+it composes by sharing out δ.
 
 Convention: a Gaussian's multiplier z is noise ÷ sensitivity *under the relation of the ledger*. That
 is dp_accounting's RDP convention too, but its PLD takes noise ÷ clip norm under replace-one, half of
@@ -24,14 +25,16 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common import checks
-from fedpriv.privacy.accountants.base import Composition
+from fedpriv.privacy.accountants.base import CannotAccount, Composition
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
 from fedpriv.privacy.events import event_words
 from fedpriv.privacy.grid import on_grid
+from fedpriv.privacy.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
 from fedpriv.privacy.rdp import RELATION
+from fedpriv.privacy.trade_off import profile_of
 
 if TYPE_CHECKING:  # importing it takes half a second
     from dp_accounting.pld.pld_pmf import PLDPmf
@@ -56,6 +59,8 @@ class PldAccountant(CompositionAccountant):
         return f"pld cannot account for {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
     def _epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
+        if any(isinstance(event, BMinSepDpEvent) for event in composition):
+            return self._with_sampled(composition, delta, neighbours)
         bound, holds = self._rdp(composition, delta, neighbours)
         if holds and (bound > _LARGE or sum(composition.values()) > _MANY_DRAWS):
             return bound
@@ -64,6 +69,32 @@ class PldAccountant(CompositionAccountant):
         epsilon = _epsilon(_ordered(composition), delta, neighbours, self._cell(bound))
         return min(epsilon, bound) if holds else epsilon
 
+    def _with_sampled(
+        self, composition: Composition, delta: float, neighbours: str, samples: int | None = None
+    ) -> float:
+        """Of compositions with losses that are sampled: each of these, and all the rest, has its share of δ.
+        ``samples``: by so many, and ``inf`` where they are too few."""
+        from fedpriv.privacy.monte_carlo import price
+
+        own = {e: n for e, n in composition.items() if isinstance(e, BMinSepDpEvent)}
+        rest = {e: n for e, n in composition.items() if e not in own}
+        if samples is None:
+            if reason := next(filter(None, (price.refusal(event, delta) for event in own)), None):
+                raise CannotAccount(reason)
+            samples = price.samples_for(delta)
+        share = delta / (sum(own.values()) + bool(rest))
+        epsilon = self._epsilon_of(rest, share, neighbours) if rest else 0.0
+        return epsilon + sum(n * price.epsilon_of(e, share, samples) for e, n in own.items())
+
+    def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
+        from fedpriv.privacy.monte_carlo import price
+
+        if len(composition) != 1 or not isinstance(
+            event := next(iter(composition)), BMinSepDpEvent
+        ):
+            return None
+        return price.about(event, delta)
+
     def _cell(self, epsilon: float) -> float:
         """The width of the cells for compositions of about this ε."""
         return self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(epsilon, 1e-9) / _FINE)))
@@ -71,6 +102,13 @@ class PldAccountant(CompositionAccountant):
     def _deltas_of(
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
     ) -> np.ndarray:
+        if any(isinstance(event, BMinSepDpEvent) for event in composition):
+            from fedpriv.privacy.monte_carlo.price import SAMPLES
+
+            sampled = functools.partial(
+                self._with_sampled, composition, neighbours=neighbours, samples=SAMPLES
+            )
+            return profile_of(lambda delta: sampled(delta=delta), epsilons)
         bound, holds = self._rdp(composition, _TYPICAL_DELTA, neighbours)
         by_rdp = self.quick_deltas(composition, epsilons, neighbours)
         if bound > _LARGE or (holds and sum(composition.values()) > _MANY_DRAWS):
@@ -96,6 +134,8 @@ class PldAccountant(CompositionAccountant):
         return _RDP.epsilon_of(on_grid(composition), delta, neighbours)
 
     def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
+        if isinstance(event, BMinSepDpEvent):
+            return 1
         if _RDP.supports(event, neighbours):
             event, neighbours = _similar(event), ADD_OR_REMOVE
         return max(1, _RDP.steps_allowed(event, epsilon, delta, neighbours))
@@ -116,6 +156,8 @@ _MANY_DRAWS = 2_000_000  # more take half a minute, and RDP is within a few per 
 def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
     if known_here(event, neighbours):
         return True
+    if isinstance(event, BMinSepDpEvent):
+        return neighbours != REPLACE_ONE
     lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
     if isinstance(lot, dp_event.GaussianDpEvent) and neighbours != REPLACE_ONE:
         return True  # what nearly every run asks about, without importing the library

@@ -1,5 +1,5 @@
 """Who takes part in a round, such that every client keeps to a participation. No amplification is claimed of
-the choice, but for :class:`CyclicPoisson`.
+the choice, but for :class:`CyclicPoisson` and :class:`BMinSep`.
 
 Orders and choices are secret streams' (:mod:`fedpriv.common.secret_streams`), and no data decides them.
 """
@@ -155,6 +155,41 @@ class CyclicPoisson(Turns):
         return (
             f"each client of one of {self.participation.separation} groups, in turn, with probability "
             f"{self.rate:g}{_about(self, clients)}"
+        )
+
+
+class BMinSep(Cohorts):
+    """Each client that has rested for b - 1 rounds, independently with probability q (Dong & Ganesh 2026,
+    arXiv 2602.09338).
+
+    ``warm_start``: at the beginning each rests for 0 to b - 1 rounds, as likely as after many rounds, so that
+    all rounds have cohorts of one expected size; else all may join the first round.
+    """
+
+    def __init__(self, separation: int, rate: float, warm_start: bool):
+        self.participation = MinSeparation(separation)
+        self.rate, self.warm_start = rate, warm_start
+
+    def choose(self, streams: SecretStreams, round_index: int, allowed: np.ndarray) -> np.ndarray:
+        drawn = streams.sampling("cohort", round_index).random(len(allowed)) < self.rate
+        return np.flatnonzero(drawn & allowed & (self._rests(streams, len(allowed)) <= round_index))
+
+    def _rests(self, streams: SecretStreams, clients: int) -> np.ndarray:
+        """In which round each client may join for the first time [K]."""
+        if not self.warm_start:
+            return np.zeros(clients, dtype=np.int64)
+        ready = 1.0 / (1.0 + (self.participation.separation - 1) * self.rate)
+        place = streams.sampling("cohort_start").random(clients) - ready
+        return np.where(place < 0, 0, 1 + np.floor(place / (self.rate * ready)).astype(np.int64))
+
+    def expected(self, clients: int) -> float:
+        """In the long run; with ``warm_start`` of every round."""
+        return clients / (self.participation.separation - 1 + 1 / self.rate)
+
+    def describe(self, clients: int | None) -> str:
+        return (
+            f"each client with probability {self.rate:g}{_about(self, clients)}, then it rests for "
+            f"{self.participation.separation - 1} rounds"
         )
 
 

@@ -8,6 +8,9 @@ what is announced carries its digest: a round whose strategy is another one than
 The guarantee is under zero-out adjacency: a client's contributions are zeros in the other data set, and who
 takes part when does not depend on the data.
 
+Where clients join by b-min-sep sampling, the event holds the strategy, and its privacy loss is sampled
+(:mod:`fedpriv.privacy.monte_carlo`).
+
 Sources: Kairouz et al. 2021 (arXiv 2103.00039); Denisov et al. 2022 (2202.08312; adaptivity: theorem 2.1);
 Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
 """
@@ -15,7 +18,7 @@ Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,16 +27,17 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError, ReleaseError
-from fedpriv.privacy.columns import array, tensor
-from fedpriv.privacy.matrix.participation import NEVER, Participation
+from fedpriv.privacy.matrix.participation import Participation
 from fedpriv.privacy.matrix.strategy import NoiseStream, Strategy
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group, Sample
+from fedpriv.privacy.mechanisms.attendance import Attendance
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.mechanism import Asking, Mechanism, Pacing, Releasing
 from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.mechanisms.release import Release, refuse_too_little_noise
 from fedpriv.privacy.mechanisms.round import OpenRound
+from fedpriv.privacy.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.names import AGGREGATOR
 from fedpriv.privacy.sampling import Sampling
 
@@ -58,6 +62,7 @@ class CorrelatedQuery(Query):
         sample_rate: With which probability a client joins a round in which it may; 1: no amplification.
         strategy, participation: In words.
         digest: Of the strategy.
+        separation, warm_start, column: Of b-min-sep sampling: see :class:`BMinSepDpEvent`; None otherwise.
     """
 
     name: str
@@ -68,6 +73,9 @@ class CorrelatedQuery(Query):
     strategy: str
     participation: str
     digest: str
+    separation: int | None = None
+    warm_start: bool | None = None
+    column: tuple[float, ...] | None = None
     replaced: float = DOUBLED
     by: str = AGGREGATOR
 
@@ -85,6 +93,9 @@ class CorrelatedQuery(Query):
     def event(self) -> dp_event.DpEvent:
         if not self.protects:
             return dp_event.NonPrivateDpEvent()
+        if self.separation is not None:
+            kind = (self.answers, self.separation, self.sample_rate, self.warm_start, self.column)
+            return BMinSepDpEvent(*kind, dp_event.GaussianDpEvent(self.noise_multiplier))
         gaussian = dp_event.GaussianDpEvent(self.noise_multiplier / self.sensitivity)
         if self.sample_rate == 1.0:
             return gaussian
@@ -115,7 +126,8 @@ class Correlation:
 
     ``find``: makes the strategy, which may take a while; called once, when it is needed.
     ``sample_rate``: see :class:`CorrelatedQuery`; below 1 only where a client's turns are ``separation``
-    rounds apart and the strategy has no more bands than that.
+    rounds apart and the strategy has no more bands than that. ``warm_start``: of b-min-sep sampling, None:
+    clients join in turn.
     """
 
     def __init__(
@@ -124,14 +136,21 @@ class Correlation:
         participation: Participation,
         find: Callable[[], Strategy],
         sample_rate: float = 1.0,
+        warm_start: bool | None = None,
     ):
         self.rounds, self.participation, self.sample_rate = rounds, participation, sample_rate
+        self.warm_start = warm_start
         self._find = find
+
+    @property
+    def _amplified(self) -> bool:
+        """With a start that is the same for all, rate 1 leaves nothing to chance."""
+        return self.sample_rate < 1.0 or bool(self.warm_start)
 
     @cached_property
     def strategy(self) -> Strategy:
         found = self._find()
-        if self.sample_rate < 1.0 and found.bands > self.participation.apart:
+        if self._amplified and found.bands > self.participation.apart:
             raise ReleaseError(
                 f"{found.describe()} has {found.bands} bands, and sampling amplifies those alone that a "
                 f"client's turns, {self.participation.apart} rounds apart, do not share"
@@ -145,14 +164,32 @@ class Correlation:
     @property
     def times(self) -> int:
         """How many events of :meth:`query` the run is: one, or as many as a client has turns."""
-        return 1 if self.sample_rate == 1.0 else self.participation.times(self.rounds)
+        turns = self._amplified and self.warm_start is None
+        return self.participation.times(self.rounds) if turns else 1
 
     @cached_property
     def sensitivity(self) -> float:
         """Of the whole run; of one turn where clients are sampled in each."""
-        if self.sample_rate < 1.0:
+        if self._amplified:
             return float(self.strategy.column_norms().max())
         return self.strategy.sensitivity(self.participation)
+
+    @cached_property
+    def _rested(self) -> tuple[int, bool, tuple[float, ...]] | tuple[()]:
+        """What the query says of b-min-sep sampling: one column, so that all must be alike."""
+        from fedpriv.privacy.matrix import banded_toeplitz, identity
+
+        if not self._amplified or self.warm_start is None:
+            return ()
+        strategy, column = self.strategy, (1.0,)
+        if isinstance(strategy, banded_toeplitz.BandedToeplitz):
+            column = tuple(strategy.series.tolist())
+        elif not isinstance(strategy, identity.Identity):
+            raise ReleaseError(
+                f"{strategy.describe()} is neither identity nor banded_toeplitz, whose columns are alike: no "
+                "other is accounted for with b-min-sep sampling"
+            )
+        return self.participation.separation, self.warm_start, column
 
     def query(self, noise_multiplier: float) -> CorrelatedQuery:
         """The run's release."""
@@ -165,39 +202,8 @@ class Correlation:
             self.strategy.describe(),
             self.participation.describe(),
             self.digest,
+            *self._rested,
         )
-
-
-class Attendance:
-    """Who has taken part when: what the participation is held against."""
-
-    def __init__(self, participation: Participation, clients: int):
-        self.participation = participation
-        self.last = np.full(clients, NEVER, dtype=np.int64)
-        self.count = np.zeros(clients, dtype=np.int64)
-
-    def may(self, round_index: int) -> np.ndarray:
-        """Whether each client may take part in a round [K]."""
-        return self.participation.may(round_index, self.last, self.count)
-
-    def enter(self, round_index: int, cohort: np.ndarray) -> None:
-        """Note who takes part. Raises ReleaseError, and notes nothing, where one may not."""
-        barred = cohort[~self.may(round_index)[cohort]]
-        if len(barred):
-            client = int(barred[0])
-            raise ReleaseError(
-                f"round {round_index + 1}: client {client} was in round {self.last[client] + 1} and in "
-                f"{self.count[client]} so far, against what was charged ({self.participation.describe()}); "
-                "nothing of this round was released"
-            )
-        self.last[cohort] = round_index
-        self.count[cohort] += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"last": tensor(self.last), "count": tensor(self.count)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.last, self.count = array(state["last"]), array(state["count"])
 
 
 class MatrixMechanism(Mechanism):

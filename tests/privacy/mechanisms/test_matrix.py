@@ -13,8 +13,9 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
 from fedpriv.privacy.matrix.participation import MinSeparation
 from fedpriv.privacy.mechanisms import GRADIENT
+from fedpriv.privacy.mechanisms.attendance import Attendance
 from fedpriv.privacy.mechanisms.bounded import clipped_sum
-from fedpriv.privacy.mechanisms.matrix import Attendance, MatrixMechanism
+from fedpriv.privacy.mechanisms.matrix import MatrixMechanism
 from fedpriv.privacy.names import ZERO_OUT
 from fedpriv.privacy.noise_schedules import ConstantNoise, ExponentialNoise, ValidationDecay
 

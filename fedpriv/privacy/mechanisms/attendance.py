@@ -1,0 +1,44 @@
+"""Who was in which round of correlated noise, against what was charged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedpriv.common.errors import ReleaseError
+from fedpriv.privacy.columns import array, tensor
+from fedpriv.privacy.matrix.participation import NEVER, Participation
+
+
+class Attendance:
+    """Who has taken part when: what the participation is held against."""
+
+    def __init__(self, participation: Participation, clients: int):
+        self.participation = participation
+        self.last = np.full(clients, NEVER, dtype=np.int64)
+        self.count = np.zeros(clients, dtype=np.int64)
+
+    def may(self, round_index: int) -> np.ndarray:
+        """Whether each client may take part in a round [K]."""
+        return self.participation.may(round_index, self.last, self.count)
+
+    def enter(self, round_index: int, cohort: np.ndarray) -> None:
+        """Note who takes part. Raises ReleaseError, and notes nothing, where one may not."""
+        barred = cohort[~self.may(round_index)[cohort]]
+        if len(barred):
+            client = int(barred[0])
+            raise ReleaseError(
+                f"round {round_index + 1}: client {client} was in round {self.last[client] + 1} and in "
+                f"{self.count[client]} so far, against what was charged ({self.participation.describe()}); "
+                "nothing of this round was released"
+            )
+        self.last[cohort] = round_index
+        self.count[cohort] += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"last": tensor(self.last), "count": tensor(self.count)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.last, self.count = array(state["last"]), array(state["count"])
