@@ -58,7 +58,10 @@ class Verification:
         yield lots.unmoved(self.context, self._of_records)
         yield from self._outside()
         yield from self._files()
-        yield from charge.checks(reference, subject.secret_cohort)
+        if self.context.correlated is None:
+            yield from charge.checks(reference, subject.secret_cohort)
+        else:
+            yield from self.context.correlated.checks()
 
     # ---- noise
 
@@ -85,6 +88,9 @@ class Verification:
             if not samples:
                 samples = [s for s in contrasts.samples if s.place.name == name]
                 direct = np.concatenate(contrasts.direct[name]) if samples else direct
+            if self.context.correlated is not None:
+                samples = self.context.correlated.white_samples(samples)
+                direct = np.concatenate(self.context.correlated.white_list(contrasts.direct[name]))
             if samples:
                 extra = max(float((said[p].noted / said[p].std).max()) for p in places)
                 extra = extra if extra > _MORE else 1.0

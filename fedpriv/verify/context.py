@@ -12,6 +12,7 @@ from torch import Tensor
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
 from fedpriv.verify.again import Again
+from fedpriv.verify.correlated import Correlated
 from fedpriv.verify.stated import GAUSSIAN, Stated, stated
 from fedpriv.verify.subject import AS_IT_IS, Subject, Variation
 from fedpriv.verify.taps import Place, Recording
@@ -48,11 +49,16 @@ class Context:
             self.reference = subject.run(again=self.again)
             if subject.choose_unit(self.reference) or self.reference.broke is not None:
                 break
-        found = {
-            place: stated(self.reference, place, subject.trust) for place in self.reference.seen
-        }
-        self.said: dict[Place, Stated] = {place: s for place, s in found.items() if s is not None}
+        self.correlated = Correlated.of(subject, self.reference)
+        self.said: dict[Place, Stated] = self._stated()
         self.variations = adversarial(subject, self.neighbours)
+
+    def _stated(self) -> dict[Place, Stated]:
+        if self.correlated is not None:
+            return self.correlated.stated()
+        trust = self.subject.trust
+        found = {place: stated(self.reference, place, trust) for place in self.reference.seen}
+        return {place: said for place, said in found.items() if said is not None}
 
     @property
     def neighbours(self) -> str:
@@ -115,6 +121,8 @@ class Context:
                 continue
             apart = (a.double() - b.double()).cpu().numpy() / said.std[:, None]
             found.append(apart.reshape(-1)[:: max(1, apart.size // _COMPARED)])
+        if self.correlated is not None:
+            found = self.correlated.white_list(found)
         return np.concatenate(found) if found else np.zeros(0)
 
     def rounding(self) -> float:

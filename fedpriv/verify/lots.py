@@ -22,7 +22,12 @@ def checks(context: Context) -> Iterator[Check]:
     made = subject.run(subject.streams(OTHER_LOTS, "A"))
     if subject.per_record:
         yield from _of_lots(context, made)
-    yield from _of_cohorts(context, made)
+    if context.correlated is None:
+        yield from _of_cohorts(context, made)
+    else:
+        yield context.correlated.attendance(context.reference, "first lots")
+        yield context.correlated.attendance(made, OTHER_LOTS)
+        yield from context.correlated.rates()
     if any(made.asked):
         yield _of_uploads(made)
 

@@ -19,6 +19,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from fedpriv.algorithms.dp_ftrl import DpFtrl
 from fedpriv.algorithms.problem import Problem
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.secret_streams import SecretStreams, derived_key
@@ -150,7 +151,11 @@ class Subject:
 
     def _rounds(self) -> int:
         steps = self.parts.algorithm.samples_per_round
-        return FEW_ROUNDS if self._numbers() > _MANY or steps > 4 else ROUNDS
+        rounds = FEW_ROUNDS if self._numbers() > _MANY or steps > 4 else ROUNDS
+        if isinstance(self.parts.algorithm, DpFtrl):  # until a client's turn comes again
+            together = self.parts.mechanism.correlation
+            rounds = min(together.rounds, max(rounds, together.participation.separation + 2))
+        return rounds
 
     def _refuse_too_large(self) -> None:
         """Releases are kept, and compared. Raises ConfigError."""
@@ -295,10 +300,11 @@ def _refuse(parts: Parts) -> None:
         raise ConfigError(
             "attack must be none with fedpriv verify, which brings malicious clients of its own"
         )
-    if parts.mechanism.charged_at_once is not None:
+    together = parts.mechanism.charged_at_once is not None
+    if together and not isinstance(parts.algorithm, DpFtrl):
         raise ConfigError(
-            f"algorithm={parts.algorithm.name} cannot be verified: fedpriv verify holds each round against "
-            "its own charge and takes noise for independent over rounds, and here all rounds are one release"
+            f"algorithm={parts.algorithm.name} cannot be verified: all its rounds are one release, and "
+            "fedpriv verify knows such releases of dp_ftrl alone"
         )
 
 

@@ -35,13 +35,13 @@ def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
 
 
 def absent(subject: Subject, neighbours: str) -> Variation | None:
-    """The unit is not there. A client that is seen to take part cannot be absent: under zero-out adjacency it
-    contributes zeros, else there is none."""
+    """The unit is not there. Under zero-out adjacency a client takes part and contributes zeros; else one
+    that is seen to take part cannot be absent."""
     client, record = subject.unit_client, subject.unit_record
     if not subject.per_record:
-        if subject.secret_cohort:
-            return Variation(ABSENT, absent=client)
-        return Variation(ABSENT, silent=client) if neighbours == ZERO_OUT else None
+        if neighbours == ZERO_OUT:
+            return Variation(ABSENT, silent=client)
+        return Variation(ABSENT, absent=client) if subject.secret_cohort else None
 
     def without(data: FederatedData) -> FederatedData:
         return _with_clients(data, client, Without.of(data.clients[client], record))
