@@ -17,6 +17,9 @@ from fedpriv.features.base import Features
 _BLOCK = 250  # images at a time: a few hundred MB of what is in between at most
 _KEPT = np.float16  # coefficients have about three digits; computed or kept, they are rounded to it
 
+_SHARE_RECORDS = {"mnist": ("emnist", "femnist")}
+"""Data sets with records of others: all three are cut from NIST's forms."""
+
 
 class Featured:
     """``dataset`` as a model reads it after ``features``; whatever else it says is as it was.
@@ -38,12 +41,12 @@ class Featured:
         if len(image) != 3 or getattr(dataset, "vocabulary_size", None) is not None:
             why = f"dataset={dataset.name} holds no images"
             raise ConfigError("features", features.name, "none with this data set", why)
-        if features.statistics == dataset.name:
+        if dataset.name in (features.statistics, *_SHARE_RECORDS.get(features.statistics, ())):
             raise ConfigError(
                 "features.statistics",
                 features.statistics,
                 "those of another data set",
-                f"these were computed from the records of dataset={dataset.name}, without noise",
+                f"these were computed from records of dataset={dataset.name}, without noise",
             )
         try:
             self.input_shape = features.output_shape(image)

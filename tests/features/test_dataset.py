@@ -66,13 +66,13 @@ def test_statistics_are_of_each_channel_and_repeated_for_colours():
     assert float(used.normalize(colour).abs().max()) < 1e-4
 
 
-def test_statistics_of_the_data_that_is_protected_are_refused():
-    mnist = type("Named", (Digits,), {"name": "mnist"})()
-    with pytest.raises(
-        ConfigError, match=r"features.statistics must be those of another data set, got mnist"
-    ):
-        Featured(mnist, Scattering(normalization="statistics", statistics="mnist"))
-    Featured(mnist, Scattering(normalization="statistics", statistics="fashion_mnist"))
+@pytest.mark.parametrize("name", ["mnist", "emnist", "femnist"])
+def test_statistics_of_records_that_are_protected_are_refused(name):
+    dataset = type("Named", (Digits,), {"name": name})()
+    words = "features.statistics must be those of another data set, got mnist"
+    with pytest.raises(ConfigError, match=words):
+        Featured(dataset, Scattering(normalization="statistics", statistics="mnist"))
+    Featured(dataset, Scattering(normalization="statistics", statistics="fashion_mnist"))
 
 
 @pytest.mark.parametrize(
