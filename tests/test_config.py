@@ -28,6 +28,8 @@ def test_every_option_composes(group, name):
         assert (
             config.attack is None
         )  # so that runs from before there were attacks keep their identity
+    elif group == "features":
+        assert config.features is None if name == "none" else "_target_" in config.features
     elif group == "tracker":
         assert config.tracker is None if name == "none" else "_target_" in config.tracker[name]
     else:

@@ -110,8 +110,7 @@ class JobMaker:
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
         setting = None if point is None else f"{figure.points.key}={point}"
-        if point is not None:  # a ready-made configuration for each point
-            given = tuple(o.replace(POINT_IN_OVERRIDE, f"{point:g}") for o in given)
+        given = at(given, point)
         if setting is not None:  # the quick scale has points of its own
             given = tuple(o for o in given if _key(o) != figure.points.key)
         overrides = given if setting is None else (*given, setting)
@@ -186,6 +185,13 @@ class _Seedless:
         if not self._plain:  # a key is computed from the seed
             return self._resolved(seed)
         return self._known | dict.fromkeys(self._following, seed)
+
+
+def at(overrides: Sequence[str], point: float | None) -> tuple[str, ...]:
+    """The overrides at a point, which ``{point}`` in one stands for: a ready-made configuration for each."""
+    if point is None:
+        return tuple(overrides)
+    return tuple(override.replace(POINT_IN_OVERRIDE, f"{point:g}") for override in overrides)
 
 
 def _key(override: str) -> str:

@@ -41,7 +41,8 @@ DIAGNOSTICS = (
     "records_not_finite in summary.json (exact count)",
     "plots/labels_per_client.png (exact label counts) and plots/gradient_norm.png",
     "seed and noise_seed in config.yaml (who knows them knows lots and cohorts and can subtract the noise)",
-    "seconds in metrics.csv, summary.json and run.log (how long a round takes tells how many took part)",
+    "seconds (cpu_seconds) in metrics.csv, summary.json and run.log (how long a round takes tells how many "
+    "took part)",
     "checkpoint.pt (optimiser moments are functions of released values; the seeds are in it)",
     "audit/, and what audits found in summary.json, if there were any (attacks on private data)",
 )

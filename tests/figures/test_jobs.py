@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.config import compose, dump, identity
-from fedpriv.figures.jobs import distinct
+from fedpriv.figures.jobs import at, distinct
 from fedpriv.results.folder import FINISHED
 
 
@@ -179,3 +179,9 @@ def test_a_folder_that_holds_another_run_is_refused(changed, figure, jobs_of):
 def test_the_minutes_are_those_of_the_group(read, tiny, jobs_of):
     tiny["curves"]["loud"]["minutes"] = {"digits": 3}
     assert [job.minutes for job in jobs_of(read(tiny))] == [3, None, 3, None]
+
+
+def test_the_point_stands_in_overrides_too():
+    assert at(["+recipe=x_eps{point}", "rounds=3"], 2.0) == ("+recipe=x_eps2", "rounds=3")
+    assert at(["a={point}"], 0.5) == ("a=0.5",)
+    assert at(["a={point}"], None) == ("a={point}",)

@@ -11,6 +11,7 @@ from fedpriv.config import compose, options
 from fedpriv.experiment.build import build_parts
 from fedpriv.figures.computed import read_computed
 from fedpriv.figures.definition import Figure
+from fedpriv.figures.jobs import at
 from fedpriv.figures.reading import read_figure
 
 ALL = [name for name, _ in options("figure")]
@@ -121,7 +122,8 @@ def test_every_curve_of_every_figure_can_run(name):
             if curve is not group.curves[0] and curve.overrides in seen:
                 continue
             seen.add(curve.overrides)
-            config = composed(*group.overrides, *curve.overrides).copy()
+            own = at(curve.overrides, shipped(name).points_of(curve)[0])
+            config = composed(*group.overrides, *own).copy()
             if "discretization" in config.accountant:
                 config.accountant.discretization = 0.005  # what it finds is tested elsewhere
             parts = build_parts(config)
@@ -133,7 +135,8 @@ def test_every_figure_composes_at_the_quick_scale(name):
     figure = shipped(name)
     assert figure.quick or figure.points
     group = figure.groups[0]
-    config = composed(*group.overrides, *group.curves[0].overrides, *figure.quick).copy()
+    own = at(group.curves[0].overrides, figure.points_of(group.curves[0])[0])
+    config = composed(*group.overrides, *own, *figure.quick).copy()
     if "discretization" in config.accountant:
         config.accountant.discretization = 0.005
     assert build_parts(config).settings.rounds <= 100 or figure.points

@@ -1,0 +1,55 @@
+"""Recipes: what their names say is what they do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import fedpriv
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.plan import make_plan
+from fedpriv.groups import options
+
+NAMES = [name for name, _ in options("recipe")]
+SMALL = ("dataset=digits", "rounds=4", "evaluation_interval=2")
+
+
+def test_there_is_one_for_each_data_set_trust_and_epsilon():
+    expected = {
+        f"{data}_{trust}_eps{epsilon}"
+        for data in ("mnist", "fashion_mnist", "cifar10")
+        for trust in ("distributed", "local")
+        for epsilon in (1, 2, 3, 8)
+    }
+    assert set(NAMES) == expected | {"mnist_writers_central_eps2"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_name_says_data_trust_and_epsilon(name):
+    data, trust, epsilon = re.fullmatch(r"(\w+)_([a-z]+)_eps(\d+)", name).groups()
+    config = fedpriv.compose([f"+recipe={name}"])
+    chosen = data.removesuffix("_writers")
+    assert config.dataset == fedpriv.compose([f"dataset={chosen}"]).dataset
+    assert config.epsilon == int(epsilon)
+    assert config.budget_view == "sound"
+    assert config.algorithm.get("trust", "central") == trust
+    assert config.features.statistics != chosen
+    assert config.partition._target_.endswith("Natural") is data.endswith("_writers")
+
+
+@pytest.mark.parametrize("name", ["mnist_local_eps2", "mnist_writers_central_eps2"])
+def test_its_rounds_fit_its_epsilon(name):
+    parts = build_parts(fedpriv.compose([f"+recipe={name}"]))
+    plan = make_plan(parts)
+    assert plan.rounds == parts.settings.rounds
+    assert 0.99 * parts.settings.epsilon < plan.epsilon <= parts.settings.epsilon
+
+
+def test_another_data_set_takes_its_place(train):
+    result = train("+recipe=mnist_distributed_eps8", *SMALL)
+    summary = result.summary
+    assert summary["dataset"] == "digits"
+    assert summary["rounds"] == 4
+    assert summary["epsilon_sound"] <= 8
+    assert summary["test_accuracy"] > 0.5
