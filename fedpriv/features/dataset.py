@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Featured:
     def load(self) -> LoadedDataset:
         """The data set with coefficients, float32, in the place of images."""
         loaded = self.images.load()
-        made_from = (_digest(loaded.train), _digest(loaded.test))
+        digests = (_digest(loaded.train), _digest(loaded.test))
         parts = {"train": loaded.train, "test": loaded.test}
 
         def compute() -> dict[str, np.ndarray]:
@@ -79,9 +80,9 @@ class Featured:
             return {name: self._coefficients(records) for name, records in parts.items()}
 
         name = f"{self.images.name}-{self._features.key()}"
-        kept = encoded.kept(name, made_from, compute)
+        kept = encoded.kept(name, (*digests, *_own_code(self._features)), compute)
         read = {}
-        for (part, records), digest in zip(parts.items(), made_from, strict=True):
+        for (part, records), digest in zip(parts.items(), digests, strict=True):
             inputs = self._normalized(kept.pop(part))
             read[part] = Records(inputs, records.targets, source=(digest, name))
         return replace(loaded, **read)
@@ -103,6 +104,15 @@ class Featured:
             block = slice(place, place + _BLOCK)
             found[block] = self._features.normalize(torch.from_numpy(coefficients[block]))
         return found
+
+
+def _own_code(features: Features) -> tuple[str, ...]:
+    """The file of features that are not fedpriv's own: once it is edited they are others."""
+    module = sys.modules[type(features).__module__]
+    if module.__name__.startswith("fedpriv."):
+        return ()
+    path = getattr(module, "__file__", None)
+    return (hashlib.sha256(Path(path).read_bytes()).hexdigest(),) if path else ()
 
 
 def _digest(records: Records) -> str:

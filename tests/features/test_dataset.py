@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -46,6 +48,34 @@ def test_computed_once_and_then_read_with_the_same_numbers(cache, capsys, monkey
     # normalization is no part of what is kept
     other = Featured(Digits(), Scattering(1, 4, normalization="none")).load()
     assert not torch.equal(other.train.inputs, first.train.inputs)
+
+
+OWN = """
+from fedpriv.features import Features
+
+class Scaled(Features):
+    name = "scaled"
+
+    def key(self):
+        return "scaled"
+
+    def shape(self, image):
+        return image
+
+    def coefficients(self, images):
+        return FACTOR * images
+"""
+
+
+def test_features_of_ones_own_are_computed_again_once_their_file_has_changed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for factor in (2, 30):  # of another length, so that Python compiles it again
+        (tmp_path / "own_features.py").write_text(OWN.replace("FACTOR", str(factor)))
+        monkeypatch.delitem(sys.modules, "own_features", raising=False)
+        importlib.invalidate_caches()
+        own = importlib.import_module("own_features").Scaled(normalization="none")
+        found = Featured(Digits(), own).load().test.inputs
+        assert torch.allclose(found, factor * Digits().load().test.inputs, rtol=1e-3)
 
 
 @pytest.mark.parametrize("groups", [1, 5])
