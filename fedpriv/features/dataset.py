@@ -16,6 +16,7 @@ from fedpriv.data.records import DataStatus, LoadedDataset, Records
 from fedpriv.features.base import Features
 
 _BLOCK = 250  # images at a time: a few hundred MB of what is in between at most
+_TRIED = 8  # images that are looked at alone and together
 _KEPT = np.float16  # coefficients have about three digits; computed or kept, they are rounded to it
 
 _SHARE_RECORDS = {"mnist": ("emnist", "femnist")}
@@ -73,6 +74,7 @@ class Featured:
         parts = {"train": loaded.train, "test": loaded.test}
 
         def compute() -> dict[str, np.ndarray]:
+            self._refuse_mixed(loaded.train.inputs[:_TRIED])
             count = len(loaded.train) + len(loaded.test)
             sys.stderr.write(
                 f"computing {self._features.name} of {count:,} images (once: they are kept)\n"
@@ -86,6 +88,23 @@ class Featured:
             inputs = self._normalized(kept.pop(part))
             read[part] = Records(inputs, records.targets, source=(digest, name))
         return replace(loaded, **read)
+
+    def _refuse_mixed(self, images: Any) -> None:
+        """What depends on other records would be protected by no record's epsilon. Raises ConfigError."""
+        import torch
+
+        found = self._features.coefficients(images)
+        if tuple(found.shape) != (len(images), *self.input_shape):
+            raise ConfigError(
+                f"features: coefficients must return a tensor [{len(images)}, *{self.input_shape}], as shape "
+                f"says, got {list(found.shape)}"
+            )
+        alone = torch.cat([self._features.coefficients(one) for one in images.split(1)])
+        if not torch.allclose(found, alone, rtol=1e-2, atol=1e-3 * float(found.abs().max())):
+            raise ConfigError(
+                f"features: {type(self._features).__name__}.coefficients must be a function of each image by "
+                "itself, got others for an image alone than beside other images"
+            )
 
     def _coefficients(self, records: Records) -> np.ndarray:
         blocks = records.inputs.split(_BLOCK)

@@ -78,6 +78,32 @@ def test_features_of_ones_own_are_computed_again_once_their_file_has_changed(tmp
         assert torch.allclose(found, factor * Digits().load().test.inputs, rtol=1e-3)
 
 
+class Own(Scattering):
+    """For a plug-in that does otherwise than it should."""
+
+    def __init__(self, otherwise):
+        super().__init__(**SMALL)
+        self.otherwise = otherwise
+
+    def coefficients(self, images):
+        return self.otherwise(super().coefficients(images))
+
+
+def test_coefficients_that_depend_on_other_images_are_refused():
+    centred = Own(lambda found: found - found.mean(0))
+    with pytest.raises(
+        ConfigError, match=r"Own.coefficients must be a function of each image by itself"
+    ):
+        Featured(Digits(), centred).load()
+
+
+def test_coefficients_of_another_shape_than_said_are_refused():
+    with pytest.raises(
+        ConfigError, match=r"return a tensor \[8, \*\(5, 4, 4\)\], as shape says, got \[8, 5\]"
+    ):
+        Featured(Digits(), Own(lambda found: found.mean((2, 3)))).load()
+
+
 @pytest.mark.parametrize("groups", [1, 5])
 def test_groups_of_channels_of_each_record_have_mean_0_and_variance_1(groups):
     used = Scattering(1, 4, groups=groups)
