@@ -45,6 +45,7 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
 
 def refuse_unknown_protocol(overrides: Sequence[str]) -> None:
     """Raise ConfigError for ``protocol=NAME`` without such a YAML, which Hydra would pass over."""
+    _refuse_odd_preset(overrides)
     known = [name for name, _ in options("protocol")]
     extra = config_dir_of(overrides)
     known += [name for name, _ in options("protocol", extra)] if extra else []
@@ -52,6 +53,18 @@ def refuse_unknown_protocol(overrides: Sequence[str]) -> None:
         key, _, name = override.partition("=")
         if key == "protocol" and name not in (*known, "null"):
             raise _unknown("protocol", name, known)
+
+
+def _refuse_odd_preset(overrides: Sequence[str]) -> None:
+    """Raise ConfigError for two presets, of which Hydra would let the last one win, and for none."""
+    given = [o.partition("=") for o in overrides if o.startswith(("+recipe=", "+experiment="))]
+    for key, _, value in given:
+        if value in ("", "null") or value.startswith("["):
+            allowed = f"one option; see fedpriv list {key[1:]}"
+            raise ConfigError(key, value, allowed)
+    if len(given) > 1:
+        both = " and ".join(f"{key}={value}" for key, _, value in given[:2])
+        raise ConfigError(f"{both} are two ready-made configurations; give one")
 
 
 def with_protocol(config: DictConfig) -> DictConfig:

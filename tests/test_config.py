@@ -258,3 +258,18 @@ def test_the_fingerprint_of_a_run_stays_what_it_is():
 def test_no_stop_file_is_part_of_the_identity():
     plain = identity(fedpriv.compose())
     assert identity(fedpriv.compose(["runtime.stop_file=stop"])) == plain
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["+recipe="], r"\+recipe must be one option; see fedpriv list recipe"),
+        (["+recipe=null"], r"\+recipe must be one option"),
+        (["+recipe=[mnist_local_eps1,mnist_local_eps2]"], r"\+recipe must be one option"),
+        (["+recipe=mnist_local_eps1", "+recipe=mnist_local_eps2"], "are two ready-made"),
+        (["+recipe=mnist_local_eps1", "+experiment=wei/published_mnist"], "are two ready-made"),
+    ],
+)
+def test_one_ready_made_configuration_at_most(overrides, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        fedpriv.compose(overrides)

@@ -37,6 +37,7 @@ def kept(
     arrays = dict(make())
     with suppress(OSError, WriteError):
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o700)  # what is kept says as much as the records that it was made from
         write_atomically(path, lambda file: np.savez(file, **arrays), mode="wb")
     return arrays
 

@@ -221,6 +221,10 @@ def _refuse_unattackable(parts: Parts) -> None:
         raise ConfigError(
             "attack.boost", REPLACEMENT, "a number", "the server's optimizer is not sgd"
         )
+    images = getattr(parts.dataset, "images", None)
+    if images and attack.trigger.misfit(parts.dataset) and not attack.trigger.misfit(images):
+        hint = f"the trigger {type(attack.trigger).__name__} changes pixels"
+        raise ConfigError("features", parts.dataset.features_name, "none with this attack", hint)
     if wanted := attack.trigger.misfit(parts.dataset):
         raise ConfigError(
             f"attack.trigger needs {wanted}, which dataset={parts.dataset.name} has not"

@@ -19,6 +19,11 @@ _BLOCK = 250  # images at a time: a few hundred MB of what is in between at most
 _TRIED = 8  # images that are looked at alone and together
 _KEPT = np.float16  # coefficients have about three digits; computed or kept, they are rounded to it
 
+_KEPT_OUTSIDE = (
+    "The features of every record, without noise, are kept in the user's cache (~/.cache/fedpriv/encoded), "
+    "outside this folder: as private as the data."
+)
+_STATISTICS = "Features are normalized by the means and variances of {}, which are taken as public."
 _SHARE_RECORDS = {"mnist": ("emnist", "femnist")}
 """Data sets with records of others: all three are cut from NIST's forms."""
 
@@ -31,6 +36,7 @@ class Featured:
 
     Attributes:
         images: The data set of images.
+        features_name: The name of the features.
 
     Raises:
         ConfigError: The data set holds no images, or none that these features can be computed of, or
@@ -38,7 +44,7 @@ class Featured:
     """
 
     def __init__(self, dataset: Any, features: Features):
-        self.images, self._features = dataset, features
+        self.images, self._features, self.features_name = dataset, features, features.name
         image = tuple(dataset.input_shape)
         if len(image) != 3 or getattr(dataset, "vocabulary_size", None) is not None:
             why = f"dataset={dataset.name} holds no images"
@@ -57,6 +63,9 @@ class Featured:
         channels, height, width = self.input_shape
         words = f"{features.name}, {channels} x {height} x {width} numbers, {features.describe()}"
         self.notes = (*getattr(dataset, "notes", ()), f"features: {words}")
+        self.caveats = (*getattr(dataset, "caveats", ()), _KEPT_OUTSIDE)
+        if features.statistics is not None:
+            self.caveats += (_STATISTICS.format(features.statistics),)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "images":  # while it is being copied

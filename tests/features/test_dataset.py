@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+import fedpriv
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import federate
 from fedpriv.data.partitions import Iid
 from fedpriv.data.records import Records
+from fedpriv.experiment.build import build_parts
 from fedpriv.features import Scattering, public_statistics
 from fedpriv.features.dataset import Featured
 
@@ -210,3 +212,23 @@ def test_the_digest_tells_other_records_and_changed_ones_apart():
         replace(plain, clients=plain.clients[::-1]).digest,
     }
     assert len(digests) == 6
+
+
+def test_the_statement_tells_of_the_copy_and_of_public_statistics():
+    plain = Featured(Digits(), Scattering(**SMALL))
+    assert any("cache" in words for words in plain.caveats)
+    other = Featured(Digits(), Scattering(normalization="statistics", statistics="mnist"))
+    assert any("mnist, which are taken as public" in words for words in other.caveats)
+    assert other.caveats[: len(plain.caveats)] == plain.caveats
+
+
+def test_nobody_else_reads_what_is_kept(cache):
+    Featured(Digits(), Scattering(**SMALL)).load()
+    assert cache.stat().st_mode & 0o077 == 0
+
+
+def test_an_attack_on_pixels_needs_pixels():
+    words = "features must be none with this attack, got scattering; the trigger PixelPattern changes pixels"
+    settings = ["features=scattering", "attack=pixel_pattern", "algorithm=fedavg", "rounds=2"]
+    with pytest.raises(ConfigError, match=words):
+        build_parts(fedpriv.compose(settings))

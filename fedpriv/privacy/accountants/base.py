@@ -22,7 +22,9 @@ Parts = Iterable[Composition]
 
 
 class CannotAccount(FedprivError):
-    """Releases whose privacy cost is beyond the numerics of an accountant."""
+    """Releases whose privacy cost is beyond the numerics of an accountant; found before the first round."""
+
+    exit_status = 2
 
 
 class RunningTotal(ABC):
