@@ -91,7 +91,10 @@ class RunFolder:
         """Raise ConfigError if it holds anything but files and folders (what is written to a link goes
         elsewhere, and a pipe is waited for), or a folder in the place of a file."""
         for path in self.path.rglob("*"):
-            mode = path.lstat().st_mode
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                continue  # another process that runs it writes a file of its own and renames it
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 name = path.relative_to(self.path)
                 raise ConfigError(

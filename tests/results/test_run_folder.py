@@ -11,6 +11,7 @@ import pytest
 import yaml
 from matplotlib.figure import Figure
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.config import compose, identity
 from fedpriv.experiment.run import RunResult
 from fedpriv.results.folder import RunFolder
@@ -126,6 +127,18 @@ def test_the_ledger_stays_small(train):
         assert len(pd.read_csv(ledger)) == 1
         sizes.append(ledger.stat().st_size)
     assert sizes[1] - sizes[0] < 10
+
+
+def test_a_temporary_file_that_goes_while_the_folder_is_read_is_no_fault(tmp_path, monkeypatch):
+    (tmp_path / "metrics.csv").touch()
+    monkeypatch.setattr(
+        Path, "rglob", lambda path, _: [path / ".checkpoint.pt.7.tmp", path / "metrics.csv"]
+    )
+    RunFolder(tmp_path).refuse_links()
+    (tmp_path / "metrics.csv").unlink()
+    (tmp_path / "metrics.csv").symlink_to("/dev/null")
+    with pytest.raises(ConfigError, match="which is neither a file nor a folder"):
+        RunFolder(tmp_path).refuse_links()
 
 
 def test_the_clients_table_has_a_row_per_client_and_evaluation(shared):
