@@ -59,7 +59,7 @@ def compare(
         lines += [_not_compared(figure), ""]
     lines += ["## Ends of the curves", "", *_ends(figure, ends), ""]
     if figure.marks:
-        lines += ["## Published elsewhere", "", *_published(figure), ""]
+        lines += ["## Numbers from elsewhere", "", *_published(figure), ""]
     unguarded = list(_without_guarantee(figure, runs))
     if unguarded:
         lines += ["Why a sound ε is infinite:", "", *unguarded, ""]
@@ -270,7 +270,7 @@ def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
 
 def _published(figure: Figure) -> Iterator[str]:
     """The marks, as their publications state them."""
-    yield "Under the settings of the publications, which are not those of the runs; symbols in the picture."
+    yield "From publications and other figures, under settings that are not those of the runs; symbols in the picture."
     yield ""
     yield f"| | published | {figure.points.label} | quantity | value |"
     yield "|---|---|---|---|---|"

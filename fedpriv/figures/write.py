@@ -245,7 +245,7 @@ def _about_points(figure: Figure) -> Iterator[str]:
     if left := [curve.label for curve in curves if not figure.points_of(curve)]:
         yield f"Left out, run at none of these points: {', '.join(left)}."
     if figure.marks:
-        yield "Without a line in the legend: published elsewhere, see comparison.md."
+        yield "Without a line in the legend: numbers from elsewhere, see comparison.md."
 
 
 _BANDS = {"range": "lowest to highest seed", "sd": "± one sample standard deviation over seeds"}

@@ -151,11 +151,11 @@ def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
         run.job.folder.environment.write_text(json.dumps(facts))
         run.summary["seconds"] = 1.0
     text = compare(figure, runs, {}, caption_of(figure, runs, {}), "fedpriv figure own/tiny")
-    own = text.partition("## Published elsewhere\n")[2].partition("##")[0]
+    own = text.partition("## Numbers from elsewhere\n")[2].partition("##")[0]
     assert "| | published | ε | quantity | value |" in own
     assert f"| Digits | {LINEAR} | 2.93 | test accuracy (%) | 98.7 |" in own
     assert f"| Digits | {LINEAR} | 0.5 | test accuracy (%) | 90.25 |" in own
-    assert "Without a line in the legend: published elsewhere, see comparison.md." in text
+    assert "Without a line in the legend: numbers from elsewhere, see comparison.md." in text
 
 
 def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):
