@@ -269,10 +269,10 @@ def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
 
 
 def _published(figure: Figure) -> Iterator[str]:
-    """The marks, as their publications state them."""
-    yield "From publications and other figures, under settings that are not those of the runs; symbols in the picture."
+    """The marks, as their sources state them."""
+    yield "From publications and other figures, under settings that are not those of the runs; symbols."
     yield ""
-    yield f"| | published | {figure.points.label} | quantity | value |"
+    yield f"| | from | {figure.points.label} | quantity | value |"
     yield "|---|---|---|---|---|"
     for m in figure.marks:
         label = COLUMNS[m.column].label

@@ -152,7 +152,7 @@ def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
         run.summary["seconds"] = 1.0
     text = compare(figure, runs, {}, caption_of(figure, runs, {}), "fedpriv figure own/tiny")
     own = text.partition("## Numbers from elsewhere\n")[2].partition("##")[0]
-    assert "| | published | ε | quantity | value |" in own
+    assert "| | from | ε | quantity | value |" in own
     assert f"| Digits | {LINEAR} | 2.93 | test accuracy (%) | 98.7 |" in own
     assert f"| Digits | {LINEAR} | 0.5 | test accuracy (%) | 90.25 |" in own
     assert "Without a line in the legend: numbers from elsewhere, see comparison.md." in text
@@ -162,7 +162,7 @@ def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):
     del tiny["marks"]
     figure = read(tiny)
     runs = runs_of(figure)
-    assert "published" not in caption_of(figure, runs, {})
+    assert "elsewhere" not in caption_of(figure, runs, {})
     assert (figure_table(figure, runs)["n"] > 0).all()
 
 
