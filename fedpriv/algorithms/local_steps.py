@@ -34,7 +34,8 @@ class LocalStepsAlgorithm(Algorithm):
     truncated; ``None``: never); ``optimizer_state``: whether Adam's moments stay with the client over
     rounds (``kept``) or start anew each round (``reset``); ``participation``: ``all``, or ``sampled``:
     ``clients_per_round`` of those who still may, uniformly; ``proximal``: μ of FedProx (Li et al. 2020),
-    whose term μ/2 ‖w - θ‖² reads no record and joins after the noise.
+    whose term μ/2 ‖w - θ‖² reads no record and joins after the noise; ``learning_rate_decay``: γ ∈ (0, 1],
+    by which the learning rate is multiplied after each round, η_t = η γ^(t-1) (``None``: 1).
     """
 
     unit = "record"
@@ -53,6 +54,7 @@ class LocalStepsAlgorithm(Algorithm):
         participation: str = "all",
         clients_per_round: int | None = None,
         proximal: float | None = None,
+        learning_rate_decay: float | None = None,
     ):
         self.name = checks.text("name", name)
         self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
@@ -65,6 +67,11 @@ class LocalStepsAlgorithm(Algorithm):
         self.optimizer = checks.one_of("optimizer", optimizer, OPTIMIZERS)
         self.optimizer_state = checks.one_of("optimizer_state", optimizer_state, OPTIMIZER_STATES)
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
+        self.learning_rate_decay = None
+        if learning_rate_decay is not None:
+            self.learning_rate_decay = checks.number(
+                "learning_rate_decay", learning_rate_decay, above=0, at_most=1
+            )
         self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
         self.samples_per_round = self.local_steps
         self.proximal = optional_proximal(proximal)
@@ -100,7 +107,7 @@ class LocalStepsAlgorithm(Algorithm):
 
         samplings = [self.sampling_of(int(n)) for n in problem.data.records_per_client]
         server = self.server_step(problem)
-        optimizer = self._client_optimizer(problem)
+        optimizer = self._decayed(self._client_optimizer(problem))
         work = RecordWork(problem, samplings, self.local_steps, server, self.proximal)
         return Trainer(problem, work, optimizer, server)
 
@@ -116,6 +123,13 @@ class LocalStepsAlgorithm(Algorithm):
             problem.model.device,
             reset=self.optimizer_state == "reset",
         )
+
+    def _decayed(self, optimizer: Optimizer) -> Optimizer:
+        from fedpriv.algorithms.optimizers import Decayed
+
+        if self.learning_rate_decay is None:
+            return optimizer
+        return Decayed(optimizer, self.learning_rate_decay)
 
     def records_per_step(self, records: float) -> float:
         return self.sample_rate * records
@@ -134,9 +148,14 @@ class LocalStepsAlgorithm(Algorithm):
             ),
             (
                 "optimizer",
-                f"{self.optimizer}, learning rate {self.learning_rate:g}{proximal_words(self.proximal)}",
+                f"{self.optimizer}, learning rate {self.learning_rate:g}{self._decay_words()}"
+                f"{proximal_words(self.proximal)}",
             ),
         )
+
+    def _decay_words(self) -> str:
+        decay = self.learning_rate_decay
+        return "" if decay is None else f", times {decay:g} after each round"
 
     def caveats(self) -> tuple[str, ...]:
         return ("fixed_size",) if self.sampling == "fixed_size" else ()

@@ -55,6 +55,30 @@ class OfChanges:
         return self._optimizer.step(clients, gradients.mul_(-1))
 
 
+class Decayed:
+    """An optimiser of clients whose learning rate falls by a factor γ from round to round of the run:
+    η_t = η γ^(t-1), t = 1, 2, …, the same for all clients and for all local steps of a round."""
+
+    def __init__(self, optimizer: Optimizer, factor: float):
+        self._optimizer, self._factor = optimizer, factor
+        self._rounds = 0
+
+    def begin_round(self, clients: Tensor) -> None:
+        self._rounds += 1
+        self._optimizer.begin_round(clients)
+
+    def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
+        change = self._optimizer.step(clients, gradients)  # proportional to η
+        return change.mul_(self._factor ** (self._rounds - 1))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rounds": torch.tensor(self._rounds), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._rounds = int(state["rounds"])
+        self._optimizer.load_state_dict(state["optimizer"])
+
+
 class Sgd:
     """Δ = -η g."""
 

@@ -34,7 +34,7 @@ _LATER = frozenset(
     for group, keys in {
         "algorithm": (
             *("momentum", "beta1", "beta2", "optimizer_epsilon", "initial_accumulator"),
-            *("second_moment_floor", "proximal", "warm_start"),
+            *("second_moment_floor", "proximal", "warm_start", "learning_rate_decay"),
         ),
         "model": ("activation", "tempering", "weight_standardization"),
     }.items()

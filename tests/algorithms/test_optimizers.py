@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from fedpriv.algorithms.optimizers import Adam, Sgd
-from fedpriv.common.errors import ConfigError
+from fedpriv.algorithms import DpFl
+from fedpriv.algorithms.optimizers import Adam, Decayed, Sgd
+from fedpriv.common.errors import ArgumentError, ConfigError
 
 CLIENTS, SIZE, RATE = 4, 6, 0.05
 COHORTS = [[0, 1, 2, 3], [1], [0, 2], [0, 1, 2, 3], [3], [1, 2, 3]]
@@ -129,3 +131,53 @@ def test_adam_in_a_round_reads_only_the_noised_gradient(work):
         weight.grad = gradient
         torch.optim.Adam([weight], lr=0.01).step()
         np.testing.assert_allclose(upload, weight.detach(), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [lambda: Sgd(RATE), own_adam], ids=["sgd", "adam"])
+def test_a_learning_rate_that_decays_is_that_of_the_round(make):
+    """η_t = η γ^(t-1): one rate in all steps of a round, also for clients that sat out."""
+    decayed, plain = Decayed(make(), 0.5), make()
+    for t, cohort in enumerate(COHORTS):
+        clients = torch.tensor(cohort)
+        decayed.begin_round(clients)
+        plain.begin_round(clients)
+        for step in range(2):
+            gradients = gradients_of(7 * t + step, len(cohort))
+            expected = plain.step(clients, gradients.clone()) * 0.5**t
+            torch.testing.assert_close(decayed.step(clients, gradients), expected, rtol=0, atol=0)
+
+
+def test_a_decayed_rate_goes_on_where_it_was():
+    whole, first, second = (Decayed(own_adam(), 0.9) for _ in range(3))
+    everyone = torch.arange(CLIENTS)
+    for t in range(6):
+        if t == 3:
+            second.load_state_dict(first.state_dict())
+        part = first if t < 3 else second
+        found = []
+        for optimizer in (whole, part):
+            optimizer.begin_round(everyone)
+            found.append(optimizer.step(everyone, gradients_of(t, CLIENTS)))
+        assert torch.equal(*found)
+
+
+def test_the_rate_falls_from_round_to_round_of_a_run(train):
+    """With a factor near zero nothing moves after the first round."""
+    keys = ("algorithm=fedavg", "evaluation_interval=1", "rounds=3", "algorithm.optimizer=sgd")
+    constant, still = (
+        pd.read_csv(train(*keys, *more, name=name).folder / "metrics.csv").test_loss
+        for name, more in (("constant", ()), ("still", ("algorithm.learning_rate_decay=1e-30",)))
+    )
+    assert still.nunique() == 1
+    assert constant.nunique() == 3
+
+
+@pytest.mark.parametrize("factor", [0, -0.1, 1.01, "fast"])
+def test_a_decay_that_is_no_factor_up_to_one_is_refused(factor):
+    with pytest.raises(ArgumentError, match="learning_rate_decay"):
+        DpFl("dp_fl", 0.1, learning_rate_decay=factor)
+
+
+def test_the_plan_tells_the_decay():
+    told = dict(DpFl("dp_fl", 0.1, learning_rate_decay=0.99).describe(None, None))
+    assert told["optimizer"] == "adam, learning rate 0.01, times 0.99 after each round"

@@ -117,18 +117,20 @@ def test_what_can_change_a_release_makes_another_run(override):
 
 
 def test_keys_that_came_later_leave_a_run_what_it_is_while_they_are_null():
-    config = fedpriv.compose(["model=cnn"])
+    config = fedpriv.compose(["model=cnn", "algorithm=dp_fl"])
     parts = build_parts(config)
     problem = make_problem(parts, torch.device("cpu"))
     older = copy.deepcopy(config)
     with open_dict(older):
         for key in ("activation", "tempering", "weight_standardization"):
             assert older.model.pop(key) is None
+        assert older.algorithm.pop("learning_rate_decay") is None
     found = [secrets.run_digest(c, parts.settings.rounds, problem) for c in (config, older)]
     assert found[0] == found[1]
     assert fingerprint(identity(config)) == fingerprint(identity(older))
-    tanh = fedpriv.compose(["model=cnn", "model.activation=tanh"])
-    assert secrets.run_digest(tanh, parts.settings.rounds, problem) != found[0]
+    for key in ("model.activation=tanh", "algorithm.learning_rate_decay=0.99"):
+        other = fedpriv.compose(["model=cnn", "algorithm=dp_fl", key])
+        assert secrets.run_digest(other, parts.settings.rounds, problem) != found[0]
 
 
 def test_a_search_s_last_run_is_none_of_those_it_made():
