@@ -164,7 +164,7 @@ def test_an_epsilon_per_draw_goes_with_a_budget_for_the_run(train):
 REFUSED = {
     "nothing to follow from": (
         (*LDP, *RUN, "epsilon=null", "rounds=5"),
-        "noise_schedule.epsilon_per_draw must be",
+        "epsilon must be a number > 0 with noise_schedule=calibrated, got null",
     ),
     "nobody knows how many draws": (
         (*LDP, *RUN, "epsilon=2", "rounds=null"),

@@ -7,7 +7,7 @@ asked beside the gradient is in the privacy cost. σ is the smallest, to 6 digit
 from __future__ import annotations
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.noise_schedules.base import NoiseSchedule, Setting
 
 
@@ -39,8 +39,11 @@ class CalibratedNoise(NoiseSchedule):
                     "null calibrates sigma to that budget",
                 )
         elif epsilon is None:
-            raise ArgumentError(
-                "epsilon_per_draw", None, "a number > 0, or epsilon given (the budget of the run)"
+            raise ConfigError(
+                "epsilon",
+                None,
+                "a number > 0 with noise_schedule=calibrated",
+                "noise_schedule.epsilon_per_draw takes its place where each release has an epsilon of its own",
             )
         else:
             self.epsilon = checks.number("epsilon", epsilon, above=0)

@@ -7,7 +7,7 @@ import math
 import pytest
 from noise_schedules.suite import ScheduleSuite
 
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.calibration import least_noise_multiplier
 from fedpriv.privacy.noise_schedules import CalibratedNoise, Setting
@@ -114,13 +114,16 @@ def test_a_schedule_that_is_not_calibrated_has_no_noise_to_give():
 # ---- arguments
 
 
+def test_without_a_budget_there_is_nothing_to_calibrate_to():
+    with pytest.raises(
+        ConfigError, match="epsilon must be a number > 0 with noise_schedule=calibrated"
+    ):
+        CalibratedNoise()
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (
-            {},
-            "epsilon_per_draw must be a number > 0, or epsilon given (the budget of the run), got null",
-        ),
         ({"epsilon": 0}, "epsilon must be > 0, got 0"),
         ({"epsilon": math.inf}, "epsilon must be finite, > 0, got inf"),
         ({"epsilon": "2"}, "epsilon must be a number > 0, got 2"),
