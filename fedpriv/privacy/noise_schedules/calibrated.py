@@ -43,7 +43,7 @@ class CalibratedNoise(NoiseSchedule):
                 "epsilon",
                 None,
                 "a number > 0 with noise_schedule=calibrated",
-                "noise_schedule.epsilon_per_draw takes its place where each release has an epsilon of its own",
+                "noise_schedule.epsilon_per_draw takes its place where each release has its own",
             )
         else:
             self.epsilon = checks.number("epsilon", epsilon, above=0)
