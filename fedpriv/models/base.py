@@ -34,6 +34,10 @@ class ModelFactory(ABC):
     def __init__(self, seed: int):
         self.seed = checks.seed("seed", seed)
 
+    def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
+        """Raise ConfigError, which names ``model``, where it cannot read such records or tell so many classes
+        apart; needs no torch. To override."""
+
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """A float32 module on the CPU reading ``[n, *input_shape]`` and giving ``[n, classes]``.

@@ -75,9 +75,13 @@ class Cnn(ModelFactory):
         self.activation = Activation(activation, tempering)
         self.standardized = flag("weight_standardization", weight_standardization)
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if len(input_shape) != 3 or min(input_shape) < 1:
             raise _does_not_fit(input_shape, "the CNN reads images (channels, height, width)")
+        self._geometry(min(input_shape[1:]))
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        self.refuse_misfit(input_shape, classes)
         from fedpriv.models.layers import standardize
 
         channels, height, width = input_shape

@@ -39,11 +39,14 @@ class CnnEmnist(ModelFactory):
 
     name = "cnn_emnist"
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < _SMALLEST:
             why = f"it reads images with sides of at least {_SMALLEST}"
             hint = f"{why}, a record has shape {tuple(input_shape)}"
             raise ConfigError("model", "cnn_emnist", "one that fits the data", hint)
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        self.refuse_misfit(input_shape, classes)
         channels, height, width = input_shape
         features = CHANNELS[1] * ((height - 4) // 2) * ((width - 4) // 2)
         module = self._seeded(lambda: _network(channels, features, classes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.models.base import ModelFactory
 
 if TYPE_CHECKING:
     from torch import nn
@@ -14,7 +15,7 @@ _MODELS = {"classification": "lstm_classifier", "language_model": "lstm_lm"}
 
 
 def refuse_misfit(model: Any, dataset: Any) -> None:
-    """Raise unless the model reads what the data set holds: numbers, or text for its task.
+    """Raise unless the model reads what the data set holds: numbers, or text for its task; no torch.
 
     A data set of text has ``vocabulary_size`` and ``task`` (``classification`` or ``language_model``);
     a model of text has ``task``.
@@ -33,6 +34,8 @@ def refuse_misfit(model: Any, dataset: Any) -> None:
         if reads is not None:
             why = f"dataset={dataset.name} holds numbers and no text"
             raise ConfigError("model", name, "one that reads numbers (cnn, mlp, logistic)", why)
+        if isinstance(model, ModelFactory):
+            model.refuse_misfit(dataset.input_shape, dataset.classes)
         return
     task = getattr(dataset, "task", "classification")
     if reads != task:

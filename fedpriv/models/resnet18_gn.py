@@ -52,11 +52,14 @@ class ResNet18Gn(ModelFactory):
         self.groups = int(groups)
         self.standardized = flag("weight_standardization", weight_standardization)
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < _SMALLEST:
             why = f"it reads images with sides of at least {_SMALLEST}"
             hint = f"{why}, a record has shape {tuple(input_shape)}"
             raise ConfigError("model", self.name, "one that fits the data", hint)
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        self.refuse_misfit(input_shape, classes)
         module = self._seeded(lambda: _network(input_shape[0], self.groups, classes))
         module.values_per_record = _VALUES_PER_PIXEL * input_shape[1] * input_shape[2]
         if self.standardized:

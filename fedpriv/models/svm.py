@@ -38,6 +38,11 @@ class Svm(ModelFactory):
         self.weight_decay = checks.number("weight_decay", weight_decay, at_least=0)
         self.bias = checks.boolean("bias", bias)
 
+    def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
+        if classes != 2:
+            why = f"the dataset has {classes} classes, it tells two apart; model=logistic takes any"
+            raise ConfigError("model", "svm", "one that fits the data", why)
+
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :meth:`ModelFactory.build`; here the outputs are scores ``[n, 1]``, and the module brings
         ``record_loss`` and ``weight_decay``.
@@ -47,9 +52,7 @@ class Svm(ModelFactory):
         """
         from torch import nn
 
-        if classes != 2:
-            why = f"the dataset has {classes} classes, it tells two apart; model=logistic takes any"
-            raise ConfigError("model", "svm", "one that fits the data", why)
+        self.refuse_misfit(input_shape, classes)
         inputs = inputs_per_record(input_shape, "svm")
         module = self._seeded(
             lambda: nn.Sequential(nn.Flatten(), nn.Linear(inputs, 1, bias=self.bias))
