@@ -24,6 +24,7 @@ from fedpriv.privacy.sampling import FixedSizeSampling, Sampling, WholeData, sam
 from fedpriv.privacy.trust import LOCAL_TRUST, Trust
 
 if TYPE_CHECKING:
+    from fedpriv.algorithms.augmentation import Augmentation
     from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.rounds_search import RoundsSearch
     from fedpriv.algorithms.trainer import Trainer
@@ -49,6 +50,7 @@ class Algorithm(ABC):
         cost_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
         fewest_clients: With fewer who may take part no round can run.
         real_noise: Whether its noise is of real numbers, in floating point.
+        augmentation: The changed copies of each image, whose mean gradient is clipped; None: there are none.
         metrics: Further columns of ``metrics.csv``, which its rounds fill (``OpenRound.facts``).
     """
 
@@ -65,6 +67,7 @@ class Algorithm(ABC):
     cost_depends_on_records: bool = False
     fewest_clients: int = 1
     real_noise: bool = True
+    augmentation: Augmentation | None = None
     metrics: tuple[str, ...] = ()
 
     @property

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.algorithms.augmentation import make_augmentation
 from fedpriv.algorithms.base import Algorithm, optional_cohort_size
 from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
@@ -249,10 +250,18 @@ class DpFlServer(SumOfUploads):
         learning_rate: float = 0.1,
         clients_per_round: int | None = None,
         trust: str = DISTRIBUTED_TRUST.name,
+        augmentation_multiplicity: int | None = None,
+        random_flip: bool | None = None,
+        random_crop: int | None = None,
+        crop_fill: str | None = None,
         **settings: Any,
     ):
-        """``settings``: those of :class:`SumOfUploads`, and the server's optimiser's."""
+        """``augmentation_multiplicity`` and what follows it: :mod:`fedpriv.algorithms.augmentation`;
+        ``settings``: those of :class:`SumOfUploads`, and the server's optimiser's."""
         own = {key: settings.pop(key) for key in SHARE_KEYS if key in settings}
+        self.augmentation = make_augmentation(
+            augmentation_multiplicity, random_flip, random_crop, crop_fill
+        )
         self.name = checks.text("name", name)
         self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
         self.server = ServerOptimizer(optimizer, learning_rate, **settings)
@@ -284,7 +293,8 @@ class DpFlServer(SumOfUploads):
         from fedpriv.algorithms.server_steps import AddChange
         from fedpriv.algorithms.trainer import Trainer
 
-        work = RecordSums(problem, self.sampling_of(0), rows=self.discrete is not None)
+        rows = self.discrete is not None
+        work = RecordSums(problem, self.sampling_of(0), rows=rows, augmentation=self.augmentation)
         return Trainer(problem, work, self.server.make(problem.model), AddChange(problem.model))
 
     def records_per_step(self, records: float) -> float:

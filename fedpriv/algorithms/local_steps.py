@@ -108,7 +108,9 @@ class LocalStepsAlgorithm(Algorithm):
         samplings = [self.sampling_of(int(n)) for n in problem.data.records_per_client]
         server = self.server_step(problem)
         optimizer = self._decayed(self._client_optimizer(problem))
-        work = RecordWork(problem, samplings, self.local_steps, server, self.proximal)
+        work = RecordWork(
+            problem, samplings, self.local_steps, server, self.proximal, self.augmentation
+        )
         return Trainer(problem, work, optimizer, server)
 
     def _client_optimizer(self, problem: Problem) -> Optimizer:

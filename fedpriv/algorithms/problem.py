@@ -59,6 +59,20 @@ class Attack(Participants, Protocol):
         """Mean norms of what was sent since the last call, as columns of a row."""
 
 
+@dataclass(frozen=True)
+class RandomCopies:
+    """Records [n · K, …] as K copies each of n (:class:`fedpriv.engine.Copies`)."""
+
+    inputs: Tensor
+    copies: int
+
+    def __len__(self) -> int:
+        return len(self.inputs) // self.copies
+
+    def __getitem__(self, place: slice) -> Tensor:
+        return self.inputs.unflatten(0, (-1, self.copies))[place]
+
+
 @dataclass
 class Problem:
     """What an algorithm works on.
@@ -111,11 +125,14 @@ class Problem:
         rows = torch.from_numpy(np.isin(clients, self._others.attackers)).to(uploads.device)
         return rows, Foreign(theirs)
 
-    def prove_engine(self) -> None:
-        """Let the engine compare its rules with autograd on records that read no data: a run must not stop,
-        nor change its engine, for what is in private ones. Raises ConfigError."""
+    def prove_engine(self, copies: int | None = None) -> None:
+        """Let the engine compare its rules with autograd on records that read no data, each of so many
+        ``copies``: a run must not stop, nor change its engine, for what is in private ones. Raises
+        ConfigError."""
+        inputs, targets = self.random_records(4 * (copies or 1))
         self.engine.clipped_sums(
-            *self.random_records(4),
+            inputs if copies is None else RandomCopies(inputs, copies),
+            targets[:4],
             torch.zeros(4, dtype=torch.int64),
             1,
             lambda norms, clients: torch.ones_like(norms),

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.algorithms.augmentation import Augmentation
+from fedpriv.algorithms.augmented import augmented
 from fedpriv.algorithms.client_work import ClientWork
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import Clipped, Turn
@@ -29,10 +31,19 @@ class RecordSums:
     divides = True
     proximal = 0.0
 
-    def __init__(self, problem: Problem, sampling: Sampling, *, rows: bool):
-        """``rows``: each client's sum is an answer of its own, for what adds them up; else their sum is."""
+    def __init__(
+        self,
+        problem: Problem,
+        sampling: Sampling,
+        *,
+        rows: bool,
+        augmentation: Augmentation | None = None,
+    ):
+        """``rows``: each client's sum is an answer of its own, for what adds them up; else their sum is;
+        ``augmentation``: the copies of each record."""
         self.problem, self._sampling, self._rows = problem, sampling, rows
-        problem.prove_engine()
+        self._augmentation = augmentation
+        problem.prove_engine(None if augmentation is None else augmentation.multiplicity)
         self.device = problem.model.device
         self._server = torch.zeros(1, dtype=torch.int64, device=self.device)
 
@@ -64,6 +75,9 @@ class RecordSums:
         model, lots = self.problem.model, self._lots(turn)
         sizes = torch.tensor([len(lot) for lot in lots])
         inputs, targets = self.problem.data.train.rows(np.concatenate(lots))
+        if self._augmentation is not None:
+            place = (turn.round_index, turn.step)
+            inputs = augmented(self._augmentation, self.problem, place, turn.cohort, lots, inputs)
         units = torch.repeat_interleave(torch.arange(len(lots)), sizes)
         result = self.problem.engine.clipped_sums(
             inputs,

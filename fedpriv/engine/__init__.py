@@ -2,7 +2,7 @@
 
 from fedpriv.engine.allocator import tune_allocator
 from fedpriv.engine.flat_model import FlatModel, Loss, channels_last, cross_entropy
-from fedpriv.engine.interface import ClippedSums, Engine, Factors, plain_gradient
+from fedpriv.engine.interface import ClippedSums, Copies, Engine, Factors, plain_gradient
 from fedpriv.engine.lots import PaddedLots, padded_lots, rows_at, sum_dtype
 from fedpriv.engine.make import ENGINES, make_engine
 from fedpriv.engine.stacked import StackedModel
@@ -10,6 +10,7 @@ from fedpriv.engine.stacked import StackedModel
 __all__ = [
     "ENGINES",
     "ClippedSums",
+    "Copies",
     "Engine",
     "Factors",
     "FlatModel",

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedpriv.engine.flat_model import FlatModel, Loss
-from fedpriv.engine.interface import ClippedSums, Factors
+from fedpriv.engine.interface import ClippedSums, Factors, copies_of
 from fedpriv.engine.lots import Block, Lots, blocks, in_pieces, lot_sizes, sum_dtype
 from fedpriv.engine.norms import total_above
 from fedpriv.engine.parts import part_norms, part_of, parts_of
@@ -41,22 +41,26 @@ class BlockEngine(ABC):
         return self.model(inputs)
 
     def _losses(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The loss of each record [n], attached to the graph.
+        """The loss of each record [n], attached to the graph: the mean over its copies, side by side in
+        ``inputs`` [n · K, …].
 
         Raises:
             ValueError: The loss is not one number per record.
         """
+        copies = len(inputs) // len(targets)
+        if copies > 1:
+            targets = targets.repeat_interleave(copies, 0)
         losses = self.loss(self._outputs(inputs), targets)
         if losses.shape != (len(inputs),):
             raise ValueError(f"the loss must be one per record, got shape {tuple(losses.shape)}")
-        return losses
+        return losses if copies == 1 else losses.unflatten(0, (-1, copies)).mean(1)
 
     @abstractmethod
     def _gradients(
         self, inputs: torch.Tensor, targets: torch.Tensor, prove: bool
     ) -> tuple[Sequence[LayerGradients], torch.Tensor, torch.Tensor | None]:
         """Per-record gradients of every layer, losses [n], and if ``prove`` autograd's gradient of
-        their sum [d]."""
+        their sum [d]; for ``inputs`` [n · K, …], the K copies of a record side by side."""
 
     def clipped_sums(
         self,
@@ -76,11 +80,13 @@ class BlockEngine(ABC):
         client_of_record = client_of_record.to(device, non_blocking=True)
         if not self.model.module.training:
             self.model.module.train()
-        parts = []
-        for block in blocks(counts, getattr(self.model.module, "values_per_record", None)):
+        parts, copies = [], copies_of(inputs)
+        values = getattr(self.model.module, "values_per_record", None)
+        for block in blocks(counts, values, copies or 1):
             if block.start < block.stop:
                 records = slice(block.start, block.stop)
-                shared = (inputs[records], targets[records], client_of_record[records])
+                read = inputs[records] if copies is None else inputs[records].flatten(0, 1)
+                shared = (read, targets[records], client_of_record[records])
                 parts.append(self._block(block, counts, *shared, factors, sums))
         if not parts:
             empty = torch.zeros(0, device=device, dtype=dtype)

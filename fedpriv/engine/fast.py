@@ -81,7 +81,7 @@ class FastEngine(BlockEngine):
                 if g is not None:
                     layer = self._layers[i]
                     rule = RULES[type(layer.module)]
-                    layers.append(rule(layer.module, calls[i].read, g, layer.columns))
+                    layers.append(rule(layer.module, calls[i].read, g, layer.columns, len(targets)))
         if not layers:
             raise Unsupported("the loss depends on no trainable layer")
         return layers, losses.detach(), plain

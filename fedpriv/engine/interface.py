@@ -4,6 +4,8 @@ For records i with gradients g_i, clients k and scale factors c_i = factors(‖g
 
     sums[k] = Σ_{i of client k} c_i g_i,        c_i = 0 where g_i is not finite.
 
+Where a record is K copies, g_i is the mean of their gradients (:class:`Copies`).
+
 Dividing by a denominator and adding noise is the caller's business.
 """
 
@@ -41,6 +43,28 @@ class ClippedSums:
     finite: torch.Tensor
 
 
+class Copies(Protocol):
+    """Records of which each is K copies: the gradient of one is the mean of its copies', its loss the mean of
+    their losses. What is measured and clipped is that mean.
+
+    Attributes:
+        copies: K ≥ 1.
+    """
+
+    copies: int
+
+    def __len__(self) -> int:
+        """The number of records n."""
+
+    def __getitem__(self, place: slice) -> torch.Tensor:
+        """The copies of these records [m, K, …]."""
+
+
+def copies_of(inputs: object) -> int | None:
+    """K, where each record is K copies; None where a record is what it is."""
+    return getattr(inputs, "copies", None)
+
+
 class Engine(Protocol):
     """Computes clipped sums of the gradients of one model."""
 
@@ -58,7 +82,7 @@ class Engine(Protocol):
 
         Args:
             inputs: Records [n, …], those of a client together, clients in ascending order; a tensor, or
-                what gives one for a slice.
+                what gives one for a slice, or :class:`Copies`.
             targets: Targets [n, …].
             client_of_record: Client of each record [n], int64, non-decreasing, in [0, clients).
                 Best kept on the CPU: the sizes of the lots are needed there.

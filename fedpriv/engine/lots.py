@@ -63,14 +63,17 @@ class Block:
         return counts[self.first : self.last]
 
 
-def blocks(counts: list[int], values_per_record: int | None = None) -> Iterator[Block]:
+def blocks(
+    counts: list[int], values_per_record: int | None = None, copies: int = 1
+) -> Iterator[Block]:
     """Cut clients with these numbers of records into blocks of bounded memory, in order.
 
-    ``values_per_record``: how many numbers a pass over one record holds, if the model says so.
+    ``values_per_record``: how many numbers a pass over one record holds, if the model says so; ``copies``: of
+    each record, which are computed together.
     """
-    most = BLOCK_RECORDS
+    most = max(1, BLOCK_RECORDS // copies)
     if values_per_record is not None:
-        most = max(1, min(most, BLOCK_VALUES // values_per_record))
+        most = max(1, min(most, BLOCK_VALUES // (values_per_record * copies)))
     first = start = stop = 0
     for client, count in enumerate(counts):
         full = client - first >= BLOCK_CLIENTS or stop - start + count > most

@@ -5,7 +5,8 @@ it gave (``g``). For a linear layer the gradient of record i is Σ_t g_it a_it�
 (one for plain inputs). With one position its squared norm is ‖g_i‖² (‖a_i‖² + 1); with several it is
 either measured on the gradient itself or by the "ghost norm" Σ_ts (g_it·g_is)(a_it·a_is), which never
 forms the gradient. A convolution is a linear layer on its unfolded input; so is an LSTM on its inputs
-and last states, where ``g`` is the gradient with respect to what goes into its gates.
+and last states, where ``g`` is the gradient with respect to what goes into its gates. The K copies of a
+record are further positions of it: their products cross, and no norm is taken of one copy.
 
 Sources: Goodfellow, "Efficient per-example gradient computations", 2015; Li et al., "Large language
 models can be strong differentially private learners", ICLR 2022 (ghost norm); Bu et al.,
@@ -173,6 +174,11 @@ def _in_order(target: torch.Tensor, reorder: Reorder | None) -> Iterator[torch.T
     target.unflatten(1, ordered.shape[1:]).copy_(ordered)
 
 
+def _of_records(values: torch.Tensor, n: int) -> torch.Tensor:
+    """[n · K, T, p] of copies → [n, K · T, p]: further positions of their records."""
+    return values if len(values) == n else values.reshape(n, -1, values.shape[-1])
+
+
 def _outer(
     a: torch.Tensor, g: torch.Tensor, columns: Columns, reorder: Reorder | None = None
 ) -> LayerGradients:
@@ -187,29 +193,37 @@ def _outer(
     return Rows(rows, columns, reorder)
 
 
-def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, columns: Columns) -> LayerGradients:
-    n = len(a)
+def added_copies(rows: torch.Tensor, n: int) -> torch.Tensor:
+    """Rows [n · K, p] of copies, those of a record side by side → their sums [n, p]."""
+    return rows if len(rows) == n else rows.unflatten(0, (n, -1)).sum(1)
+
+
+def _linear(
+    layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, columns: Columns, n: int
+) -> LayerGradients:
     a, g = a.reshape(n, -1, layer.in_features), g.reshape(n, -1, layer.out_features)
     return _outer(a, g, columns)
 
 
-def _conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns) -> LayerGradients:
+def _conv2d(
+    layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns, n: int
+) -> LayerGradients:
     unfolded = (layer.out_channels, *layer.kernel_size, layer.in_channels)
 
     def reorder(sums: torch.Tensor) -> torch.Tensor:
         return sums.unflatten(1, unfolded).permute(0, 1, 4, 2, 3)
 
-    positions_last = g.permute(0, 2, 3, 1).reshape(len(g), -1, layer.out_channels)
-    return _outer(unfold(layer, a), positions_last, columns, reorder)
+    positions_last = g.permute(0, 2, 3, 1).reshape(n, -1, layer.out_channels)
+    return _outer(_of_records(unfold(layer, a), n), positions_last, columns, reorder)
 
 
 def _standardized_conv2d(
-    layer: StandardizedConv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns
+    layer: StandardizedConv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns, n: int
 ) -> LayerGradients:
     """A convolution's gradients, formed and pulled back to the weights before standardization. That changes
     norms by more than a factor, so there are no ghost norms of them."""
-    positions_first = g.flatten(2)
-    formed = torch.bmm(positions_first, unfold(layer, a))
+    positions_first = g.flatten(2).unflatten(0, (n, -1)).transpose(1, 2).flatten(2)
+    formed = torch.bmm(positions_first, _of_records(unfold(layer, a), n))
     unfolded = (*layer.kernel_size, layer.in_channels)
     rows = {"weight": layer.pulled_back(formed.unflatten(2, unfolded).permute(0, 1, 4, 2, 3))}
     if "bias" in columns:
@@ -218,9 +232,8 @@ def _standardized_conv2d(
 
 
 def _embedding(
-    layer: nn.Embedding, tokens: torch.Tensor, g: torch.Tensor, columns: Columns
+    layer: nn.Embedding, tokens: torch.Tensor, g: torch.Tensor, columns: Columns, n: int
 ) -> LayerGradients:
-    n = len(tokens)
     tokens = tokens.reshape(n, -1).long()
     g = g.reshape(n, -1, layer.embedding_dim)
     if layer.padding_idx is not None:
@@ -228,12 +241,14 @@ def _embedding(
     return TableRows(tokens, g, columns)
 
 
-def _lstm(layer: Lstm, a: torch.Tensor, g: torch.Tensor, columns: Columns) -> LayerGradients:
-    return _outer(a, g, columns)
+def _lstm(
+    layer: Lstm, a: torch.Tensor, g: torch.Tensor, columns: Columns, n: int
+) -> LayerGradients:
+    return _outer(_of_records(a, n), _of_records(g, n), columns)
 
 
 def _group_norm(
-    layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, columns: Columns
+    layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, columns: Columns, n: int
 ) -> LayerGradients:
     normalised = functional.group_norm(a, layer.num_groups, eps=layer.eps)
     shape = (len(a), layer.num_channels, -1)
@@ -241,14 +256,14 @@ def _group_norm(
         "weight": (normalised * g).reshape(shape).sum(2),
         "bias": g.reshape(shape).sum(2),
     }
-    return Rows({name: rows[name] for name in columns}, columns)
+    return Rows({name: added_copies(rows[name], n) for name in columns}, columns)
 
 
 def _layer_norm(
-    layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor, columns: Columns
+    layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor, columns: Columns, n: int
 ) -> LayerGradients:
     normalised = functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
-    shape = (len(a), -1, layer.weight.numel())
+    shape = (n, -1, layer.weight.numel())
     rows = {
         "weight": (normalised * g).reshape(shape).sum(1),
         "bias": g.reshape(shape).sum(1),
@@ -256,7 +271,9 @@ def _layer_norm(
     return Rows({name: rows[name] for name in columns}, columns)
 
 
-Rule = Callable[[nn.Module, torch.Tensor, torch.Tensor, Columns], LayerGradients]
+Rule = Callable[[nn.Module, torch.Tensor, torch.Tensor, Columns, int], LayerGradients]
+"""(layer, what it read, the gradient with respect to what it gave, its columns, n) → the gradients of n
+records, of which each may be several copies, side by side in what was read."""
 
 RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: _linear,

@@ -7,7 +7,7 @@ it gets on a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from fedpriv.engine import chain
 from fedpriv.engine.base import switch_off_inplace
 from fedpriv.engine.flat_model import FlatModel, Loss
-from fedpriv.engine.interface import ClippedSums, Engine, Factors
+from fedpriv.engine.interface import ClippedSums, Copies, Engine, Factors
 from fedpriv.engine.lots import BLOCK_RECORDS, PIECE
 from fedpriv.engine.make import make_engine
 from fedpriv.engine.norms import total_above
@@ -102,9 +102,48 @@ class StackedModel:
             and 0 < inputs.shape[1] <= BLOCK_RECORDS
         )
         if not together:
-            return self._clipped_one_by_one(_Lots(weights, inputs, targets, present), factors)
+            lots = ((inputs[k][own], targets[k][own]) for k, own in enumerate(present))
+            return self.clipped_apart(weights, lots, factors)
         inputs = _without_absent(inputs, present)
         return self._clipped_together(_Lots(weights, inputs, targets, present), factors)
+
+    def clipped_apart(
+        self,
+        weights: Tensor,
+        lots: Iterable[tuple[Tensor | Copies, Tensor]],
+        factors: Factors | None,
+    ) -> ClippedSums:
+        """The same for clients that go through the engine one by one, whatever their records are to it.
+
+        Args:
+            weights: Of each client [c, d].
+            lots: (inputs, targets) of each client.
+            factors: As above.
+
+        Raises:
+            ConfigError: The model has no per-record gradients.
+        """
+        if self._engine is None:
+            self._engine = make_engine(self.model, self.loss)
+
+        def of(client: int) -> Factors | None:
+            if factors is None:
+                return None
+            own = lambda norms, clients: factors(norms, clients + client)  # noqa: E731
+            return asking_for(parts_of(factors), own)
+
+        results = []
+        with self._weights_kept():
+            for k, (inputs, targets) in enumerate(lots):
+                self.model.set(weights[k])
+                client = torch.zeros(len(targets), dtype=torch.int64)
+                results.append(self._engine.clipped_sums(inputs, targets, client, 1, of(k)))
+        return ClippedSums(
+            sums=torch.cat([r.sums for r in results]),
+            norms=torch.cat([r.norms for r in results]),
+            losses=torch.cat([r.losses for r in results]),
+            finite=torch.cat([r.finite for r in results]),
+        )
 
     def _together(self, lots: _Lots, share: Tensor) -> tuple[Tensor, Tensor]:
         losses, products, found = self._back(lots, share)
@@ -171,30 +210,6 @@ class StackedModel:
                         row[k] = g.flatten()
                 losses[k, own] = found.detach()
         return gradients, losses
-
-    def _clipped_one_by_one(self, lots: _Lots, factors: Factors | None) -> ClippedSums:
-        if self._engine is None:
-            self._engine = make_engine(self.model, self.loss)
-
-        def of(client: int) -> Factors | None:
-            if factors is None:
-                return None
-            own = lambda norms, clients: factors(norms, clients + client)  # noqa: E731
-            return asking_for(parts_of(factors), own)
-
-        results = []
-        with self._weights_kept():
-            for k, own in enumerate(lots.present):
-                self.model.set(lots.weights[k])
-                client = torch.zeros(int(own.sum()), dtype=torch.int64)
-                lot = (lots.inputs[k][own], lots.targets[k][own], client)
-                results.append(self._engine.clipped_sums(*lot, 1, of(k)))
-        return ClippedSums(
-            sums=torch.cat([r.sums for r in results]),
-            norms=torch.cat([r.norms for r in results]),
-            losses=torch.cat([r.losses for r in results]),
-            finite=torch.cat([r.finite for r in results]),
-        )
 
     @contextmanager
     def _weights_kept(self) -> Iterator[None]:

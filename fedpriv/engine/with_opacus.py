@@ -15,7 +15,7 @@ from opacus.grad_sample import register_grad_sampler
 from torch import nn
 
 from fedpriv.engine.base import BlockEngine, Unsupported, flat_gradient
-from fedpriv.engine.rules import Columns, LayerGradients, Rows
+from fedpriv.engine.rules import Columns, LayerGradients, Rows, added_copies
 from fedpriv.models.recurrent import Lstm
 
 
@@ -44,7 +44,7 @@ class OpacusEngine(BlockEngine):
             plain = flat_gradient(self.model, {p: p.grad for p in self.model.parameters()})
             with torch.no_grad():
                 _forget_padding(module)
-                layers = self._rows(len(inputs))
+                layers = self._rows(len(inputs), len(targets))
         return layers, losses.detach(), plain if prove else None
 
     def _apart(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
@@ -54,16 +54,17 @@ class OpacusEngine(BlockEngine):
             for name, rows in layer.rows.items()
         ]
 
-    def _rows(self, n: int) -> list[LayerGradients]:
+    def _rows(self, read: int, n: int) -> list[LayerGradients]:
+        """Of n records, from the gradients of what was ``read``: their copies."""
         rows: dict[str, torch.Tensor] = {}
         columns: Columns = {}
         offset = 0
         for name, p in self.model.module.named_parameters():
             sample = getattr(p, "grad_sample", None)
             if sample is not None:
-                if isinstance(sample, list) or len(sample) != n:
+                if isinstance(sample, list) or len(sample) != read:
                     raise Unsupported(f"{name} has no gradient for each record")
-                rows[name] = sample.flatten(1)
+                rows[name] = added_copies(sample.flatten(1), n)
                 columns[name] = slice(offset, offset + p.numel())
             offset += p.numel()
         if not rows:

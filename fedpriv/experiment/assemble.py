@@ -218,11 +218,13 @@ def _refuse_smaller_clients(parts: Parts, smallest: int) -> None:
 
 
 def work_per_round(parts: Parts, problem: Problem) -> float:
-    """Parameters × records of one local step of all clients: a measure of how much there is to do."""
+    """Parameters × records (copies of them) of one local step of all clients: a measure of how much there is
+    to do."""
     algorithm, data = parts.algorithm, problem.data
     share = min(1.0, (algorithm.clients_per_round or data.client_count) / data.client_count)
     records = algorithm.records_per_step(share * float(data.records_per_client.sum()))
-    return problem.model.size * records
+    copies = 1 if algorithm.augmentation is None else algorithm.augmentation.multiplicity
+    return problem.model.size * records * copies
 
 
 def make_budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:

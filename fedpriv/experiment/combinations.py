@@ -66,6 +66,8 @@ def refuse_bad_combinations(parts: Parts) -> None:
         )
     if parts.attack is not None and settings.shadow is not None:
         raise ConfigError("shadow", "a half", "null with an attack, whose clients are no one's")
+    if algorithm.augmentation is not None:
+        _refuse_unaugmentable(parts)
     _refuse_two_budgets(parts)
     _refuse_with_shares(parts)
     if algorithm.search is not None:
@@ -95,6 +97,40 @@ def refuse_bad_combinations(parts: Parts) -> None:
                 f"{true}, which partition.{key} is",
                 f"set partition.{key} alone",
             )
+
+
+_COPIES = "algorithm.augmentation_multiplicity"
+
+
+def _refuse_unaugmentable(parts: Parts) -> None:
+    """Copies are of images, which nobody else looks for pixels in, and clipped as they are."""
+    dataset, algorithm = parts.dataset, parts.algorithm
+    augmentation = algorithm.augmentation
+    if (features := getattr(dataset, "features_name", None)) is not None:
+        hint = "flips and crops are of images, and features are none"
+        raise ConfigError("features", features, f"none with {_COPIES}", hint)
+    shape = tuple(dataset.input_shape)
+    if len(shape) != 3 or getattr(dataset, "vocabulary_size", None) is not None:
+        hint = "its records are no images of channels, height and width"
+        allowed = f"null with dataset={dataset.name}"
+        raise ConfigError(_COPIES, augmentation.multiplicity, allowed, hint)
+    if augmentation.crop >= min(shape[1:]):
+        allowed = f"< {min(shape[1:])}, the pixels of an image of dataset={dataset.name}"
+        raise ConfigError("algorithm.random_crop", augmentation.crop, allowed)
+    if parts.clipper.transforms:
+        name, hint = type(parts.clipper).__name__, "its coordinates are scaled record by record"
+        allowed = f"one that does not scale coordinates with {_COPIES}"
+        raise ConfigError("clipper", name, allowed, hint)
+    if parts.attack is not None:
+        hint = "its trigger would be moved with the images"
+        raise ConfigError("attack", type(parts.attack).__name__, f"none with {_COPIES}", hint)
+
+
+def refuse_moved_canaries(algorithm: Algorithm, key: str, value: object) -> None:
+    """Raise ConfigError where canaries are marked in a pixel, and copies of images move it."""
+    if algorithm.augmentation is not None:
+        hint = "the other canaries are found by a pixel, which flips and crops move"
+        raise ConfigError(key, value, f"{MISLABELLED} with {_COPIES}", hint)
 
 
 def _refuse_unpublishable(parts: Parts) -> None:
@@ -138,6 +174,8 @@ def _refuse_canaries(parts: Parts) -> None:
         )
     if parts.settings.canary == MISLABELLED:
         refuse_mislabelled(parts, "audit=epsilon:M:KIND, KIND")
+    else:
+        refuse_moved_canaries(algorithm, "audit=epsilon:M:KIND, KIND", parts.settings.canary)
 
 
 def refuse_mislabelled(parts: Parts, key: str) -> None:

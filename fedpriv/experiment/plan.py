@@ -100,6 +100,8 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         ("clients", f"{clients or 'one per user'} ({_partition_words(parts)})"),
         *(("data", note) for note in getattr(parts.dataset, "notes", ())),
         *algorithm.describe(clients, parts.even_share if clients else None),
+        *([] if algorithm.augmentation is None
+          else [("augmentation", algorithm.augmentation.describe())]),
         *([] if parts.settings.averaging is None
           else [("evaluated", parts.settings.averaging.describe())]),
         *([] if parts.attack is None else [("attack", _attack_words(parts))]),

@@ -118,6 +118,7 @@ class Run:
         aggregated = algorithm.unit == "client" and algorithm.trust.sees_each_upload
         of_data = getattr(loop.parts.dataset, "caveats", ())
         own = [
+            None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
             *of_data,
             clipper.caveat,

@@ -35,6 +35,7 @@ _LATER = frozenset(
         "algorithm": (
             *("momentum", "beta1", "beta2", "optimizer_epsilon", "initial_accumulator"),
             *("second_moment_floor", "proximal", "warm_start", "learning_rate_decay"),
+            *("augmentation_multiplicity", "random_flip", "random_crop", "crop_fill"),
         ),
         "model": ("activation", "tempering", "weight_standardization"),
     }.items()

@@ -193,6 +193,27 @@ def sample_lot(
     return records[sampling.sample(stream, len(records))]
 
 
+def draws_of_copies(
+    streams: SecretStreams,
+    records: np.ndarray,
+    lot: np.ndarray,
+    copies: int,
+    round_index: int,
+    step: int,
+    client: int,
+) -> np.ndarray:
+    """Uniform words of 64 bits for the copies of each record of a client's ``lot``: uint64 [m, copies].
+
+    A record's are drawn by its place among the client's ``records``: the same whoever else is in the lot.
+    They are independent of all data, so that a record's copies are a function of it and of nobody else.
+    """
+    own = np.asarray(records)
+    stream = streams.sampling("augmentation", round_index, step, client)
+    words = stream.bits(len(own) * copies).reshape(len(own), copies)
+    order = np.argsort(own, kind="stable")
+    return words[order[np.searchsorted(own, np.asarray(lot), sorter=order)]]
+
+
 def sample_cohort(
     streams: SecretStreams, sampling: Sampling, eligible: np.ndarray, round_index: int
 ) -> np.ndarray:

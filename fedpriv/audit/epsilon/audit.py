@@ -33,7 +33,11 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.combinations import refuse_canaries_in_sums, refuse_mislabelled
+from fedpriv.experiment.combinations import (
+    refuse_canaries_in_sums,
+    refuse_mislabelled,
+    refuse_moved_canaries,
+)
 from fedpriv.experiment.settings import CANARIES
 from fedpriv.results.canary_file import HEADLINES, read_canaries
 from fedpriv.results.display import console
@@ -126,6 +130,8 @@ def audit_epsilon(
     planted = trial is not None
     if trial is None:
         kind = options.canary or DIRECTION
+        if kind == DIRECTION:
+            refuse_moved_canaries(parts.algorithm, "--canary", kind)
         rounds = _rounds(folder, summary, parts.settings.rounds)
         count = options.canaries or (RUNS if apart else CANARIES)
         words = _what_is_trained(options.repetitions, count, rounds, apart, kind)
