@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.augmentation import Augmentation
-from fedpriv.algorithms.augmented import AugmentedRows, augmented
+from fedpriv.algorithms.augmented import augmented
 from fedpriv.algorithms.problem import Aggregation, Problem
 from fedpriv.algorithms.record_coordinates import transformed_sums
 from fedpriv.algorithms.server_steps import ServerStep
@@ -78,7 +78,7 @@ class RecordWork:
 
     def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
         model = self.problem.model
-        records, owners, copies = self._lots(turn)
+        records, owners = self._lots(turn)
         if self.problem.clipper.transforms:
             problem, members = self.problem, len(turn.cohort)
             result = transformed_sums(
@@ -86,14 +86,14 @@ class RecordWork:
             )
         elif changes is None:
             result = self.problem.engine.clipped_sums(
-                records.inputs if copies is None else copies,
+                records.inputs,
                 records.targets,
                 owners,
                 len(turn.cohort),
                 asking_for(clip.parts, clip.factors),
             )
-        elif copies is not None:
-            result = self._one_by_one(copies, records.targets, owners, changes, clip)
+        elif self._augmentation is not None:
+            result = self._one_by_one(records, owners, changes, clip)
         else:
             result = self._side_by_side(records, owners, changes, clip)
         owners = owners.to(self.device)
@@ -128,8 +128,8 @@ class RecordWork:
         found = self.problem.foreign(aggregation, turn.cohort, changes.values)
         return changes if found is None else changes.with_foreign(*found)
 
-    def _lots(self, turn: Turn) -> tuple[Records, Tensor, AugmentedRows | None]:
-        """(the records of all lots [n], position in the cohort of each [n], their copies, if any)."""
+    def _lots(self, turn: Turn) -> tuple[Records, Tensor]:
+        """(the records of all lots [n], or the copies of each; position in the cohort of each [n])."""
         problem, t = self.problem, turn.round_index
         lots = [
             sample_lot(
@@ -144,18 +144,18 @@ class RecordWork:
         ]
         sizes = torch.tensor([len(lot) for lot in lots])
         records = problem.data.train.subset(np.concatenate(lots))
-        owners, copies = torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes), None
         if self._augmentation is not None:
             place, inputs = (t, turn.step), records.inputs
             copies = augmented(self._augmentation, problem, place, turn.cohort, lots, inputs)
-        return records, owners, copies
+            records = Records(copies, records.targets)
+        return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
 
     def _one_by_one(
-        self, copies: AugmentedRows, targets: Tensor, owners: Tensor, changes: Tensor, clip: Clip
+        self, records: Records, owners: Tensor, changes: Tensor, clip: Clip
     ) -> ClippedSums:
-        """As the engine's joint pass, where weights have come apart, for records that are several copies."""
+        """As the engine's joint pass, where weights have come apart, for records that are copies."""
         counts = torch.bincount(owners, minlength=len(changes)).tolist()
-        lots = zip(copies.split(counts), targets.split(counts), strict=True)
+        lots = zip(records.inputs.split(counts), records.targets.split(counts), strict=True)
         factors = asking_for(clip.parts, clip.factors)
         return self._stacked.clipped_apart(changes + self.problem.model.flat, lots, factors)
 

@@ -54,7 +54,7 @@ class SeenInputs:
         return self.engine.name
 
     def clipped_sums(self, inputs, targets, client_of_record, clients, factors):
-        self.calls.append((inputs.clone(), client_of_record.clone()))
+        self.calls.append((inputs[:].clone(), client_of_record.clone()))
         return self.engine.clipped_sums(inputs, targets, client_of_record, clients, factors)
 
 

@@ -1,4 +1,4 @@
-"""Records of which each is several copies: the mean of their gradients is one gradient, measured and clipped."""
+"""Records that are several copies each: the mean of their gradients is one gradient, measured and clipped."""
 
 from __future__ import annotations
 

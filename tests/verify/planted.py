@@ -21,6 +21,11 @@ from fedpriv.privacy.sampling import PoissonSampling
 RECORDS = ("algorithm=dp_fl", "partition=iid", "partition.clients=4")
 CLIENTS = ("algorithm=cdp_fedavg", "partition.clients=24", "algorithm.client_rate=0.5")
 """Small configurations, to which the mistakes are added."""
+COPIES = (
+    "algorithm.augmentation_multiplicity=3",
+    "algorithm.random_crop=2",
+    "algorithm.random_flip=true",
+)
 
 
 def does_not_clip(clip):
@@ -134,6 +139,17 @@ class TwoLotsAsOne(RecordWork):
             for what in ("inputs", "targets")
         )
         return Records(inputs, targets), owners[order]
+
+
+class CopiesAsRecords(RecordWork):
+    """Each copy of an image is clipped by itself, and all are added up."""
+
+    def _lots(self, turn):
+        records, owners = super()._lots(turn)
+        copies = records.inputs.copies
+        targets = records.targets.repeat_interleave(copies)
+        inputs = records.inputs[:].flatten(0, 1)
+        return Records(inputs, targets), owners.repeat_interleave(copies)
 
 
 class RegularisedByTheLot(RecordWork):

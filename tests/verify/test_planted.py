@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
-from planted import CLIENTS, RECORDS
+from planted import CLIENTS, COPIES, RECORDS
 
+from fedpriv.algorithms import augmented
 from fedpriv.algorithms.base import UnsampledReports
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.secret_streams import standard_normals
@@ -43,6 +45,22 @@ def about(found: list[str], kind: str) -> bool:
 def test_records_that_are_not_clipped_one_by_one(caught, work):
     overrides = ("clipper.clip_norm=0.5",) if work == "ForgetsTheBias" else ()
     assert about(caught(*own_work(work), *overrides), "sensitivity: gradient_sum")
+
+
+def test_copies_of_an_image_that_are_clipped_one_by_one(caught):
+    found = caught(*own_work("CopiesAsRecords"), *COPIES, rounds=2)
+    assert about(found, "sensitivity: gradient_sum: huge")
+
+
+def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught, monkeypatch):
+    """Were draws those of a place in the lot, one record less would move the copies of those behind it."""
+    draw = augmented.draws_of_copies
+
+    def by_place(streams, records, lot, *more):
+        return draw(streams, np.arange(len(records)), np.arange(len(lot)), *more)
+
+    monkeypatch.setattr(augmented, "draws_of_copies", by_place)
+    assert about(caught(*RECORDS, *COPIES, rounds=2), "sensitivity: gradient_sum")
 
 
 @pytest.mark.parametrize("work", ["PerLayer", "TrustsClients"])

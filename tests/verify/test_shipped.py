@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planted import CLIENTS, RECORDS
+from planted import CLIENTS, COPIES, RECORDS
 
 from fedpriv.groups import options
 
@@ -41,6 +41,18 @@ def test_every_algorithm_passes(caught, request, algorithm):
     if algorithm not in PUBLISHED:
         request.getfixturevalue("unpublished")
     assert caught(f"algorithm={algorithm}", *SHIPPED[algorithm]) == []
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("algorithm=dp_fl", *FEW, "algorithm.local_steps=2"),
+        ("algorithm=dp_fl_server", *FEW, "algorithm.sample_rate=0.5"),
+    ],
+    ids=["dp_fl", "dp_fl_server"],
+)
+def test_copies_of_images_move_a_sum_as_one_record(caught, unpublished, overrides):
+    assert caught(*overrides, *COPIES, rounds=2) == []
 
 
 VARIANTS = {
