@@ -94,6 +94,7 @@ def test_each_round_step_and_client_has_draws_of_its_own():
         for place in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
     }
     assert len(found) == 4
+    assert STREAMS.sampling("lot", 0, 0, 0).bits(12).tobytes() not in found
 
 
 # ---- in a round
