@@ -175,6 +175,13 @@ def test_a_round_gives_the_same_again_and_another_round_something_else(work):
     assert not torch.equal(first, other)
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_empty_lots_have_no_copies(work, steps):
+    uploads, outcome = work(sample_rate=1e-9, local_steps=steps, **COPIES).play()
+    assert not uploads.any()
+    assert len(outcome.norms) == 0
+
+
 def test_copies_are_made_for_a_block_at_a_time(serve, monkeypatch):
     asked = []
     read = AugmentedRows.__getitem__
