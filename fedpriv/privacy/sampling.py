@@ -188,7 +188,7 @@ def sample_lot(
 ) -> np.ndarray:
     """One client's lot in one local step: some of its ``records`` (indices, ascending)."""
     if isinstance(sampling, WholeData):
-        return records
+        return records[:]  # as sampled records are: who reads them may leave one out
     stream = streams.sampling("lot", round_index, step, client)
     return records[sampling.sample(stream, len(records))]
 

@@ -55,6 +55,12 @@ def test_copies_of_images_move_a_sum_as_one_record(caught, unpublished, override
     assert caught(*overrides, *COPIES, rounds=2) == []
 
 
+def test_a_record_can_be_left_out_of_lots_that_are_all_records(caught, unpublished):
+    """Not: be changed into another, which moves a sum by twice its clip norm."""
+    everybody = "algorithm.sample_rate=1"
+    assert caught("algorithm=dp_fl_server", *FEW, everybody, rounds=2) == []
+
+
 VARIANTS = {
     "several queries on one sample": ("algorithm=cdp_fedavg", *CLIENTS[1:], "clipper=quantile"),
     "randomized bits": (
