@@ -178,9 +178,11 @@ def signals_of(
     n = len(candidates.numbers)
     target = log_odds(model, subject.final, asked)
     seen, inside = [], []
+    own = {name: values.clone() for name, values in model.module.named_buffers()}
     for one in runs:
         seen.append(log_odds(model, weights_of(one.folder, subject.problem), asked))
         inside.append(np.isin(candidates.numbers, one.trained_on()))
+    model.module.load_state_dict(own, strict=False)  # statistics that the shadow runs released
     shadows = np.stack(seen)
     return Signals(target[:n], shadows[:, :n], np.stack(inside), target[n:], shadows[:, n:])
 

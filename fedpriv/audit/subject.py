@@ -142,11 +142,21 @@ def weights_of(folder: RunFolder, problem: Problem) -> Tensor:
     return _fitted(folder, problem, stored)
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """What a checkpoint holds of a model: ``weights`` [d], and ``statistics``, by name, that its first layer
+    normalizes with where they were released."""
+
+    weights: Tensor
+    statistics: dict[str, Tensor]
+
+
 def _fitted(folder: RunFolder, problem: Problem, stored: Any) -> Tensor:
-    """What the model's weights are once they are those ``stored`` [d]."""
+    """What the model's weights are once they are those ``stored`` [d]; released statistics become its own."""
     try:
-        if isinstance(stored, Tensor):
-            problem.model.set(stored)
+        if isinstance(stored, Unfinished):
+            problem.model.set(stored.weights)
+            problem.model.module.load_state_dict(stored.statistics, strict=False)
         else:
             problem.model.module.load_state_dict(stored)
     except Exception as error:  # what stands in the file can be anything
@@ -191,11 +201,13 @@ def stored_configuration(folder: RunFolder, allowed: Collection[str]) -> DictCon
 
 
 def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
-    """(the last weights, flat or by name; after how many rounds)."""
+    """(the last weights, of a checkpoint or by name; after how many rounds)."""
     if not folder.finished and checkpoint.exists(folder):
         state, _ = checkpoint.read(folder, device)
         try:
-            return state["training"]["weights"], int(state["round"])
+            weights, statistics = state["training"]["weights"], state.get("statistics", {})
+            named = {name: statistics[name] for name in ("mean", "variance") if statistics}
+            return Unfinished(weights, named), int(state["round"])
         except (KeyError, TypeError, AttributeError, ValueError):
             raise ConfigError(f"{folder.checkpoint} holds no weights") from None
     if not folder.model.exists():

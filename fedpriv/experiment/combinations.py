@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.distributed import CONTINUOUS, DpFlServer
 from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, show
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment.contracts import refuse_without_validation
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.parts import Parts
+from fedpriv.features.base import RELEASED
 from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.names import PUBLISHED, REPLACE_ONE, SOUND
@@ -70,6 +72,7 @@ def refuse_bad_combinations(parts: Parts) -> None:
         _refuse_unaugmentable(parts)
     _refuse_two_budgets(parts)
     _refuse_with_shares(parts)
+    _refuse_released_statistics(parts)
     if algorithm.search is not None:
         _refuse_unsearchable(parts)
     if parts.attack is not None:
@@ -230,6 +233,40 @@ def _refuse_with_shares(parts: Parts) -> None:
         raise ConfigError(
             f"noise_schedule asks the clients of a round for their losses, which algorithm.trust="
             f"{algorithm.trust.name} adds no shares for; take a schedule that asks nothing"
+        )
+
+
+def _refuse_released_statistics(parts: Parts) -> None:
+    """What one sum of all clients, fixed in advance, is not enough for."""
+    if parts.released_statistics is None:
+        return
+    algorithm, schedule = parts.algorithm, parts.noise_schedule
+    if not isinstance(algorithm, DpFlServer):
+        raise ConfigError(
+            "features.normalization",
+            RELEASED,
+            f"groups, statistics or none with algorithm={algorithm.name}",
+            "algorithm=dp_fl_server releases statistics of features",
+        )
+    hint = "with features.normalization=released every client releases once, before the first round"
+    for key, value, free in (
+        ("algorithm.shares", algorithm.shares, CONTINUOUS),
+        ("algorithm.clients_per_round", algorithm.clients_per_round, None),
+        ("algorithm.dropout", algorithm.dropout, 0),
+    ):
+        if value != free:
+            raise ConfigError(key, value, show(free), hint)
+    if parts.attack is not None:
+        raise ConfigError("attack", type(parts.attack).__name__, "none", hint)
+    if schedule.adaptive or isinstance(schedule, UniformBudget):
+        raise ConfigError(
+            f"noise_schedule: {type(schedule).__name__} does not go with features.normalization=released, "
+            "whose release is counted with noise that is fixed in advance; take constant, calibrated, "
+            "exponential or step"
+        )
+    if getattr(schedule, "epsilon_per_draw", None) is not None:
+        raise ConfigError(
+            "noise_schedule.epsilon_per_draw", schedule.epsilon_per_draw, "null", f"{hint}, and so has no draw"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -103,6 +104,8 @@ class Costs:
             )
         except ArgumentError as error:
             hint = self.mechanism.most_noise
+            if not hint and (before := self._before()):
+                hint = f"what is released before the first round costs {self._epsilon_of(before):.4g} of it"
             if not hint and not clipper.asks(0) and self._alike(rounds):
                 raise
             hint = hint or f"what the clipper asks costs the rest: {clipper.describe()}"
@@ -139,6 +142,8 @@ class Costs:
             self._events_of_rounds(range(start, min(start + _AT_ONCE, rounds)), alike)
             for start in range(0, rounds, _AT_ONCE)
         )
+        if before := self._before():
+            parts = itertools.chain([before], parts)
         return self.accountant.forecast(parts, self.delta, self.neighbours)
 
     def of_rounds(self, rounds: int) -> dict[dp_event.DpEvent, int]:
@@ -146,7 +151,13 @@ class Costs:
         if self.mechanism.charged_at_once is not None:
             sigma = self.mechanism.schedule.noise_multiplier(0)
             return dict(self._events(self.mechanism.plan(self.sampling, sigma, rounds)))
-        return self._events_of_rounds(range(rounds), alike=False)
+        of_rounds = self._events_of_rounds(range(rounds), alike=False)
+        return dict(Counter(self._before()) + Counter(of_rounds))
+
+    def _before(self) -> dict[dp_event.DpEvent, int]:
+        """What is released before the first round."""
+        joint = self.mechanism.joint_before(self.sampling)
+        return {} if joint is None else dict(self._events({joint: 1}))
 
     def _events_of_rounds(self, rounds: range, alike: bool) -> dict[dp_event.DpEvent, int]:
         """What these rounds release at the σ of the schedule; ``alike``: the clipper asks the same in all."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fedpriv.algorithms.feature_statistics import FeatureStatistics
 from fedpriv.algorithms.losses import ReportedLoss
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import RoundOutcome
@@ -82,6 +83,9 @@ class Loop:
         self.trainer = parts.algorithm.start(problem)
         averaging = self.settings.averaging
         self.average = None if averaging is None else AveragedModel(averaging, problem.model)
+        self.statistics = None
+        if (statistics := parts.released_statistics) is not None:
+            self.statistics = FeatureStatistics(problem, statistics)
         asked = self.schedule.loss_query
         self._reported = None
         if asked is not None:
@@ -107,6 +111,8 @@ class Loop:
         """Run to the end, or until an interrupt, and return the reason it ended. Raises ReleaseError before a
         round that released something else than announced is applied."""
         self._started = time.perf_counter()
+        if self.statistics is not None and not self.statistics.known:
+            self._release_statistics(self.statistics)
         if self.rounds_done == 0:
             self.schedule.begin(self._validation_loss)
         for observer in observers:
@@ -147,6 +153,13 @@ class Loop:
             for observer in observers:
                 observer.see(done)
         return stop
+
+    def _release_statistics(self, statistics: FeatureStatistics) -> None:
+        """Let every client release those of its features, and charge it for them."""
+        announced, everyone = self.mechanism.announce_before(), np.arange(self.problem.data.client_count)
+        opened = self.mechanism.open(announced, everyone, self.problem.streams, everyone)
+        statistics.release(opened)
+        self.budget.charge_before(opened.close(), announced)
 
     def _round(
         self, announced: Announcement, eligible: np.ndarray
@@ -219,9 +232,11 @@ class Loop:
         return nullcontext() if self.average is None else self.average.in_place()
 
     def state_dict(self) -> dict[str, Any]:
-        averaged = {} if self.average is None else {"average": self.average.state_dict()}
+        optional = {} if self.average is None else {"average": self.average.state_dict()}
+        if self.statistics is not None:
+            optional["statistics"] = self.statistics.state_dict()
         return {
-            **averaged,
+            **optional,
             "round": self.rounds_done,
             "not_finite": self.not_finite,
             "last_sigma": self.last_sigma,
@@ -243,5 +258,7 @@ class Loop:
         self.schedule.load_state_dict(state["schedule"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
+        if self.statistics is not None:
+            self.statistics.load_state_dict(state["statistics"])
         if self.budget is not None:
             self.budget.load_state_dict(state["budget"])

@@ -11,9 +11,10 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.experiment.costs import Costs
 from fedpriv.experiment.settings import Settings
+from fedpriv.features.base import ReleasedStatistics
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.clippers import Clipper
-from fedpriv.privacy.mechanisms import Mechanism
+from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GaussianQuery, Mechanism
 from fedpriv.privacy.noise_schedules import NoiseSchedule
 from fedpriv.trackers import Tracker
 
@@ -49,6 +50,11 @@ class Parts:
         return getattr(self.dataset, "unprotected", {})
 
     @property
+    def released_statistics(self) -> ReleasedStatistics | None:
+        """What the clients release of their features before the first round, to normalize them."""
+        return getattr(self.dataset, "released_statistics", None)
+
+    @property
     def even_share(self) -> int:
         """Records per client if they were dealt out evenly, or as many as the partition fixes."""
         if fixed := getattr(self.partition, "records", None):
@@ -68,7 +74,10 @@ class Parts:
     @cached_property
     def mechanism(self) -> Mechanism:
         """What every round releases."""
-        return self.algorithm.mechanism(self.clipper, self.noise_schedule)
+        mechanism = self.algorithm.mechanism(self.clipper, self.noise_schedule)
+        if (statistics := self.released_statistics) is not None:
+            mechanism.before = GaussianQuery(FEATURE_STATISTICS, statistics.noise_multiplier)
+        return mechanism
 
     def costs(self, records: int | None = None) -> Costs:
         """Of what is planned, for a client of ``records`` records (default: an even share)."""

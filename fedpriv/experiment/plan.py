@@ -50,6 +50,8 @@ def _too_small(needed: float, unit: str) -> str:
 
 def _charged(parts: Parts) -> str:
     """What is charged at once."""
+    if parts.released_statistics is not None:
+        return f"the release before the first round and {_ROUND}"
     return _ROUND if parts.mechanism.charged_at_once is None else "the whole run"
 
 
@@ -166,6 +168,7 @@ def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ..
         ),
         (f"released per {_occasion(parts)}", ", ".join(map(words_of, joint.queries))),
         *_exposed_lines(parts),
+        *_before_lines(parts),
         ("accountant", parts.accountant.describe()),
     )
 
@@ -240,6 +243,20 @@ def _exposed_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         return ()
     names = ", ".join(f"{name} (no noise)" for name in parts.unprotected)
     return (("already released", f"{names}, of every client: the sound epsilon is infinite"),)
+
+
+def _before_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
+    """What every client releases before the first round."""
+    released, query = parts.released_statistics, parts.mechanism.before
+    if released is None:
+        return ()
+    words = f"{_query_words(query)}, once, of every client: means and mean squares of the"
+    return (
+        (
+            "released before",
+            f"{words} {released.channels} channels of each record, L2 norm {released.clip_norm:g} at most",
+        ),
+    )
 
 
 def _calibrated_words(parts: Parts) -> str:

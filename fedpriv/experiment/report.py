@@ -33,6 +33,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
         attackers=_attackers(loop),
         published=settings.publish,
         numbers=loop.problem.model.size if algorithm.real_noise else 0,
+        before=0 if loop.statistics is None else loop.statistics.numbers,
     )
     folder.write_json(folder.privacy_json, privacy)
     write_text(folder.privacy_text, privacy_words(privacy))

@@ -38,6 +38,7 @@ _LATER = frozenset(
             *("augmentation_multiplicity", "random_flip", "random_crop", "crop_fill"),
         ),
         "model": ("activation", "tempering", "weight_standardization"),
+        "features": ("statistics_noise_multiplier", "statistics_clip_norm"),
     }.items()
     for key in keys
 )

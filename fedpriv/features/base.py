@@ -1,8 +1,13 @@
-"""What fixed features of images offer: they read no training data, so they cost no privacy."""
+"""What fixed features of images offer: they read no training data, so they cost no privacy.
+
+Statistics of the training data that normalize them are another thing (``normalization=released``): clients
+release them, with noise, and pay for that.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common import checks
@@ -12,8 +17,20 @@ from fedpriv.features import public_statistics
 if TYPE_CHECKING:
     import torch
 
-GROUPS, STATISTICS, NONE = "groups", "statistics", "none"
-_EPSILON = 1e-5  # added to variances
+GROUPS, STATISTICS, RELEASED, NONE = "groups", "statistics", "released", "none"
+EPSILON = 1e-5
+"""Added to variances."""
+
+
+@dataclass(frozen=True)
+class ReleasedStatistics:
+    """What clients release once, before the first round: the noised sum, over their records, of a vector of
+    the mean and the mean square of each of so many ``channels``, shortened to the L2 norm ``clip_norm``.
+    ``noise_multiplier``: noise std ÷ clip norm."""
+
+    noise_multiplier: float
+    clip_norm: float
+    channels: int
 
 
 class Features(ABC):
@@ -23,9 +40,13 @@ class Features(ABC):
         normalization: ``groups``: in each record the numbers of each group of channels get mean 0 and
             variance 1 (Wu, He 2018), which needs no statistics; ``statistics``: each channel has the mean
             subtracted and is divided by the standard deviation that it has on the public images named by
-            ``statistics``; ``none``.
+            ``statistics``; ``released``: the same with statistics of the training records, which clients
+            release with noise before the first round (the model's first layer does it: records stay as they
+            are); ``none``.
         groups: How many groups; a divisor of the number of channels.
         statistics: Whose; one of those that fedpriv brings for these features.
+        statistics_noise_multiplier: Of the release, noise std ÷ ``statistics_clip_norm``.
+        statistics_clip_norm: To which L2 norm each record's statistics are shortened.
 
     Raises:
         ArgumentError: An argument is not allowed.
@@ -34,10 +55,15 @@ class Features(ABC):
     name: ClassVar[str]
 
     def __init__(
-        self, normalization: str = GROUPS, groups: int | None = None, statistics: str | None = None
+        self,
+        normalization: str = GROUPS,
+        groups: int | None = None,
+        statistics: str | None = None,
+        statistics_noise_multiplier: float | None = None,
+        statistics_clip_norm: float | None = None,
     ):
         self.normalization = checks.one_of(
-            "normalization", normalization, (GROUPS, STATISTICS, NONE)
+            "normalization", normalization, (GROUPS, STATISTICS, RELEASED, NONE)
         )
         self.groups = 1 if groups is None else checks.whole("groups", groups, at_least=1)
         self.statistics = None
@@ -49,6 +75,26 @@ class Features(ABC):
             self.statistics = statistics
         elif statistics is not None:
             raise ArgumentError("statistics", statistics, "null unless normalization=statistics")
+        self.statistics_noise_multiplier = self._of_released(
+            "statistics_noise_multiplier", statistics_noise_multiplier
+        )
+        self.statistics_clip_norm = self._of_released("statistics_clip_norm", statistics_clip_norm)
+
+    def _of_released(self, name: str, value: float | None) -> float | None:
+        """An argument of ``normalization=released`` alone, checked. Raises ArgumentError."""
+        if self.normalization == RELEASED:
+            return checks.number(name, value, above=0, at_most=1e6)
+        if value is not None:
+            raise ArgumentError(name, value, "null unless normalization=released")
+        return None
+
+    def released_statistics(self, channels: int) -> ReleasedStatistics | None:
+        """What clients release to normalize so many channels; None: nothing."""
+        if self.normalization != RELEASED:
+            return None
+        return ReleasedStatistics(
+            self.statistics_noise_multiplier, self.statistics_clip_norm, channels
+        )
 
     @abstractmethod
     def key(self) -> str:
@@ -74,15 +120,15 @@ class Features(ABC):
         return found
 
     def normalize(self, coefficients: torch.Tensor) -> torch.Tensor:
-        """Coefficients [n, C', H', W'] as the model reads them, float32."""
+        """Coefficients [n, C', H', W'] as records hold them, float32."""
         import torch
 
         found = coefficients.float()
         if self.normalization == GROUPS:
-            return torch.nn.functional.group_norm(found, self.groups, eps=_EPSILON)
+            return torch.nn.functional.group_norm(found, self.groups, eps=EPSILON)
         if self.normalization == STATISTICS:
             mean, variance = public_statistics.of(self.key(), self.statistics, found.shape[1])
-            scale = (torch.tensor(variance) + _EPSILON).rsqrt()
+            scale = (torch.tensor(variance) + EPSILON).rsqrt()
             return (found - torch.tensor(mean)[:, None, None]) * scale[:, None, None]
         return found
 
@@ -92,4 +138,6 @@ class Features(ABC):
             return f"normalized in each record in {self.groups} groups of channels"
         if self.normalization == STATISTICS:
             return f"normalized by the statistics of {self.statistics}, taken as public"
+        if self.normalization == RELEASED:
+            return "normalized by statistics that the clients release before the first round"
         return "not normalized"

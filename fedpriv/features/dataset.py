@@ -37,6 +37,7 @@ class Featured:
     Attributes:
         images: The data set of images.
         features_name: The name of the features.
+        released_statistics: What clients release of the features, to normalize them; None: nothing.
 
     Raises:
         ConfigError: The data set holds no images, or none that these features can be computed of, or
@@ -61,6 +62,7 @@ class Featured:
         except ArgumentError as error:
             raise error.within("features") from None
         channels, height, width = self.input_shape
+        self.released_statistics = features.released_statistics(channels)
         words = f"{features.name}, {channels} x {height} x {width} numbers, {features.describe()}"
         self.notes = (*getattr(dataset, "notes", ()), f"features: {words}")
         self.caveats = (*getattr(dataset, "caveats", ()), _KEPT_OUTSIDE)

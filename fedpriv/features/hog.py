@@ -35,6 +35,8 @@ class Hog(Features):
         normalization: On top of that of blocks: see :class:`fedpriv.features.base.Features`.
         groups: As above.
         statistics: As above.
+        statistics_noise_multiplier: As above.
+        statistics_clip_norm: As above.
 
     Raises:
         ArgumentError: An argument is not allowed.
@@ -52,12 +54,16 @@ class Hog(Features):
         normalization: str = NONE,
         groups: int | None = None,
         statistics: str | None = None,
+        statistics_noise_multiplier: float | None = None,
+        statistics_clip_norm: float | None = None,
     ):
         most = _MOST_ORIENTATIONS
         self.orientations = checks.whole("orientations", orientations, at_least=1, at_most=most)
         self.cell = checks.whole("cell", cell, at_least=1)
         self.block = checks.whole("block", block, at_least=1)
-        super().__init__(normalization, groups, statistics)
+        super().__init__(
+            normalization, groups, statistics, statistics_noise_multiplier, statistics_clip_norm
+        )
 
     def key(self) -> str:
         return f"hog-O{self.orientations}-C{self.cell}-B{self.block}"

@@ -26,6 +26,8 @@ class Scattering(Features):
         normalization: See :class:`fedpriv.features.base.Features`.
         groups: As above.
         statistics: As above.
+        statistics_noise_multiplier: As above.
+        statistics_clip_norm: As above.
 
     Raises:
         ArgumentError: An argument is not allowed.
@@ -43,10 +45,14 @@ class Scattering(Features):
         normalization: str = GROUPS,
         groups: int | None = None,
         statistics: str | None = None,
+        statistics_noise_multiplier: float | None = None,
+        statistics_clip_norm: float | None = None,
     ):
         self.scales = checks.whole("scales", scales, at_least=1, at_most=_MOST_SCALES)
         self.angles = checks.whole("angles", angles, at_least=1, at_most=_MOST_ANGLES)
-        super().__init__(normalization, groups, statistics)
+        super().__init__(
+            normalization, groups, statistics, statistics_noise_multiplier, statistics_clip_norm
+        )
 
     def key(self) -> str:
         return f"scattering-J{self.scales}-L{self.angles}"

@@ -44,7 +44,8 @@ def refuse_misfit(model: Any, dataset: Any) -> None:
 
 
 def build_for(model: Any, dataset: Any) -> nn.Module:
-    """The module for this data set; one of text also gets the size of the vocabulary.
+    """The module for this data set; one of text also gets the size of the vocabulary, and one of features
+    that are normalized by released statistics a first layer that does it.
 
     Raises:
         ConfigError: The model does not read what the data set holds.
@@ -52,9 +53,14 @@ def build_for(model: Any, dataset: Any) -> nn.Module:
     refuse_misfit(model, dataset)
     shape, classes = dataset.input_shape, dataset.classes
     vocabulary = getattr(dataset, "vocabulary_size", None)
-    if vocabulary is None:
-        return model.build(shape, classes)
-    return model.build(shape, classes, vocabulary)
+    if vocabulary is not None:
+        return model.build(shape, classes, vocabulary)
+    module = model.build(shape, classes)
+    if getattr(dataset, "released_statistics", None) is None:
+        return module
+    from fedpriv.models.normalized import NormalizedInputs
+
+    return NormalizedInputs(module, dataset.released_statistics.channels)
 
 
 def model_size(model: Any, dataset: Any) -> int:

@@ -154,12 +154,14 @@ class Budget:
         Args:
             sampled: Whom the algorithm sampled, where attackers may have joined the cohort besides.
         """
+        if announcement.before is not None and announcement.before not in self.ledger:
+            words = " ".join(query.describe() for query in announcement.before.queries)
+            raise ReleaseError(
+                f"{words} is what every client releases before the first round, and nobody was charged for it"
+            )
         lowest = {s.joint: s.lowest for group in announcement.groups for s in group.samples}
         releases = tuple(releases)
-        for release in releases:  # all of them, before any is charged
-            if release.joint not in lowest:
-                words = " ".join(query.describe() for query in release.joint.queries)
-                raise ReleaseError(f"{words} was released and is not what the round announced")
+        _refuse_unannounced(releases, announcement)
         for release in releases:
             self._charge(release, lowest[release.joint])
         if self._of_all and not releases:  # of attackers alone: the theorem does not ask who
@@ -213,6 +215,13 @@ class Budget:
             if len(own):
                 event, count = self._enforced_events(group)
                 self._if_honest.add(event, own, count)
+
+    def charge_before(self, releases: Iterable[Release], announcement: Announcement) -> None:
+        """Enter what every client released before the first round of this run, as it was announced."""
+        releases = tuple(releases)
+        _refuse_unannounced(releases, announcement)
+        for release in releases:
+            self.charge_prior(release)
 
     def charge_prior(self, release: Release) -> None:
         """Enter what every client released before this run, on the same data: into the ledger and all that is
@@ -366,3 +375,12 @@ class Budget:
             self._if_honest.load_state_dict(state["if_honest"])
         self._sound.load_state_dict(state["sound"])
         self._took_part = array(state["took_part"])
+
+
+def _refuse_unannounced(releases: Sequence[Release], announcement: Announcement) -> None:
+    """Before any of them is charged. Raises ReleaseError."""
+    announced = {sample.joint for group in announcement.groups for sample in group.samples}
+    for release in releases:
+        if release.joint not in announced:
+            words = " ".join(query.describe() for query in release.joint.queries)
+            raise ReleaseError(f"{words} was released and is not what the round announced")

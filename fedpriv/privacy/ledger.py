@@ -98,6 +98,9 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, joint: JointQuery) -> bool:
+        return joint in self._entries
+
     def composition(self, client: int) -> dict[JointQuery, int]:
         """What one client released and how often."""
         counted = {}

@@ -22,6 +22,7 @@ from fedpriv.privacy.names import (
 )
 from fedpriv.privacy.trade_off import RATES
 from fedpriv.privacy.trust import TRUSTS, Trust
+from fedpriv.results.before import facts_before, noised_numbers, words_before
 from fedpriv.results.caveats import (
     CAVEATS,
     ENTROPY,
@@ -50,10 +51,11 @@ def privacy_facts(
     attackers: Sequence[int] = (),
     published: bool = False,
     numbers: int = 0,
+    before: int = 0,
 ) -> dict[str, Any]:
     """Everything the statement says, as plain values (``inf`` for an infinite ε); of clients, it speaks
     of those that are not among the ``attackers``. ``published``: with secrets from the operating system;
-    ``numbers``: how many with noise of real numbers a draw releases."""
+    ``numbers``: how many with noise of real numbers a draw releases, and ``before`` the first round."""
     if budget is None:
         return {
             "schema_version": 1,
@@ -112,25 +114,16 @@ def privacy_facts(
             },
         },
         "parts": _parts(budget, trust),
+        **facts_before(budget),
         "caveats": [
             *caveats,
             *UNIT_CAVEATS[unit],
             ENTROPY if published else SEEDS,
-            *(
-                [floating_point(max(int(draws.max()), _answers(budget)) * numbers)]
-                if numbers
-                else []
-            ),
+            *([floating_point(noised_numbers(budget, draws, numbers, before))] if numbers else []),
             *GENERAL_CAVEATS,
         ],
         "diagnostics": diagnostic_items(_secret_cohort(budget, trust)) if diagnostics else [],
     }
-
-
-def _answers(budget: Budget) -> int:
-    """How many values a release is of, at most: all of a run's where its noise is correlated over rounds."""
-    queries = (query for joint, _ in budget.ledger for query in joint.queries)
-    return max((getattr(query, "answers", 1) for query in queries), default=1)
 
 
 def _secret_cohort(budget: Budget, trust: Trust) -> bool:
@@ -167,6 +160,7 @@ def privacy_words(facts: dict[str, Any]) -> str:
         _number("epsilon", composition_word(facts).capitalize(), facts),
         _published(facts),
         _number("epsilon_sound", "Sound", facts),
+        *words_before(facts),
         _best_attack(facts),
         *_pair(facts),
         "Over clients: " + _spread(facts),

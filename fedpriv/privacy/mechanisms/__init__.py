@@ -9,6 +9,7 @@ from fedpriv.privacy.mechanisms.bounded import DOUBLED, ONE_HOT, Bounded
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import (
     CLIP_STATISTIC,
+    FEATURE_STATISTICS,
     GRADIENT,
     TRAINING_LOSS,
     JointQuery,
@@ -24,6 +25,7 @@ from fedpriv.privacy.mechanisms.visible import Foreign, Public, Released, Unprot
 __all__ = [
     "CLIP_STATISTIC",
     "DOUBLED",
+    "FEATURE_STATISTICS",
     "GRADIENT",
     "ONE_HOT",
     "TRAINING_LOSS",

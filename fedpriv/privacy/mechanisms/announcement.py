@@ -58,11 +58,14 @@ class Announcement:
         round_index: t = 0, 1, …
         groups: A partition of the clients; empty where the algorithm claims no privacy.
         asked_after: The name of the query that is answered once the model has moved; None: there is none.
+        before: What every client released before the first round, without whose charge no round is charged;
+            None: nothing.
     """
 
     round_index: int
     groups: tuple[Group, ...]
     asked_after: str | None = None
+    before: JointQuery | None = None
 
     def names(self, group: Group) -> frozenset[str]:
         """What the upload of this group releases."""

@@ -31,6 +31,9 @@ CLIP_STATISTIC = "clip_statistic"
 TRAINING_LOSS = "training_loss"
 """What a schedule may ask of the clients: the loss of the new model on their records."""
 
+FEATURE_STATISTICS = "feature_statistics"
+"""What clients may release once, before the first round: statistics of their records, to normalize them."""
+
 
 @dataclass(frozen=True)
 class JointQuery:

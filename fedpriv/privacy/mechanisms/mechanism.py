@@ -99,11 +99,13 @@ class Mechanism:
 
     Attributes:
         charged_at_once: So many rounds are charged together, in the first of them; None: each is by itself.
+        before: What every client answers once, about all of its records, before the first round; None: nothing.
     """
 
     charged_at_once: int | None = None
     most_noise: str = ""
     """Why there may be a largest noise, in words."""
+    before: Query | None = None
 
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
@@ -155,6 +157,12 @@ class Mechanism:
             raise ConfigError("clipper.noised_by", CLIENT, "aggregator with a trusted server")
         return query.noised_by(AGGREGATOR)
 
+    def joint_before(self, sampling: Sampling) -> JointQuery | None:
+        """What every client answers before the first round; None: nothing."""
+        if self.before is None:
+            return None
+        return JointQuery(WholeData(sampling.neighbours), (self._noised_by_whom(self.before),))
+
     def _loss_query(self) -> Query | None:
         asked = self.schedule.loss_query
         return None if asked is None else asked.query
@@ -195,7 +203,17 @@ class Mechanism:
             self.group(sampling, sigma, round_index, clients, lowest)
             for sampling, clients in self._groups
         )
-        return Announcement(round_index, groups, None if asked is None else asked.query.name)
+        name = None if asked is None else asked.query.name
+        before = None if self.before is None else self.joint_before(self._groups[0][0])
+        return Announcement(round_index, groups, name, before)
+
+    def announce_before(self) -> Announcement:
+        """What each client releases before the first round."""
+        groups = []
+        for sampling, clients in self._groups:
+            joint = self.joint_before(sampling)
+            groups.append(Group(clients, Sample(joint, 1, joint)))
+        return Announcement(0, tuple(groups))
 
     def group(
         self,
@@ -225,7 +243,8 @@ class Mechanism:
     ) -> Counter[JointQuery]:
         """What a client in every one of ``rounds`` rounds releases, or in so many ``samples`` of them.
 
-        A clipper that asks something in some rounds only is taken to ask this client every time. A mechanism
+        What is released before the first round is among it, once. A clipper that asks something in some
+        rounds only is taken to ask this client every time. A mechanism
         whose :meth:`joint` depends on the round in another way than by the clipper has a plan of its own.
         """
         each = self.algorithm.samples_per_round
@@ -238,6 +257,8 @@ class Mechanism:
             if group.after is not None:
                 counts[group.after.joint] += math.ceil(count / each)
             left -= count
+        if (before := self.joint_before(sampling)) is not None:
+            counts[before] += 1
         return Counter({joint: count for joint, count in counts.items() if count})
 
     def bound(self, sampling: Sampling) -> dict[dp_event.DpEvent, int] | None:

@@ -1,0 +1,326 @@
+"""Whole runs whose features are normalized by statistics that the clients release first."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedpriv
+from fedpriv.common.errors import ConfigError, ReleaseError
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.loop import Loop
+from fedpriv.experiment.plan import make_plan
+from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.events import parse_event
+from fedpriv.privacy.mechanisms import OpenRound
+from fedpriv.privacy.names import ADD_OR_REMOVE
+
+EXACT = True
+FEATURES = (
+    "algorithm=dp_fl_server", "dataset=digits", "features=scattering", "features.scales=1",
+    "features.angles=4", "model=logistic", "algorithm.sample_rate=0.2", "evaluation_interval=2",
+)  # fmt: skip
+PLAIN = (*FEATURES, "features.normalization=none")
+RELEASED = (
+    *FEATURES, "features.normalization=released", "features.statistics_noise_multiplier=4",
+    "features.statistics_clip_norm=0.5",
+)  # fmt: skip
+FREE = ("epsilon=null", "rounds=4", "noise_schedule.noise_multiplier=3")
+STATISTICS, LOT = "Gaussian(z=4.0)", "PoissonSampled(q=0.2, Gaussian(z=3.0))"
+RUNS = {
+    "distributed": (*RELEASED, *FREE, "algorithm.optimizer=adam"),
+    "local": (*RELEASED, *FREE, "algorithm.trust=local", "averaging=ema"),
+    "quantile": (*RELEASED, *FREE, "clipper=quantile", "accountant=pld"),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def ledger_of(folder) -> pd.DataFrame:
+    return pd.read_csv(folder / "ledger.csv")
+
+
+def price(accountant, rounds: int = 4, statistics: bool = True) -> float:
+    events = {parse_event(LOT): rounds} | ({parse_event(STATISTICS): 1} if statistics else {})
+    return accountant.epsilon_of(events, 1e-5, ADD_OR_REMOVE)
+
+
+# ---- what is charged
+
+
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+def test_the_ledger_has_one_release_of_every_client_before_its_lots(trust, ran):
+    first, lots = ledger_of(ran(*RUNS[trust]).folder).to_dict("records")
+    assert first["event_sound"] == STATISTICS
+    assert first["queries"] == "feature_statistics=4"
+    assert (first["draws_per_client"], first["clients"]) == (1, "0-9")
+    assert first["sensitivity"] == "feature_statistics=0.5..0.5"
+    share = 2 / np.sqrt(10) if trust == "distributed" else 2
+    assert first["noise_std"] == f"feature_statistics={share:.6g}..{share:.6g}"
+    assert lots["draws_per_client"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "accountant"), [("pld", PldAccountant()), ("rdp", RdpAccountant()), ("prv", None)]
+)
+def test_every_accountant_composes_it_with_the_lots(name, accountant, ran, command):
+    result = ran(*RUNS["distributed"], f"accountant={name}")
+    found = result.privacy["epsilon"]
+    if accountant is None:
+        assert price(PldAccountant()) < found < price(PldAccountant()) + 0.03
+    else:
+        assert found == pytest.approx(price(accountant))
+    assert found > 1.1 * price(PldAccountant(), statistics=False)
+    assert result.privacy["epsilon_sound"] <= found + 1e-9
+    told = command("account", "--run", str(result.folder))
+    assert told.status == 0, told.err
+    assert f"{price(PldAccountant()):.3f}"[:5] in told.out
+
+
+def test_plain_gaussians_are_composed_exactly(train):
+    every = ("algorithm.sample_rate=1", "accountant=gdp", "rounds=1")
+    result = train(*RUNS["distributed"], *every)
+    together = parse_event(f"Gaussian(z={(1 / 9 + 1 / 16) ** -0.5!r})")
+    expected = PldAccountant().epsilon_of({together: 1}, 1e-5, ADD_OR_REMOVE)
+    assert result.privacy["epsilon_sound"] == pytest.approx(expected, abs=2e-3)
+
+
+def test_it_is_planned_and_priced_before_the_run(command):
+    told = command("train", *RUNS["distributed"], "accountant=pld", "dry_run=true").out
+    words = " ".join(told.replace("│", " ").split())
+    assert "feature_statistics (noise multiplier 4), once, of every client" in words
+    assert f"4 rounds would cost epsilon {price(PldAccountant()):.4g}" in words
+
+
+def test_the_rounds_that_a_budget_allows_leave_room_for_it(train):
+    budget = price(PldAccountant(), 5) + 1e-6
+    overrides = (
+        *RELEASED, "noise_schedule.noise_multiplier=3", "accountant=pld", f"epsilon={budget}",
+        "rounds=null",
+    )  # fmt: skip
+    assert make_plan(build_parts(fedpriv.compose(overrides))).rounds_allowed == 5
+    result = train(*overrides)
+    assert (result.summary["rounds"], result.stop_reason) == (5, "budget")
+    assert result.privacy["epsilon"] <= budget
+
+
+def test_a_budget_that_it_leaves_no_round_of_is_refused():
+    overrides = (*RELEASED, "noise_schedule.noise_multiplier=3", "accountant=pld")
+    both = price(PldAccountant(), 1)
+    words = (
+        f"epsilon must be >= {both:.4g}, the cost of the release before the first round and a single round"
+    )
+    plan = make_plan(build_parts(fedpriv.compose([*overrides, "epsilon=0.9"])))
+    assert price(PldAccountant(), 1, statistics=False) < 0.9 < both
+    with pytest.raises(ConfigError, match=words):
+        plan.refuse_if_impossible(0.9)
+
+
+def test_calibrated_noise_keeps_to_the_budget_with_it(train):
+    calibrated = (
+        *RELEASED, "noise_schedule=calibrated", "epsilon=2", "rounds=6", "accountant=pld",
+    )  # fmt: skip
+    sigma = build_parts(fedpriv.compose(calibrated)).noise_schedule.noise_multiplier(0)
+    without = [o for o in calibrated if "statistics" not in o and "normalization" not in o]
+    less = build_parts(fedpriv.compose(without)).noise_schedule.noise_multiplier(0)
+    assert sigma > 1.1 * less
+    result = train(*calibrated)
+    assert result.summary["rounds"] == 6
+    assert 1.98 < result.privacy["epsilon_sound"] <= 2
+
+
+def test_a_calibration_that_it_leaves_nothing_says_so():
+    overrides = ("noise_schedule=calibrated", "epsilon=0.5", "rounds=6", "accountant=pld")
+    words = "what is released before the first round costs 1.0.* of it"
+    with pytest.raises(ConfigError, match=words):
+        build_parts(fedpriv.compose([*RELEASED, *overrides]))
+
+
+def test_noise_that_falls_is_forecast_with_it():
+    falling = (
+        "noise_schedule=exponential", "noise_schedule.noise_multiplier=4", "noise_schedule.beta=0.9",
+        "epsilon=null", "rounds=5", "accountant=rdp",
+    )  # fmt: skip
+    costs = build_parts(fedpriv.compose([*RELEASED, *falling])).costs()
+    plain = build_parts(fedpriv.compose([*PLAIN, *falling])).costs()
+    extra = parse_event(STATISTICS)
+    assert costs.of_rounds(5) == {extra: 1, **plain.of_rounds(5)}
+    both = RdpAccountant().epsilon_of(costs.of_rounds(5), 1e-5, ADD_OR_REMOVE)
+    assert costs.epsilon_of_schedule(5)[0] == pytest.approx(both)
+
+
+# ---- what is said, kept and given away
+
+
+def test_the_statement_says_what_was_released_and_what_it_costs_alone(ran):
+    result = ran(*RUNS["distributed"])
+    told = json.loads((result.folder / "privacy.json").read_text())["before_first_round"]
+    alone = PldAccountant().epsilon_of({parse_event(STATISTICS): 1}, 1e-5, ADD_OR_REMOVE)
+    assert told["released"] == "feature_statistics=4"
+    assert told["clients"] == 10
+    assert told["epsilon_alone"] == pytest.approx(alone, abs=1e-3)
+    text = " ".join((result.folder / "privacy.txt").read_text().split())
+    assert "each of 10 clients released feature_statistics once, with noise multiplier 4" in text
+
+
+def test_other_runs_say_nothing_of_it(train):
+    result = train(*PLAIN, *FREE)
+    assert "before_first_round" not in result.privacy
+    assert "first round" not in (result.folder / "privacy.txt").read_text()
+    assert "statistics" not in torch.load(result.folder / "checkpoint.pt")
+
+
+def test_the_saved_model_holds_them_and_gives_the_accuracy_that_was_measured(ran):
+    result = ran(*RUNS["distributed"])
+    stored = torch.load(result.folder / "model.pt")
+    assert list(stored) == ["mean", "variance", "model.1.weight", "model.1.bias"]
+    assert not torch.equal(stored["mean"], torch.zeros(5))
+    parts = build_parts(fedpriv.compose(RUNS["distributed"]))
+    test = parts.dataset.load().test
+    scale = stored["variance"].rsqrt()[:, None, None]
+    normalized = ((test.inputs - stored["mean"][:, None, None]) * scale).flatten(1)
+    found = (normalized @ stored["model.1.weight"].T + stored["model.1.bias"]).argmax(1)
+    assert float((found == test.targets).float().mean()) == pytest.approx(
+        result.summary["test_accuracy"], abs=1e-6
+    )
+
+
+def test_a_published_run_gives_them_away_with_the_model(train):
+    result = train(*RUNS["distributed"], "epsilon=8", "publish=true")
+    public = result.folder / "public"
+    assert "mean" in torch.load(public / "model.pt")
+    assert "before_first_round" in json.loads((public / "privacy.json").read_text())
+
+
+# ---- resuming
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_interrupted_after_every_round_is_the_run_that_was_not(
+    name, ran, train, tmp_path, assert_same_run
+):
+    whole = ran(*RUNS[name])
+    stop = tmp_path / "stop"
+    stop.touch()
+    settings = (*RUNS[name], f"runtime.stop_file={stop}")
+    result = train(*settings, name="stopped")
+    while result.stop_reason == "interrupted":
+        result = train(*settings, f"resume={result.folder}", name="stopped")
+    assert_same_run(whole.folder, result.folder)
+    models = [torch.load(folder / "model.pt") for folder in (whole.folder, result.folder)]
+    for key, values in models[0].items():
+        assert torch.equal(values, models[1][key]), key
+
+
+class Died(BaseException):
+    """Stands for the end of the process."""
+
+
+def test_a_run_killed_between_release_and_first_round_releases_no_second_time(
+    ran, train, tmp_path, monkeypatch, assert_same_run
+):
+    whole = ran(*RUNS["distributed"])
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        patch.setattr(Loop, "_round", lambda *_: (_ for _ in ()).throw(Died))
+        train(*RUNS["distributed"], name="killed")
+    monkeypatch.setattr(
+        Loop, "_release_statistics", lambda *_: pytest.fail("released a second time")
+    )
+    result = train(f"resume={tmp_path / 'killed'}", *RUNS["distributed"], name="killed")
+    assert_same_run(whole.folder, result.folder)
+
+
+def test_one_more_noise_seed_releases_other_statistics(ran, train):
+    one = torch.load(ran(*RUNS["distributed"]).folder / "model.pt")
+    other = torch.load(train(*RUNS["distributed"], "noise_seed=1").folder / "model.pt")
+    assert not torch.equal(one["mean"], other["mean"])
+
+
+# ---- planted faults
+
+
+def test_planted_the_charge_is_left_out(train, monkeypatch):
+    monkeypatch.setattr(Budget, "charge_before", lambda *_: None)
+    with pytest.raises(ReleaseError, match=r"feature_statistics=4 .* nobody was charged for it"):
+        train(*RUNS["distributed"])
+
+
+def test_planted_the_release_is_left_out(train, monkeypatch):
+    monkeypatch.setattr(Loop, "_release_statistics", lambda *_: None)
+    with pytest.raises(ReleaseError, match=r"feature_statistics=4 .* nobody was charged for it"):
+        train(*RUNS["distributed"])
+
+
+def test_planted_the_record_of_the_release_is_empty(train, monkeypatch):
+    closed = OpenRound.close
+    monkeypatch.setattr(OpenRound, "close", lambda self: closed(self) if self.announcement.before else ())
+    with pytest.raises(ReleaseError, match="nobody was charged for it"):
+        train(*RUNS["distributed"])
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (("algorithm=dp_fl", "epsilon=null", "rounds=1"), "features.normalization must be groups, statistics or none with algorithm=dp_fl"),
+        (("algorithm=fedavg",), "features.normalization must be .* algorithm=fedavg"),
+        (("algorithm=ddp_fedavg",), "features.normalization must be .* algorithm=ddp_fedavg"),
+        (("algorithm.shares=skellam", "algorithm.sample_rate=1"), "algorithm.shares must be continuous, got skellam"),
+        (("algorithm.clients_per_round=5",), "algorithm.clients_per_round must be null, got 5"),
+        (("algorithm.dropout=0.1", "algorithm.tolerated_dropouts=2"), "algorithm.dropout must be 0, got 0.1"),
+        (("noise_schedule=validation_decay", "accountant=rdp"), "noise_schedule: ValidationDecay does not go with"),
+        (("noise_schedule=uniform_budget", "epsilon=2", "algorithm.sample_rate=1", "accountant=gdp"), "noise_schedule: UniformBudget does not"),
+        (("noise_schedule=calibrated", "noise_schedule.epsilon_per_draw=1"), "noise_schedule.epsilon_per_draw must be null"),
+        (("features.statistics_noise_multiplier=0",), "features.statistics_noise_multiplier must be > 0 and <= 1e.06, got 0"),
+        (("features.statistics_noise_multiplier=null",), "features.statistics_noise_multiplier must be a number > 0"),
+        (("features.statistics_clip_norm=null",), "features.statistics_clip_norm must be a number > 0"),
+        (("features.normalization=groups", "features.groups=1"), "features.statistics_noise_multiplier must be null unless normalization=released, got 4"),
+        (("features.statistics=mnist",), "features.statistics must be null unless normalization=statistics"),
+    ],
+)  # fmt: skip
+def test_what_it_does_not_go_with_is_refused_in_a_sentence(overrides, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        build_parts(fedpriv.compose([*RELEASED, *FREE, *overrides]))
+
+
+def test_attacks_canaries_and_verification_are_refused(command):
+    attacked = command("train", *RUNS["local"], "attack=backdoor", "attack.trigger=feature")
+    assert attacked.status == 2
+    audited = command("train", *RUNS["local"], "audit=epsilon")
+    assert "audit of epsilon does not go with algorithm=dp_fl_server" in audited.sentence
+    verified = command("verify", *RUNS["local"])
+    assert "features.normalization must be another with fedpriv verify, got released" in verified.sentence
+
+
+# ---- runs without it
+
+
+def test_identity_and_streams_of_other_runs_are_what_they_were(monkeypatch):
+    """The new keys are null there, which is the same as absent."""
+    from fedpriv.config import fingerprint, identity
+    from fedpriv.experiment import secrets
+
+    config = fedpriv.compose(PLAIN)
+    assert config.features.statistics_noise_multiplier is None
+    before = config.copy()
+    for key in ("statistics_noise_multiplier", "statistics_clip_norm"):
+        del before.features[key]
+    assert fingerprint(identity(config)) == fingerprint(identity(before))
+
+    class Nothing:
+        name = digest = "the same"
+
+    Nothing.data = Nothing.model = Nothing.engine = Nothing
+    assert secrets.run_digest(config, 4, Nothing) == secrets.run_digest(before, 4, Nothing)
