@@ -258,16 +258,14 @@ def _refuse_released_statistics(parts: Parts) -> None:
             raise ConfigError(key, value, show(free), hint)
     if parts.attack is not None:
         raise ConfigError("attack", type(parts.attack).__name__, "none", hint)
-    if schedule.adaptive or isinstance(schedule, UniformBudget):
+    if schedule.adaptive or schedule.reads_validation or isinstance(schedule, UniformBudget):
         raise ConfigError(
             f"noise_schedule: {type(schedule).__name__} does not go with features.normalization=released, "
             "whose release is counted with noise that is fixed in advance; take constant, calibrated, "
             "exponential or step"
         )
-    if getattr(schedule, "epsilon_per_draw", None) is not None:
-        raise ConfigError(
-            "noise_schedule.epsilon_per_draw", schedule.epsilon_per_draw, "null", f"{hint}, and so has no draw"
-        )
+    if (per_draw := getattr(schedule, "epsilon_per_draw", None)) is not None:
+        raise ConfigError("noise_schedule.epsilon_per_draw", per_draw, "null", hint)
 
 
 def _refuse_two_budgets(parts: Parts) -> None:

@@ -111,12 +111,12 @@ class Loop:
         """Run to the end, or until an interrupt, and return the reason it ended. Raises ReleaseError before a
         round that released something else than announced is applied."""
         self._started = time.perf_counter()
-        if self.statistics is not None and not self.statistics.known:
-            self._release_statistics(self.statistics)
         if self.rounds_done == 0:
             self.schedule.begin(self._validation_loss)
         for observer in observers:
             observer.begin(self.rounds_done)
+        if self.statistics is not None and not self.statistics.known:
+            self._release_statistics(self.statistics)
         announced = self._announce()
         eligible = self._eligible(announced)
         stop = self._stop_before_next(eligible)
@@ -156,7 +156,10 @@ class Loop:
 
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
         """Let every client release those of its features, and charge it for them."""
-        announced, everyone = self.mechanism.announce_before(), np.arange(self.problem.data.client_count)
+        announced, everyone = (
+            self.mechanism.announce_before(),
+            np.arange(self.problem.data.client_count),
+        )
         opened = self.mechanism.open(announced, everyone, self.problem.streams, everyone)
         statistics.release(opened)
         self.budget.charge_before(opened.close(), announced)

@@ -34,8 +34,9 @@ def words_before(facts: dict[str, Any]) -> list[str]:
         return []
     name, _, multiplier = told["released"].partition("=")
     return [
-        f"Before the first round each of {told['clients']} clients released {name} once, with noise multiplier "
-        f"{multiplier}: alone epsilon = {round_up(told['epsilon_alone'])}. It is part of every epsilon here."
+        f"Before the first round each of {told['clients']} clients released {name} once, with noise "
+        f"multiplier {multiplier}: alone epsilon = {round_up(told['epsilon_alone'])}. It is part of every "
+        "epsilon here."
     ]
 
 

@@ -191,7 +191,9 @@ def test_planted_less_noise_than_is_announced_is_stopped(made, monkeypatch):
         return honest(replace(self, noise_multiplier=self.noise_multiplier / 2), answer, noise)
 
     monkeypatch.setattr(SharedGaussian, "release", half)
-    with pytest.raises(ReleaseError, match=r"feature_statistics was released with noise of .* less"):
+    with pytest.raises(
+        ReleaseError, match=r"feature_statistics was released with noise of .* less"
+    ):
         released(*made())
 
 

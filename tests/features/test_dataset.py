@@ -17,6 +17,7 @@ from fedpriv.data.partitions import Iid
 from fedpriv.data.records import Records
 from fedpriv.experiment.build import build_parts
 from fedpriv.features import Scattering, public_statistics
+from fedpriv.features.base import ReleasedStatistics
 from fedpriv.features.dataset import Featured
 
 SMALL = {"scales": 1, "angles": 4, "groups": 5}
@@ -124,6 +125,16 @@ def test_statistics_are_of_each_channel_and_repeated_for_colours():
     assert float(used.normalize(colour).abs().max()) < 1e-4
 
 
+def test_statistics_that_clients_release_leave_the_records_as_they_are():
+    released = {"statistics_noise_multiplier": 8, "statistics_clip_norm": 1}
+    used = Featured(Digits(), Scattering(1, 4, "released", **released))
+    plain = Featured(Digits(), Scattering(1, 4, "none"))
+    assert torch.equal(used.load().train.inputs, plain.load().train.inputs)
+    assert used.released_statistics == ReleasedStatistics(8.0, 1.0, channels=5)
+    assert plain.released_statistics is None
+    assert any("statistics that the clients release" in note for note in used.notes)
+
+
 @pytest.mark.parametrize("name", ["mnist", "emnist", "femnist"])
 def test_statistics_of_records_that_are_protected_are_refused(name):
     dataset = type("Named", (Digits,), {"name": name})()
@@ -137,11 +148,14 @@ def test_statistics_of_records_that_are_protected_are_refused(name):
     ("arguments", "sentence"),
     [
         ({"scales": 0}, "scales must be a whole number >= 1"),
-        ({"normalization": "batch"}, "normalization must be one of groups, statistics, none"),
+        ({"normalization": "batch"}, "normalization must be one of groups, statistics, released, none"),
         ({"normalization": "statistics"}, "statistics must be one of fashion_mnist, mnist, got null"),
         ({"normalization": "statistics", "statistics": "mnist", "scales": 1}, "there are none of these"),
         ({"statistics": "mnist"}, "null unless normalization=statistics"),
         ({"groups": 0}, "groups must be"),
+        ({"normalization": "released"}, "statistics_noise_multiplier must be a number > 0"),
+        ({"normalization": "released", "statistics_noise_multiplier": 8}, "statistics_clip_norm must be a"),
+        ({"statistics_clip_norm": 1}, "statistics_clip_norm must be null unless normalization=released"),
     ],
 )  # fmt: skip
 def test_arguments_that_are_not_allowed(arguments, sentence):

@@ -47,9 +47,11 @@ def test_per_record_gradients_are_those_behind_the_layer(engine):
     plain = FlatModel(copy.deepcopy(model.module.model))
     inputs, targets = records()
     model.module.set_statistics(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 1.0, 0.25]))
-    owners, kept = torch.tensor([0, 0, 1, 1, 1, 0]), lambda norms, clients: 1 / norms
+    owners, kept = torch.tensor([0, 0, 0, 1, 1, 1]), lambda norms, clients: 1 / norms
     found = behind.clipped_sums(inputs, targets, owners, 2, kept)
-    normalized = (inputs - model.module.mean[:, None, None]) * model.module.variance.rsqrt()[:, None, None]
+    normalized = (inputs - model.module.mean[:, None, None]) * model.module.variance.rsqrt()[
+        :, None, None
+    ]
     expected = make_engine(plain).clipped_sums(normalized, targets, owners, 2, kept)
     assert behind.name == engine
     assert torch.allclose(found.sums, expected.sums, atol=1e-5)

@@ -1,17 +1,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from checkpoints import saved
 from releases import announced, group_of, released
 
-from fedpriv.common.errors import FedprivError
+from fedpriv.common.errors import FedprivError, ReleaseError
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.claims import adap_dpfl
-from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, GaussianQuery, JointQuery, Public
+from fedpriv.privacy.mechanisms import (
+    CLIP_STATISTIC,
+    FEATURE_STATISTICS,
+    GRADIENT,
+    GaussianQuery,
+    JointQuery,
+    Public,
+)
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.noise_schedules import ValidationDecay
 from fedpriv.privacy.rdp import rdp_of_event
@@ -422,3 +430,52 @@ def test_a_saved_state_does_not_change_with_the_budget():
     charge(budget, joint(), rounds=10)
     restored.load_state_dict(state)
     assert numbers(restored) == before
+
+
+# ---- what is released before the first round
+
+STATISTICS = JointQuery(WholeData(), (GaussianQuery(FEATURE_STATISTICS, 4.0),))
+
+
+def test_what_is_released_before_the_first_round_is_charged_to_every_client_once():
+    budget = make(epsilon=None)
+    budget.charge_before([released(STATISTICS, ALL)], announced(STATISTICS, ALL))
+    charge(budget, joint(), FIRST_TWO, rounds=5)
+    assert budget.epsilon_sound()[2] == pytest.approx(sound_price({STATISTICS: 1}), abs=1e-3)
+    assert budget.epsilon_sound()[0] == pytest.approx(sound_price({STATISTICS: 1, joint(): 5}))
+    assert budget.epsilon()[2] > 0  # enforced, in the sound view
+    assert budget.epsilon_published()[2] == 0  # the theorem is not about it
+
+
+def test_it_is_charged_as_it_was_announced():
+    other = JointQuery(WholeData(), (GaussianQuery(FEATURE_STATISTICS, 8.0),))
+    budget = make(epsilon=None)
+    with pytest.raises(ReleaseError, match="feature_statistics=8 was released and is not what"):
+        budget.charge_before([released(other, ALL)], announced(STATISTICS, ALL))
+    assert len(budget.ledger) == 0
+
+
+def test_no_round_is_charged_that_rests_on_it_before_it_is():
+    budget, announcement = make(epsilon=None), replace(announced(joint(), ALL), before=STATISTICS)
+    with pytest.raises(ReleaseError, match=r"feature_statistics=4 .* nobody was charged for it"):
+        budget.charge([released(joint(), ALL)], announcement)
+    assert len(budget.ledger) == 0
+    budget.charge_before([released(STATISTICS, ALL)], announced(STATISTICS, ALL))
+    restored = make(epsilon=None)
+    restored.load_state_dict(saved(budget.state_dict()))
+    for one in (budget, restored):
+        one.charge([released(joint(), ALL)], announcement)
+        assert len(one.ledger) == 2
+
+
+def test_less_room_is_left_after_it():
+    room = make(epsilon=0.5), make(epsilon=0.5)
+    statistics = JointQuery(WholeData(), (GaussianQuery(FEATURE_STATISTICS, 12.0),))
+    room[1].charge_before([released(statistics, ALL)], announced(statistics, ALL))
+    rounds = [0, 0]
+    for i, budget in enumerate(room):
+        while budget.eligible(announced(joint(), ALL)).all() and rounds[i] < 500:
+            charge(budget, joint(), rounds=20)
+            rounds[i] += 20
+    assert 0 < rounds[1] < rounds[0]
+    assert (room[1].epsilon() <= 0.6).all()

@@ -99,7 +99,7 @@ class Mechanism:
 
     Attributes:
         charged_at_once: So many rounds are charged together, in the first of them; None: each is by itself.
-        before: What every client answers once, about all of its records, before the first round; None: nothing.
+        before: What every client answers once, about all of its records, before round 1; None: nothing.
     """
 
     charged_at_once: int | None = None
