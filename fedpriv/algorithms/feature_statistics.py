@@ -28,6 +28,7 @@ from fedpriv.models.normalized import NormalizedInputs
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, OpenRound
 from fedpriv.privacy.mechanisms.bounded import bounded_rows
 from fedpriv.privacy.mechanisms.visible import Visible, seen
+from fedpriv.privacy.sampling import WholeData
 
 _BLOCK = 1000  # records at a time
 
@@ -53,26 +54,27 @@ class FeatureStatistics:
     def release(self, opened: OpenRound) -> None:
         """Let all clients release them, and normalize with them from now on. Raises ReleaseError where they
         were released without noise."""
-        records = self._problem.data.records_per_client[opened.cohort].sum()
-        device = self._problem.model.device
+        values = self._of_records(opened.cohort)
         answer = bounded_rows(
-            self._of_records(opened.cohort),
-            torch.tensor([self._asked.clip_norm], dtype=torch.float64, device=device),
-            torch.zeros(int(records), dtype=torch.int64, device=device),
+            values,
+            values.new_tensor([self._asked.clip_norm], dtype=torch.float64),
+            torch.zeros(len(values), dtype=torch.int64, device=values.device),
         )
         released = opened.release({FEATURE_STATISTICS: answer})[FEATURE_STATISTICS]
         noise_std = opened.noise_std(FEATURE_STATISTICS)
         if noise_std is None:
             raise ReleaseError(f"{FEATURE_STATISTICS} was released without noise")
-        floor = float(noise_std[0]) / float(records)
-        moments = released.then(lambda sums: sums[0].double() / float(records))
+        records = float(self._problem.data.records_per_client[opened.cohort].sum())
+        floor = float(noise_std[0]) / records
+        moments = released.then(lambda sums: sums[0].double() / records)
         self._set(moments.then(lambda both: _normalizing(both, floor)))
 
     def _of_records(self, clients: np.ndarray) -> Tensor:
         """Mean and mean square of each channel of every record of ``clients`` [n, 2 C], client by client."""
-        data = self._problem.data
+        data, everyone = self._problem.data, WholeData()
+        own = [data.clients[client] for client in clients]
+        rows = np.concatenate([one[everyone.sample(None, len(one))] for one in own])
         inputs = data.train.inputs
-        rows = np.concatenate([data.clients[client] for client in clients])
         blocks = torch.from_numpy(rows).to(inputs.device).split(_BLOCK)
         return torch.cat([_moments(inputs[block]) for block in blocks])
 

@@ -44,7 +44,9 @@ class Features(ABC):
             release with noise before the first round (the model's first layer does it: records stay as they
             are); ``none``.
         groups: How many groups; a divisor of the number of channels.
-        statistics: Whose; one of those that fedpriv brings for these features.
+        statistics: Whose; one of those that fedpriv brings for these features. With ``released`` records are
+            normalized by these first, so that channels of little variance do not drown in the noise that all
+            share; None: by nothing.
         statistics_noise_multiplier: Of the release, noise std ÷ ``statistics_clip_norm``.
         statistics_clip_norm: To which L2 norm each record's statistics are shortened.
 
@@ -67,14 +69,17 @@ class Features(ABC):
         )
         self.groups = 1 if groups is None else checks.whole("groups", groups, at_least=1)
         self.statistics = None
-        if self.normalization == STATISTICS:
+        if self.normalization == STATISTICS or (
+            self.normalization == RELEASED and statistics is not None
+        ):
             known = public_statistics.names(self.key())
             if statistics not in known:
                 raise ArgumentError("statistics", statistics, "one of " + ", ".join(known) if known
                                     else "that of other features: there are none of these")  # fmt: skip
             self.statistics = statistics
         elif statistics is not None:
-            raise ArgumentError("statistics", statistics, "null unless normalization=statistics")
+            allowed = "null unless normalization=statistics or released"
+            raise ArgumentError("statistics", statistics, allowed)
         self.statistics_noise_multiplier = self._of_released(
             "statistics_noise_multiplier", statistics_noise_multiplier
         )
@@ -126,7 +131,7 @@ class Features(ABC):
         found = coefficients.float()
         if self.normalization == GROUPS:
             return torch.nn.functional.group_norm(found, self.groups, eps=EPSILON)
-        if self.normalization == STATISTICS:
+        if self.statistics is not None:
             mean, variance = public_statistics.of(self.key(), self.statistics, found.shape[1])
             scale = (torch.tensor(variance) + EPSILON).rsqrt()
             return (found - torch.tensor(mean)[:, None, None]) * scale[:, None, None]
@@ -136,8 +141,11 @@ class Features(ABC):
         """How the coefficients are normalized, in words."""
         if self.normalization == GROUPS:
             return f"normalized in each record in {self.groups} groups of channels"
-        if self.normalization == STATISTICS:
-            return f"normalized by the statistics of {self.statistics}, taken as public"
+        by = (
+            []
+            if self.statistics is None
+            else [f"the statistics of {self.statistics}, taken as public"]
+        )
         if self.normalization == RELEASED:
-            return "normalized by statistics that the clients release before the first round"
-        return "not normalized"
+            by.append("statistics that the clients release before the first round")
+        return "normalized by " + ", then by ".join(by) if by else "not normalized"

@@ -21,7 +21,7 @@ from fedpriv.verify import statistics
 from fedpriv.verify.noise import Sample
 from fedpriv.verify.stated import BIT, GAUSSIAN, Stated
 from fedpriv.verify.table import Check
-from fedpriv.verify.taps import AFTER, Place, Recording
+from fedpriv.verify.taps import AFTER, BEFORE, Place, Recording
 
 _BESIDE = 8  # numbers of a gradient that are released beside a small answer
 
@@ -46,7 +46,8 @@ class Again:
         if not small or step > 0:
             return
         numbers = min(a.values.numel() for a in small.values())
-        times = 2 + math.ceil(self._wanted / (numbers * self._rounds))
+        rounds = 1 if step == BEFORE else self._rounds
+        times = 2 + math.ceil(self._wanted / (numbers * rounds))
         found: dict[str, list[np.ndarray]] = {name: [] for name in answers}
         for i in range(times):
             key = derived_key(self._streams.noise_key, "again", i)

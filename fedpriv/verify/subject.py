@@ -31,7 +31,6 @@ from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
-from fedpriv.features.base import RELEASED
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.trust import Trust
 from fedpriv.results.folder import RunFolder
@@ -296,13 +295,6 @@ def _refuse(parts: Parts) -> None:
             parts.algorithm.shares,
             "continuous with fedpriv verify",
             "its statistics are of normal and of flipped noise",
-        )
-    if parts.released_statistics is not None:
-        raise ConfigError(
-            "features.normalization",
-            RELEASED,
-            "another with fedpriv verify",
-            "it looks at the releases of rounds, and these are released before the first",
         )
     if parts.attack is not None:
         raise ConfigError(

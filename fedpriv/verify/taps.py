@@ -21,8 +21,9 @@ from fedpriv.experiment.loop import Loop, Round
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release, Visible
 
-AFTER = -1
-"""The step of what is asked once the model has moved."""
+AFTER, BEFORE = -1, -2
+"""The steps of what is asked once the model has moved, and of what is released before the first round: it is
+counted to that."""
 
 
 class Place(NamedTuple):
@@ -33,6 +34,8 @@ class Place(NamedTuple):
     name: str
 
     def __str__(self) -> str:
+        if self.step == BEFORE:
+            return f"{self.name} before the first round"
         step = f", step {self.step + 1}" if self.step > 0 else ""
         return f"{self.name} in round {self.round_index + 1}{step}"
 
@@ -131,6 +134,7 @@ class Tap:
         self._keep = keep
         self._step = 0
         self._uploads: list[Tensor] = []
+        self._before: tuple[Release, ...] = ()
         self._wrap()
 
     @property
@@ -186,9 +190,10 @@ class Tap:
     # ---- releases
 
     def _watch(self, opening: OpenRound, anew: Callable[..., OpenRound]) -> OpenRound:
-        t = opening.round_index
-        self.recording.cohorts.append(np.asarray(opening.cohort).copy())
-        self._step, self._uploads = 0, []
+        t, before = opening.round_index, self._is_before(opening)
+        if not before:
+            self.recording.cohorts.append(np.asarray(opening.cohort).copy())
+        self._step, self._uploads = BEFORE if before else 0, []
         release, after, close = opening.release, opening.release_after, opening.close
 
         def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
@@ -211,11 +216,21 @@ class Tap:
 
         def closed() -> tuple[Release, ...]:
             found = close()
-            self.recording.charged.append(found)
+            if before:
+                self._before = found
+            else:
+                self.recording.charged.append((*self._before, *found))
+                self._before = ()
             return found
 
         opening.release, opening.release_after, opening.close = released, released_after, closed
         return opening
+
+    def _is_before(self, opening: OpenRound) -> bool:
+        """Whether it is what is released before the first round."""
+        query = self.loop.mechanism.before
+        groups = opening.announcement.groups
+        return query is not None and all(g.upload.joint.names == {query.name} for g in groups)
 
     def _let_go(self, place: Place, visible: Visible, facts: tuple[Tensor, float, bool]) -> Visible:
         values = visible.values

@@ -151,7 +151,7 @@ def test_statistics_of_records_that_are_protected_are_refused(name):
         ({"normalization": "batch"}, "normalization must be one of groups, statistics, released, none"),
         ({"normalization": "statistics"}, "statistics must be one of fashion_mnist, mnist, got null"),
         ({"normalization": "statistics", "statistics": "mnist", "scales": 1}, "there are none of these"),
-        ({"statistics": "mnist"}, "null unless normalization=statistics"),
+        ({"statistics": "mnist"}, "null unless normalization=statistics or released"),
         ({"groups": 0}, "groups must be"),
         ({"normalization": "released"}, "statistics_noise_multiplier must be a number > 0"),
         ({"normalization": "released", "statistics_noise_multiplier": 8}, "statistics_clip_norm must be a"),
