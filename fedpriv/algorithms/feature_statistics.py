@@ -40,10 +40,12 @@ class FeatureStatistics:
         known: Whether they have been released.
     """
 
-    def __init__(self, problem: Problem, asked: ReleasedStatistics):
+    def __init__(self, problem: Problem, asked: ReleasedStatistics, row_per_client: bool):
+        """``row_per_client``: whether each client's sum is released by itself; else the sum of all is."""
         layer = problem.model.module
         assert isinstance(layer, NormalizedInputs)
         self._problem, self._asked, self._layer = problem, asked, layer
+        self._row_per_client = row_per_client
         self.known = False
 
     @property
@@ -54,29 +56,31 @@ class FeatureStatistics:
     def release(self, opened: OpenRound) -> None:
         """Let all clients release them, and normalize with them from now on. Raises ReleaseError where they
         were released without noise."""
-        values = self._of_records(opened.cohort)
-        answer = bounded_rows(
-            values,
-            values.new_tensor([self._asked.clip_norm], dtype=torch.float64),
-            torch.zeros(len(values), dtype=torch.int64, device=values.device),
-        )
+        values, owners, holders = self._of_records(opened.cohort)
+        clip_norms = values.new_full((holders,), self._asked.clip_norm, dtype=torch.float64)
+        answer = bounded_rows(values, clip_norms, owners)
         released = opened.release({FEATURE_STATISTICS: answer})[FEATURE_STATISTICS]
         noise_std = opened.noise_std(FEATURE_STATISTICS)
         if noise_std is None:
             raise ReleaseError(f"{FEATURE_STATISTICS} was released without noise")
         records = float(self._problem.data.records_per_client[opened.cohort].sum())
-        floor = float(noise_std[0]) / records
-        moments = released.then(lambda sums: sums[0].double() / records)
-        self._set(moments.then(lambda both: _normalizing(both, floor)))
+        of_sum = np.linalg.norm(np.broadcast_to(noise_std, holders))
+        moments = released.then(lambda sums: sums.double().sum(0) / records)
+        self._set(moments.then(lambda both: _normalizing(both, float(of_sum) / records)))
 
-    def _of_records(self, clients: np.ndarray) -> Tensor:
-        """Mean and mean square of each channel of every record of ``clients`` [n, 2 C], client by client."""
+    def _of_records(self, clients: np.ndarray) -> tuple[Tensor, Tensor, int]:
+        """(mean and mean square of each channel of every record of ``clients`` [n, 2 C], in whose sum each
+        counts [n], of how many sums)."""
         data, everyone = self._problem.data, WholeData()
         own = [data.clients[client] for client in clients]
-        rows = np.concatenate([one[everyone.sample(None, len(one))] for one in own])
+        own = [records[everyone.sample(None, len(records))] for records in own]
         inputs = data.train.inputs
-        blocks = torch.from_numpy(rows).to(inputs.device).split(_BLOCK)
-        return torch.cat([_moments(inputs[block]) for block in blocks])
+        blocks = torch.from_numpy(np.concatenate(own)).to(inputs.device).split(_BLOCK)
+        values = torch.cat([_moments(inputs[block]) for block in blocks])
+        if not self._row_per_client:
+            return values, torch.zeros(len(values), dtype=torch.int64, device=values.device), 1
+        owners = np.repeat(np.arange(len(own)), [len(records) for records in own])
+        return values, torch.from_numpy(owners).to(values.device), len(own)
 
     def _set(self, statistics: Visible) -> None:
         """What was released, and nothing else, becomes part of the model."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.distributed import CONTINUOUS, DpFlServer
+from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
 from fedpriv.common.errors import ConfigError, show
@@ -241,18 +242,19 @@ def _refuse_released_statistics(parts: Parts) -> None:
     if parts.released_statistics is None:
         return
     algorithm, schedule = parts.algorithm, parts.noise_schedule
-    if not isinstance(algorithm, DpFlServer):
+    if not isinstance(algorithm, DpFlServer | DpFl):
         raise ConfigError(
             "features.normalization",
             RELEASED,
             f"groups, statistics or none with algorithm={algorithm.name}",
-            "algorithm=dp_fl_server releases statistics of features",
+            "the clients of dp_fl_server and dp_fl release statistics of features",
         )
     hint = "with features.normalization=released every client releases once, before the first round"
     for key, value, free in (
-        ("algorithm.shares", algorithm.shares, CONTINUOUS),
+        ("budget_view", parts.settings.budget_view, SOUND),
+        ("algorithm.shares", getattr(algorithm, "shares", CONTINUOUS), CONTINUOUS),
         ("algorithm.clients_per_round", algorithm.clients_per_round, None),
-        ("algorithm.dropout", algorithm.dropout, 0),
+        ("algorithm.dropout", getattr(algorithm, "dropout", 0), 0),
     ):
         if value != free:
             raise ConfigError(key, value, show(free), hint)

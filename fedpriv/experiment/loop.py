@@ -85,7 +85,8 @@ class Loop:
         self.average = None if averaging is None else AveragedModel(averaging, problem.model)
         self.statistics = None
         if (statistics := parts.released_statistics) is not None:
-            self.statistics = FeatureStatistics(problem, statistics)
+            row_per_client = parts.algorithm.row_per_client
+            self.statistics = FeatureStatistics(problem, statistics, row_per_client)
         asked = self.schedule.loss_query
         self._reported = None
         if asked is not None:

@@ -34,8 +34,10 @@ TRUSTS = {
     "distributed": ("algorithm.trust=distributed",),
     "distributed, some collude": ("algorithm.trust=distributed", "algorithm.tolerated_collusion=6"),
     "local": ("algorithm.trust=local",),
+    "dp_fl": ("algorithm=dp_fl",),
 }
-NOISE = {"distributed": 1.0, "distributed, some collude": math.sqrt(10 / 4), "local": math.sqrt(10)}
+NOISE = {"distributed": 1.0, "distributed, some collude": math.sqrt(10 / 4), "local": math.sqrt(10),
+         "dp_fl": math.sqrt(10)}  # fmt: skip
 """Of the sum, in units of noise multiplier × clip norm."""
 
 
@@ -63,14 +65,16 @@ def made() -> Callable[..., tuple[Parts, Problem]]:
 def released(parts: Parts, problem: Problem, noise: int = 0) -> torch.Tensor:
     """The sums that leave the clients, from the means that the first layer then has [2 C]."""
     sums = []
-    statistics = FeatureStatistics(problem, parts.released_statistics)
+    statistics = FeatureStatistics(
+        problem, parts.released_statistics, parts.algorithm.row_per_client
+    )
     everyone, streams = np.arange(CLIENTS), SecretStreams.simulated(0, noise, "a run")
     opened = parts.mechanism.open(parts.mechanism.announce_before(), everyone, streams, everyone)
     let_go = opened.release
 
     def seen(answers):
         visible = let_go(answers)
-        sums.append(visible[FEATURE_STATISTICS].values[0].clone())
+        sums.append(visible[FEATURE_STATISTICS].values.sum(0))
         return visible
 
     opened.release = seen
@@ -158,7 +162,9 @@ def test_the_same_streams_release_the_same_and_others_something_else(made):
 
 def test_what_no_mechanism_released_does_not_become_part_of_the_model(made):
     parts, problem = made()
-    statistics = FeatureStatistics(problem, parts.released_statistics)
+    statistics = FeatureStatistics(
+        problem, parts.released_statistics, parts.algorithm.row_per_client
+    )
     with pytest.raises(ReleaseError, match=r"the model's first layer takes what a mechanism"):
         statistics._set((torch.zeros(5), torch.ones(5)))
     assert not statistics.known

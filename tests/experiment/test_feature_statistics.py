@@ -40,6 +40,7 @@ STATISTICS, LOT = "Gaussian(z=4.0)", "Poisson(q=0.2, Gaussian(z=3.0))"
 RUNS = {
     "distributed": (*RELEASED, *FREE, "algorithm.optimizer=adam"),
     "local": (*RELEASED, *FREE, "algorithm.trust=local", "averaging=ema"),
+    "dp_fl": (*FEATURES, *NORMALIZED, *FREE, "algorithm=dp_fl", "algorithm.sample_rate=0.2"),
     "quantile": (*RELEASED, *FREE, "clipper=quantile", "accountant=pld"),
 }
 
@@ -63,7 +64,7 @@ def price(accountant, rounds: int = 4, statistics: bool = True) -> float:
 # ---- what is charged
 
 
-@pytest.mark.parametrize("trust", ["distributed", "local"])
+@pytest.mark.parametrize("trust", ["distributed", "local", "dp_fl"])
 def test_the_ledger_has_one_release_of_every_client_before_its_lots(trust, ran):
     first, lots = ledger_of(ran(*RUNS[trust]).folder).to_dict("records")
     assert first["event_sound"] == STATISTICS
@@ -90,6 +91,23 @@ def test_every_accountant_composes_it_with_the_lots(name, accountant, ran, comma
     told = command("account", "--run", str(result.folder))
     assert told.status == 0, told.err
     assert f"tightest: pld, epsilon = {round_up(price(PldAccountant()))} at" in told.out
+
+
+def test_the_published_view_of_dp_fl_is_not_about_it(ran, train):
+    result = ran(*RUNS["dp_fl"])
+    plain = train(*PLAIN, *FREE, "algorithm=dp_fl", "algorithm.sample_rate=0.2")
+    assert result.privacy["epsilon_published"] == plain.privacy["epsilon_published"]
+    assert result.privacy["epsilon_sound"] > 1.1 * plain.privacy["epsilon_sound"]
+
+
+def test_lots_of_a_fixed_size_are_charged_with_it_for_a_replaced_record(train):
+    fixed = ("algorithm.sampling=fixed_size", "partition=dirichlet", "partition.clients=4")
+    result = train(*RUNS["dp_fl"], *fixed, "accountant=pld")
+    rows = ledger_of(result.folder)
+    first = rows[rows["queries"] == "feature_statistics=4"]
+    assert set(first["event_sound"]) == {"Gaussian(z=2.0)"}
+    assert set(first["neighbours_sound"]) == {"replace_one"}
+    assert list(first["clients"]) == ["0-3"]
 
 
 def test_plain_gaussians_are_composed_exactly(train):
@@ -296,7 +314,9 @@ MULTIPLIER = "features.statistics_noise_multiplier must be "
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (("algorithm=dp_fl",), NORMALIZATION + "dp_fl, got released"),
+        (("algorithm=dp_scaffold",), NORMALIZATION + "dp_scaffold, got released"),
+        (("algorithm=adap_dpfl",), "noise_schedule: ValidationDecay does not go with"),
+        (("algorithm=dp_fl", "budget_view=published"), "budget_view must be sound, got published"),
         (("algorithm=fedavg",), NORMALIZATION + "fedavg, got released"),
         (("algorithm=ddp_fedavg", "noise_schedule=constant"), NORMALIZATION + "ddp_fedavg"),
         (
@@ -331,7 +351,7 @@ MULTIPLIER = "features.statistics_noise_multiplier must be "
             ("features.normalization=groups", "features.groups=1"),
             MULTIPLIER + "null unless normalization=released, got 4",
         ),
-        (("features.statistics=other",), "features.statistics must be one of"),
+        (("features.statistics=other",), "features.statistics must be that of other"),
     ],
 )
 def test_what_it_does_not_go_with_is_refused_in_a_sentence(overrides, sentence):

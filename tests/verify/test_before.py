@@ -31,7 +31,8 @@ def cache(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "overrides", [(), ("algorithm.trust=local",), ("algorithm.tolerated_collusion=4",)]
+    "overrides",
+    [(), ("algorithm.trust=local",), ("algorithm.tolerated_collusion=4",), ("algorithm=dp_fl",)],
 )
 def test_released_statistics_pass_and_are_in_the_table(overrides, verified):
     checks = verified(*RELEASED, *overrides)
@@ -71,7 +72,7 @@ def test_planted_exact_statistics_in_the_model_are_caught(caught, monkeypatch):
     honest = FeatureStatistics._set
 
     def exact(self, statistics):
-        moments = self._of_records(range(10)).mean(0)
+        moments = self._of_records(range(10))[0].mean(0)
         honest(self, statistics.then(lambda own: (own[0] + 1e-3 * moments[:5], own[1])))
 
     monkeypatch.setattr(FeatureStatistics, "_set", exact)
