@@ -168,6 +168,7 @@ def _refuse_canaries(parts: Parts) -> None:
     if parts.attack is not None:
         raise ConfigError("audit", audit, "without epsilon in a run with an attack")
     refuse_canaries_in_sums(algorithm)
+    refuse_canaries_in_statistics(parts)
     if algorithm.unit == "client" and algorithm.trust.sees_each_upload:
         raise ConfigError(
             "audit",
@@ -219,6 +220,15 @@ def refuse_canaries_in_sums(algorithm: Algorithm) -> None:
             f"an audit of epsilon does not go with algorithm={algorithm.name} and algorithm.trust="
             f"{algorithm.trust.name}: its canaries are read off the upload of a client, or off a sum with "
             "further clients, and here is one sum of those announced"
+        )
+
+
+def refuse_canaries_in_statistics(parts: Parts) -> None:
+    """Raise ConfigError where canaries would be among the records whose statistics are released."""
+    if parts.released_statistics is not None:
+        raise ConfigError(
+            "an audit of epsilon does not go with features.normalization=released: its canaries are looked "
+            "for in gradients, and not in what is released before the first round"
         )
 
 

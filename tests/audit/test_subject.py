@@ -54,3 +54,9 @@ def test_shadow_models_are_looked_at_with_their_own_and_the_run_keeps_its(ran, t
     asked = records_at(subject.problem.data, candidates.numbers)
     own = log_odds(shadow.problem.model, shadow.final, asked)
     assert signals.shadows[0] == pytest.approx(own, abs=1e-6)
+
+
+def test_an_audit_of_epsilon_is_refused_after_the_run_too(ran, command):
+    run = ran(*RELEASED, "algorithm=dp_fl", "noise_schedule.noise_multiplier=3").folder
+    words = "an audit of epsilon does not go with features.normalization=released"
+    assert words in command("audit", "epsilon", str(run)).sentence

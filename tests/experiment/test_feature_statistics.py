@@ -366,6 +366,9 @@ def test_attacks_and_canaries_are_refused(command):
     assert attacked.status == 2
     audited = command("train", *RUNS["local"], "audit=epsilon")
     assert "audit of epsilon does not go with algorithm=dp_fl_server" in audited.sentence
+    audited = command("train", *RUNS["dp_fl"], "audit=epsilon")
+    words = "audit of epsilon does not go with features.normalization=released"
+    assert words in audited.sentence
 
 
 # ---- runs without it

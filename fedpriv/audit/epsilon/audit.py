@@ -34,6 +34,7 @@ from fedpriv.common.words import counted
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.combinations import (
+    refuse_canaries_in_statistics,
     refuse_canaries_in_sums,
     refuse_mislabelled,
     refuse_moved_canaries,
@@ -181,6 +182,7 @@ def _refuse(parts: Any, options: EpsilonOptions) -> None:
     if options.canary == MISLABELLED:
         refuse_mislabelled(parts, "--canary")
     refuse_canaries_in_sums(parts.algorithm)
+    refuse_canaries_in_statistics(parts)
 
 
 def _rounds(folder: RunFolder, summary: Mapping[str, Any], asked: int | None) -> int:

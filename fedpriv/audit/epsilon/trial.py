@@ -20,6 +20,7 @@ from fedpriv.data.names import DIRECTION
 from fedpriv.experiment.assemble import make_problem, work_per_round
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.canaries import watch_canaries, watched_work
+from fedpriv.experiment.combinations import refuse_canaries_in_statistics
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
@@ -141,6 +142,7 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
 def problem_of(
     parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False, canary: str = DIRECTION
 ) -> Problem:
+    refuse_canaries_in_statistics(parts)
     runtime = parts.settings.runtime
     problem = make_problem(parts, resolve_device(runtime.device), canaries, seed, fewer, canary)
     choose_threads(runtime.threads, work_per_round(parts, problem))
