@@ -157,10 +157,8 @@ class Loop:
 
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
         """Let every client release those of its features, and charge it for them."""
-        announced, everyone = (
-            self.mechanism.announce_before(),
-            np.arange(self.problem.data.client_count),
-        )
+        announced = self.mechanism.announce_before()
+        everyone = np.arange(self.problem.data.client_count)
         opened = self.mechanism.open(announced, everyone, self.problem.streams, everyone)
         statistics.release(opened)
         self.budget.charge_before(opened.close(), announced)

@@ -154,10 +154,12 @@ class Budget:
         Args:
             sampled: Whom the algorithm sampled, where attackers may have joined the cohort besides.
         """
-        if announcement.before is not None and announcement.before not in self.ledger:
-            words = " ".join(query.describe() for query in announcement.before.queries)
+        before = announcement.before
+        if before is not None and not self.ledger.has_of_everyone(before):
+            words = " ".join(query.describe() for query in before.queries)
             raise ReleaseError(
-                f"{words} is what every client releases before the first round, and nobody was charged for it"
+                f"{words} is what every client releases before the first round, and not every client was "
+                "charged for it"
             )
         lowest = {s.joint: s.lowest for group in announcement.groups for s in group.samples}
         releases = tuple(releases)

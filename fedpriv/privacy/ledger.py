@@ -98,8 +98,10 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, joint: JointQuery) -> bool:
-        return joint in self._entries
+    def has_of_everyone(self, joint: JointQuery) -> bool:
+        """Whether every client is charged for it."""
+        entry = self._entries.get(joint)
+        return entry is not None and bool((entry.counts(self.clients) > 0).all())
 
     def composition(self, client: int) -> dict[JointQuery, int]:
         """What one client released and how often."""

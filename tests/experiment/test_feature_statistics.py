@@ -285,13 +285,17 @@ def test_one_more_noise_seed_releases_other_statistics(ran, train):
 
 def test_planted_the_charge_is_left_out(train, monkeypatch):
     monkeypatch.setattr(Budget, "charge_before", lambda *_: None)
-    with pytest.raises(ReleaseError, match=r"feature_statistics=4 .* nobody was charged for it"):
+    with pytest.raises(
+        ReleaseError, match=r"feature_statistics=4 .* not every client was charged for it"
+    ):
         train(*RUNS["distributed"])
 
 
 def test_planted_the_release_is_left_out(train, monkeypatch):
     monkeypatch.setattr(Loop, "_release_statistics", lambda *_: None)
-    with pytest.raises(ReleaseError, match=r"feature_statistics=4 .* nobody was charged for it"):
+    with pytest.raises(
+        ReleaseError, match=r"feature_statistics=4 .* not every client was charged for it"
+    ):
         train(*RUNS["distributed"])
 
 
@@ -300,7 +304,7 @@ def test_planted_the_record_of_the_release_is_empty(train, monkeypatch):
     monkeypatch.setattr(
         OpenRound, "close", lambda self: closed(self) if self.announcement.before else ()
     )
-    with pytest.raises(ReleaseError, match="nobody was charged for it"):
+    with pytest.raises(ReleaseError, match="not every client was charged for it"):
         train(*RUNS["distributed"])
 
 

@@ -457,10 +457,15 @@ def test_it_is_charged_as_it_was_announced():
 
 def test_no_round_is_charged_that_rests_on_it_before_it_is():
     budget, announcement = make(epsilon=None), replace(announced(joint(), ALL), before=STATISTICS)
-    with pytest.raises(ReleaseError, match=r"feature_statistics=4 .* nobody was charged for it"):
+    with pytest.raises(
+        ReleaseError, match=r"feature_statistics=4 .* not every client was charged for it"
+    ):
         budget.charge([released(joint(), ALL)], announcement)
     assert len(budget.ledger) == 0
-    budget.charge_before([released(STATISTICS, ALL)], announced(STATISTICS, ALL))
+    budget.charge_before([released(STATISTICS, FIRST_TWO)], announced(STATISTICS, ALL))
+    with pytest.raises(ReleaseError, match="not every client was charged for it"):
+        budget.charge([released(joint(), ALL)], announcement)
+    budget.charge_before([released(STATISTICS, ALL[2:])], announced(STATISTICS, ALL))
     restored = make(epsilon=None)
     restored.load_state_dict(saved(budget.state_dict()))
     for one in (budget, restored):

@@ -244,8 +244,8 @@ class Mechanism:
         """What a client in every one of ``rounds`` rounds releases, or in so many ``samples`` of them.
 
         What is released before the first round is among it, once. A clipper that asks something in some
-        rounds only is taken to ask this client every time. A mechanism
-        whose :meth:`joint` depends on the round in another way than by the clipper has a plan of its own.
+        rounds only is taken to ask this client every time. A mechanism whose :meth:`joint` depends on the
+        round in another way than by the clipper has a plan of its own.
         """
         each = self.algorithm.samples_per_round
         left = rounds * each if samples is None else samples
