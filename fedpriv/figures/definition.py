@@ -50,6 +50,7 @@ class Curve:
         minutes: Group → minutes of one run at the paper's scale on one core, where measured.
         points: False: not run at the figure's points but once a seed, for reference: a level line. Numbers:
             run at these of the figure's points alone.
+        seeds: It is run with so many of its group's seeds, the first ones; None: with all.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Curve:
     quick: tuple[str, ...] = ()
     minutes: Mapping[str, float] = field(default_factory=dict)
     points: bool | tuple[float, ...] = True
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ class Group:
     overrides: tuple[str, ...]
     seeds: tuple[int, ...]
     curves: tuple[Curve, ...]
+
+    def seeds_of(self, curve: Curve) -> tuple[int, ...]:
+        """Those that a curve of it is run with."""
+        return self.seeds[: curve.seeds]
 
 
 @dataclass(frozen=True)
@@ -195,8 +201,9 @@ class Figure:
     def run_count(self) -> int:
         """How many jobs it has."""
         return sum(
-            len(group.seeds) * sum(len(self.points_of(curve)) for curve in group.curves)
+            len(group.seeds_of(curve)) * len(self.points_of(curve))
             for group in self.groups
+            for curve in group.curves
         )
 
     def points_of(self, curve: Curve) -> tuple[float | None, ...]:

@@ -94,14 +94,14 @@ class JobMaker:
         found = []
         for position in range(seeds):
             for group in figure.groups:
-                if position < len(group.seeds):
-                    own = [
-                        self._job(figure, group, curve, point, group.seeds[position])
-                        for curve in group.curves
-                        for point in figure.points_of(curve)
-                    ]
-                    _refuse_twins(own)
-                    found += own
+                own = [
+                    self._job(figure, group, curve, point, group.seeds[position])
+                    for curve in group.curves
+                    if position < len(group.seeds_of(curve))
+                    for point in figure.points_of(curve)
+                ]
+                _refuse_twins(own)
+                found += own
         return found
 
     def _job(

@@ -182,6 +182,9 @@ def _curve(name: str, value: Any) -> Curve:
             for group, number in _optional_mapping(f"{key}.minutes", value.get("minutes")).items()
         },
         points=_own_points(f"{key}.points", value.get("points", True)),
+        seeds=None
+        if (n := value.get("seeds")) is None
+        else checks.whole(f"{key}.seeds", n, at_least=1),
     )
 
 

@@ -32,6 +32,18 @@ def test_a_job_is_a_curve_of_a_group_with_one_seed(figure, jobs_of):
     ]  # fmt: skip
 
 
+def test_a_curve_can_have_fewer_seeds_than_its_group(read, tiny, jobs_of):
+    tiny["curves"]["loud"]["seeds"] = 1
+    figure = read(tiny)
+    assert [job.label for job in jobs_of(figure)] == [
+        "digits/loud/seed 0", "digits/quiet/seed 0", "digits/quiet/seed 1",
+    ]  # fmt: skip
+    assert figure.run_count == 3
+    tiny["curves"]["loud"]["seeds"] = 0
+    with pytest.raises(ConfigError, match=r"figure.curves.loud.seeds must be a whole number >= 1"):
+        read(tiny)
+
+
 def test_the_first_seed_of_every_group_comes_before_any_second(read, tiny, jobs_of):
     tiny["groups"]["again"] = {**tiny["groups"]["digits"], "seeds": [5]}
     tiny["show"]["again"] = ["loud"]
