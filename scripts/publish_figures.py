@@ -37,8 +37,10 @@ def publish_figure(source: Path, target: Path) -> set[str]:
         if name != "ends.csv" or (source / name).exists():  # a figure that is computed has no runs
             shutil.copy(source / name, target / name)
     with_few_colours(target / "figure.png")
-    if (source / "ends.csv").exists():  # where there are many, comparison.md does not name them
-        return set(pd.read_csv(source / "ends.csv")["folder"])
+    if (source / "ends.csv").exists():
+        ends = pd.read_csv(source / "ends.csv")
+        if "folder" in ends:  # of a figure with points: comparison.md does not name so many runs
+            return set(ends["folder"])
     text = (source / "comparison.md").read_text(encoding="utf-8")
     return set(re.findall(r"^  - .*: `([^`]+)`$", text, flags=re.MULTILINE))
 

@@ -34,6 +34,11 @@ def test_the_runs_of_a_figure_are_those_it_names(script, drawn, tmp_path):
     assert script.publish_figure(drawn, tmp_path / "to") == {"run-a"}
 
 
+def test_ends_over_seeds_name_no_runs(script, drawn, tmp_path):
+    (drawn / "ends.csv").write_text("group,curve,quantity,mean,sd,n\nmnist,dp_fl,rounds,9,,1\n")
+    assert script.publish_figure(drawn, tmp_path / "to") == {"run-a"}
+
+
 def test_the_runs_of_points_are_the_rows_of_ends(script, drawn, tmp_path):
     """Their comparison.md names none."""
     (drawn / "comparison.md").write_text("- runs: a row each in ends.csv\n")
