@@ -218,6 +218,7 @@ def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder
     assert "noise multiplier 6 at first" in words
 
 
+@pytest.mark.slow
 def test_the_speed_of_accounting_is_shown(command):
     said = command("bench", "--accounting", "--repeats", "1")
     assert said.status == 0

@@ -359,6 +359,7 @@ def test_what_takes_long_is_drawn_at_fewer_points_and_says_so(command, schedule)
     assert "points" not in said.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wide_cells")
 def test_prv_is_left_to_who_asks_for_it_where_the_noise_took_many_values(answer, schedule):
     path = schedule("noise_multiplier\n" + "\n".join(f"{9 * 0.99**i}" for i in range(30)) + "\n")

@@ -102,7 +102,7 @@ def test_the_published_view_of_dp_fl_is_not_about_it(ran, train):
 
 def test_lots_of_a_fixed_size_are_charged_with_it_for_a_replaced_record(train):
     fixed = ("algorithm.sampling=fixed_size", "partition=dirichlet", "partition.clients=4")
-    result = train(*RUNS["dp_fl"], *fixed, "accountant=pld")
+    result = train(*RUNS["dp_fl"], *fixed, "accountant=rdp")
     rows = ledger_of(result.folder)
     first = rows[rows["queries"] == "feature_statistics=4"]
     assert set(first["event_sound"]) == {"Gaussian(z=2.0)"}
@@ -159,6 +159,7 @@ def test_a_budget_that_it_leaves_no_round_of_is_refused():
 def test_calibrated_noise_keeps_to_the_budget_with_it(train):
     calibrated = (
         *RELEASED, "noise_schedule=calibrated", "epsilon=2", "rounds=6", "accountant=pld",
+        "accountant.discretization=0.01",
     )  # fmt: skip
     sigma = build_parts(fedpriv.compose(calibrated)).noise_schedule.noise_multiplier(0)
     without = [*PLAIN, *(override for override in calibrated if override not in RELEASED)]

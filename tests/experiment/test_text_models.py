@@ -80,6 +80,7 @@ def test_a_classifier_trains_with_every_record_clipped(compose, engine):
     assert metrics.clip_norm.eq(1).all()
 
 
+@pytest.mark.slow
 def test_a_language_model_trains_with_weights_of_their_own_for_two_steps(compose):
     config = compose(
         *DP_FL, "model=lstm_lm", *SMALL, "dataset.task=language_model", "algorithm.local_steps=2"

@@ -572,9 +572,8 @@ def test_ctrl_c_stops_the_workers_with_checkpoints(start, write, tiny, tmp_path)
     assert not list(tmp_path.rglob(".stop-*"))
 
 
-@pytest.mark.parametrize(  # with 2 rounds one of the workers waits for a next job
-    "quiet", [pytest.param(400, marks=pytest.mark.slow), 2]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("quiet", [400, 2])  # with 2 one of the workers waits for a next job
 def test_workers_end_with_a_figure_that_was_killed(quiet, start, make, write, tiny, tmp_path):
     tiny["groups"]["digits"]["overrides"][2] = "rounds=400"
     tiny["groups"]["digits"]["seeds"] = [0]

@@ -45,7 +45,7 @@ def test_auto_takes_book_keeping(name):
     [
         ("cnn_emnist", "fast"),
         ("cnn_emnist", "opacus"),
-        ("resnet18_gn", "fast"),
+        pytest.param("resnet18_gn", "fast", marks=pytest.mark.slow),
         pytest.param("resnet18_gn", "opacus", marks=pytest.mark.slow),
     ],
 )

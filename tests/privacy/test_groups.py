@@ -55,6 +55,7 @@ def test_k_clients_at_once_are_no_worse_than_one_after_another():
     assert (three.tpr(FPR) <= one.tpr(FPR, 3) + 1e-3).all()
 
 
+@pytest.mark.slow
 def test_a_simulated_attack_stays_below_the_curve():
     stream = np.random.default_rng(0)
     z, q, rounds, k, trials = 1.5, 0.3, 4, 3, 200_000

@@ -86,6 +86,7 @@ def test_outputs_far_out_are_possible_under_both(deviations):
     assert reachable(output, min(1.0, output), 0.35)
 
 
+@pytest.mark.slow
 def test_the_test_finds_the_fault_of_single_precision():
     """The scheme that was: normals in float32, added in float32. Sets of outputs hardly overlap."""
     drawn = torch.randn(2**20, generator=torch.Generator().manual_seed(0)) * 3.0

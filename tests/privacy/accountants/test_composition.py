@@ -142,6 +142,7 @@ def test_falling_noise_is_composed_upon_what_was_composed_before(monkeypatch):
     assert len(laid_out) == len(set(laid_out)) <= 62  # 300 values on a grid of 1 %
 
 
+@pytest.mark.slow
 def test_noise_that_goes_up_and_down_stops_where_each_draw_alone_would():
     """An allowance for what costs more serves until it is used up, and then the draw itself decides."""
     coarse = PldAccountant(discretization=1e-3)
