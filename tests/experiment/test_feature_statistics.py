@@ -101,13 +101,13 @@ def test_the_published_view_of_dp_fl_is_not_about_it(ran, train):
 
 
 def test_lots_of_a_fixed_size_are_charged_with_it_for_a_replaced_record(train):
-    fixed = ("algorithm.sampling=fixed_size", "partition=dirichlet", "partition.clients=4")
+    fixed = ("algorithm.sampling=fixed_size", "partition=dirichlet", "partition.clients=2")
     result = train(*RUNS["dp_fl"], *fixed, "accountant=rdp")
     rows = ledger_of(result.folder)
     first = rows[rows["queries"] == "feature_statistics=4"]
     assert set(first["event_sound"]) == {"Gaussian(z=2.0)"}
     assert set(first["neighbours_sound"]) == {"replace_one"}
-    assert list(first["clients"]) == ["0-3"]
+    assert list(first["clients"]) == ["0-1"]
 
 
 def test_plain_gaussians_are_composed_exactly(train):
