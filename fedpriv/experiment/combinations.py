@@ -111,7 +111,7 @@ def _refuse_unaugmentable(parts: Parts) -> None:
     dataset, algorithm = parts.dataset, parts.algorithm
     augmentation = algorithm.augmentation
     if (features := getattr(dataset, "features_name", None)) is not None:
-        hint = "flips and crops are of images, and features are none"
+        hint = "flips and crops need images, which such features are not"
         raise ConfigError("features", features, f"none with {_COPIES}", hint)
     shape = tuple(dataset.input_shape)
     if len(shape) != 3 or getattr(dataset, "vocabulary_size", None) is not None:

@@ -197,7 +197,12 @@ def _cost_lines(
                    f"{settings.budget_view} view")
     )  # fmt: skip
     if allowed == 0:
-        lines.append(("rounds allowed", f"0: {_charged(parts)} costs epsilon {needed:.4g}"))
+        lines.append(
+            (
+                "rounds allowed",
+                f"0: epsilon {needed:.4g} is the cost of {_charged(parts)}; a run would be refused",
+            )
+        )
     else:
         note = f"{allowed} at the first noise multiplier"
         lines.append(("rounds allowed", note))

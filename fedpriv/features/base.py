@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.words import counted
 from fedpriv.features import public_statistics
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Features(ABC):
     def describe(self) -> str:
         """How the coefficients are normalized, in words."""
         if self.normalization == GROUPS:
-            return f"normalized in each record in {self.groups} groups of channels"
+            return f"normalized in each record in {counted(self.groups, 'group')} of channels"
         by = (
             []
             if self.statistics is None

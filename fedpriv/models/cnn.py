@@ -78,26 +78,27 @@ class Cnn(ModelFactory):
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if len(input_shape) != 3 or min(input_shape) < 1:
             raise _does_not_fit(input_shape, "the CNN reads images (channels, height, width)")
-        self._geometry(min(input_shape[1:]))
+        self._geometry(input_shape)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         self.refuse_misfit(input_shape, classes)
         from fedpriv.models.layers import standardize
 
         channels, height, width = input_shape
-        geometry = self._geometry(min(height, width))
+        geometry = self._geometry(input_shape)
         features = CHANNELS[1] * geometry.output_side(height) * geometry.output_side(width)
         sizes = (channels, geometry, features, classes)
         module = self._seeded(lambda: _network(*sizes, self.activation))
         return standardize(module) if self.standardized else module
 
-    def _geometry(self, side: int) -> _Geometry:
+    def _geometry(self, shape: tuple[int, ...]) -> _Geometry:
+        side = min(shape[1:])
         full = _Geometry(kernels=(8, 4), stride=2, padding=self.padding)
         half = _Geometry(kernels=(4, 2), stride=1, padding=self.padding // 2)
         for geometry in (full, half):
             if geometry.output_side(side) >= 1:
                 return geometry
-        raise _does_not_fit((side, side), "the image is too small for the CNN")
+        raise _does_not_fit(shape, "the record is too small for the CNN")
 
 
 def _network(

@@ -18,8 +18,10 @@ def facts_before(budget: Budget) -> dict[str, Any]:
         if FEATURE_STATISTICS in joint.names:
             event, neighbours = joint.event(), budget.neighbours
             alone = tightest(event, neighbours).epsilon_of({event: 1}, budget.delta, neighbours)
+            query = joint.query(FEATURE_STATISTICS)
             told = {
-                "released": joint.query(FEATURE_STATISTICS).describe(),
+                "released": query.describe(),
+                "clip_norm": entry.sensitivity[FEATURE_STATISTICS].high,
                 "clients": int(np.count_nonzero(entry.counts(budget.ledger.clients))),
                 "epsilon_alone": alone,
             }
@@ -34,9 +36,11 @@ def words_before(facts: dict[str, Any]) -> list[str]:
         return []
     name, _, multiplier = told["released"].partition("=")
     return [
-        f"Before the first round each of {told['clients']} clients released {name} once, with noise "
-        f"multiplier {multiplier}: alone epsilon = {round_up(told['epsilon_alone'])}. It is part of every "
-        "epsilon here."
+        f"Before the first round each of {told['clients']} clients released {name} once: the sum over its "
+        "records of the mean and mean square of each channel of their features, clipped to L2 norm "
+        f"{told['clip_norm']:g}, with noise multiplier {multiplier}. What the sums make is in model.pt "
+        f"(mean, variance). Alone epsilon = {round_up(told['epsilon_alone'])}; it is part of every epsilon "
+        "here."
     ]
 
 

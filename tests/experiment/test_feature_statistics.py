@@ -198,10 +198,14 @@ def test_the_statement_says_what_was_released_and_what_it_costs_alone(ran):
     told = json.loads((result.folder / "privacy.json").read_text())["before_first_round"]
     alone = PldAccountant().epsilon_of({parse_event(STATISTICS): 1}, 1e-5, ADD_OR_REMOVE)
     assert told["released"] == "feature_statistics=4"
-    assert told["clients"] == 10
+    assert (told["clients"], told["clip_norm"]) == (10, 0.5)
     assert told["epsilon_alone"] == pytest.approx(alone, abs=1e-3)
     text = " ".join((result.folder / "privacy.txt").read_text().split())
-    assert "each of 10 clients released feature_statistics once, with noise multiplier 4" in text
+    assert "each of 10 clients released feature_statistics once: the sum over its records" in text
+    assert (
+        "mean square of each channel of their features, clipped to L2 norm 0.5, with noise" in text
+    )
+    assert "with noise multiplier 4. What the sums make is in model.pt (mean, variance)" in text
 
 
 def test_other_runs_say_nothing_of_it(train):

@@ -180,7 +180,7 @@ def test_a_dry_run_needs_no_data_and_nothing_that_is_slow_to_import(sigma, proce
     if sigma == 3:
         assert "3660 at the first noise multiplier" in words
     else:
-        assert "0: a single round costs epsilon" in words
+        assert "is the cost of a single round; a run would be refused" in words
 
 
 def test_a_dry_run_leaves_nothing_behind(command, tmp_path):
