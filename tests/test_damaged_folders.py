@@ -178,8 +178,17 @@ def check(command, arguments: tuple[str, ...]) -> None:
     assert len(said.err) < 1500
 
 
+TABLES = ("metrics.csv", "clients.csv", "participation.csv")
+"""A run that goes on reads each of them in one way."""
+
+
 @pytest.mark.parametrize(
-    ("by", "file"), [(by, file) for by, files in READ.items() for file in files]
+    ("by", "file"),
+    [
+        pytest.param(by, file, marks=[pytest.mark.slow] * (by == "go_on" and file in TABLES[1:]))
+        for by, files in READ.items()
+        for file in files
+    ],
 )
 def test_a_damaged_file_is_a_result_or_a_sentence(by, file, whole, interrupted, tmp_path, command):
     """Of the damages to a file every fifth, beginning with another one for each file and command."""

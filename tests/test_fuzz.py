@@ -33,7 +33,7 @@ OTHERS = (
 )  # fmt: skip
 VALUES = NUMBERS + OTHERS
 DRY_BATCHES, RUN_BATCHES, BATCH = 10, 3, 20
-QUICK_BATCHES = 6  # of the dry ones
+QUICK_BATCHES = 3  # of the dry ones
 SLOW_BATCHES = 100
 # legal, but a run of the size that is asked for takes its time
 LARGE = {"algorithm.local_steps", "model.hidden", "runtime.threads"}

@@ -73,6 +73,7 @@ TINY = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_figure_has_a_line_for_each_epsilon_and_way():
     drawing = certified_backdoors(
         TINY, [50.0], [0, 1], [2], ["attack=pixel_pattern", "attack.trigger.size=1"], 6, 2, 0.95

@@ -58,7 +58,9 @@ def metrics(result) -> pd.DataFrame:
     return pd.read_csv(result.folder / "metrics.csv")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (i % 2)) for i, n in enumerate(RUNS)]
+)
 def test_a_run_that_is_interrupted_after_every_round_is_the_run_that_was_not(
     name, ran, train, tmp_path, assert_same_run
 ):

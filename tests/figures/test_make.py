@@ -147,7 +147,7 @@ def test_only_the_missing_run_is_made(make, there, made):
     )
 
 
-@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("recorded", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_an_interrupted_run_goes_on_to_what_it_would_have_been(
     recorded, make, command, train, figure, jobs_of, made, tmp_path
 ):
@@ -496,6 +496,7 @@ def test_a_line_for_each_client_is_drawn(make, there, tiny, tmp_path):
     assert set(table["n"]) == {1}
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_same_figure_as_one(make, made, there, tmp_path):
     for run in runs(there):
         if json.loads((run / "summary.json").read_text())["seed"] == 1:

@@ -143,7 +143,7 @@ def bound(found) -> float:
     return one_run_bound(found.scores[BLACK_BOX], 1e-5, 0.05)
 
 
-@pytest.mark.parametrize("more", [(), REPLACED])
+@pytest.mark.parametrize("more", [(), pytest.param(REPLACED, marks=pytest.mark.slow)])
 def test_bounds_stay_below_the_ledgers_epsilon(more):
     """Little noise, and all that the final model's answers tell of it."""
     sigma = 10.0
