@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedpriv.audit import classifier
+from fedpriv.privacy.monte_carlo import price
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -126,6 +127,9 @@ def test_a_command_is_understood(page, line, finished, command):
         words = [str(finished) if w in ("outputs/runs", "outputs") else w for w in words]
     elif words[:2] == ["audit", "property"]:
         words[words.index("intensity")] = "label:6"
+    elif "--shadows" in words:
+        words[words.index("--shadows") + 1] = "4"
+        words[words.index("--jobs") + 1] = "1"
     elif "--scores" in words:  # of another framework
         rows = "".join(f"{(number * 7) % 13},{number % 2}\n" for number in range(60))
         file = Path(words[words.index("--scores") + 1])
@@ -136,8 +140,9 @@ def test_a_command_is_understood(page, line, finished, command):
 
 @pytest.fixture(autouse=True)
 def light(monkeypatch, wide_cells):
-    """What a command finds is tested elsewhere: few trees, nothing trained to verify."""
+    """What a command finds is tested elsewhere: few trees, few samples, nothing trained to verify."""
     monkeypatch.setattr(classifier, "TREES", 5)
+    monkeypatch.setattr(price, "SAMPLES", 200_000)
     monkeypatch.setattr("fedpriv.verify.command.all_checks", lambda subject: [])
 
 
