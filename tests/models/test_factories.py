@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.models import Cnn, CnnEmnist, Logistic, Mlp, ResNet18Gn
+from fedpriv.models import Cnn, CnnEmnist, CnnScattering, Logistic, Mlp, ResNet18Gn
 
-FACTORIES = [Cnn, CnnEmnist, Mlp, Logistic]
+FACTORIES = [Cnn, CnnEmnist, CnnScattering, Mlp, Logistic]
 
 
 def parameters(module: nn.Module) -> int:

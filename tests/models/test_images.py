@@ -7,11 +7,13 @@ import torch
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.engine import FlatModel, make_engine
-from fedpriv.models import CnnEmnist, ResNet18Gn
+from fedpriv.models import CnnEmnist, CnnScattering, ResNet18Gn
 from fedpriv.models.checks import refuse_own_randomness, refuse_record_mixing
 
 MODELS = {
     "cnn_emnist": (CnnEmnist(0), (1, 12, 12), 10),
+    "cnn_scattering": (CnnScattering(0, width=8), (27, 5, 4), 10),
+    "cnn_scattering, narrow kernel": (CnnScattering(0, width=8, first_kernel=1), (27, 4, 4), 10),
     "resnet18_gn": (ResNet18Gn(0, groups=8), (3, 8, 8), 4),
 }
 
@@ -45,6 +47,10 @@ def test_auto_takes_book_keeping(name):
     [
         ("cnn_emnist", "fast"),
         ("cnn_emnist", "opacus"),
+        ("cnn_scattering", "fast"),
+        ("cnn_scattering", "opacus"),
+        ("cnn_scattering, narrow kernel", "fast"),
+        ("cnn_scattering, narrow kernel", "opacus"),
         pytest.param("resnet18_gn", "fast", marks=pytest.mark.slow),
         pytest.param("resnet18_gn", "opacus", marks=pytest.mark.slow),
     ],
@@ -104,6 +110,29 @@ def test_a_private_round_runs(name, train):
 
 def test_the_residual_network_has_11173962_parameters():
     assert FlatModel(ResNet18Gn(0).build((3, 32, 32), 10)).size == 11_173_962
+
+
+def test_the_network_on_scattering_has_the_parameters_of_the_paper():
+    assert FlatModel(CnnScattering(0).build((243, 8, 8), 10)).size == 187_210
+    assert FlatModel(CnnScattering(0, first_kernel=1).build((243, 8, 8), 10)).size == 62_794
+
+
+@pytest.mark.parametrize("shape", [(64,), (1, 1, 8), (0, 8, 8)])
+def test_the_network_on_scattering_refuses_what_it_cannot_read(shape):
+    with pytest.raises(ConfigError, match=r"model must be .* got cnn_scattering; it reads images"):
+        CnnScattering(0).build(shape, 10)
+
+
+@pytest.mark.parametrize("first_kernel", [0, 2, 5, True, "3", None])
+def test_the_first_kernel_of_the_network_on_scattering_is_3_or_1(first_kernel):
+    with pytest.raises(ArgumentError, match="first_kernel must be 3 or 1"):
+        CnnScattering(0, first_kernel=first_kernel)
+
+
+@pytest.mark.parametrize("width", [0, 1.5, True, None])
+def test_the_network_on_scattering_has_channels(width):
+    with pytest.raises(ArgumentError, match="width must be"):
+        CnnScattering(0, width=width)
 
 
 @pytest.mark.parametrize("shape", [(64,), (1, 7, 8), (0, 32, 32)])

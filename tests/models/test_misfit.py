@@ -7,11 +7,12 @@ import itertools
 import pytest
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.models import Cnn, CnnEmnist, Logistic, Mlp, ResNet18Gn, Svm
+from fedpriv.models import Cnn, CnnEmnist, CnnScattering, Logistic, Mlp, ResNet18Gn, Svm
 
 MODELS = {
     "cnn": Cnn(0), "cnn without padding": Cnn(0, padding=0), "cnn_emnist": CnnEmnist(0), "svm": Svm(0),
     "resnet18_gn": ResNet18Gn(0), "mlp": Mlp(0), "logistic": Logistic(0),
+    "cnn_scattering": CnnScattering(0),
 }  # fmt: skip
 SHAPES = [(105,), (1, 1, 1), (1, 3, 28), (1, 5, 5), (1, 7, 7), (3, 8, 8), (1, 11, 30), (1, 28, 28)]
 
