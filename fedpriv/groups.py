@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def options(group: str, folder: Path | None = None) -> Iterator[tuple[str, str]]
     base = (folder or conf_dir()) / group
     for path in sorted(base.rglob("*.yaml")):
         yield path.relative_to(base).with_suffix("").as_posix(), describe(path)
+
+
+def option_of(group: str, part: object) -> str:
+    """The one option of a group that makes parts of this class; else the name of the class."""
+    name = type(part).__name__
+    target = re.compile(rf"^ *_target_: fedpriv\.[\w.]+\.{name}$", re.MULTILINE)
+    paths = (conf_dir() / group).glob("*.yaml")
+    found = [path.stem for path in paths if target.search(path.read_text(encoding="utf-8"))]
+    return found[0] if len(found) == 1 else name
 
 
 def describe(path: Path) -> str:

@@ -14,6 +14,7 @@ from fedpriv.experiment.contracts import refuse_without_validation
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.features.base import RELEASED
+from fedpriv.groups import option_of
 from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.names import PUBLISHED, REPLACE_ONE, SOUND
@@ -63,7 +64,7 @@ def refuse_bad_combinations(parts: Parts) -> None:
     if parts.clipper.transforms and isinstance(algorithm, NaseriCdp):
         raise ConfigError(
             "clipper",
-            type(parts.clipper).__name__,
+            option_of("clipper", parts.clipper),
             f"one that does not scale coordinates with algorithm={algorithm.name}",
             "its clients project onto a ball of the clip norm",
         )
@@ -122,12 +123,17 @@ def _refuse_unaugmentable(parts: Parts) -> None:
         allowed = f"< {min(shape[1:])}, the pixels of an image of dataset={dataset.name}"
         raise ConfigError("algorithm.random_crop", augmentation.crop, allowed)
     if parts.clipper.transforms:
-        name, hint = type(parts.clipper).__name__, "its coordinates are scaled record by record"
+        name, hint = (
+            option_of("clipper", parts.clipper),
+            "its coordinates are scaled record by record",
+        )
         allowed = f"one that does not scale coordinates with {_COPIES}"
         raise ConfigError("clipper", name, allowed, hint)
     if parts.attack is not None:
         hint = "its trigger would be moved with the images"
-        raise ConfigError("attack", type(parts.attack).__name__, f"none with {_COPIES}", hint)
+        raise ConfigError(
+            "attack", option_of("attack", parts.attack.trigger), f"none with {_COPIES}", hint
+        )
 
 
 def refuse_moved_canaries(algorithm: Algorithm, key: str, value: object) -> None:
@@ -239,7 +245,7 @@ def _refuse_with_shares(parts: Parts) -> None:
         return
     hint = f"with algorithm.trust={algorithm.trust.name} a round has no other clients than those announced"
     if parts.attack is not None:
-        raise ConfigError("attack", type(parts.attack).__name__, "none", hint)
+        raise ConfigError("attack", option_of("attack", parts.attack.trigger), "none", hint)
     if parts.noise_schedule.loss_query is not None:
         raise ConfigError(
             f"noise_schedule asks the clients of a round for their losses, which algorithm.trust="
@@ -269,12 +275,12 @@ def _refuse_released_statistics(parts: Parts) -> None:
         if value != free:
             raise ConfigError(key, value, show(free), hint)
     if parts.attack is not None:
-        raise ConfigError("attack", type(parts.attack).__name__, "none", hint)
+        raise ConfigError("attack", option_of("attack", parts.attack.trigger), "none", hint)
     if schedule.adaptive or schedule.reads_validation or isinstance(schedule, UniformBudget):
         raise ConfigError(
-            f"noise_schedule: {type(schedule).__name__} does not go with features.normalization=released, "
-            "whose release is counted with noise that is fixed in advance; take constant, calibrated, "
-            "exponential or step"
+            f"noise_schedule={option_of('noise_schedule', schedule)} does not go with features.normalization="
+            "released, whose release is counted with noise that is fixed in advance; take constant, "
+            "calibrated, exponential or step"
         )
     if (per_draw := getattr(schedule, "epsilon_per_draw", None)) is not None:
         raise ConfigError("noise_schedule.epsilon_per_draw", per_draw, "null", hint)

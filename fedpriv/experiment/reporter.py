@@ -18,6 +18,7 @@ from rich.text import Text
 from fedpriv.common.words import counted, span
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
+from fedpriv.models.fit import model_name
 from fedpriv.results.display import console, duration, pairs, statement_lines, summary_lines
 from fedpriv.results.statement import headline, publishable
 
@@ -95,7 +96,7 @@ class Reporter:
         yield (
             "model",
             (
-                f"{type(self.loop.parts.model).__name__.lower()}, "
+                f"{model_name(self.loop.parts.model)}, "
                 f"{self.loop.problem.model.size:,} parameters, engine {self.loop.problem.engine.name}, "
                 f"device {self.loop.problem.model.device}"
             ),

@@ -28,7 +28,7 @@ def refuse_misfit(model: Any, dataset: Any) -> None:
             f"model: {type(model).__name__} has no method build(input_shape, classes) that returns a "
             "torch module"
         )
-    name = getattr(model, "name", type(model).__name__)
+    name = model_name(model)
     reads, vocabulary = getattr(model, "task", None), getattr(dataset, "vocabulary_size", None)
     if vocabulary is None:
         if reads is not None:
@@ -41,6 +41,11 @@ def refuse_misfit(model: Any, dataset: Any) -> None:
     if reads != task:
         why = f"dataset={dataset.name} holds text for the task {task}"
         raise ConfigError("model", name, f"{_MODELS.get(task, task)} or another for its task", why)
+
+
+def model_name(model: Any) -> str:
+    """That of its YAML, or of its class where it is none of ours."""
+    return getattr(model, "name", type(model).__name__)
 
 
 def build_for(model: Any, dataset: Any) -> nn.Module:

@@ -98,8 +98,8 @@ def test_runs_made_before_there_were_copies_are_what_they_were(algorithm):
         (("algorithm.random_crop=8",), "algorithm.random_crop must be < 8, the pixels of an image"),
         (("algorithm.random_crop=null",), "must be null without random_flip=true or random_crop, got 3"),
         (("algorithm.augmentation_multiplicity=null",), "algorithm.random_crop must be null unless"),
-        (("clipper=adaclip",), "clipper must be one that does not scale coordinates with"),
-        (("attack=pixel_pattern",), "attack must be none with algorithm.augmentation_multiplicity"),
+        (("clipper=adaclip",), "algorithm.augmentation_multiplicity, got adaclip; its coordinates"),
+        (("attack=pixel_pattern",), "got pixel_pattern; its trigger would be moved with the images"),
         (("audit=epsilon",), "KIND must be mislabelled with algorithm.augmentation_multiplicity"),
     ],
 )  # fmt: skip

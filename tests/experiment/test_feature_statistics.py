@@ -324,7 +324,7 @@ MULTIPLIER = "features.statistics_noise_multiplier must be "
     ("overrides", "sentence"),
     [
         (("algorithm=dp_scaffold",), NORMALIZATION + "dp_scaffold, got released"),
-        (("algorithm=adap_dpfl",), "noise_schedule: ValidationDecay does not go with"),
+        (("algorithm=adap_dpfl",), "noise_schedule=validation_decay does not go with"),
         (("algorithm=dp_fl", "budget_view=published"), "budget_view must be sound, got published"),
         (("algorithm=fedavg",), NORMALIZATION + "fedavg, got released"),
         (("algorithm=ddp_fedavg", "noise_schedule=constant"), NORMALIZATION + "ddp_fedavg"),
@@ -339,15 +339,15 @@ MULTIPLIER = "features.statistics_noise_multiplier must be "
         ),
         (
             ("noise_schedule=validation_decay", "accountant=rdp"),
-            "noise_schedule: ValidationDecay does not go with",
+            "noise_schedule=validation_decay does not go with",
         ),
         (
             ("noise_schedule=validation_decay", "noise_schedule.beta=1"),
-            "noise_schedule: ValidationDecay does not go with",
+            "noise_schedule=validation_decay does not go with",
         ),
         (
             ("noise_schedule=uniform_budget", "noise_schedule.epsilon=2", "accountant=gdp"),
-            "noise_schedule: UniformBudget does not go with",
+            "noise_schedule=uniform_budget does not go with",
         ),
         (
             ("noise_schedule=calibrated", "noise_schedule.epsilon_per_draw=1"),
