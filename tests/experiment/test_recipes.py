@@ -12,7 +12,7 @@ from fedpriv.experiment.plan import make_plan
 from fedpriv.groups import options
 
 NAMES = [name for name, _ in options("recipe")]
-SMALL = ("dataset=digits", "rounds=4", "evaluation_interval=2")
+SMALL = ("dataset=digits", "rounds=12", "evaluation_interval=6")
 
 
 def test_there_is_one_for_each_data_set_trust_and_epsilon():
@@ -46,10 +46,16 @@ def test_its_rounds_fit_its_epsilon(name):
     assert 0.99 * parts.settings.epsilon < plan.epsilon <= parts.settings.epsilon
 
 
-def test_another_data_set_takes_its_place(train):
-    result = train("+recipe=mnist_distributed_eps8", *SMALL)
+@pytest.mark.parametrize("name", ["mnist_distributed_eps8", "cifar10_distributed_eps8"])
+def test_another_data_set_takes_its_place(name, train):
+    result = train(f"+recipe={name}", *SMALL)
     summary = result.summary
     assert summary["dataset"] == "digits"
-    assert summary["rounds"] == 4
+    assert summary["rounds"] == 12
     assert summary["epsilon_sound"] <= 8
     assert summary["test_accuracy"] > 0.5
+
+
+def test_another_model_takes_its_place():
+    config = fedpriv.compose(["+recipe=cifar10_distributed_eps2", "model=logistic"])
+    assert config.model._target_.endswith("Logistic")
