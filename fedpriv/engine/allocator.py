@@ -1,9 +1,12 @@
-"""Keeps freed memory inside the process, where glibc would hand it back page by page.
+"""Keeps freed memory inside the process while it trains, where glibc would hand it back page by page.
 
 A training step allocates and frees the same few megabytes again and again. By default glibc maps
 every block above 128 KiB freshly and unmaps it when freed, so each step pays a page fault per 4 KiB
 it touches. Never mapping, never trimming and growing the heap in large steps removes the faults;
 the process then keeps the memory of its largest step until it ends.
+
+Data are read before: large blocks are mapped then, so that those of one run are given back before the next
+run of a sweep reads its own. On the heap they would leave holes that no longer fit.
 """
 
 from __future__ import annotations
@@ -12,19 +15,26 @@ import ctypes
 import sys
 
 # Parameters of mallopt(3) in glibc's malloc.h, with the value given to each.
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
-_SETTINGS = {
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -2, -3, -4
+_TRAINING = {
     _M_MMAP_MAX: 0,
     _M_TRIM_THRESHOLD: -1,  # read as the largest unsigned value: never trim
     _M_TOP_PAD: 256 * 2**20,  # bytes by which the heap grows at a time
 }
+_READING = {
+    _M_MMAP_THRESHOLD: 32 * 2**20,  # bytes, the most that glibc takes: blocks above it are mapped
+    _M_MMAP_MAX: 2**16,  # glibc's own
+}
 
 
-def tune_allocator() -> bool:
+def tune_allocator(reading: bool = False) -> bool:
     """Tell glibc's malloc to reuse memory; the same as starting with ``MALLOC_MMAP_MAX_=0
     MALLOC_TRIM_THRESHOLD_=-1 MALLOC_TOP_PAD_=268435456``.
 
-    Call it once, early: blocks mapped before stay mapped. Results are not affected.
+    Blocks mapped before stay mapped. Results are not affected.
+
+    Args:
+        reading: Data sets are read until the next call: map large blocks.
 
     Returns:
         True if every setting was taken; False, with nothing changed, where malloc is not glibc's
@@ -35,5 +45,6 @@ def tune_allocator() -> bool:
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "gnu_get_libc_version") or not hasattr(libc, "mallopt"):
         return False
-    taken = [libc.mallopt(parameter, value) == 1 for parameter, value in _SETTINGS.items()]
+    settings = _READING if reading else _TRAINING
+    taken = [libc.mallopt(parameter, value) == 1 for parameter, value in settings.items()]
     return all(taken)

@@ -57,7 +57,7 @@ def assemble(
 
     began = time.process_time()
     settings, identity = parts.settings, configuration.identity(config)
-    tune_allocator()
+    tune_allocator(reading=True)
     device = resolve_device(settings.runtime.device)
     state, passed_over = (None, None) if folder is None else _saved_state(folder, identity, device)
     problem = make_problem(
@@ -68,6 +68,7 @@ def assemble(
         fewer=EPSILON_AUDIT in settings.audit,
         canary=settings.canary,
     )
+    tune_allocator()
     threads = choose_threads(settings.runtime.threads, work_per_round(parts, problem))
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
     budget = make_budget(parts, problem.data, attackers) if parts.private else None
