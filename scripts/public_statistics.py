@@ -1,4 +1,4 @@
-"""Write fedpriv/features/public_statistics.json: channel statistics of scattering on public training images.
+"""Write fedpriv/features/public_statistics.json: channel statistics of features on public training images.
 
     python scripts/public_statistics.py DATA_FOLDER
 
@@ -39,12 +39,12 @@ def channel_statistics(records: Records, found: features.Features) -> dict[str, 
 
 def main(folder: str) -> None:
     torch.set_grad_enabled(False)
-    used = features.Scattering(normalization=NONE)
+    loaded = {
+        kind.name: kind(folder, download=False).load().train for kind in (FashionMnist, Mnist)
+    }
     stored = {
-        used.key(): {
-            dataset.name: channel_statistics(dataset(folder, download=False).load().train, used)
-            for dataset in (FashionMnist, Mnist)
-        }
+        used.key(): {name: channel_statistics(records, used) for name, records in loaded.items()}
+        for used in (features.Hog(normalization=NONE), features.Scattering(normalization=NONE))
     }
     path = Path(features.__file__).with_name("public_statistics.json")
     path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")

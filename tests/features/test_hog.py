@@ -109,6 +109,16 @@ def test_a_data_set_with_them_in_the_place_of_images(tmp_path, monkeypatch):
     assert len(list((tmp_path / "fedpriv" / "encoded").iterdir())) == 1
 
 
+def test_public_statistics_are_those_of_the_images(mnist_folder):
+    from fedpriv.data.mnist import Mnist
+
+    images = Mnist(mnist_folder, download=False).load().train.inputs[:6000]
+    used = Hog(normalization="statistics", statistics="mnist")
+    found = used.normalize(used.coefficients(images)).transpose(0, 1).flatten(1)
+    assert torch.allclose(found.mean(1), torch.zeros(36), atol=0.05)
+    assert torch.allclose(found.var(1), torch.ones(36), atol=0.05)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -116,7 +126,11 @@ def test_a_data_set_with_them_in_the_place_of_images(tmp_path, monkeypatch):
         ({"orientations": 181}, "orientations must be a whole number"),
         ({"cell": 0}, "cell must be a whole number >= 1, got 0"),
         ({"block": 1.5}, "block must be a whole number >= 1, got 1.5"),
-        ({"normalization": "statistics", "statistics": "mnist"}, "there are none of these"),
+        (
+            {"normalization": "statistics", "statistics": "mnist", "cell": 2},
+            "there are none of these",
+        ),
+        ({"normalization": "statistics", "statistics": "other"}, "one of fashion_mnist, mnist"),
     ],
 )
 def test_arguments_that_are_not_allowed(arguments, sentence):
