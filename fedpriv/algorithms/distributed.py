@@ -30,6 +30,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted, records_of
+from fedpriv.groups import option_of
 from fedpriv.privacy.mechanisms.discrete import SUMS, VECTORS
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.mechanisms.shares import (
@@ -280,7 +281,7 @@ class DpFlServer(SumOfUploads):
         if clipper.transforms:
             raise ConfigError(
                 "clipper",
-                type(clipper).__name__,
+                option_of("clipper", clipper),
                 f"one that does not scale coordinates with algorithm={self.name}",
             )
 

@@ -314,7 +314,7 @@ def _refuse_unattackable(parts: Parts) -> None:
         )
     images = getattr(parts.dataset, "images", None)
     if images and attack.trigger.misfit(parts.dataset) and not attack.trigger.misfit(images):
-        hint = f"the trigger {type(attack.trigger).__name__} changes pixels"
+        hint = f"attack={option_of('attack', attack.trigger)} changes pixels"
         raise ConfigError("features", parts.dataset.features_name, "none with this attack", hint)
     if wanted := attack.trigger.misfit(parts.dataset):
         raise ConfigError(

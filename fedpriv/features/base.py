@@ -75,8 +75,9 @@ class Features(ABC):
         ):
             known = public_statistics.names(self.key())
             if statistics not in known:
-                raise ArgumentError("statistics", statistics, "one of " + ", ".join(known) if known
-                                    else "that of other features: there are none of these")  # fmt: skip
+                none = "null: there are statistics of the default sizes of scattering and hog alone"
+                allowed = "one of " + ", ".join(known) if known else none
+                raise ArgumentError("statistics", statistics, allowed)
             self.statistics = statistics
         elif statistics is not None:
             allowed = "null unless normalization=statistics or released"

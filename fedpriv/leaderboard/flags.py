@@ -15,7 +15,7 @@ RUNS = "outputs/leaderboard"
 _EXAMPLES = """\b
 examples:
   fedpriv train -m algorithm=dp_fl seed=0,1,2
-  fedpriv leaderboard add outputs/multirun/<sweep>/*
+  fedpriv leaderboard add outputs/multirun/<sweep>/*/
   fedpriv leaderboard check outputs/reference/leaderboard/entries/<entry>.json
   fedpriv leaderboard write
 """

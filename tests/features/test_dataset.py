@@ -150,7 +150,7 @@ def test_statistics_of_records_that_are_protected_are_refused(name):
         ({"scales": 0}, "scales must be a whole number >= 1"),
         ({"normalization": "batch"}, "normalization must be one of groups, statistics, released, none"),
         ({"normalization": "statistics"}, "statistics must be one of fashion_mnist, mnist, got null"),
-        ({"normalization": "statistics", "statistics": "mnist", "scales": 1}, "there are none of these"),
+        ({"normalization": "statistics", "statistics": "mnist", "scales": 1}, "of the default sizes"),
         ({"statistics": "mnist"}, "null unless normalization=statistics or released"),
         ({"groups": 0}, "groups must be"),
         ({"normalization": "released"}, "statistics_noise_multiplier must be a number > 0"),
@@ -242,7 +242,7 @@ def test_nobody_else_reads_what_is_kept(cache):
 
 
 def test_an_attack_on_pixels_needs_pixels():
-    words = "features must be none with this attack, got scattering; the trigger PixelPattern changes pixels"
+    words = "features must be none with this attack, got scattering; attack=pixel_pattern changes pixels"
     settings = ["features=scattering", "attack=pixel_pattern", "algorithm=fedavg", "rounds=2"]
     with pytest.raises(ConfigError, match=words):
         build_parts(fedpriv.compose(settings))

@@ -128,7 +128,7 @@ def test_public_statistics_are_those_of_the_images(mnist_folder):
         ({"block": 1.5}, "block must be a whole number >= 1, got 1.5"),
         (
             {"normalization": "statistics", "statistics": "mnist", "cell": 2},
-            "there are none of these",
+            "default sizes of scattering and hog",
         ),
         ({"normalization": "statistics", "statistics": "other"}, "one of fashion_mnist, mnist"),
     ],
