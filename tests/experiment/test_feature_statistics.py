@@ -360,7 +360,10 @@ MULTIPLIER = "features.statistics_noise_multiplier must be "
             ("features.normalization=groups", "features.groups=1"),
             MULTIPLIER + "null unless normalization=released, got 4",
         ),
-        (("features.statistics=other",), "features.statistics must be that of other"),
+        (
+            ("features.statistics=other",),
+            "features.statistics must be null: there are statistics of the default sizes",
+        ),
     ],
 )
 def test_what_it_does_not_go_with_is_refused_in_a_sentence(overrides, sentence):
