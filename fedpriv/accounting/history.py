@@ -247,14 +247,27 @@ def _number(value: object) -> object:
 
 def _csv(path: Path, options: SimpleNamespace) -> History:
     rows = _Rows(path, options, f"{path} has a column")
+    _refuse_cut_short(path)
     for line, row in rows_of(path, "--history"):
         for name in row:
             if name not in COLUMNS:
                 raise ConfigError(
                     f"{path}, line 1: column {show(name)} is unknown; known are {', '.join(COLUMNS)}"
                 )
+        if row.get("steps") == "":  # else it would count as one step
+            raise ConfigError(f"{path}, line {line}: steps is empty; every row states it")
         rows.add(f"{path}, line {line}", {name: text for name, text in row.items() if text})
     return rows.history("CSV", "assumed: neither a column nor a flag says")
+
+
+def _refuse_cut_short(path: Path) -> None:
+    """Raise ConfigError for a file that ends in a comma: its last row was not written to the end."""
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - 64))
+        if file.read().rstrip(b" \t").endswith(b","):
+            raise ConfigError(
+                f"{path}: its last cell is empty and its last line does not end; cut short?"
+            )
 
 
 def _opacus(path: Path, content: object, options: SimpleNamespace) -> History:

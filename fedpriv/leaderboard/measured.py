@@ -28,7 +28,7 @@ _ROUNDING = 1e-9  # of a sum that was planned to end at the budget
 
 @dataclass(frozen=True)
 class Measured:
-    """A run. ``epsilon``: sound, from its ledger."""
+    """A run. ``epsilon``: sound, from its ledger, by the accounting of this code."""
 
     config: DictConfig
     overrides: tuple[str, ...]
@@ -44,9 +44,10 @@ class Measured:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What every run of an entry has in common, beside its configuration."""
+        """Return what every run of an entry has in common, beside its configuration."""
         names = ("dataset", "trust", "unit", "neighbours", "delta")
-        return {name: getattr(self, name) for name in names}
+        facts = {name: getattr(self, name) for name in names}
+        return {**facts, "test_records": self.summary.get("test_records")}
 
 
 def measure(path: str | Path) -> Measured:

@@ -18,6 +18,7 @@ from fedpriv.leaderboard.code import export, refuse_foreign_commit
 from fedpriv.leaderboard.entry import Check, Entry
 from fedpriv.leaderboard.measured import Measured, measure
 
+ROUNDS = "rounds"  # the stop reason of a run whose number of rounds is its configuration's
 STANDARD_DEVIATIONS = 3.0
 EPSILON_TOLERANCE = 0.01
 """How much of ε a run of other seeds may take more: whom clients' sampling hits most differs by the seed."""
@@ -46,13 +47,15 @@ def margin(entry: Entry) -> tuple[float, str]:
 
 
 def judge(entry: Entry, run: Measured, check: Check) -> Verdict:
-    """Whether a run agrees with an entry."""
+    """Compare a run, measured by the accounting of this code, with all that an entry says and a machine does
+    not decide."""
     room, words = margin(entry)
     problems = [
         f"{name} is {found}, not {getattr(entry, name)}"
         for name, found in run.facts.items()
         if found != getattr(entry, name)
     ]
+    problems += _other_rounds(entry, run, check)
     off = abs(check.test_accuracy - entry.mean)
     if off > room + _ROUNDING:
         side = "below" if check.test_accuracy < entry.mean else "above"
@@ -60,17 +63,36 @@ def judge(entry: Entry, run: Measured, check: Check) -> Verdict:
             f"accuracy {100 * check.test_accuracy:.2f} % is {100 * off:.2f} points {side} the entry's "
             f"{100 * entry.mean:.2f} %, more than {100 * room:.2f} ({words})"
         )
-    if not check.epsilon <= entry.epsilon * (1.0 + EPSILON_TOLERANCE):
-        problems.append(
-            f"epsilon {round_up(check.epsilon)} is above the entry's {round_up(entry.epsilon)} by more than "
-            f"{100 * EPSILON_TOLERANCE:g} %"
-        )
+    stated = [one.epsilon for one in entry.runs if one.seed == check.seed] or [entry.epsilon]
+    for epsilon in sorted(set(stated)):
+        if not check.epsilon <= epsilon * (1.0 + EPSILON_TOLERANCE):
+            problems.append(
+                f"epsilon {round_up(check.epsilon)} is above the entry's {round_up(epsilon)} by more than "
+                f"{100 * EPSILON_TOLERANCE:g} %"
+            )
     said = (
         f"accuracy {100 * check.test_accuracy:.2f} % (entry: {100 * entry.mean:.2f} +- {100 * room:.2f} %: "
         f"{words}), epsilon {round_up(check.epsilon)} (entry: {round_up(entry.epsilon)}), "
-        f"noise_seed {check.noise_seed}"
+        f"{_cpu_words(entry, run)}noise_seed {check.noise_seed}"
     )
     return Verdict(check, said, tuple(problems))
+
+
+def _cpu_words(entry: Entry, run: Measured) -> str:
+    seconds = run.summary.get("cpu_seconds")
+    if not isinstance(seconds, int | float):
+        return ""
+    return f"CPU minutes {seconds / 60:.2g} (entry: {entry.cpu_minutes:.2g}), "
+
+
+def _other_rounds(entry: Entry, run: Measured, check: Check) -> list[str]:
+    """Return a problem where the run's rounds are not those of the entry's runs of its seed. A run that its
+    budget ends is let off: whom the noise seed samples, and noise that adapts, move its end."""
+    stated = {one.rounds for one in entry.runs if one.seed == check.seed}
+    rounds = run.summary.get("rounds")
+    if run.summary.get("stop_reason") != ROUNDS or not stated or rounds in stated:
+        return []
+    return [f"rounds is {rounds}, not {' or '.join(map(str, sorted(stated)))}"]
 
 
 def again(

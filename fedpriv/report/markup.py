@@ -11,7 +11,11 @@ from collections.abc import Iterable, Sequence
 
 _TALL, _WIDE = 15, 5  # rows and columns
 _VOID = frozenset({"meta", "img", "br"})
-_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+_CONTROL = dict.fromkeys(
+    (*(c for c in range(32) if chr(c) not in "\t\n\r"), *range(127, 160)),
+    "\N{REPLACEMENT CHARACTER}",
+)
+_IN_SCRIPTS = {c: f"\\u{c:04x}" for c in (*map(ord, "<>&\u2028\u2029"), *range(127, 160))}
 
 
 class Markup(str):
@@ -30,14 +34,19 @@ def tag(name: str, *content: object, **attributes: object) -> Markup:
         if value is None or value is False:
             continue
         key = key.rstrip("_").replace("_", "-")
-        words.append(key if value is True else f'{key}="{html.escape(str(value))}"')
+        words.append(key if value is True else f'{key}="{_escaped(value)}"')
     opened = f"<{' '.join(words)}>"
     return Markup(opened if name in _VOID else f"{opened}{joined(content)}</{name}>")
 
 
 def joined(parts: Iterable[object]) -> Markup:
     """The parts one after the other, escaped where they are not Markup."""
-    return Markup("".join(p if isinstance(p, Markup) else html.escape(str(p)) for p in parts))
+    return Markup("".join(p if isinstance(p, Markup) else _escaped(p) for p in parts))
+
+
+def _escaped(value: object) -> str:
+    """The value as text of a page: escaped, and control characters, which a terminal would obey, replaced."""
+    return html.escape(str(value).translate(_CONTROL))
 
 
 def json_block(value: object, name: str) -> Markup:

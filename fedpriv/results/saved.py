@@ -72,12 +72,27 @@ def saved_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     """A JSON object. Raises ConfigError."""
     text = saved_text(path, largest)
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_once_each)
+    except _KeyTwice as error:
+        raise ConfigError(f"{path} cannot be read: the key {show(error)} is there twice") from None
     except (ValueError, RecursionError):
         raise ConfigError(f"{path} cannot be read: it is not JSON") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{path} cannot be read: it is not a JSON object")
     return value
+
+
+class _KeyTwice(ValueError):
+    """A key that a JSON object has twice: which of its values holds is anybody's guess."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of a JSON object as a dict. Raises _KeyTwice."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _KeyTwice(next(name for name in names if names.count(name) > 1))
+    return values
 
 
 def saved_config(path: Path) -> DictConfig:

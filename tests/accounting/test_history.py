@@ -395,6 +395,13 @@ BAD_FILES = [
     ("run.csv", "noise_multiplier,sample_rate,neighbours\n1,.1,add_or_remove\n1,.1,replace_one\n", "line 3"),
     ("run.csv", "noise_multiplier,sample_rate\n,.1\n", "line 2: noise_multiplier is missing"),
     ("run.csv", "noise_multiplier,sample_rate\n1\n", "line 2"),
+    ("run.csv", "noise_multiplier,sample_rate,steps\n1,.1,\n", "line 2: steps is empty"),
+    ("run.csv", "noise_multiplier,steps,sampling,client\n8,3,none,ann\n8,6,none,", "last cell is empty"),
+    ("state.json", '{"history": [[1.5, 0.04, 2250]], "history": [[9, 0.04, 1]], "mechanism": "rdp"}',
+        "the key history is there twice"),
+    ("event.json", '{"event": {"class_name": "GaussianDpEvent", "noise_multiplier": 1,'
+        ' "noise_multiplier": 9}}',
+        "the key noise_multiplier is there twice"),
     ("run.csv", b"noise_multiplier\n\xff\xfe\n", "readable CSV"),
     ("run.pkl", b"\x80\x04K\x01.", "it is not"),
 ]  # fmt: skip

@@ -16,14 +16,16 @@ from fedpriv.leaderboard.measured import measure
 CHECK = ("leaderboard", "check")
 
 
-def verdict(entry, run, accuracy=None, epsilon=None):
-    """On a run with these results."""
+def verdict(entry, run, accuracy=None, epsilon=None, **summary):
+    """The verdict on a run with these results, otherwise as the entry says."""
     found = Check(
         "2026-11-23", 0, 77,
         entry.mean if accuracy is None else accuracy,
         entry.epsilon if epsilon is None else epsilon,
     )  # fmt: skip
-    return trial.judge(entry, measure(run().path), found)
+    measured = measure(run().path)
+    summary = {**measured.summary, "test_records": 10_000, "rounds": 122, **summary}
+    return trial.judge(entry, replace(measured, summary=summary), found)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def test_a_small_sd_is_replaced_by_the_binomial_error_and_that_is_said(entry, re
     assert words == "3 x the binomial error of 100 test records; sd of its seeds 1.00 %"
     assert trial.margin(entry) == (pytest.approx(0.03), "3 sd of its 3 seeds")
     assert "one seed has no sd" in trial.margin(reaching(runs=entry.runs[:1]))[1]
-    assert verdict(few, run, accuracy=0.95).problems == ()
+    assert verdict(few, run, accuracy=0.95, test_records=100).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_an_epsilon_above_the_stated_one_is_not_accepted(ratio, accepted, entry,
 @pytest.mark.parametrize(
     "stated",
     [{"trust": "central"}, {"unit": "client"}, {"neighbours": "replace_one"}, {"delta": 1e-6},
-     {"dataset": "mnist"}],
+     {"dataset": "mnist"}, {"test_records": 100}],
     ids=str,
 )  # fmt: skip
 def test_whatever_else_an_entry_states_must_be_what_the_run_says(stated, reaching, run):
@@ -68,6 +70,18 @@ def test_whatever_else_an_entry_states_must_be_what_the_run_says(stated, reachin
     ((name, value),) = stated.items()
     assert problems[0].startswith(f"{name} is ")
     assert problems[0].endswith(f"not {value}")
+
+
+def test_rounds_that_the_configuration_fixes_must_be_those_of_the_run(entry, run):
+    assert verdict(entry, run, rounds=121).problems == ("rounds is 121, not 122",)
+    ended_by_budget = {"rounds": 121, "stop_reason": "budget"}
+    assert verdict(entry, lambda: run("other"), **ended_by_budget).problems == ()
+
+
+def test_each_seed_is_held_against_its_own_epsilon(entry, run):
+    """The largest epsilon of the entry does not excuse a smaller one that another of its runs states."""
+    low = replace(entry, runs=(replace(entry.runs[0], epsilon=0.9), *entry.runs[1:]))
+    assert "is above the entry's 0.900" in verdict(low, run, epsilon=1.8).problems[0]
 
 
 @pytest.fixture
@@ -91,8 +105,17 @@ def stored(entry, reaching, finished, tmp_path):
     return write
 
 
-def test_an_entry_is_run_by_the_code_of_its_commit_and_accepted(stored, command, tmp_path):
-    path = stored(test_records=20)
+def test_an_entry_is_run_by_the_code_of_its_commit_and_accepted(
+    stored, finished, command, tmp_path
+):
+    accuracy = measure(finished("algorithm=dp_fl", "rounds=4", "seed=0")).test_accuracy
+    path = stored()
+    honest = read_entry(path)
+    apart = tuple(
+        replace(one, test_accuracy=accuracy + off)
+        for one, off in zip(honest.runs, (-0.1, 0.1), strict=True)
+    )
+    write_entry(path, replace(honest, runs=apart))
     before = read_entry(path)
     said = command(*CHECK, "x.json", "--out", "it's run, again")
     assert (said.status, said.err) == (0, "")
@@ -105,7 +128,7 @@ def test_an_entry_is_run_by_the_code_of_its_commit_and_accepted(stored, command,
     assert (check.seed, check.noise_seed) == (run.config.seed, run.config.noise_seed)
     assert check.noise_seed not in (0, 1)
     assert run.summary["rounds"] == 4
-    for words in ("accuracy", "3 x the binomial error of 20 test records", "accepted: x.json"):
+    for words in ("accuracy", "3 sd of its 2 seeds", "CPU minutes", "accepted: x.json"):
         assert words in " ".join(said.out.split())
 
 

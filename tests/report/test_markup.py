@@ -19,6 +19,13 @@ def test_content_and_attributes_are_escaped():
     assert '"</b>' not in made
 
 
+def test_control_characters_are_not_copied():
+    """A terminal that shows the file would obey an escape sequence."""
+    made = tag("p", "a\x1b[31mb\x9bc\n", title="\x07d") + json_block({"key": "\x1b\x9be"}, "n")
+    assert not set(made) & {"\x1b", "\x9b", "\x07"}
+    assert "a\N{REPLACEMENT CHARACTER}[31mb\N{REPLACEMENT CHARACTER}c\n" in made
+
+
 def test_markup_stands_as_it_is():
     assert tag("p", tag("b", "x"), " < y") == "<p><b>x</b> &lt; y</p>"
     assert isinstance(joined([tag("b"), "<"]), Markup)
