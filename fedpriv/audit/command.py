@@ -101,7 +101,7 @@ def _of_scores(given: SimpleNamespace) -> int:
     found = evaluate_scores(scores, delta, confidence, given.independent, seed)
     out = console()
     out.print(epsilon_report.of_scores(found, len(scores), delta, confidence))
-    for line in epsilon_report.meanings(found):
+    for line in (*epsilon_report.meanings(found), *epsilon_report.note_on_ties(scores)):
         out.print(line)
     if given.csv is not None:
         write_text(given.csv, epsilon_report.frame_of(found).to_csv(index=False))

@@ -23,17 +23,27 @@ class Scores:
         return len(self.values)
 
     def guesses(self, each: int) -> Guesses:
-        """The ``each`` highest scores are guessed to be of included canaries, the ``each`` lowest of others.
+        """Guess the ``each`` highest scores to be of included canaries, the ``each`` lowest of others.
 
-        Ties are broken by the order of the canaries, which no coin has seen. A score that is not a number
-        counts as 0.
+        A group of equal scores that reaches across a cut counts as wrong guesses: only the order of the
+        canaries could say which of the group are guessed, and in a file that order may follow the coins.
+        So the result never depends on the order. A score that is not a number counts as 0.
         """
         each = min(each, len(self) // 2)
-        order = np.argsort(np.nan_to_num(self.values, nan=0.0), kind="stable")
-        right = (
-            self.included[order[len(self) - each :]].sum() + (~self.included[order[:each]]).sum()
-        )
+        if not each:
+            return Guesses(len(self), 0, 0)
+        values = np.nan_to_num(self.values, nan=0.0)
+        ordered = np.sort(values)
+        # each side keeps the scores strictly beyond the first one that makes no guess
+        highest, lowest = values > ordered[-each - 1], values < ordered[each]
+        right = self.included[highest].sum() + (~self.included[lowest]).sum()
         return Guesses(len(self), 2 * each, int(right))
+
+    @property
+    def tied(self) -> int:
+        """The number of canaries that share their score with another."""
+        counts = np.unique(np.nan_to_num(self.values, nan=0.0), return_counts=True)[1]
+        return int(counts[counts > 1].sum())
 
     def split(self, stream: np.random.Generator) -> tuple[Scores, Scores]:
         """Two halves at random: one to choose a threshold on, one to test it on."""

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from fedpriv.audit.epsilon.audit import EpsilonAudit
 from fedpriv.audit.epsilon.evaluate import BOUND, ESTIMATE, FAMILY, METHODS, Found
+from fedpriv.audit.epsilon.guesses import Scores
 from fedpriv.common.words import counted
 from fedpriv.data.names import MISLABELLED
 from fedpriv.privacy.names import RELATION_WORDS
@@ -22,7 +23,9 @@ OBSERVERS = {
 LABELS = {
     BOUND: "a lower bound: the claim of a smaller ε is refuted",
     FAMILY: "a lower bound if the assumption holds: it refutes no claim of (ε, δ)",
-    ESTIMATE: "an estimate: no confidence",
+    ESTIMATE: (
+        "an estimate without confidence, above the truth in about 90 % of Gaussian trials: it refutes nothing"
+    ),
 }
 
 
@@ -78,6 +81,20 @@ def meanings(found: list[Found]) -> list[Text]:
     return [Text(f"{kind}: {LABELS[kind]}.", style="dim") for kind in used]
 
 
+def note_on_ties(scores: Scores) -> list[Text]:
+    """Return a line on equal scores, of which guesses are lost; none where all scores differ."""
+    if not scores.tied:
+        return []
+    return [
+        Text(
+            f"{counted(scores.tied, 'canary')} of {len(scores)} share their score with another: a group of "
+            "equal scores across a cut counts as wrong guesses. Finer scores, or a random number added to "
+            "each that is smaller than their steps and independent of the coins, find more.",
+            style="dim",
+        )
+    ]
+
+
 def notes(audit: EpsilonAudit) -> list[Text]:
     """What stands below the table."""
     lines = meanings(audit.found)
@@ -111,7 +128,8 @@ def _title(audit: EpsilonAudit, name: str) -> str:
 
 
 def _cells(one: Found) -> list[str]:
-    return [f"{one.epsilon:.3g}", "" if one.ideal is None else f"{one.ideal:.3g}"]
+    about = "about " if one.kind == ESTIMATE else ""
+    return [f"{about}{one.epsilon:.3g}", "" if one.ideal is None else f"{one.ideal:.3g}"]
 
 
 def several(audits: list[EpsilonAudit], names: list[str]) -> Table:

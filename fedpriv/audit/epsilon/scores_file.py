@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pandas as pd
 from fedpriv.audit.epsilon.evaluate import Found, Question, evaluate
 from fedpriv.audit.epsilon.guesses import Scores
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.random_streams import numpy_stream
 from fedpriv.results.saved import refuse_no_file
 
 COLUMNS = ("score", "included")
@@ -19,8 +21,14 @@ _SQUARED = 1e100  # larger scores have no variance in float64; no method depends
 
 
 def read_scores(path: str | Path) -> Scores:
-    """A CSV with the columns ``score`` (higher: likelier included) and ``included`` (0 or 1), a row for each
-    canary. Raises ConfigError that names the row."""
+    """Read a CSV with the columns ``score`` (higher: likelier included) and ``included`` (0 or 1), a row for
+    each canary.
+
+    The canaries are returned in an order that only the ranks of their scores and their coins decide, so that
+    no number depends on the order of the file, which may follow the coins.
+
+    Raises ConfigError that names the row.
+    """
     path = Path(path)
     refuse_no_file(path, _LARGEST)
     try:
@@ -39,6 +47,10 @@ def read_scores(path: str | Path) -> Scores:
     included = coins.isin(["1", "true"]).to_numpy()
     if not 0 < included.sum() < len(included):
         raise ConfigError(f"{path} needs canaries that were included and others that were not")
+    ascending = np.lexsort((included, values))
+    digest = zlib.crc32(included[ascending].tobytes())  # of ranks: no unit of the scores matters
+    order = ascending[numpy_stream(digest, "audit_scores_file").permutation(len(values))]
+    values, included = values[order], included[order]
     largest = np.abs(values).max()
     return Scores(values / largest if largest > _SQUARED else values, included)
 

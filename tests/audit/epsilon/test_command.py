@@ -233,6 +233,36 @@ def test_scores_of_another_framework(command, tmp_path):
         assert "clopper_pearson" in {row["method"] for row in csv.DictReader(file)}
 
 
+@pytest.mark.parametrize("independent", [[], ["--independent"]])
+def test_the_order_of_a_file_of_scores_changes_no_number(command, tmp_path, independent):
+    """Rounded scores, sorted by coin, by score and shuffled: every method says the same."""
+    stream = np.random.default_rng(0)
+    coins = stream.random(300) < 0.5
+    rows = [
+        f"{v:.1f},{int(c)}" for v, c in zip(stream.normal(size=300) + coins, coins, strict=True)
+    ]
+    tables = []
+    for lines in (rows, sorted(rows), sorted(rows, key=lambda row: row[-1])):
+        (tmp_path / "s.csv").write_text("score,included\n" + "\n".join(lines) + "\n")
+        flags = ["--scores", "s.csv", "--delta", "1e-5", "--csv", "found.csv", *independent]
+        outcome = command("audit", "epsilon", *flags)
+        assert outcome.status == 0, outcome.err
+        tables.append((tmp_path / "found.csv").read_text())
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_constant_scores_refute_nothing_and_an_estimate_is_not_called_a_bound(command, tmp_path):
+    rows = "\n".join(f"1.0,{int(i >= 500)}" for i in range(1000))
+    (tmp_path / "s.csv").write_text(f"score,included\n{rows}\n")
+    flags = ["--scores", "s.csv", "--delta", "1e-5", "--csv", "found.csv"]
+    outcome = command("audit", "epsilon", *flags)
+    with (tmp_path / "found.csv").open() as file:
+        assert {float(row["epsilon"]) for row in csv.DictReader(file)} == {0.0}
+    printed = " ".join(outcome.out.split())
+    assert "1000 canaries of 1000 share their score" in printed
+    assert "90 % of Gaussian trials: it refutes nothing" in printed
+
+
 def test_no_gaussian_is_pure(command, tmp_path):
     scores_file(tmp_path)
     command("audit", "epsilon", "--scores", "s.csv", "--delta", "0", "--csv", "found.csv")

@@ -8,6 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import special, stats
 
 from fedpriv.attacks.canary_scores import Kind, ideal_scores
@@ -142,7 +144,8 @@ def sampled_gaussian(stream, count: int) -> tuple[Scores, Counter]:
 def randomized_response(stream, count: int, epsilon: float) -> Scores:
     coins = stream.random(count) < 0.5
     truth = stream.random(count) < special.expit(epsilon)
-    return Scores(np.where(truth, coins, ~coins).astype(float), coins)
+    answers = np.where(truth, coins, ~coins).astype(float)
+    return Scores(answers + 0.5 * stream.random(count), coins)  # equal scores make no guess
 
 
 def allowed(repetitions: int) -> int:
@@ -202,6 +205,70 @@ def test_a_family_that_does_not_hold_finds_too_much_and_is_not_called_a_bound():
     assert by_name["normal_scores"].kind == evaluate.ESTIMATE
     for bound in (one for one in found if one.kind == evaluate.BOUND):
         assert 0.7 < bound.epsilon <= 1.0
+
+
+# ---- equal scores
+
+
+def guessed_right(values: list[float], coins: list[int], each: int) -> int:
+    return Scores(np.array(values, dtype=float), np.array(coins, dtype=bool)).guesses(each).right
+
+
+def test_equal_scores_across_a_cut_count_as_wrong_and_others_as_before():
+    assert guessed_right([0, 1, 2, 3], [0, 0, 1, 1], 1) == 2
+    assert guessed_right([0, 1, 3, 3], [0, 0, 1, 1], 1) == 1
+    assert guessed_right([0, 0, 3, 3], [0, 0, 1, 1], 1) == 0
+    assert guessed_right([0, 0, 3, 3], [0, 0, 1, 1], 2) == 4
+    assert guessed_right([0, 2, 2, 3], [0, 0, 1, 1], 2) == 2
+    assert guessed_right([2, 2, 2], [1, 1, 0], 1) == 0
+
+
+def every_bound(scores: Scores, seed: int = 0) -> dict[str, float]:
+    """The largest of each method, of trials that are said to be independent, and not."""
+    found: dict[str, float] = {}
+    for alone in (False, True):
+        question = evaluate.Question(DELTA, 0.95, alone, Counter(), seed)
+        for one in evaluate.evaluate({"scores": scores}, question):
+            found[one.method] = max(one.epsilon, found.get(one.method, 0.0))
+    for threshold in np.unique(scores.values):
+        errors = independent.errors_at(scores, threshold, 0.05)
+        found["threshold"] = max(errors.epsilon(DELTA), found.get("threshold", 0.0))
+    return found
+
+
+def test_constant_scores_show_nothing_whatever_the_order():
+    """In the file all that were left out stood before all that took part."""
+    coins = np.arange(1000) >= 500
+    for values in (np.ones(1000), np.full(1000, np.nan), np.zeros(1000)):
+        assert set(every_bound(Scores(values, coins)).values()) == {0.0}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=60),
+    st.randoms(use_true_random=False),
+)
+def test_guesses_from_equal_scores_do_not_depend_on_the_order(canaries, random):
+    shuffled = random.sample(canaries, len(canaries))
+    made = []
+    for rows in (canaries, shuffled):
+        scores = Scores(np.array([v for v, _ in rows], float), np.array([c for _, c in rows]))
+        made.append([scores.guesses(each) for each in range(len(rows))])
+    assert made[0] == made[1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(-2, 2), st.booleans()), min_size=4, max_size=40))
+def test_no_order_of_equal_scores_guesses_less_than_what_counts(canaries):
+    """A bound from fewer right guesses holds wherever one by any order would."""
+    values = np.array([v for v, _ in canaries], dtype=float)
+    coins = np.array([c for _, c in canaries])
+    scores = Scores(values, coins)
+    for each in range(1, len(values) // 2 + 1):
+        for worst in (coins, ~coins):
+            order = np.lexsort((worst, values))
+            right = coins[order[-each:]].sum() + (~coins[order[:each]]).sum()
+            assert scores.guesses(each).right <= right
 
 
 def test_the_numbers_of_guesses_are_fixed_by_the_canaries_alone():
