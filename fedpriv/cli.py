@@ -235,6 +235,7 @@ def download(name: str, to: str | None) -> int:
 
 for _command in (leaderboard, audit):
     fedpriv.add_command(_command)
+_VERIFY_JSON, _BENCH_JSON = rb'(?s)\A\{\s*"algorithm":.*"false_alarm":', rb'\A\{\s*"conditions":'
 _VERIFY_EXAMPLES = """\b
 examples:
   fedpriv verify                                    the default run, a few seconds
@@ -249,7 +250,7 @@ examples:
 )
 @click.argument("overrides", nargs=-1, type=Overrides())
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
-@flag("--json", "FILE", "also write the table here", NewFile())
+@flag("--json", "FILE", "also write the table here", NewFile(mark=_VERIFY_JSON))
 @flag("--seed", "S", "of every draw of the test, default 0", default="0")
 @flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())
 @switch("--synthetic", "made-up records in the place of the data set's")
@@ -269,7 +270,7 @@ _MODELS = ("cnn", "mlp", "logistic")  # fedpriv.bench knows them, which imports 
 @flag("--repeats", "N", "timed runs of each row; default 20", Whole(), default=20)
 @flag("--model", "NAME", ", ".join(_MODELS) + "; default: all", OneOf(_MODELS), multiple=True)
 @flag("--threads", "N", "default: torch's choice", Whole())
-@flag("--json", "FILE", "also write the figures here", NewFile())
+@flag("--json", "FILE", "also write the figures here", NewFile(mark=_BENCH_JSON))
 @switch("--accounting", "instead: accounting for thousands of noise multipliers")
 def bench(
     repeats: int, model: Sequence[str], threads: int | None, json: Path | None, accounting: bool

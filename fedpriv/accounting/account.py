@@ -279,11 +279,7 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
         curves[label] = (steps, [*epsilons, p.epsilons[deltas.index(delta)]])
     profiles = {p.name: p.epsilons for p in answers} if len(deltas) > 1 else {}
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
-    try:
-        plot_epsilon_by_steps(path, curves, deltas, profiles, delta, note)
-    except OSError as error:
-        reason = f"a file that can be written ({error.strerror})"
-        raise ConfigError("--plot", str(path), reason) from None
+    plot_epsilon_by_steps(path, curves, deltas, profiles, delta, note)
 
 
 def _points_of(releases: Releases, name: str) -> int:

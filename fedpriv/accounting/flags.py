@@ -68,7 +68,7 @@ _settings = together(
 @flag("--delta", "D[,D...]", "several give the privacy profile")
 @flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))
 @_settings
-@flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg"))
+@flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv account"))
 def account(**flags: Any) -> int:
     """The privacy cost (epsilon) of releases by every accountant that can account for them: from flags,
     from a schedule file, from what another framework ran, or from the ledger of a run."""

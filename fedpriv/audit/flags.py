@@ -28,6 +28,7 @@ _KINDS = (
     "direction: gradients of one direction; mislabelled: copies of training inputs with wrong labels, looked "
     "for by queries of the final model; default: as those planted, else direction"
 )
+_TABLE = rb"\A(run,[^\n]*(auc|canaries)|[^\n]*,assumes\r?\n)"  # the header of what --csv writes
 _RUNS = f"where shadow runs are, or go; default {request.MembershipOptions().shadow_runs}"
 _ALLOWED = "code outside fedpriv that the run's configuration may name; may be given again"
 _CHOICES = ", ".join(PROPERTIES) + " (CSV: client,value); default intensity"
@@ -40,7 +41,7 @@ def _count(name: str, words: str, default: int) -> Any:
 
 _of_every_audit = together(
     flag("--seed", "S", "of every draw, default 0", default="0"),
-    flag("--csv", "FILE", "a row for each run", NewFile(".csv")),
+    flag("--csv", "FILE", "a row for each run", NewFile(".csv", mark=_TABLE)),
     flag("--allow", "MODULE", _ALLOWED, multiple=True),
     flag("--device", "DEVICE", "auto (default), cpu, cuda", default="auto"),
 )

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from fedpriv.common.errors import WriteError
+from fedpriv.common.errors import ConfigError, WriteError
+
+RUN_FILES = frozenset(
+    {"config.yaml", "environment.json", "metrics.csv", "summary.json", "checkpoint.pt"}
+)
+"""Files of a run folder. A folder that holds two of them is taken for one."""
+_LARGEST_LOOKED_AT = 1 << 26  # bytes
 
 
 def write_atomically(
@@ -69,6 +76,40 @@ def write_tensors(
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file atomically."""
     write_atomically(path, lambda file: file.write(text))
+
+
+def refuse_foreign(
+    key: str, path: Path, mark: bytes | None, of_a_run: Collection[str] = ()
+) -> None:
+    """Raise ConfigError where a command would write over what it did not write, or into a run folder.
+
+    Args:
+        key: The flag that names the file.
+        path: The file to be written.
+        mark: A regular expression found in every file that the command writes; None: any file may stand
+            there, because the command keeps what is in it.
+        of_a_run: Names under which the command has a file of its own in run folders.
+    """
+    run_folder = next((folder for folder in path.resolve().parents if _holds_run(folder)), None)
+    if run_folder is not None and path.name not in of_a_run:
+        raise ConfigError(key, path, f"a file outside of the run folder {run_folder}")
+    if mark is None or not os.path.lexists(path):
+        return
+    if path.is_symlink() or not path.is_file():
+        raise ConfigError(
+            key, path, "a new file or a file of this command; it is a link or a device"
+        )
+    with saying_where(path), open(path, "rb") as file:
+        content = file.read(_LARGEST_LOOKED_AT)
+    if content and re.search(mark, content) is None:
+        raise ConfigError(
+            key, path, "a new file, or one that the same command wrote",
+            "name another, or move that one away",
+        )  # fmt: skip
+
+
+def _holds_run(folder: Path) -> bool:
+    return sum((folder / name).exists() for name in RUN_FILES) > 1
 
 
 @contextmanager

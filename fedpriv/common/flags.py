@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedpriv.common.errors import ConfigError, nearest
+from fedpriv.common.files import refuse_foreign
 
 
 def flag(name: str, metavar: str, words: str, type: Any = str, **more: Any) -> Any:
@@ -121,12 +122,15 @@ class Place(click.ParamType):
 
 
 class NewFile(click.ParamType):
-    """A file to be written: with one of these endings if there are any, in a folder that exists."""
+    """A file to be written: with one of these endings if there are any, in a folder that exists.
+
+    ``mark`` and ``of_a_run``: what may be written over, as for :func:`refuse_foreign`.
+    """
 
     name = "file"
 
-    def __init__(self, *endings: str):
-        self.endings = endings
+    def __init__(self, *endings: str, mark: bytes | None = None, of_a_run: Collection[str] = ()):
+        self.endings, self.mark, self.of_a_run = endings, mark, of_a_run
 
     def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
         path, folder = Path(value), Path(value).parent
@@ -137,6 +141,7 @@ class NewFile(click.ParamType):
         writable = folder.is_dir() and os.access(folder, os.W_OK) if _can_be(beside) else False
         if not writable or path.is_dir():
             raise ConfigError(written(param), value or "nothing", "a file in an existing folder")
+        refuse_foreign(written(param), path, self.mark, self.of_a_run)
         return path
 
 

@@ -4,18 +4,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import click
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.flags import Command, Names, NewFile, Place, Whole, flag, switch
+from fedpriv.common.files import refuse_foreign
+from fedpriv.common.flags import (
+    Command,
+    Names,
+    NewFile,
+    Place,
+    Whole,
+    flag,
+    switch,
+    written,
+)
 from fedpriv.common.words import counted
 from fedpriv.figures.overrides import overrides_of
 from fedpriv.groups import options as options_of
 
 _FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
+_TABLE = rb"\Alabel,x,mean,low,high,n\r?\n"  # the header of what plot writes
 _LIST = "every figure (or those below a name, such as wei) in a line; of one figure its runs"
 
 
@@ -42,6 +54,15 @@ def figure(words: Sequence[str], **flags: Any) -> int:
     return run(options, [word for word in words if "=" in word])
 
 
+class _Picture(NewFile):
+    """A picture, and the CSV of the same name with what it shows."""
+
+    def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
+        path = super().convert(value, param, ctx)
+        refuse_foreign(f"{written(param)}: its table", path.with_suffix(".csv"), _TABLE)
+        return path
+
+
 @click.command(
     cls=Command, short_help="overlay finished runs, any column against any: fedpriv plot --help"
 )
@@ -54,7 +75,7 @@ def figure(words: Sequence[str], **flags: Any) -> int:
     "--out",
     "FILE",
     "a .png, .pdf or .svg; default: plot.png",
-    NewFile(".png", ".pdf", ".svg"),
+    _Picture(".png", ".pdf", ".svg", mark=rb"fedpriv plot"),
     default="plot.png",
 )
 def plot(**flags: Any) -> int:

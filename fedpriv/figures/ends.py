@@ -40,7 +40,7 @@ def run(options: SimpleNamespace) -> int:
     lines = _lines(kept, key, y)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
-    draw_panels([out], [[_panel(lines, key, y)]], "", _caption(lines))
+    draw_panels([out], [[_panel(lines, key, y)]], "", _caption(lines), creator="fedpriv plot")
     console().print(
         f"{counted(len(kept), 'run')}, {counted(len(lines), 'curve')}: {out} and {out.with_suffix('.csv')}"
     )

@@ -47,7 +47,9 @@ def run(options: SimpleNamespace) -> int:
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
     unfinished = [one.folder.path.name for one in runs if not one.folder.finished]
-    draw_panels([out], [[_panel(lines, options)]], "", _caption(lines, unfinished))
+    draw_panels(
+        [out], [[_panel(lines, options)]], "", _caption(lines, unfinished), creator="fedpriv plot"
+    )
     console().print(
         f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}: {out} and {out.with_suffix('.csv')}"
     )

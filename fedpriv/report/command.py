@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fedpriv.common.flags import Command, NewFile, Place, flag
+from fedpriv.report.markup import REPORT, REPORT_MARK
 
 _EXAMPLES = """\b
 examples:
@@ -25,7 +26,7 @@ _OUT = "a .html; default: report.html in the folder, of several in this one"
     epilog=_EXAMPLES,
 )
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=Place())
-@flag("--out", "FILE", _OUT, NewFile(".html"))
+@flag("--out", "FILE", _OUT, NewFile(".html", mark=REPORT_MARK, of_a_run=(REPORT,)))
 def report(folders: Sequence[str], out: Path | None) -> int:
     """Writes one HTML file about runs (run folders, or folders that hold some, such as a sweep's) and
     figures: privacy statement, ε over rounds, ledger, curves that tell their values, configuration and

@@ -9,6 +9,9 @@ import html
 import json
 from collections.abc import Iterable, Sequence
 
+REPORT = "report.html"
+REPORT_MARK = "\N{MIDDLE DOT} fedpriv</title>".encode()
+"""In every report, so that none is written over another page."""
 _TALL, _WIDE = 15, 5  # rows and columns
 _VOID = frozenset({"meta", "img", "br"})
 _CONTROL = dict.fromkeys(

@@ -9,19 +9,17 @@ from pathlib import Path
 import yaml
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted
 from fedpriv.report import sections
 from fedpriv.report.figure import add_figure, read_figure
 from fedpriv.report.gather import Run, find, read_run
-from fedpriv.report.markup import tag
+from fedpriv.report.markup import REPORT, REPORT_MARK, tag
 from fedpriv.report.page import Page, add_run, add_runs, lead_of
 from fedpriv.report.search import add_search, search_of
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import yaml_text
 from fedpriv.results.searches import StoredSearch
-
-NAME = "report.html"
 
 
 def write_report(given: Sequence[str], out: Path | None = None) -> Path:
@@ -58,6 +56,7 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
         for figure in figures:
             add_figure(page, figure, named=True)
     file = out or default_file(given)
+    refuse_foreign("--out", file, REPORT_MARK, (REPORT,))
     write_text(file, page.html())
     return file
 
@@ -78,13 +77,13 @@ def write_figure_report(folder: Path, stores: Iterable[Path] = ()) -> None:
     figure = read_figure(folder)
     page = Page(figure.title, tag("p", f"Figure {_last_two(folder)}"))
     add_figure(page, figure, stores)
-    write_text(folder / NAME, page.html())
+    write_text(folder / REPORT, page.html())
 
 
 def default_file(given: Sequence[str]) -> Path:
     """In the folder, where there is one that can be written; else where one works."""
     one = len(given) == 1 and os.access(given[0], os.W_OK)
-    return (Path(given[0]) if one else Path()) / NAME
+    return (Path(given[0]) if one else Path()) / REPORT
 
 
 def sweep_of(given: Sequence[str]) -> list[str] | None:

@@ -74,6 +74,14 @@ class RunFolder:
                     "a folder without a run",
                     f"resume={self.path} continues the one there",
                 )
+            for path in self._results():
+                if path.exists():
+                    raise ConfigError(
+                        "runtime.run_dir",
+                        str(self.path),
+                        f"a folder without a {path.name}",
+                        "a run would write over it",
+                    )
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink()
@@ -86,6 +94,13 @@ class RunFolder:
                 error.strerror or str(error),
             ) from None
         return self
+
+    def _results(self) -> tuple[Path, ...]:
+        """Return the files that a run writes once it has written its configuration."""
+        return (
+            self.metrics, self.clients, self.participation, self.ledger, self.privacy_json, self.privacy_text,
+            self.summary, self.checkpoint, self.checkpoint_before, self.model, self.log,
+        )  # fmt: skip
 
     def refuse_links(self) -> None:
         """Raise ConfigError if it holds anything but files and folders (what is written to a link goes

@@ -6,6 +6,7 @@ one run.
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from fedpriv.common.files import write_atomically
 from fedpriv.results.colours import COLOURS
 
 matplotlib.rcdefaults()  # a matplotlibrc in the folder one works in changes no picture
@@ -115,10 +117,12 @@ def draw_panels(
     title: str,
     caption: str,
     stamp: str = "",
+    creator: str = "",
 ) -> None:
     """Draw a grid of panels with one legend below them into every one of ``files``.
 
-    ``stamp`` is written across the picture: something a reader must not overlook.
+    ``stamp`` is written across the picture: something a reader must not overlook. ``creator``: the command
+    that may later replace the files.
     """
     import matplotlib
 
@@ -149,9 +153,21 @@ def draw_panels(
                 ha="center", va="center", weight="bold",
             )  # fmt: skip
         for path in files:
-            # no date, so that the same numbers give the same bytes
-            metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}
-            figure.savefig(path, dpi=DPI, metadata=metadata)
+            save_picture(figure, path, DPI, creator)
+
+
+def save_picture(figure: Figure, path: Path, dpi: int, creator: str = "") -> None:
+    """Write a picture whose file is whole or not there. Raises WriteError.
+
+    ``creator``: noted in the file, so that its command knows what it may write over.
+    """
+    # without a date, the same numbers give the same bytes
+    metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}
+    if creator:
+        metadata["Software" if path.suffix == ".png" else "Creator"] = creator
+    content = io.BytesIO()  # matplotlib would leave half a file on a full disk
+    figure.savefig(content, dpi=dpi, metadata=metadata, format=path.suffix[1:])
+    write_atomically(path, lambda file: file.write(content.getbuffer()), "wb")
 
 
 def _legend_below(figure: Figure, axes: Iterable[Axes], caption: str, width: float) -> None:
@@ -329,4 +345,4 @@ def plot_epsilon_by_steps(
     for axis in axes:
         plain(axis)
         axis.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    save_picture(figure, path, 150, "fedpriv account")

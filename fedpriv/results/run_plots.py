@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from fedpriv.results.colours import COLOURS
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.numbers import Columns, between_known, read_columns
-from fedpriv.results.plots import CYCLE, from_zero, legend_outside, plain
+from fedpriv.results.plots import CYCLE, from_zero, legend_outside, plain, save_picture
 from fedpriv.results.statement import composition_word
 
 BLUE, ORANGE, GREEN, SKY = (COLOURS[name] for name in ("blue", "orange", "green", "sky"))
@@ -91,7 +91,7 @@ def _draw(
         ha="left", va="top", fontsize=7, color="0.35",
     )  # fmt: skip
     path = folder.plots / f"{name}.png"
-    figure.savefig(path, dpi=150)
+    save_picture(figure, path, 150)
     return path
 
 

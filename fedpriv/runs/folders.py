@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import RUN_FILES
 from fedpriv.groups import GROUPS, conf_dir
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import LARGEST_SUMMARY, saved_json, saved_values
@@ -18,7 +19,6 @@ from fedpriv.results.searches import RECORD
 DAMAGED, UNFINISHED = "damaged", "unfinished"
 _RUN, _SEARCH = "run", "search"
 CONFIG, SUMMARY = "config.", "summary."
-_FILES = {"config.yaml", "environment.json", "metrics.csv", "summary.json", "checkpoint.pt"}
 _SEEDS = {"seed", "noise_seed", "partition.seed", "model.seed"}
 _NO_SETTING = ("runtime.", "protocol.", "resume", "dry_run", "dataset.path")
 _TOLD = {"algorithm", "algorithm.name", "dataset"}  # by every table
@@ -96,7 +96,7 @@ def _below(folder: str) -> Iterator[tuple[str, str]]:
         except OSError:
             continue
         names = {entry.name for entry in entries}
-        if len(_FILES & names) > 1:
+        if len(RUN_FILES & names) > 1:
             yield here, _RUN
             continue
         if RECORD in names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from fedpriv.common.console import console
 from fedpriv.common.errors import show
-from fedpriv.common.files import write_text
+from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted, round_up
 from fedpriv.results.searches import read_search
 from fedpriv.runs.choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
@@ -60,6 +61,7 @@ def show_runs(
         if to_csv is None or str(to_csv) == "-":
             print(text, end="")
             return
+        _refuse_other_table(to_csv, shown)
         write_text(to_csv, _as_csv(rows, shown))
         print(text if to_json else f"{counted(len(rows), 'run')}: {to_csv}", end="\n")
         return
@@ -67,6 +69,14 @@ def show_runs(
     _print(rows, [key for key in shown if key not in hidden], hidden, len(runs))
     for path in dict.fromkeys(path for given in folders for path in search_folders(given)):
         console().print(Text(_printable(read_search(path).line())), soft_wrap=True)
+
+
+def _refuse_other_table(path: Path, columns: Sequence[str]) -> None:
+    """Raise ConfigError where ``path`` is anything but a table of runs: with these columns, or with those of
+    every table."""
+    headers = (_as_csv([], columns).rstrip("\n"), _as_csv([], SHOWN).rstrip("\n"))
+    mark = rb"\A(%s\n|%s[,\n])" % tuple(re.escape(header.encode()) for header in headers)
+    refuse_foreign("--csv", path, mark)
 
 
 def read_runs(folders: Sequence[str]) -> list[StoredRun]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from matplotlib.figure import Figure
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.config import compose, identity
@@ -165,11 +164,13 @@ def test_every_plot_is_there_and_not_empty(shared):
 def test_every_plot_shows_something_and_labels_its_axes(shared, monkeypatch):
     import numpy as np
 
-    from fedpriv.results.run_plots import plot_run
+    from fedpriv.results import run_plots
 
     figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda self, path, **keys: figures.append((path, self)))
-    plot_run(RunFolder(shared.folder), np.ones((10, 10), dtype=int))
+    monkeypatch.setattr(
+        run_plots, "save_picture", lambda figure, path, dpi: figures.append((path, figure))
+    )
+    run_plots.plot_run(RunFolder(shared.folder), np.ones((10, 10), dtype=int))
     assert {Path(path).stem for path, _ in figures} == EVERY_PLOT
     for path, figure in figures:
         axes = figure.axes

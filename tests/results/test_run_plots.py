@@ -20,7 +20,9 @@ def drawn(ran, monkeypatch, tmp_path):
     def run(*overrides: str) -> dict[str, Figure]:
         figures: dict[str, Figure] = {}
         monkeypatch.setattr(
-            Figure, "savefig", lambda self, path, **_: figures.update({path.stem: self})
+            run_plots,
+            "save_picture",
+            lambda figure, path, dpi: figures.update({path.stem: figure}),
         )
         run_plots.plot_run(RunFolder(ran(*overrides).folder), np.ones((10, 10), dtype=int))
         return figures
