@@ -1,18 +1,26 @@
-"""One use of a clipper: what it scales is bounded, whatever its rule says."""
+"""One use of a clipper: what it scales is bounded, whatever its rule says.
+
+A rule of the user's own is asked about one unit at a time. A scale that looks at other units (their largest
+norm, say) would let one unit move the sum by far more than the clip norm, and state that a rule keeps
+between two units does the same; so neither reaches the sum.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
+from fedpriv.common.attributes import attribute_digests, changed_attributes, is_own
 from fedpriv.common.errors import ReleaseError, show
+from fedpriv.privacy.clippers.base import Clipper
 from fedpriv.privacy.clippers.parts import whole_norms
-from fedpriv.privacy.mechanisms.bounded import Bounded, clipped_sum
+from fedpriv.privacy.mechanisms.bounded import Bounded, added, clipped_sum
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedpriv.privacy.clippers.base import Clipper
+Answer = TypeVar("Answer")
 
 
 class Clip:
@@ -69,10 +77,51 @@ class Clip:
         self._scaled = True
         bounds = self._limits[owners]
         most = bounds / norms.clamp_min(1e-30)
-        factors = self._clipper.factors(norms.clone(), bounds)
+        factors = self._factors(norms, bounds)
         if self._clipper.unbounded:
             return factors
         return factors.nan_to_num(nan=0.0).minimum(most).maximum(-most)
+
+    def _factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
+        """Ask the clipper's rule: for all units at once, or for one at a time where the rule is not ours."""
+        clipper = self._clipper
+        base = getattr(clipper.factors, "__func__", None) is Clipper.factors
+        if base or not is_own(clipper):
+            return clipper.factors(norms.clone(), bounds)
+
+        def of_unit(unit: int) -> Tensor:
+            own = slice(unit, unit + 1)
+            return norms.new_zeros(norms[own].shape) + clipper.factors(
+                norms[own].clone(), bounds[own].clone()
+            )
+
+        def every(units: range) -> list[Tensor]:
+            return [of_unit(unit) for unit in units]
+
+        factors = norms.new_zeros(norms.shape)
+        forth = self._unmoved("factors", lambda: every(range(len(norms))))
+        # backwards as well: state outside the clipper's attributes (a global, a file) is seen by this alone
+        back = self._unmoved("factors", lambda: every(range(len(norms) - 1, -1, -1)))[::-1]
+        for unit, (one, other) in enumerate(zip(forth, back, strict=True)):
+            if not bool(((one == other) | (one.isnan() & other.isnan())).all()):
+                raise ReleaseError(
+                    f"{type(clipper).__name__}.factors scaled a unit otherwise when it was asked again: the "
+                    "scale must follow from the unit's norm and clip norm alone; nothing was released"
+                )
+            factors[unit] = one[0]
+        return factors
+
+    def _unmoved(self, what: str, ask: Callable[[], Answer]) -> Answer:
+        """Call a method of a clipper of the user's own, which may not keep anything of private values."""
+        before = attribute_digests(self._clipper)
+        answer = ask()
+        if changed := changed_attributes(before, attribute_digests(self._clipper)):
+            raise ReleaseError(
+                f"{type(self._clipper).__name__}.{what} changed {', '.join(changed)}: it is given private "
+                "values and may keep nothing of them; learn from what was released, in observe; nothing was "
+                "released"
+            )
+        return answer
 
     def bounded(self, sums: Tensor, divided_by: float = 1.0) -> Bounded:
         """Sums [m, d] of units scaled by :meth:`factors`, divided by a public number. Raises ReleaseError
@@ -88,6 +137,17 @@ class Clip:
 
     def statistic(self, norms: Tensor, owners: Tensor) -> Bounded:
         """The clipper's own answer on the same units. Raises ReleaseError if it is not a Bounded."""
+        if not is_own(self._clipper) or not len(norms):
+            return self._answer(norms, owners)
+
+        def every() -> list[Bounded]:
+            units = (slice(unit, unit + 1) for unit in range(len(norms)))
+            return [self._answer(norms[own], owners[own]) for own in units]
+
+        return added(self._unmoved("statistic", every))
+
+    def _answer(self, norms: Tensor, owners: Tensor) -> Bounded:
+        """The clipper's statistic on some units."""
         answer = self._clipper.statistic(norms.clone(), owners, self._limits.clone())
         if not isinstance(answer, Bounded):
             raise ReleaseError(

@@ -139,3 +139,24 @@ def mean_of_reports(values: list[Tensor], bound: float, whole_clients: bool) -> 
 def clipped_sum(values: Tensor, clip_norms: Tensor, divided_by: float = 1.0) -> Bounded:
     """What a clipper's factors made of a sum: for :class:`~fedpriv.privacy.clippers.clip.Clip` alone."""
     return Bounded(values, clip_norms, DOUBLED, divided_by, made=_MADE_HERE)
+
+
+def added(answers: list[Bounded]) -> Bounded:
+    """Return the sum of one query's answers on one unit each. Raises ReleaseError where they state different
+    sensitivities, which would then follow from private values."""
+    import torch
+
+    first, *others = answers
+    for other in others:
+        same = torch.equal(first.sensitivity, other.sensitivity)
+        facts = ((a.replaced, a.divided_by, a.of_reports, a.values.shape) for a in (first, other))
+        if not same or len(set(facts)) > 1:
+            raise ReleaseError(
+                "a statistic states another sensitivity for one unit than for the next: it must follow from "
+                "what is public; nothing was released"
+            )
+    total = first.values.clone()
+    for other in others:
+        total += other.values
+    facts = (first.sensitivity, first.replaced, first.divided_by, first.of_reports)
+    return Bounded(total, *facts, made=_MADE_HERE)

@@ -1,0 +1,165 @@
+"""Rules of the user's own: each unit is scaled by itself, and nothing is kept of private values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedpriv.common.errors import ReleaseError
+from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
+from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.mechanisms import GaussianQuery
+from fedpriv.privacy.mechanisms.bounded import bounded_sum
+
+NORMS = torch.tensor([0.5, 2.0, 7.0, 3.0])
+OWNERS = torch.zeros(4, dtype=torch.int64)
+HOLDERS = torch.zeros(1, dtype=torch.int64)
+
+
+def clip(clipper) -> Clip:
+    clipper.start(1, "cpu", lambda: 1.0)
+    return Clip(clipper, 0, HOLDERS)
+
+
+class ByTheLargest(ConstantClipper):
+    def factors(self, norms, clip_norms):
+        return (clip_norms / norms.max()).clamp_max(1.0)
+
+
+def test_a_scale_that_looks_at_other_units_sees_one_alone():
+    """One more record, with a huge norm, once moved every other one's scale."""
+    others = clip(ByTheLargest(1.0)).factors(NORMS, OWNERS)
+    joined = clip(ByTheLargest(1.0)).factors(
+        torch.cat([NORMS, torch.tensor([1e6])]), OWNERS[[0] * 5]
+    )
+    assert torch.equal(joined[:4], others)
+    assert torch.equal(others, (1.0 / NORMS).clamp_max(1.0))
+
+
+class RunningMaximum(ConstantClipper):
+    largest = 0.0
+
+    def factors(self, norms, clip_norms):
+        self.largest = max(self.largest, float(norms.max()))
+        return clip_norms / self.largest
+
+
+class InATensor(ConstantClipper):
+    def __init__(self, clip_norm):
+        super().__init__(clip_norm)
+        self.seen = torch.zeros(1)
+
+    def factors(self, norms, clip_norms):
+        self.seen.copy_(norms[0])
+        return super().factors(norms, clip_norms)
+
+
+class InAList(ConstantClipper):
+    seen: list = []  # noqa: RUF012
+
+    def factors(self, norms, clip_norms):
+        self.seen.append(float(norms[0]))
+        return super().factors(norms, clip_norms)
+
+
+class OfNoNumbers:
+    def __init__(self):
+        self.count = 0
+
+
+class InAnObject(ConstantClipper):
+    def __init__(self, clip_norm):
+        super().__init__(clip_norm)
+        self.notes = OfNoNumbers()
+
+    def factors(self, norms, clip_norms):
+        self.notes.count += 1
+        return super().factors(norms, clip_norms)
+
+
+class RaisesItsOwnNorm(ConstantClipper):
+    def factors(self, norms, clip_norms):
+        self._norms.clamp_min_(float(norms.max()))
+        return super().factors(norms, clip_norms)
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        (RunningMaximum, "largest"),
+        (InATensor, "seen"),
+        (InAList, "seen"),
+        (InAnObject, "notes"),
+        (RaisesItsOwnNorm, "_norms"),
+    ],
+)
+def test_state_that_changes_inside_factors_is_refused(made, name):
+    with pytest.raises(ReleaseError, match=f"{made.__name__}.factors changed {name}"):
+        clip(made(1.0)).factors(NORMS, OWNERS)
+
+
+_LARGEST = [0.0]
+
+
+class InAGlobal(ConstantClipper):
+    def factors(self, norms, clip_norms):
+        _LARGEST[0] = max(_LARGEST[0], float(norms.max()))
+        return clip_norms / _LARGEST[0]
+
+
+def test_state_outside_the_clipper_is_seen_when_a_unit_is_asked_about_again():
+    with pytest.raises(ReleaseError, match="scaled a unit otherwise when it was asked again"):
+        clip(InAGlobal(1.0)).factors(NORMS, OWNERS)
+
+
+class Centred(ConstantClipper):
+    """Its statistic is relative to the mean of the lot."""
+
+    def query(self, round_index, noise_multiplier):
+        return GaussianQuery("clip_statistic", noise_multiplier)
+
+    def statistic(self, norms, owners, clip_norms):
+        return bounded_sum(norms - norms.mean(), torch.ones_like(clip_norms), owners)
+
+
+def test_a_statistic_that_looks_at_other_units_sees_one_alone():
+    assert float(clip(Centred(1.0)).statistic(NORMS, OWNERS).values) == 0.0
+
+
+class StatesTheLargest(Centred):
+    def statistic(self, norms, owners, clip_norms):
+        return bounded_sum(norms, norms.max() * torch.ones_like(clip_norms), owners)
+
+
+def test_a_sensitivity_that_follows_from_private_values_is_refused():
+    with pytest.raises(ReleaseError, match="another sensitivity for one unit"):
+        clip(StatesTheLargest(1.0)).statistic(NORMS, OWNERS)
+
+
+class Remembers(Centred):
+    def statistic(self, norms, owners, clip_norms):
+        self.last = norms.clone()
+        return super().statistic(norms, owners, clip_norms)
+
+
+def test_state_that_changes_inside_the_statistic_is_refused():
+    with pytest.raises(ReleaseError, match=r"Remembers.statistic changed last"):
+        clip(Remembers(1.0)).statistic(NORMS, OWNERS)
+
+
+class Inherits(QuantileClipper):
+    pass
+
+
+def test_a_right_statistic_is_the_sum_over_its_units():
+    ours, inherited = clip(QuantileClipper(1.0)), clip(Inherits(1.0))
+    expected, found = (one.statistic(NORMS, OWNERS) for one in (ours, inherited))
+    torch.testing.assert_close(found.values, expected.values)
+    assert torch.equal(found.sensitivity, expected.sensitivity)
+    assert (found.replaced, found.divided_by) == (expected.replaced, expected.divided_by)
+
+
+def test_a_lot_of_nobody_is_answered_as_ever():
+    nothing = torch.zeros(0)
+    assert len(clip(ByTheLargest(1.0)).factors(nothing, OWNERS[:0])) == 0
+    assert float(clip(Inherits(1.0)).statistic(nothing, OWNERS[:0]).values) == 0.0
