@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -202,3 +202,11 @@ def _split(
         raise ConfigError("dataset.validation_records", wanted, allowed)
     order = numpy_stream(seed, "validation_split").permutation(records)
     return np.sort(order[wanted:]), np.sort(order[:wanted])
+
+
+def with_train(data: FederatedData, train: Records) -> FederatedData:
+    """Return the same federated data with other training records, of the same clients."""
+    sizes = data.records_per_client
+    made = replace(data, train=train)
+    made.__dict__["records_per_client"] = sizes
+    return made

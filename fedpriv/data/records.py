@@ -65,6 +65,28 @@ class Records:
         )
 
 
+class ReadRecords(Records):
+    """Records that note which of them are read, in a list ``log`` where somebody has set one."""
+
+    @classmethod
+    def of(cls, records: Records) -> ReadRecords:
+        """Return the same records, which note what is read of them."""
+        return cls(records.inputs, records.targets, records.source)
+
+    def subset(self, indices: np.ndarray) -> Records:
+        self._note(indices)
+        return Records(self.inputs, self.targets, self.source).subset(indices)
+
+    def rows(self, indices: np.ndarray) -> tuple[ChosenRows, ChosenRows]:
+        self._note(indices)
+        return super().rows(indices)
+
+    def _note(self, indices: np.ndarray) -> None:
+        log = getattr(self, "log", None)
+        if log is not None:
+            log.append(np.asarray(indices).copy())
+
+
 @dataclass(frozen=True)
 class ChosenRows:
     """Rows ``chosen`` [m] of a tensor, copied when a slice of them is asked for: a lot of all records need

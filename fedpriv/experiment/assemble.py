@@ -54,6 +54,7 @@ def assemble(
     from fedpriv.engine import tune_allocator
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.running import Run
+    from fedpriv.experiment.second_draw import second_draw
 
     began = time.process_time()
     settings, identity = parts.settings, configuration.identity(config)
@@ -87,7 +88,9 @@ def assemble(
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
         _mend_configuration(folder, config, identity)
+    drawn = second_draw(parts, problem)  # before the algorithm sees the data
     loop = Loop(parts, problem, budget)
+    loop.second_draw = drawn
     loop.cpu_began = began  # reading the data counts
     if problem.canaries is not None:
         from fedpriv.experiment.canaries import watch_canaries

@@ -24,6 +24,7 @@ from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.evaluation import Evaluation, evaluate
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.second_draw import SecondDraw
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import Announcement, OpenRound, Public, Visible
 
@@ -74,7 +75,8 @@ class Observer(Protocol):
 
 
 class Loop:
-    """State and rounds of one run. ``budget``: None where the algorithm claims no privacy."""
+    """State and rounds of one run. ``budget``: None where the algorithm claims no privacy; ``second_draw``:
+    None unless cohorts and lots of an algorithm of the user's own are drawn again."""
 
     def __init__(self, parts: Parts, problem: Problem, budget: Budget | None):
         self.parts, self.problem, self.budget = parts, problem, budget
@@ -91,6 +93,7 @@ class Loop:
         self._reported = None
         if asked is not None:
             self._reported = ReportedLoss(problem, asked, parts.algorithm.unit)
+        self.second_draw: SecondDraw | None = None
         self.rounds_done = 0
         self.not_finite = 0
         self.last_sigma: float | None = None
@@ -168,10 +171,14 @@ class Loop:
     ) -> tuple[OpenRound, RoundOutcome, float | None]:
         """One round: (what was released, exact statistics of it, the signal that the schedule read)."""
         problem, t = self.problem, self.rounds_done
-        sampled = self.parts.algorithm.cohort(problem.streams, t, eligible)
+        sampled = self.parts.algorithm.cohort(problem.streams, t, eligible.copy())
+        if self.second_draw is not None:
+            self.second_draw.hold_cohort(announced, self._eligible(announced), sampled)
         cohort = problem.joined_by_attackers(t, sampled)
         charged = None if self.budget is None else self.budget.payers(cohort)
         opened = self.mechanism.open(announced, cohort, problem.streams, charged)
+        if self.second_draw is not None:
+            self.second_draw.watch(opened)
         outcome = self.trainer.round(opened)
         signal = self._signal(opened)
         if self.budget is not None:

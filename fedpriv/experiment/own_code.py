@@ -13,9 +13,19 @@ import importlib.util
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+
+
+def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
+    """Return what a flat configuration names outside fedpriv: the key of each ``_target_``, mostly a group,
+    and what it names."""
+    return {
+        key.removesuffix("_target_").rstrip("."): str(value)
+        for key, value in sorted(identity.items())
+        if key.rpartition(".")[2] == "_target_" and not f"{value}".startswith("fedpriv.")
+    }
 
 
 def digest_of_targets(targets: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.common.attributes import is_own
 from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.canaries import CanaryScores
 from fedpriv.experiment.checkpoint import Origin
@@ -23,8 +24,10 @@ from fedpriv.experiment.observers import (
     SnapshotFiles,
     Watcher,
 )
+from fedpriv.experiment.own_code import own_targets
+from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.mechanisms import GRADIENT, Release
-from fedpriv.results.caveats import CAVEATS
+from fedpriv.results.caveats import CAVEATS, own_code, own_sampling
 from fedpriv.results.folder import RunFolder
 
 _LARGE = 20.0  # an ε that deserves a word
@@ -43,6 +46,7 @@ class Run:
         passed_over: str | None = None,
     ):
         self.loop, self.folder, self.passed_over = loop, folder, passed_over
+        self._identity = origin.identity
         self.resumed = state is not None
         kept = {} if state is None else state["observers"]
         diagnostics = loop.settings.runtime.diagnostics
@@ -117,7 +121,16 @@ class Run:
         clipper = loop.parts.clipper
         aggregated = algorithm.unit == "client" and algorithm.trust.sees_each_upload
         of_data = getattr(loop.parts.dataset, "caveats", ())
+        targets = own_targets(self._identity)
+        targets |= {
+            f"tracker.{name}": f"{type(one).__module__}.{type(one).__qualname__}"
+            for name, one in loop.parts.trackers.items()
+            if is_own(one)
+        }
+        samplings = own_samplings(loop.parts, problem.data.client_count)
         own = [
+            own_code(targets) if targets else None,
+            own_sampling(samplings) if samplings else None,
             None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
             *of_data,

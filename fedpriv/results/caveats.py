@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 GENERAL_CAVEATS = (
     "Test records are not protected, and best_test_accuracy is chosen by looking at them.",
     "Choosing hyperparameters by looking at several private runs spends budget that is not counted "
@@ -116,6 +118,23 @@ CAVEATS = {
         "the epsilon that covers it is the one of the whole planned run."
     ),
 }
+
+
+def own_code(targets: Mapping[str, str]) -> str:
+    """Return the caveat on code outside fedpriv. ``targets``: what each key names."""
+    named = ", ".join(f"{key} ({target})" for key, target in targets.items())
+    return (
+        f"Code outside fedpriv takes part: {named}. What it released was held against what was announced and "
+        "charged; nothing proves that it does what it says. fedpriv verify tests that."
+    )
+
+
+def own_sampling(names: Sequence[str]) -> str:
+    """Return the caveat on classes outside fedpriv that draw cohorts or lots."""
+    return (
+        f"Cohorts or lots are drawn by code outside fedpriv ({', '.join(names)}). They were not drawn a "
+        "second time from what is charged, so epsilon counts on that code."
+    )
 
 
 def floating_point(numbers: int) -> str:

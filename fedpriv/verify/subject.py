@@ -23,7 +23,8 @@ from fedpriv.algorithms.dp_ftrl import DpFtrl
 from fedpriv.algorithms.problem import Problem
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.secret_streams import SecretStreams, derived_key
-from fedpriv.data.federated import FederatedData
+from fedpriv.data.federated import FederatedData, with_train
+from fedpriv.data.records import ReadRecords
 from fedpriv.engine import FlatModel, make_engine
 from fedpriv.experiment.assemble import make_budget, make_problem
 from fedpriv.experiment.build import build_parts
@@ -35,7 +36,7 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.trust import Trust
 from fedpriv.results.folder import RunFolder
 from fedpriv.verify.synthetic import MadeUp
-from fedpriv.verify.taps import Recording, Tap, logged, with_train
+from fedpriv.verify.taps import Recording, Tap
 
 ROUNDS, FEW_ROUNDS = 8, 4
 _MOST = 200_000_000
@@ -222,7 +223,7 @@ class Subject:
             data = variation.data(data)
         model = FlatModel(copy.deepcopy(self.problem.model.module))
         problem = Problem(
-            data=with_train(data, logged(data.train)),
+            data=with_train(data, ReadRecords.of(data.train)),
             model=model,
             engine=make_engine(model, engine=parts.settings.runtime.engine),
             clipper=parts.clipper,

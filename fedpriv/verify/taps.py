@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from fedpriv.common.errors import FedprivError
-from fedpriv.data.records import ChosenRows, Records
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release, Visible
@@ -90,23 +89,6 @@ class Recording:
     def names(self) -> list[str]:
         """What is released, in the order it first was."""
         return list(dict.fromkeys(place.name for place in self.seen))
-
-
-class ReadRecords(Records):
-    """Records that note which of them a round reads."""
-
-    def subset(self, indices: np.ndarray) -> Records:
-        self._note(indices)
-        return Records(self.inputs, self.targets).subset(indices)
-
-    def rows(self, indices: np.ndarray) -> tuple[ChosenRows, ChosenRows]:
-        self._note(indices)
-        return super().rows(indices)
-
-    def _note(self, indices: np.ndarray) -> None:
-        log = getattr(self, "log", None)
-        if log is not None:
-            log.append(np.asarray(indices).copy())
 
 
 class Tap:
@@ -329,16 +311,3 @@ def first_difference(one: Recording, other: Recording) -> tuple[int, list[str]] 
     if one.rounds != other.rounds or one.stop != other.stop:
         return min(one.rounds, other.rounds) + 1, ["the end of the run"]
     return None
-
-
-def logged(records: Records) -> ReadRecords:
-    """The same records, which note what is read of them."""
-    return ReadRecords(records.inputs, records.targets)
-
-
-def with_train(data: Any, train: Records) -> Any:
-    """The same federated data with other training records, of the same clients."""
-    sizes = data.records_per_client
-    made = replace(data, train=train)
-    made.__dict__["records_per_client"] = sizes
-    return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +98,40 @@ def charged():
         return counts
 
     return count
+
+
+PLUGGED = ("rounds=6", "epsilon=null", "runtime.progress=none", "runtime.plots=false")
+
+
+@pytest.fixture
+def plug_in(command, tmp_path):
+    """(group, class name, its code, overrides) → how a run with it ended, in the folder ``run``; ``base``:
+    the algorithm that it extends, or goes with; ``verb``: of the command."""
+    count = [0]
+
+    def run(
+        group: str, name: str, code: str, *overrides: str, base: str = "dp_fl", verb: str = "train"
+    ):
+        count[0] += 1
+        module = "plugin_" + "".join(c for c in tmp_path.name if c.isalnum()) + str(count[0])
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(code))
+        folder = tmp_path / "yamls" / group
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = ["# mine", f"_target_: {module}.{name}"]
+        if group == "algorithm":
+            lines = [
+                "# @package _global_", "# mine", f"defaults: [{base}, _self_]",
+                "algorithm:", f"  _target_: {module}.{name}", "  name: mine",
+            ]  # fmt: skip
+        elif group == "attack":
+            lines = ["# mine", "defaults: [label_flip, _self_]", *lines[1:]]
+        (folder / "mine.yaml").write_text("\n".join(lines) + "\n")
+        chosen = (
+            [f"{group}=mine"] if group == "algorithm" else [f"algorithm={base}", f"{group}=mine"]
+        )
+        given = ("--config-dir", str(tmp_path / "yamls"), *chosen)
+        if verb != "train":
+            return command(verb, *given, *overrides)
+        return command(verb, *given, *PLUGGED, "runtime.run_dir=run", *overrides)
+
+    return run

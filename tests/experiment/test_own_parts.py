@@ -243,3 +243,45 @@ def test_what_a_class_does_not_implement_is_one_sentence(own, run):
     said = run("algorithm=dp_fl", "clipper=mine")
     assert said.status == 2
     assert "clip_norm" in said.sentence
+
+
+def statement(tmp_path) -> str:
+    return " ".join((tmp_path / "run" / "privacy.txt").read_text().split())
+
+
+def test_every_target_outside_fedpriv_is_a_caveat_of_the_statement(own, run, tmp_path):
+    """Once a model alone was."""
+    own("algorithm", YAML.format(protocol=""), FEDAVGM)
+    own("dataset", DATA, BREAST_CANCER)
+    plain = "from fedpriv.{room} import {base}\n\nclass Mine({base}):\n    pass\n"
+    for group, room, base, arguments in (
+        ("clipper", "privacy.clippers", "ConstantClipper", "clip_norm: 0.5"),
+        ("noise_schedule", "privacy.noise_schedules", "ConstantNoise", "noise_multiplier: 4.0"),
+        ("accountant", "privacy.accountants", "PldAccountant", ""),
+        ("partition", "data.partitions", "Iid", "clients: 3\nseed: 0"),
+        ("model", "models", "Logistic", "seed: 0"),
+    ):
+        own(
+            group, f"# mine\n_target_: CODE.Mine\n{arguments}\n", plain.format(room=room, base=base)
+        )
+    groups = ("dataset", "clipper", "noise_schedule", "accountant", "partition", "model")
+    assert run("algorithm=mine", *(f"{group}=mine" for group in groups), "rounds=1").status == 0
+    caveats = json.loads((tmp_path / "run" / "privacy.json").read_text())["caveats"]
+    (said,) = (one for one in caveats if one.startswith("Code outside fedpriv takes part"))
+    for group in (*groups, "algorithm"):
+        assert f"{group} (own_" in said
+    assert "Code outside fedpriv takes part: accountant (own_" in statement(tmp_path)
+
+
+def test_a_trigger_of_ones_own_is_a_caveat_too(own, run, tmp_path):
+    code = (
+        "from fedpriv.attacks.image_triggers import LabelFlip\n\nclass Mine(LabelFlip):\n    pass\n"
+    )
+    own("attack", "# mine\ndefaults: [label_flip, _self_]\ntrigger:\n  _target_: CODE.Mine\n", code)
+    assert run("algorithm=dp_fl", "attack=mine", "attack.trigger.writers=2", "rounds=1").status == 0
+    assert "attack.trigger (own_" in statement(tmp_path)
+
+
+def test_parts_of_fedpriv_alone_have_no_such_caveat(command, tmp_path):
+    assert command("train", "algorithm=dp_fl", *QUICK).status == 0
+    assert "outside fedpriv" not in statement(tmp_path)

@@ -5,7 +5,6 @@ Python's types stop no malice: code that runs in the process can write what it l
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pandas as pd
@@ -29,28 +28,6 @@ QUANTILE = (
     "clipper.bit_noise=2.0",
     "clipper.split=false",
 )
-
-
-@pytest.fixture
-def plug_in(command, tmp_path):
-    """(group, class name, its code, overrides) → how a run with it ended; the folder is ``run``."""
-
-    def run(group: str, name: str, code: str, *overrides: str):
-        module = "plugin_" + "".join(c for c in tmp_path.name if c.isalnum())
-        (tmp_path / f"{module}.py").write_text(textwrap.dedent(code))
-        folder = tmp_path / "yamls" / group
-        folder.mkdir(parents=True)
-        lines = ["# mine", f"_target_: {module}.{name}"]
-        if group == "algorithm":
-            lines = [
-                "# @package _global_", "# mine", "defaults: [dp_fl, _self_]",
-                "algorithm:", f"  _target_: {module}.{name}", "  name: mine",
-            ]  # fmt: skip
-        (folder / "mine.yaml").write_text("\n".join(lines) + "\n")
-        chosen = [f"{group}=mine"] if group == "algorithm" else ["algorithm=dp_fl", f"{group}=mine"]
-        return command("train", "--config-dir", str(tmp_path / "yamls"), *chosen, *RUN, *overrides)
-
-    return run
 
 
 @pytest.fixture

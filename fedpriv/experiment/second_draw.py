@@ -1,0 +1,148 @@
+"""Cohorts and lots of an algorithm of the user's own, drawn a second time.
+
+ε of a sampled release holds if who took part, and which records were read, was drawn as the charged event
+says: by chance alone. An algorithm that picks clients by their loss, or the hardest records of a lot, would
+be charged as if it had not. So both are drawn again, by fedpriv's own samplers of the charged event and from
+the same streams, and held against what the algorithm took, before anything of the round leaves.
+
+What was drawn is compared, and nothing is replaced. A sampling whose class is the user's own has no second
+draw; the privacy statement says so (``own_sampling``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.problem import Problem
+from fedpriv.common.attributes import PACKAGE, is_own
+from fedpriv.common.errors import ReleaseError
+from fedpriv.data.federated import with_train
+from fedpriv.data.records import ReadRecords
+from fedpriv.experiment.parts import Parts
+from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Visible
+from fedpriv.privacy.sampling import Sampling, sample_lot
+
+
+class SecondDraw:
+    """The draws of one run, made again. It is made before the algorithm sees the data, and lets the run's
+    training records note which of them are read."""
+
+    def __init__(self, parts: Parts, problem: Problem):
+        self._algorithm, self._problem = parts.algorithm, problem
+        self._streams, self._name = problem.streams, type(parts.algorithm).__name__
+        clients = problem.data.client_count
+        self._of_clients = parts.algorithm.client_sampling(clients)
+        self._train = ReadRecords.of(problem.data.train)
+        problem.data = with_train(problem.data, self._train)
+
+    # ---- who takes part
+
+    def hold_cohort(
+        self, announced: Announcement, eligible: np.ndarray, sampled: np.ndarray
+    ) -> None:
+        """Raise ReleaseError unless ``sampled`` is who fedpriv's sampler draws of those ``eligible`` [K]."""
+        algorithm, t = self._algorithm, announced.round_index
+        if algorithm.client_sampling(len(eligible)) != self._of_clients:
+            raise ReleaseError(
+                f"round {t + 1}: {self._name}.client_sampling is another one than before the first round; it "
+                "must not follow what a run sees. Nothing of this round was released"
+            )
+        kind = drawn_by(algorithm)
+        charged = announced.groups[0].upload.joint.sampling if announced.groups else None
+        by_event = algorithm.trust.secret_cohort and charged is not None and not charged.whole
+        if by_event and not is_own(charged) and self._of_clients != charged:
+            raise ReleaseError(
+                f"round {t + 1}: {self._name} draws its cohort by {self._of_clients} and is charged for "
+                f"{charged}; let client_sampling and sampling_of return the same. Nothing of this round was "
+                "released"
+            )
+        drawn = kind.cohort(algorithm, self._streams, t, eligible.copy())
+        if not np.array_equal(np.asarray(sampled), drawn):
+            raise ReleaseError(
+                f"round {t + 1}: {self._name}.cohort chose other clients than fedpriv's sampler draws of "
+                "those who may take part. Whom a run chooses must not follow from their data, for nobody is "
+                "charged for that; leave cohort out and let client_sampling say how clients are sampled. "
+                "Nothing of this round was released"
+            )
+
+    # ---- which records are read
+
+    def watch(self, opened: OpenRound) -> None:
+        """Hold the records that are read for each release of the uploads against the lots of its event."""
+        if self._algorithm.unit != "record":
+            return
+        release, samplings = opened.release, self._samplings(opened)
+        object.__setattr__(self._train, "log", log := [])
+        steps = 0
+
+        def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
+            nonlocal steps
+            self._hold_lots(opened, samplings, steps, log)
+            steps += 1
+            log.clear()
+            return release(answers)
+
+        opened.release = released
+
+    def _samplings(self, opened: OpenRound) -> dict[int, Sampling]:
+        """By client: how the lots are sampled that its releases are charged for."""
+        groups = opened.announcement.groups
+        return {int(k): group.upload.joint.sampling for group in groups for k in group.clients}
+
+    def _hold_lots(
+        self,
+        opened: OpenRound,
+        samplings: Mapping[int, Sampling],
+        step: int,
+        log: list[np.ndarray],
+    ) -> None:
+        t, problem = opened.round_index, self._problem
+        cohort = [int(client) for client in opened.cohort]
+        if any(is_own(samplings[client]) for client in cohort):
+            return
+        lots = [
+            sample_lot(
+                self._streams, samplings[k], problem.records_of(t, k), t, step, opened.cohort[i]
+            )
+            for i, k in enumerate(cohort)
+        ]
+        drawn, read = _distinct(lots), _distinct(log)
+        if not np.array_equal(drawn, read):
+            more, fewer = len(np.setdiff1d(read, drawn)), len(np.setdiff1d(drawn, read))
+            raise ReleaseError(
+                f"round {t + 1}, step {step + 1}: {self._name} read {more} records outside the lots that its "
+                f"event is charged for and left out {fewer} of those in them; read what sample_lot draws, by "
+                "problem.data.train.subset, and all of it. Nothing of this step was released"
+            )
+
+
+def second_draw(parts: Parts, problem: Problem) -> SecondDraw | None:
+    """Return the second draw of a run, or None where what samples is fedpriv's own, or nothing is charged."""
+    own = is_own(parts.algorithm) or is_own(parts.mechanism)
+    return SecondDraw(parts, problem) if own and parts.private else None
+
+
+def drawn_by(algorithm: Algorithm) -> type[Algorithm]:
+    """Return the class of fedpriv whose ``cohort`` an algorithm inherits, or overrides."""
+    return next(
+        kind
+        for kind in type(algorithm).__mro__
+        if kind.__module__.startswith(PACKAGE) and "cohort" in vars(kind)
+    )
+
+
+def own_samplings(parts: Parts, clients: int) -> list[str]:
+    """Return the names of the classes outside fedpriv by which a run samples: they have no second draw."""
+    algorithm = parts.algorithm
+    used = [algorithm.client_sampling(clients), parts.costs().sampling]
+    cohorts = getattr(algorithm, "cohorts", None)
+    used += [] if cohorts is None else [cohorts]
+    return sorted({type(one).__name__ for one in used if is_own(one)})
+
+
+def _distinct(indices: list[np.ndarray]) -> np.ndarray:
+    """Return the sorted distinct numbers of several arrays."""
+    return np.unique(np.concatenate(indices)) if indices else np.zeros(0, dtype=np.int64)
