@@ -176,9 +176,11 @@ class Trainer:
     ) -> Visible:
         """The noised mean gradient of each holder [h, d]; notes in ``found`` what it was made of."""
         model, clipper = self.problem.model, self.problem.clipper
-        opened.begin_step(model.size)
         clip = Clip(clipper, turn.round_index, holders)
-        clipped = self.work.clipped(turn, None if changes is None else changes.values, clip)
+        before = None if changes is None else changes.values
+        opened.streams.note("step", clip.rule, before)
+        opened.begin_step(model.size)
+        clipped = self.work.clipped(turn, before, clip)
         found.append((clipped, clip))
         answers = {GRADIENT: clipped.answer}
         if clipper.asks(turn.round_index):

@@ -10,6 +10,9 @@ else: another value of a key of the configuration, T included, or another record
 and noise. Nothing depends on what was drawn before (a resumed run draws what an uninterrupted one would),
 on who else takes part, or on device and threads.
 
+Code of the user's own may read what no digest holds, a file for instance. Where it takes part, the keys also
+hold a :class:`History`: what the run announced and released so far, bit for bit.
+
 A cryptographic generator is only as secret as its key. With ``seed`` and ``noise_seed`` from a
 configuration the run is a simulation; with ``publish=true`` the key comes from the operating system
 (:mod:`fedpriv.experiment.secrets`).
@@ -22,12 +25,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+from fedpriv.common.exact import exact_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,12 +52,46 @@ def derived_key(key: bytes, *parts: str | int) -> bytes:
     return hashlib.blake2b(json.dumps(named).encode(), digest_size=KEY_BYTES, key=key).digest()
 
 
+OF_THE_WHOLE_RUN = frozenset({"cohort_order", "cohort_start"})
+"""Purposes whose numbers are drawn again in later rounds, and must come out the same."""
+
+
+class History:
+    """What a run announced and released so far, as a chain of digests.
+
+    Attributes:
+        now: The last link.
+        first: The link that the first announcement made.
+    """
+
+    def __init__(self) -> None:
+        self.now = self.first = ""
+
+    def note(self, what: str, *values: Any) -> None:
+        """Add a link: what happened, and public values that tell how."""
+        self.now = exact_digest(self.now, what, values)
+        self.first = self.first or self.now
+
+    def state_dict(self) -> dict[str, str]:
+        return {"now": self.now, "first": self.first}
+
+    def load_state_dict(self, state: Mapping[str, str]) -> None:
+        self.now, self.first = state["now"], state["first"]
+
+
 @dataclass(frozen=True)
 class SecretStreams:
-    """The secret streams of one run. ``sampling_key``: of lots, cohorts, batches; ``noise_key``: of noise."""
+    """The secret streams of one run.
+
+    Attributes:
+        sampling_key: Of lots, cohorts and batches.
+        noise_key: Of noise.
+        history: What the keys of streams also hold, in a run with code of the user's own; None: nothing more.
+    """
 
     sampling_key: bytes
     noise_key: bytes
+    history: History | None = None
 
     @classmethod
     def of_run(cls, root: bytes, run: str) -> SecretStreams:
@@ -71,13 +110,25 @@ class SecretStreams:
         """The same lots and cohorts with other noise."""
         return replace(self, noise_key=noise_key)
 
+    def note(self, what: str, *values: Any) -> None:
+        """Take note of something public that happened; the streams that follow depend on it where the run
+        has a history."""
+        if self.history is not None:
+            self.history.note(what, *values)
+
     def sampling(self, purpose: str, *coordinates: int) -> Stream:
         """What decides who takes part, which records, in which order."""
-        return Stream(derived_key(self.sampling_key, purpose, *coordinates))
+        return self._stream(self.sampling_key, purpose, coordinates)
 
     def noise(self, purpose: str, *coordinates: int) -> Stream:
         """The noise of one release."""
-        return Stream(derived_key(self.noise_key, purpose, *coordinates))
+        return self._stream(self.noise_key, purpose, coordinates)
+
+    def _stream(self, key: bytes, purpose: str, coordinates: tuple[int, ...]) -> Stream:
+        if self.history is None:
+            return Stream(derived_key(key, purpose, *coordinates))
+        link = self.history.first if purpose in OF_THE_WHOLE_RUN else self.history.now
+        return Stream(derived_key(key, purpose, link, *coordinates))
 
 
 class Stream:

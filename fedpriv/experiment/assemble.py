@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv import config as configuration
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.files import write_text
-from fedpriv.common.secret_streams import STREAM_VERSION, SecretStreams
+from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.checkpoint import Origin
@@ -26,6 +27,7 @@ from fedpriv.experiment.machine import (
     processor,
     resolve_device,
 )
+from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
@@ -84,6 +86,8 @@ def assemble(
         folder.remove_leftovers()
     digest = run_digest(config, settings.rounds, problem)
     problem.streams, name = streams_of_run(settings, digest, folder)
+    if own_targets(identity):
+        problem.streams = replace(problem.streams, history=History())
     origin = Origin(identity, name, numeric_environment(device, threads, problem.engine.name))
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)

@@ -161,6 +161,7 @@ class Loop:
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
         """Let every client release those of its features, and charge it for them."""
         announced = self.mechanism.announce_before()
+        self.problem.streams.note("announced", announced)
         everyone = np.arange(self.problem.data.client_count)
         opened = self.mechanism.open(announced, everyone, self.problem.streams, everyone)
         statistics.release(opened)
@@ -171,6 +172,7 @@ class Loop:
     ) -> tuple[OpenRound, RoundOutcome, float | None]:
         """One round: (what was released, exact statistics of it, the signal that the schedule read)."""
         problem, t = self.problem, self.rounds_done
+        problem.streams.note("announced", announced)
         sampled = self.parts.algorithm.cohort(problem.streams, t, eligible.copy())
         if self.second_draw is not None:
             self.second_draw.hold_cohort(announced, self._eligible(announced), sampled)
@@ -180,6 +182,7 @@ class Loop:
         if self.second_draw is not None:
             self.second_draw.watch(opened)
         outcome = self.trainer.round(opened)
+        problem.streams.note("weights", problem.model.flat)
         signal = self._signal(opened)
         if self.budget is not None:
             self.budget.charge(opened.close(), announced, sampled)
@@ -244,6 +247,8 @@ class Loop:
         optional = {} if self.average is None else {"average": self.average.state_dict()}
         if self.statistics is not None:
             optional["statistics"] = self.statistics.state_dict()
+        if (history := self.problem.streams.history) is not None:
+            optional["history"] = history.state_dict()
         return {
             **optional,
             "round": self.rounds_done,
@@ -269,5 +274,7 @@ class Loop:
             self.average.load_state_dict(state["average"])
         if self.statistics is not None:
             self.statistics.load_state_dict(state["statistics"])
+        if (history := self.problem.streams.history) is not None:
+            history.load_state_dict(state["history"])
         if self.budget is not None:
             self.budget.load_state_dict(state["budget"])

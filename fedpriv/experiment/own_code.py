@@ -1,8 +1,9 @@
-"""A digest of the code of the user's own that a run rests on.
+"""Digests of the code of the user's own that a run rests on, and of what its objects hold.
 
 Two runs of one seed must not have the same noise if they compute something else, also where that stands in
 a file behind the same name. So the files that ``_target_`` names outside fedpriv, and all that these
-import, count; the standard library and installed packages do not.
+import, count; the standard library and installed packages do not. What an object of the user's own has read
+when the run begins is in its attributes, which count too.
 """
 
 from __future__ import annotations
@@ -13,31 +14,95 @@ import importlib.util
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from fedpriv.common.exact import attributes_of, exact_digest
+from fedpriv.experiment.consent import TARGET, targets
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.problem import Problem
 
 
 def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
     """Return what a flat configuration names outside fedpriv: the key of each ``_target_``, mostly a group,
-    and what it names."""
+    and what it names. Lists may hold some, too."""
+    named = [(key, value) for key, value in identity.items() if key.rpartition(".")[2] == TARGET]
+    for key, value in identity.items():
+        named += targets(value, f"{key}.")
     return {
-        key.removesuffix("_target_").rstrip("."): str(value)
-        for key, value in sorted(identity.items())
-        if key.rpartition(".")[2] == "_target_" and not f"{value}".startswith("fedpriv.")
+        key.removesuffix(TARGET).rstrip("."): str(target)
+        for key, target in sorted(named)
+        if not str(target).startswith("fedpriv.")
     }
 
 
 def digest_of_targets(targets: Iterable[str]) -> str:
     """SHA-256 of the files behind dotted names, and of those they import, in hexadecimal digits."""
-    found: dict[str, Path] = {}
-    for target in targets:
-        _collect(target, found)
+    found = _files_of(targets)
     digest = hashlib.sha256()
     for name in sorted(found):
         digest.update(f"{name}\n".encode())
         digest.update(hashlib.sha256(found[name].read_bytes()).digest())
     return digest.hexdigest()
+
+
+def digest_of_parts(problem: Problem, targets: Iterable[str]) -> str:
+    """Return a digest of what the parts of a run hold once they are made: the numbers, text and arrays in
+    attributes of objects, and in the modules that ``targets`` name or that these import. Paths do not
+    count, nor do objects of other packages."""
+    targets = list(targets)
+    packages = {"fedpriv", *(target.partition(".")[0] for target in targets)}
+    mechanism, attack = problem.mechanism, getattr(problem.attack, "settings", None)
+    parts = (mechanism.algorithm, problem.clipper, mechanism.schedule, problem.model.module, attack)
+    names = [name for name in sorted(_files_of(targets)) if name in sys.modules]
+    modules = {name: _digest_of_module(sys.modules[name]) for name in names}
+    return exact_digest(parts, modules, attributes=partial(_held, packages=packages))
+
+
+_MODULES: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
+"""The digests of modules as the first run of the process found them: what runs leave in globals (a list of
+what was seen, say) must not tell the next run in the process from the same one elsewhere."""
+
+
+def _digest_of_module(module: ModuleType) -> str:
+    """Return a digest of what a module and its classes held when it was first asked for."""
+    if module not in _MODULES:
+        classes = [held for held in vars(module).values() if isinstance(held, type)]
+        own = [_named(kind) for kind in classes if kind.__module__ == module.__name__]
+        packages = {module.__name__.partition(".")[0]}
+        held = partial(_held, packages=packages)
+        _MODULES[module] = exact_digest(_named(module), own, attributes=held)
+    return _MODULES[module]
+
+
+def _named(owner: object) -> dict[str, Any]:
+    """Return what a module or class holds, but for classes and what Python itself sets."""
+    held = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
+    return {name: value for name, value in held.items() if not isinstance(value, type)}
+
+
+def _held(value: Any, packages: Collection[str]) -> Mapping[str, Any]:
+    """Return the attributes of an object of these packages; of a module's, those that its user set."""
+    import torch
+
+    if isinstance(value, torch.nn.Module):  # its parameters have a digest of their own
+        usual = vars(torch.nn.Module()).keys() - {"_modules", "_buffers"}
+        return {name: held for name, held in vars(value).items() if name not in usual}
+    return attributes_of(value) if type(value).__module__.partition(".")[0] in packages else {}
+
+
+def _files_of(targets: Iterable[str]) -> dict[str, Path]:
+    """The files of the user's own behind dotted names, and of those they import, by module."""
+    found: dict[str, Path] = {}
+    for target in targets:
+        _collect(target, found)
+    return found
 
 
 def _collect(name: str, found: dict[str, Path]) -> None:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.secret_streams import KEY_BYTES, SecretStreams, derived_key
-from fedpriv.experiment.own_code import digest_of_targets
+from fedpriv.experiment.own_code import digest_of_parts, digest_of_targets, own_targets
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
@@ -47,7 +47,7 @@ _LATER = frozenset(
 
 def run_digest(config: DictConfig, rounds: int | None, problem: Problem) -> str:
     """What the run is, in 64 hexadecimal digits: its identity with its T, its data, its initial weights and
-    engine, and code of the user's own.
+    engine, and code of the user's own with what its objects hold.
 
     Device, threads and versions are left out: the same seed is the same run on a colleague's machine. So
     are where the data lie, for the digest is of what they are, and keys that only look at the run: however
@@ -61,14 +61,16 @@ def run_digest(config: DictConfig, rounds: int | None, problem: Problem) -> str:
         for k, v in identity.items()
         if k not in _LEFT_OUT and (v is not None or ("." in k and k not in _LATER))
     }
-    targets = [str(v) for k, v in kept.items() if k.rpartition(".")[2] == "_target_"]
-    parts = (
+    targets = own_targets(kept).values()
+    parts = [
         json.dumps(kept, sort_keys=True, default=str),
         problem.data.digest,
         problem.model.digest,
         problem.engine.name,
         digest_of_targets(targets),
-    )
+    ]
+    if targets:
+        parts.append(digest_of_parts(problem, targets))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

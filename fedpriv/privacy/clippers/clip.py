@@ -53,6 +53,11 @@ class Clip:
         found = clipper.transform(round_index, holders)
         self._shift_and_scale = None if found is None else tuple(own.clone() for own in found)
 
+    @property
+    def rule(self) -> tuple[Tensor, ...]:
+        """The public numbers by which units are clipped: the clip norms, shift and scale."""
+        return (self._limits, *(self._shift_and_scale or ()))
+
     def transformed(self, uploads: Tensor, owners: Tensor) -> Tensor:
         """Units [n, d] of these holders [n] in the space in which they are clipped."""
         if self._shift_and_scale is None:

@@ -80,6 +80,7 @@ class OpenRound:
         visible: dict[str, Visible] = {}
         for name, answer in answers.items():
             visible[name], measured[name] = self._release(name, answer)
+        self._note(visible)
         self._steps.append(measured)
         return visible
 
@@ -93,7 +94,12 @@ class OpenRound:
                 "part, which is secret here"
             )
         visible, self._after = self._release(name, answer)
+        self._note({name: visible})
         return visible
+
+    def _note(self, visible: Mapping[str, Visible]) -> None:
+        """Let the streams that follow depend on what was released."""
+        self.streams.note("released", {name: value.values for name, value in visible.items()})
 
     def _release(self, name: str, answer: Bounded) -> tuple[Visible, Measured]:
         if not isinstance(answer, Bounded):
