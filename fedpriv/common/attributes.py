@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
+
+from fedpriv.common.exact import attributes_of, exact_digest
 
 PACKAGE = "fedpriv."
 
@@ -32,9 +33,9 @@ def attribute_digests(part: object, ignored: Collection[int] = ()) -> dict[str, 
     found.update(getattr(part, "__dict__", {}))
     digests = {}
     for name, value in found.items():
-        digest = hashlib.blake2b(digest_size=16)
-        _add(value, digest, frozenset(ignored), set())
-        digests[name] = digest.hexdigest()
+        storage = getattr(value, "untyped_storage", None)
+        if storage is None or storage().data_ptr() not in ignored:
+            digests[name] = exact_digest(value, attributes=_held)
     return digests
 
 
@@ -48,44 +49,15 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, (Mapping, Sequence, Set, int, float)) or hasattr(value, "dtype")
 
 
-def _add(value: Any, digest: Any, ignored: frozenset[int], seen: set[int]) -> None:
-    """Add a value to a digest. ``seen``: the objects that hold it, so that a circle ends."""
-    kind = type(value)
-    digest.update(f"{kind.__module__}.{kind.__qualname__}(".encode())
-    if isinstance(value, (str, bytes, int, float, complex, bool, type(None))):
-        digest.update(repr(value).encode())
-    elif id(value) in seen:
-        return
-    elif hasattr(value, "untyped_storage"):
-        if value.untyped_storage().data_ptr() not in ignored:
-            array = value.detach().cpu().contiguous()
-            digest.update(repr((tuple(array.shape), array.dtype)).encode())
-            digest.update(array.reshape(-1).view(_bytes()).numpy().tobytes())
-    elif hasattr(value, "tobytes"):
-        digest.update(
-            repr((getattr(value, "shape", ()), str(getattr(value, "dtype", "")))).encode()
-        )
-        digest.update(value.tobytes())
-    elif isinstance(value, (Mapping, Sequence, Set)) or hasattr(value, "popleft"):
-        items = value.items() if isinstance(value, Mapping) else value
-        for item in sorted(items, key=repr) if isinstance(value, Set) else items:
-            for one in item if isinstance(value, Mapping) else (item,):
-                _add(one, digest, ignored, seen | {id(value)})
-    elif hasattr(value, "get_state"):  # a generator of torch or numpy
-        _add(value.get_state(), digest, ignored, seen)
-    elif hasattr(value, "bit_generator"):
-        _add(value.bit_generator.state, digest, ignored, seen)
-    elif hasattr(value, "getstate"):
-        _add(value.getstate(), digest, ignored, seen)
-    elif callable(value) or not is_own(value) or hasattr(value, "named_parameters"):
-        return
-    elif hasattr(value, "__dict__"):
-        _add(vars(value), digest, ignored, seen | {id(value)})
-    else:
-        digest.update(repr(value).encode())
-
-
-def _bytes() -> Any:
-    import torch
-
-    return torch.uint8
+def _held(value: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object that count: those of classes outside fedpriv and torch."""
+    if not is_own(value) or type(value).__module__.startswith("torch."):
+        return {}
+    if hasattr(value, "named_parameters"):  # its numbers are a model's
+        return {}
+    for state in ("get_state", "getstate"):  # a generator of random numbers
+        if hasattr(value, state) and not isinstance(value, type):
+            return {"state": getattr(value, state)()}
+    if hasattr(value, "bit_generator"):
+        return {"state": value.bit_generator.state}
+    return attributes_of(value)

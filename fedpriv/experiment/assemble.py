@@ -57,6 +57,7 @@ def assemble(
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.running import Run
     from fedpriv.experiment.second_draw import second_draw
+    from fedpriv.experiment.uncalled import refuse_uncalled_by_trainer
 
     began = time.process_time()
     settings, identity = parts.settings, configuration.identity(config)
@@ -95,6 +96,7 @@ def assemble(
     drawn = second_draw(parts, problem)  # before the algorithm sees the data
     loop = Loop(parts, problem, budget)
     loop.second_draw = drawn
+    refuse_uncalled_by_trainer(loop.trainer)
     loop.cpu_began = began  # reading the data counts
     if problem.canaries is not None:
         from fedpriv.experiment.canaries import watch_canaries

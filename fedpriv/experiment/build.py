@@ -17,6 +17,7 @@ from fedpriv.experiment.combinations import (
 from fedpriv.experiment.instantiate import first_line, instantiate, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import Settings, read_settings
+from fedpriv.experiment.uncalled import refuse_unasked
 from fedpriv.features.dataset import Featured
 from fedpriv.models.fit import model_size
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
@@ -46,6 +47,7 @@ def build_parts(config: DictConfig) -> Parts:
             name: instantiate(config, f"tracker.{name}") for name in config.get("tracker") or ()
         },
     )
+    refuse_unasked(parts)
     refuse_bad_combinations(parts)
     if parts.private:
         algorithm.learn_size(lambda: model_size(parts.model, parts.dataset))

@@ -9,6 +9,7 @@ when the run begins is in its attributes, which count too.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import site
@@ -102,6 +103,15 @@ def _files_of(targets: Iterable[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for target in targets:
         _collect(target, found)
+    return found
+
+
+@functools.cache
+def files_of(module: str) -> dict[str, Path]:
+    """Return the files behind a module of the user's own and all of the user's that it imports, by name; none
+    for a module of fedpriv, of Python or of an installed package."""
+    found: dict[str, Path] = {}
+    _collect(module, found)
     return found
 
 
