@@ -8,6 +8,8 @@ from typing import Any
 from fedpriv.common.exact import attributes_of, exact_digest
 
 PACKAGE = "fedpriv."
+_SPELT_OUT = ("array", "builtins", "collections", "itertools")
+"""Modules of Python whose objects have no attributes and show what they hold."""
 
 
 def is_own(part: object) -> bool:
@@ -51,13 +53,14 @@ def _is_plain(value: object) -> bool:
 
 def _held(value: Any) -> Mapping[str, Any]:
     """Return the attributes of an object that count: those of classes outside fedpriv and torch."""
-    if not is_own(value) or type(value).__module__.startswith("torch."):
-        return {}
-    if hasattr(value, "named_parameters"):  # its numbers are a model's
-        return {}
+    module = type(value).__module__
     for state in ("get_state", "getstate"):  # a generator of random numbers
         if hasattr(value, state) and not isinstance(value, type):
             return {"state": getattr(value, state)()}
     if hasattr(value, "bit_generator"):
         return {"state": value.bit_generator.state}
+    if module in _SPELT_OUT and not callable(value):
+        return {"text": repr(value)}
+    if not is_own(value) or module.startswith("torch.") or hasattr(value, "named_parameters"):
+        return {}
     return attributes_of(value)
