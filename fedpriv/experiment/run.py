@@ -23,6 +23,7 @@ from fedpriv.experiment.consent import resume_command
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, make_plan
 from fedpriv.experiment.search import find_rounds, with_rounds
+from fedpriv.experiment.stamps import refuse_without_stamp
 from fedpriv.results.display import show_plan, teller
 from fedpriv.results.folder import RunFolder, not_resumable
 
@@ -58,6 +59,8 @@ def run(
     DataError before the first round. With ``dry_run`` only the plan is made.
     """
     parts = build_parts(config)
+    if parts.settings.publish:
+        refuse_without_stamp(config)
     plan = make_plan(parts)
     if parts.settings.dry_run:
         show_plan(plan.lines)

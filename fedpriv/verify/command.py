@@ -13,6 +13,7 @@ from fedpriv.common import checks as arguments
 from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.files import write_text
+from fedpriv.experiment.stamps import stamp_of, write_stamp
 from fedpriv.verify.checks import all_checks
 from fedpriv.verify.subject import Subject
 from fedpriv.verify.table import FALSE_ALARM, failed, judged, show
@@ -25,6 +26,7 @@ def run(given: SimpleNamespace) -> int:
         sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
     folder = None if given.config_dir is None else Path(given.config_dir)
     config = configuration.compose(list(given.overrides), folder)
+    stamp = stamp_of(config)
     subject = Subject(config, seed, given.rounds, given.synthetic)
     found = judged(all_checks(subject))
     parts = subject.parts
@@ -37,6 +39,10 @@ def run(given: SimpleNamespace) -> int:
         else f"{len(found)} checks, none failed"
     )
     console().print(f"{words}.")
+    if stamp is not None and not wrong:
+        facts = {"overrides": list(given.overrides), "seed": seed, "rounds": subject.rounds}
+        write_stamp(stamp, {**facts, "synthetic": given.synthetic})
+        console().print(f"stamp for publish=true with this code: {stamp}")
     if given.json is not None:
         facts = {
             "algorithm": parts.algorithm.name,
