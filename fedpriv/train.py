@@ -185,6 +185,13 @@ def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = Fal
             f"diverged in round {result.summary['rounds']}: a loss or weight is no longer finite; "
             f"what there is was saved in {result.folder} (try a smaller algorithm.learning_rate)"
         )
+    aborted = (result.summary or {}).get("aborted_rounds")
+    if aborted and aborted == result.summary["rounds"]:
+        raise FedprivError(
+            f"all {counted(aborted, 'round')} of {result.folder} were aborted: too many "
+            "clients dropped out, nothing was released and the model is the initial one (a larger "
+            "algorithm.tolerated_dropouts or a smaller algorithm.dropout lets rounds through)"
+        )
 
 
 class SweepTable(Callback):

@@ -96,10 +96,16 @@ class Loop:
         self.second_draw: SecondDraw | None = None
         self.rounds_done = 0
         self.not_finite = 0
+        self.aborted_rounds = 0
         self.last_sigma: float | None = None
         self._seconds_before = self._cpu_seconds_before = 0.0
         self._started = time.perf_counter()
         self.cpu_began = time.process_time()
+
+    @property
+    def can_abort(self) -> bool:
+        """Whether a round that loses too many clients releases nothing, as the column ``aborted`` tells."""
+        return "aborted" in self.parts.algorithm.metrics
 
     @property
     def seconds(self) -> float:
@@ -132,6 +138,7 @@ class Loop:
                 self.average.observe()
             self.last_sigma = sigma
             self.not_finite += outcome.not_finite
+            self.aborted_rounds += opened.aborted
             healthy = outcome.healthy and (signal is None or math.isfinite(signal))
             announced = self._announce()
             eligible = self._eligible(announced)
@@ -249,6 +256,8 @@ class Loop:
             optional["statistics"] = self.statistics.state_dict()
         if (history := self.problem.streams.history) is not None:
             optional["history"] = history.state_dict()
+        if self.aborted_rounds:
+            optional["aborted_rounds"] = self.aborted_rounds
         return {
             **optional,
             "round": self.rounds_done,
@@ -265,6 +274,7 @@ class Loop:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.rounds_done, self.not_finite = state["round"], state["not_finite"]
         self.last_sigma = state["last_sigma"]
+        self.aborted_rounds = state.get("aborted_rounds", 0)
         self._seconds_before = state["seconds"]
         self._cpu_seconds_before = state.get("cpu_seconds", 0.0)
         self.trainer.load_state_dict(state["training"])

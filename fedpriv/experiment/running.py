@@ -27,7 +27,7 @@ from fedpriv.experiment.observers import (
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.mechanisms import GRADIENT, Release
-from fedpriv.results.caveats import CAVEATS, own_code, own_sampling
+from fedpriv.results.caveats import CAVEATS, aborted_words, own_code, own_sampling
 from fedpriv.results.folder import RunFolder
 
 _LARGE = 20.0  # an ε that deserves a word
@@ -133,6 +133,7 @@ class Run:
             own_sampling(samplings) if samplings else None,
             None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
+            aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,
             *of_data,
             clipper.caveat,
             clipper.aggregator_caveat if aggregated else None,

@@ -92,6 +92,8 @@ def key_numbers(run: Run) -> Markup:
     else:
         pairs.append(("privacy", _no_epsilon(run)))
     pairs.append(("rounds", rounds_words(run)))
+    if (aborted := as_number(run.summary.get("aborted_rounds"))) is not None:
+        pairs.append(("aborted rounds", f"{aborted:,.0f}"))
     if sigma := as_number(run.summary.get("noise_multiplier")):  # of 0 there is nothing to tell
         pairs.append(("σ in the last round", f"{sigma:.4g}"))
     if (seconds := as_number(run.summary.get("seconds"))) is not None:

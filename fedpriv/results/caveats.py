@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fedpriv.common.words import counted
+
 GENERAL_CAVEATS = (
     "Test records are not protected, and best_test_accuracy is chosen by looking at them.",
     "Choosing hyperparameters by looking at several private runs spends budget that is not counted "
@@ -22,6 +24,16 @@ ENTROPY = (
 TAIL = 2.4e-16
 """Mass of a pair of normals beyond 8.4 standard deviations, where not every output on the grid is possible
 under a neighbour; for one of the two (:mod:`fedpriv.common.secret_streams`)."""
+
+
+def aborted_words(aborted: int, rounds: int) -> str:
+    """Return the caveat of a run in which rounds lost too many clients."""
+    return (
+        f"{aborted} of {counted(rounds, 'round')} {'was' if aborted == 1 else 'were'} aborted: fewer clients "
+        "stayed than the noise needs, so nothing was released, nobody was charged and the weights stayed."
+    )
+
+
 UNIT_CAVEATS = {
     "record": (
         "The sizes n_k of the clients' data sets are treated as public: they set the denominators L "

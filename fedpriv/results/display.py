@@ -46,6 +46,8 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
         ("seed", "withheld" if summary["seed"] is None else str(summary["seed"])),
         ("rounds", f"{summary['rounds']} (stopped by: {summary['stop_reason']})"),
     ]
+    if summary.get("aborted_rounds") is not None:
+        rows.append(("aborted rounds", f"{summary['aborted_rounds']} of {summary['rounds']}"))
     if summary["test_accuracy"] is not None:
         rows += [
             ("test accuracy", f"{100 * summary['test_accuracy']:.2f} %"),

@@ -16,6 +16,7 @@ from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.accountants import GdpAccountant, RdpAccountant
 from fedpriv.privacy.events import parse_event
 from fedpriv.privacy.names import ADD_OR_REMOVE
+from fedpriv.results.display import summary_lines
 
 CLIENTS = 12
 CALIBRATED = (
@@ -85,6 +86,41 @@ def test_rounds_with_too_many_dropouts_are_aborted_and_charged_to_nobody(train, 
     assert charged(result.folder, CLIENTS).sum() == participants.sum()
     assert table.loc[table["aborted"] == 1, "train_loss"].isna().all()
     assert table["epsilon"].is_monotonic_increasing
+
+
+def test_aborted_rounds_are_counted_over_interruptions(train, tmp_path):
+    """In the summary, in the statement and at the console."""
+    stop = tmp_path / "stop"
+    stop.touch()
+    losing = (*FEDAVG, *LOSING, "rounds=8", "algorithm.dropout=0.3", f"runtime.stop_file={stop}")
+    result = train(*losing, name="stopped")
+    while result.stop_reason == "interrupted":
+        result = train(*losing, f"resume={result.folder}", name="stopped")
+    aborted = int(metrics(result)["aborted"].sum())
+    assert 0 < aborted < 8
+    assert result.summary["aborted_rounds"] == aborted
+    assert ("aborted rounds", f"{aborted} of 8") in summary_lines(result.summary, False)
+    assert f"{aborted} of 8 rounds" in " ".join((result.folder / "privacy.txt").read_text().split())
+
+
+def test_a_run_without_an_aborted_round_says_none(ran):
+    result = ran(*FEDAVG)
+    assert result.summary["aborted_rounds"] == 0
+    assert "aborted:" not in (result.folder / "privacy.txt").read_text()
+
+
+def test_a_run_whose_rounds_were_all_aborted_has_failed(command):
+    losing = (
+        *FEDAVG,
+        "algorithm.dropout=0.9",
+        "rounds=2",
+        "runtime.progress=none",
+        "runtime.plots=false",
+    )
+    said = command("train", *losing)
+    assert said.status == 1
+    assert "all 2 rounds" in said.sentence
+    assert "algorithm.tolerated_dropouts" in said.sentence
 
 
 def test_the_cost_is_that_of_the_rounds_a_client_was_in(ran):
