@@ -1,5 +1,17 @@
-"""``python -m fedpriv`` is the ``fedpriv`` command."""
+"""The ``fedpriv`` command, also as ``python -m fedpriv``."""
 
-from fedpriv.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Entry point of the console script. It imports the command where Ctrl-C is a sentence already."""
+    try:
+        from fedpriv.cli import main as command
+    except KeyboardInterrupt:
+        print("fedpriv: interrupted", file=sys.stderr)
+        sys.exit(130)
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,15 @@ import click
 
 from fedpriv.accounting.flags import account, calibrate
 from fedpriv.audit.flags import audit
-from fedpriv.common import startup
-from fedpriv.common.errors import ConfigError, FedprivError, nearest, show
+from fedpriv.common import endings, startup
+from fedpriv.common.errors import (
+    ConfigError,
+    FedprivError,
+    Interrupted,
+    WriteError,
+    nearest,
+    show,
+)
 from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
 from fedpriv.completion import SCRIPTS, Overrides, candidates
 from fedpriv.figures.command import figure, plot
@@ -48,10 +56,37 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
-    startup.begin()
-    status = run(sys.argv[1:] if arguments is None else list(arguments))
+    status = Interrupted.exit_status
+    output = sys.stdout = None if sys.stdout is None else endings.Output(sys.stdout)
+    try:
+        endings.heed_interrupts()
+        startup.begin()
+        status = run(sys.argv[1:] if arguments is None else list(arguments))
+        endings.ignore_interrupts()
+    except KeyboardInterrupt:  # before the first or after the last line of the command
+        endings.ignore_interrupts()
+        _say("fedpriv: interrupted")
+    status = _flushed(output, status)
     startup.end()
     sys.exit(status)
+
+
+def _flushed(output: endings.Output | None, status: int) -> int:
+    """The exit status once everything that was said is out."""
+    if output is None:
+        return status
+    try:
+        output.flush()
+    except BrokenPipeError:
+        return status or _without_reader()
+    if output.failure is None:
+        return status
+    return _failed(WriteError("standard output", output.failure)) if status == 0 else status
+
+
+def _without_reader() -> int:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def run(arguments: list[str]) -> int:
@@ -63,14 +98,13 @@ def run(arguments: list[str]) -> int:
         return done.exit_code
     except click.UsageError as error:
         return _failed(_in_a_sentence(error))
-    except FedprivError as error:
-        return _failed(error)
-    except KeyboardInterrupt:
-        _say("fedpriv: interrupted")
-        return 130
     except BrokenPipeError:  # the reader of our output went away
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _without_reader()
+    except BaseException as error:
+        known = endings.as_sentence(error)
+        if known is None:
+            raise
+        return _failed(known)
 
 
 def _failed(error: FedprivError) -> int:
@@ -79,8 +113,10 @@ def _failed(error: FedprivError) -> int:
 
 
 def _say(text: str) -> None:
-    sys.stdout.flush()
-    print(text, file=sys.stderr, flush=True)
+    with suppress(OSError):  # nobody is left to be told
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        print(text, file=sys.stderr, flush=True)
 
 
 def _in_a_sentence(error: click.UsageError) -> ConfigError:

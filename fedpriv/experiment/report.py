@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.files import write_tensors, write_text
+from fedpriv.common.files import saying_where, write_tensors, write_text
 from fedpriv.privacy.trade_off import RATES
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.results.public import write_public
@@ -38,15 +38,17 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
     folder.write_json(folder.privacy_json, privacy)
     write_text(folder.privacy_text, privacy_words(privacy))
     summary = summarise(run, stop_reason, privacy)
-    folder.write_json(folder.summary, summary)
     _write_model(run)
     if settings.runtime.plots and loop.rounds_done:
         from fedpriv.results.run_plots import plot_run
 
         labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
-        plot_run(folder, labels)
+        with saying_where(folder.plots):
+            plot_run(folder, labels)
     if settings.publish:
-        write_public(folder, privacy, settings.publish_test_metrics)
+        with saying_where(folder.public):
+            write_public(folder, privacy, settings.publish_test_metrics)
+    folder.write_json(folder.summary, summary)  # last: with it the run counts as finished
     return summary, privacy
 
 

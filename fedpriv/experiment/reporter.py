@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Group
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedpriv.common.files import saying_where
 from fedpriv.common.words import counted, span
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
@@ -108,14 +110,16 @@ class Reporter:
 
     def line(self, text: str) -> None:
         """One line on the console (unless silent) and in run.log."""
-        self._log.write(text + "\n")
-        self._log.flush()
+        with saying_where(self.folder.log):
+            self._log.write(text + "\n")
+            self._log.flush()
         if self.mode != "none":
             self.out.print(Text(text))
 
     def close(self) -> None:
         """Close run.log, however the run ended."""
-        self._log.close()
+        with suppress(OSError):  # of a full disk, which was told when it was written
+            self._log.close()
 
     def watch(self, run: Callable[[], str]) -> str:
         """Call ``run`` with the live display, if there is one, around it."""
@@ -209,7 +213,9 @@ class Reporter:
     def finish(self, summary: Mapping[str, Any], privacy: Mapping[str, Any]) -> None:
         """The summary table, the statement in a sentence, and where everything is."""
         ended = f"ended after {counted(summary['rounds'], 'round')}: {summary['stop_reason']}"
-        self._log.write(f"{ended}\n{headline(dict(privacy))}\n")
+        with saying_where(self.folder.log):
+            self._log.write(f"{ended}\n{headline(dict(privacy))}\n")
+            self._log.flush()
         if self.mode == "none":
             return
         if self.label is not None:

@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 from fedpriv import config as configuration
 from fedpriv.common import startup
+from fedpriv.common.endings import as_sentence, nothing_lost
 from fedpriv.common.errors import FedprivError, Interrupted, WriteError
 from fedpriv.common.files import locked, write_text
 from fedpriv.experiment import checkpoint
@@ -105,20 +106,19 @@ def run(
             stop_reason = reporter.watch(lambda: running.go(reporter, tracking))
         except WriteError as error:
             raise FedprivError(f"{error}; when there is room again, {resume}") from None
-        try:
+        except Exception as error:
+            known = as_sentence(error)
+            if known is None or isinstance(error, FedprivError):
+                raise
+            raise FedprivError(f"{known}; {resume}") from None
+        with nothing_lost("the report was written", resume):
             summary, privacy = write_report(running, stop_reason)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted while the report was written (no round is lost); {resume}"
-            ) from None
-        except WriteError as error:
-            raise FedprivError(f"{error} (no round is lost); {resume}") from None
-        ended = stop_reason != "interrupted"
-        if ended:
-            running.folder.checkpoint_before.unlink(missing_ok=True)
-        if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
-            _withhold_seeds(running.folder, config)
-        reporter.finish(summary, privacy)
+            ended = stop_reason != "interrupted"
+            if ended:
+                running.folder.checkpoint_before.unlink(missing_ok=True)
+            if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
+                _withhold_seeds(running.folder, config)
+            reporter.finish(summary, privacy)
         tracking.finish(summary, stop_reason)
     return RunResult(plan, running.folder.path, summary, privacy)
 
