@@ -1,7 +1,9 @@
 """Malicious clients at work: poisoned records, their own training, boosting, projection.
 
 They are the ``attack`` of an algorithm's problem: which records a client trains on, what it sends.
-Their randomness has streams of its own: honest clients draw what they would without them.
+Their randomness has streams of its own, which follow from ``attack.seed``. Honest clients draw from the
+streams of the run, and a run with an attack is another run than one without: its lots, cohorts and noise are
+others, unless both are ``paired``.
 """
 
 from __future__ import annotations

@@ -115,6 +115,7 @@ def shadow_configuration(subject: Subject, shadow: Shadow) -> DictConfig:
     with open_dict(config):
         config.shadow = asdict(shadow)
         config.audit = config.publish = config.publish_test_metrics = config.tracker = None
+        config.paired = None  # noise of their own, even where that of the run is shared
         config.seed = config.noise_seed = _FIRST_SEED + shadow.half
         if "seed" in config.model:
             config.model.seed = config.seed

@@ -87,7 +87,7 @@ def assemble(
         folder.remove_leftovers()
     digest = run_digest(config, settings.rounds, problem)
     problem.streams, name = streams_of_run(settings, digest, folder)
-    if own_targets(identity):
+    if settings.paired is None and own_targets(identity):
         problem.streams = replace(problem.streams, history=History())
     origin = Origin(identity, name, numeric_environment(device, threads, problem.engine.name))
     if state is not None:

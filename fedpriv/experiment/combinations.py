@@ -83,6 +83,10 @@ def refuse_bad_combinations(parts: Parts) -> None:
         _refuse_canaries(parts)
     if parts.trackers:
         _refuse_tracking(parts)
+    if settings.paired is not None and (settings.publish or algorithm.search is not None):
+        other = "publish=true" if settings.publish else f"algorithm={algorithm.name}"
+        hint = "runs with common noise are simulations: two that are seen have no finite epsilon"
+        raise ConfigError("paired", settings.paired, f"null with {other}", hint)
     if settings.publish:
         _refuse_unpublishable(parts)
     elif settings.publish_test_metrics:

@@ -110,6 +110,7 @@ class Run:
             and delta * problem.data.records_per_client.min() >= 1,
             "delta_of_clients": algorithm.unit == "client"
             and delta * problem.data.client_count >= 1,
+            "paired": loop.settings.paired is not None,
             "attackers": problem.attack is not None,
             "canaries": loop.settings.canaries > 0,
             "mislabelled": loop.settings.canary == MISLABELLED,

@@ -1,7 +1,8 @@
 """Where the secret randomness of a run comes from: seeds of its configuration, or the operating system.
 
 Either way the streams also depend on what the run is: its identity, its number of rounds, digests of its
-data, of its initial weights and of the user's own code. So two runs never share lots, cohorts or noise.
+data, of its initial weights and of the user's own code. So two runs never share lots, cohorts or noise, but
+for simulations that ask for it (``paired``) so that they can be compared.
 """
 
 from __future__ import annotations
@@ -76,11 +77,13 @@ def run_digest(config: DictConfig, rounds: int | None, problem: Problem) -> str:
 
 def streams_of_run(settings: Settings, run: str, folder: RunFolder) -> tuple[SecretStreams, str]:
     """(the streams of the run with this digest, what tells this run from others): a published one needs the
-    key in its folder, and is not another one with the same configuration and another key."""
+    key in its folder, and is not another one with the same configuration and another key. Paired runs have
+    the streams of their name and seeds, by purpose, round and client, whatever else they are."""
     if settings.publish:
         key = read_key(folder)
         return SecretStreams.of_run(key, run), derived_key(key, "name of the run", run).hex()
-    return SecretStreams.simulated(settings.seed, settings.noise_seed, run), run
+    whose = run if settings.paired is None else f"paired {settings.paired}"
+    return SecretStreams.simulated(settings.seed, settings.noise_seed, whose), run
 
 
 def streams_of_search() -> SecretStreams:

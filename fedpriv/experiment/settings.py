@@ -46,7 +46,7 @@ class Runtime:
 class Settings:
     """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε,
     and ``canary``: of which kind; ``shadow``: whose data it has in the place of its own, as a shadow run
-    of an audit."""
+    of an audit; ``paired``: the name of the simulations whose lots, cohorts and noise are its own."""
 
     epsilon: float | None
     delta: float
@@ -65,6 +65,7 @@ class Settings:
     publish_test_metrics: bool = False
     shadow: Shadow | None = None
     averaging: Averaging | None = None
+    paired: str | None = None
 
 
 def read_settings(config: DictConfig) -> Settings:
@@ -103,6 +104,7 @@ def read_settings(config: DictConfig) -> Settings:
                 "publish_test_metrics", config.get("publish_test_metrics") or False
             ),
             shadow=_read_shadow(config.get("shadow")),
+            paired=_optional(checks.text, "paired", config.get("paired")),
         )
         averaging = averaging_of(*(config.get(key) for key in _OF_AVERAGING), settings.rounds)
         settings = replace(settings, averaging=averaging)
@@ -110,8 +112,8 @@ def read_settings(config: DictConfig) -> Settings:
         raise error.within("") from None
     except (ConfigAttributeError, ConfigKeyError) as error:
         raise ConfigError(f"{error.full_key} was deleted (~), and every run needs it") from None
-    if settings.shadow is not None and (settings.publish or settings.audit):
-        key = "publish" if settings.publish else "audit"
+    if settings.shadow is not None and (settings.publish or settings.audit or settings.paired):
+        key = "publish" if settings.publish else "audit" if settings.audit else "paired"
         raise ConfigError(
             f"{key} must be null with shadow: a shadow run is part of an audit, and private"
         )

@@ -17,6 +17,7 @@ from fedpriv.figures.jobs import in_short
 from fedpriv.figures.series import Run
 from fedpriv.results.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.results.folder import commit_words, own_commit_words
+from fedpriv.results.pairs import PAIRED, paired_differences
 
 
 class Ends:
@@ -58,6 +59,8 @@ def compare(
     if not figure.as_defined and (figure.stated or orderings):
         lines += [_not_compared(figure), ""]
     lines += ["## Ends of the curves", "", *_ends(figure, ends), ""]
+    if pairs := list(_paired(runs)):
+        lines += ["## Paired differences", "", *pairs, ""]
     if figure.marks:
         lines += ["## Numbers from elsewhere", "", *_published(figure), ""]
     unguarded = list(_without_guarantee(figure, runs))
@@ -266,6 +269,40 @@ def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
             decimals = STATED_COLUMNS[name].decimals
             cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
         yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
+
+
+def _paired(runs: Sequence[Run]) -> Iterator[str]:
+    """The differences of paired runs to the first curve of their group, with their intervals over seeds."""
+    columns = ("test_accuracy", "test_loss", "backdoor_accuracy")
+    rows = [
+        {
+            "group": run.job.group.title,
+            "point": run.job.point,
+            "curve": run.job.curve.label,
+            "seed": run.job.seed,
+            PAIRED: run.summary[PAIRED],
+            **{name: run.summary.get(name) for name in columns},
+        }
+        for run in runs
+        if PAIRED in run.summary
+    ]
+    if not rows:
+        return
+    yield "Runs of one seed have the same lots, cohorts and noise: bands and deviations of single curves say"
+    yield "nothing about their differences. 95 % intervals over seeds, to the first curve:"
+    yield ""
+    yield "| | point | curve | quantity | pairs | difference | interval |"
+    yield "|---" * 7 + "|"
+    for (group, point), table in pd.DataFrame(rows).groupby(
+        ["group", "point"], dropna=False, sort=False
+    ):
+        shown = [name for name in columns if table[name].notna().any()]
+        for row in paired_differences(table, ["curve"], shown).itertuples():
+            label, scale = STATED_COLUMNS[row.column].label, STATED_COLUMNS[row.column].scale
+            mean, low, high = (f"{scale * value:+.3g}" for value in (row.mean, row.low, row.high))
+            interval = "–" if math.isnan(row.low) else f"{low} … {high}"
+            at = "–" if pd.isna(point) else f"{point:g}"
+            yield f"| {group} | {at} | {row.curve} | {label} | {row.pairs} | {mean} | {interval} |"
 
 
 def _published(figure: Figure) -> Iterator[str]:

@@ -99,6 +99,10 @@ def _refuse_special(
         raise ConfigError(f"{path} is a shadow run of an audit")
     if settings.canaries or folder.canaries.exists():
         raise ConfigError(f"{path} has canaries, which were planted for its audit")
+    if settings.paired is not None:
+        raise ConfigError(
+            f"{path} has paired={settings.paired}: runs with common noise are simulations, to be compared"
+        )
     if settings.publish:
         raise ConfigError(f"{path} has publish=true and withholds its seeds, which an entry states")
     if is_search(folder.path.resolve().parent):

@@ -86,6 +86,11 @@ CAVEATS = {
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "them all, with every client in every round; the published one counts the last run alone."
     ),
+    "paired": (
+        "This run is paired: it has the lots, cohorts and noise of every other run with the same name "
+        "(paired) and the same seeds, so that the runs can be compared. Each epsilon holds if one run of the "
+        "pair is seen. Together their epsilon is infinite: the difference of two runs has no noise."
+    ),
     "canaries": (
         "Canaries were planted in this run for its audit. They are records, or clients, of nobody; they take "
         "part as others do, cost accuracy, and the model is one trained with them."

@@ -50,12 +50,14 @@ def privacy_facts(
     stop_reason: str | None,
     attackers: Sequence[int] = (),
     published: bool = False,
+    paired: str | None = None,
     numbers: int = 0,
     before: int = 0,
 ) -> dict[str, Any]:
     """Everything the statement says, as plain values (``inf`` for an infinite ε); of clients, it speaks
     of those that are not among the ``attackers``. ``published``: with secrets from the operating system;
-    ``numbers``: how many with noise of real numbers a draw releases, and ``before`` the first round."""
+    ``paired``: the name of the runs with the same secrets; ``numbers``: how many with noise of real numbers
+    a draw releases, and ``before`` the first round."""
     if budget is None:
         return {
             "schema_version": 1,
@@ -79,6 +81,7 @@ def privacy_facts(
         "budget": budget.limit,
         "budget_view": budget.view,
         "randomness": ENTROPY_ROOT if published else SEEDED,
+        **({} if paired is None else {"paired": paired, "epsilon_of_two_paired_runs": math.inf}),
         "noise_adapts": budget.adaptive,
         "accountant": budget.accountant.describe(),
         "order": budget.order(),
@@ -282,7 +285,10 @@ def _if_secret(facts: dict[str, Any]) -> str:
     """The condition under which a simulation's guarantee holds."""
     if facts["randomness"] == ENTROPY_ROOT:
         return ""
-    return ", which holds only if seed and noise_seed are secret"
+    condition = ", which holds only if seed and noise_seed are secret"
+    if "paired" not in facts:
+        return condition
+    return f"{condition} and no other run with paired={facts['paired']} is seen"
 
 
 def _number(key: str, label: str, facts: dict[str, Any]) -> str:

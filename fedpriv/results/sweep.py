@@ -11,6 +11,7 @@ from rich.table import Table
 from fedpriv.common.words import round_up, span
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
+from fedpriv.results.pairs import PAIRED, paired_differences, table_of
 
 _GIVEN = "asked "
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
@@ -28,10 +29,12 @@ def read_runs(folder: Path) -> pd.DataFrame:
         chosen = dict(o.partition("=")[::2] for o in overrides)
         summary = run.read_json(run.summary)
         chosen.pop("seed", None)
+        chosen.pop(PAIRED, None)
         rows.append(
             {
                 "run": path.name,
                 **{_column(key): value for key, value in chosen.items()},
+                **({PAIRED: summary[PAIRED]} if PAIRED in summary else {}),
                 "seed": summary["seed"],
                 **{v: summary[v] for v in VALUES},
                 **({BACKDOOR: summary[BACKDOOR]} if BACKDOOR in summary else {}),
@@ -82,6 +85,11 @@ def show_sweep(folder: Path) -> None:
             *(_percent(rows[column]) for column in shares),
         )
     out.print(table)
+    if PAIRED in runs:
+        differences = paired_differences(runs, varied, shares)
+        if len(differences):
+            differences.to_csv(folder / "paired_differences.csv", index=False)
+            out.print(table_of(differences))
     out.print(f"sweep folder: {folder}")
 
 

@@ -92,6 +92,9 @@ def _refuse(parts: Parts) -> None:
         raise ConfigError("budget_view", settings.budget_view, f"{SOUND} in a search")
     if settings.publish:
         raise ConfigError("publish", settings.publish, "null in a search")
+    if settings.paired is not None:
+        hint = "trials with common noise have no finite epsilon together"
+        raise ConfigError("paired", settings.paired, "null in a search", hint)
     if settings.resume:
         raise ConfigError(
             "resume", settings.resume, "null in a search, which goes on when it is given again"

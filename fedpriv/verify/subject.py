@@ -284,6 +284,9 @@ class Subject:
 
 
 def _refuse(parts: Parts) -> None:
+    if parts.settings.paired is not None:
+        hint = "it checks that no two runs have noise in common, which paired runs have on purpose"
+        raise ConfigError("paired", parts.settings.paired, "null with fedpriv verify", hint)
     if getattr(parts.algorithm, "dropout", 0):
         raise ConfigError(
             "algorithm.dropout",

@@ -97,6 +97,19 @@ def test_mean_and_spread_are_those_of_the_values(values):
     assert float(spread) == pytest.approx(np.std(values, ddof=1), abs=1e-5)
 
 
+def test_paired_runs_are_compared_by_their_differences(compared):
+    """Chance of ± 10 points is common to both curves: their difference is one point in every seed."""
+    ends = {
+        (curve, seed): {"test_accuracy": accuracy + shift, "paired": "one"}
+        for curve, shift in (("loud", 0.0), ("quiet", 0.01))
+        for seed, accuracy in enumerate((0.7, 0.8))
+    }
+    assert "| 2 | +1 | +1 … +1 |" in compared(ends)
+    for end in ends.values():
+        del end["paired"]
+    assert "Paired differences" not in compared(ends)
+
+
 def test_no_finished_run_is_said(compared):
     assert "no finished run" in row(compared(accuracies(quiet=[0.5])), "loud noise", "80.00")
 
