@@ -7,6 +7,10 @@ many draws), its epsilon is taken. It holds for compositions fixed in advance; a
 filter. The loss of b-min-sep sampling is sampled (:mod:`fedpriv.privacy.monte_carlo`); with other releases
 it composes by sharing out δ.
 
+Rounding in the transforms is bounded (:mod:`~fedpriv.privacy.accountants.rounding`): where it may move δ by
+more than a thousandth, ε is computed again in extended precision, at δ less the error that is left. RDP's ε,
+which has none, is the limit.
+
 Convention: a Gaussian's multiplier z is noise ÷ sensitivity *under the relation of the ledger*. That
 is dp_accounting's RDP convention too, but its PLD takes noise ÷ clip norm under replace-one, half of
 that sensitivity: there z is doubled on the way in.
@@ -26,8 +30,16 @@ from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.privacy.accountants.base import CannotAccount, Composition
+from fedpriv.privacy.accountants.composed_losses import (
+    compose,
+    extended,
+    pmfs,
+    rounding_error,
+    self_compose,
+)
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.accountants.rounding import SHARE
 from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
 from fedpriv.privacy.events import event_words
 from fedpriv.privacy.grid import on_grid
@@ -178,8 +190,26 @@ def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
 
 @functools.lru_cache(maxsize=1024)  # the runs of a figure are calibrated alike
 def _epsilon(items: Items, delta: float, neighbours: str, cell: float) -> float:
-    losses = (_composed(pair, neighbours, cell) for pair in _pairs(items))
-    return max(max(0.0, float(loss.get_epsilon_for_delta(delta))) for loss in losses)
+    return max(_epsilon_of_pair(pair, delta, neighbours, cell) for pair in _pairs(items))
+
+
+def _epsilon_of_pair(items: Items, delta: float, neighbours: str, cell: float) -> float:
+    """Return ε for one order of the neighbours, with rounding of δ by at most a thousandth."""
+    loss = _composed(items, neighbours, cell)
+    epsilon = max(0.0, float(loss.get_epsilon_for_delta(delta)))
+    if rounding_error(loss) <= delta / SHARE or math.isinf(epsilon):
+        return epsilon
+    precise = functools.reduce(
+        compose,
+        (_repeated(event, count, neighbours, cell, precise=True) for event, count in items),
+    )
+    error = rounding_error(precise)
+    largest = delta * (1.0 + 1.0 / SHARE)
+    if float(precise.get_delta_for_epsilon(epsilon)) + error <= largest:
+        return epsilon  # what double precision found is confirmed, and stays as it always was
+    if error >= delta / 2.0:
+        return math.inf
+    return max(epsilon, float(precise.get_epsilon_for_delta(delta - error)))
 
 
 def _composed(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
@@ -187,7 +217,7 @@ def _composed(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribu
 
     def compute() -> PrivacyLossDistribution:
         last = _repeated(*items[-1], neighbours, cell)
-        return _prefix(items[:-1], neighbours, cell).compose(last)
+        return compose(_prefix(items[:-1], neighbours, cell), last)
 
     return _WHOLE.get((items, neighbours, cell), compute)
 
@@ -195,8 +225,7 @@ def _composed(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribu
 def deltas_of_loss(loss: PrivacyLossDistribution, epsilons: np.ndarray) -> np.ndarray:
     """δ at each of ``epsilons``, ascending, of the worse direction: dp_accounting's own takes a step of
     Python for each of 100,000 losses."""
-    pmfs = (loss._pmf_remove, loss._pmf_add)  # the only place the library shows them
-    return np.max([_deltas_of_pmf(pmf.to_dense_pmf(), epsilons) for pmf in pmfs], axis=0)
+    return np.max([_deltas_of_pmf(pmf.to_dense_pmf(), epsilons) for pmf in pmfs(loss)], axis=0)
 
 
 def _deltas_of_pmf(pmf: PLDPmf, epsilons: np.ndarray) -> np.ndarray:
@@ -277,7 +306,7 @@ def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistributi
         )
         total = _PREFIXES.known.get((items[:known], neighbours, cell)) or identity(cell)
         for event, count in items[known:]:
-            total = total.compose(_repeated(event, count, neighbours, cell))
+            total = compose(total, _repeated(event, count, neighbours, cell))
         return total
 
     return _PREFIXES.get((items, neighbours, cell), compute)
@@ -292,15 +321,21 @@ def forget() -> None:
 
 
 def _repeated(
-    event: dp_event.DpEvent, count: int, neighbours: str, discretization: float
+    event: dp_event.DpEvent,
+    count: int,
+    neighbours: str,
+    discretization: float,
+    precise: bool = False,
 ) -> PrivacyLossDistribution:
+    """Return the loss of ``count`` draws, with ``rounding_error``; ``precise``: in extended precision."""
     if isinstance(event, dp_event.GaussianDpEvent):  # n Gaussians are one, exactly
         event = dp_event.GaussianDpEvent(event.noise_multiplier / math.sqrt(count))
-        return _once(event, neighbours, discretization)
+        once = _once(event, neighbours, discretization)
+        return extended(once) if precise else once
     once = _SINGLE.get(
         (event, neighbours, discretization), lambda: _once(event, neighbours, discretization)
     )
-    return once.self_compose(count)
+    return self_compose(extended(once) if precise else once, count)
 
 
 def _once(
