@@ -35,8 +35,8 @@ def compose(
         rounding_error(first)
         + rounding_error(second)
         + max(
-            rounding.convolution_error(*map(_probs, pair))
-            for pair in zip(pmfs(first), pmfs(second), strict=True)
+            rounding.convolution_error(*map(_probs, pair)) if _transformed(whole) else 0.0
+            for *pair, whole in zip(pmfs(first), pmfs(second), pmfs(composed), strict=True)
         )
     )
     return composed
@@ -58,6 +58,8 @@ def self_compose(loss: PrivacyLossDistribution, count: int) -> PrivacyLossDistri
             # the library's transform has at least this size, and one little larger a little more error
             fft.next_fast_len(max(single.size, whole.size)),
         )
+        if _transformed(whole)
+        else 0.0
         for single, whole in zip(pmfs(loss), pmfs(composed), strict=True)
     )
     return composed
@@ -98,6 +100,13 @@ def _with_pmfs(removed: PLDPmf, added: PLDPmf) -> PrivacyLossDistribution:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     return PrivacyLossDistribution(removed, added)
+
+
+def _transformed(composed: PLDPmf) -> bool:
+    """Return whether the library used a transform: losses of few values it composes value by value."""
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+
+    return isinstance(composed, DensePLDPmf)
 
 
 def _probs(pmf: PLDPmf) -> np.ndarray:
