@@ -11,11 +11,14 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.verify import sensitivity, statistics
+from fedpriv.verify import discreteness, sensitivity, statistics
 from fedpriv.verify.context import Context, Kept
 from fedpriv.verify.subject import AS_IT_IS, Variation
 from fedpriv.verify.table import Check
 from fedpriv.verify.variations import ABSENT, empty
+
+_RUNS = 2000
+"""Identities of runs whose keys are compared."""
 
 
 def repeated(context: Context) -> Check:
@@ -66,6 +69,8 @@ def two_runs(context: Context) -> Iterator[Check]:
             note=f"two runs that differ in {words} have noise in common",
         )
     yield _keys([own, *(streams for _, streams in others), *_published(context)])
+    keys = subject.keys_of_runs(_RUNS)
+    yield discreteness.run_keys(keys, subject.streams("birthday", ""), _RUNS)
 
 
 def _noise_under(context: Context, streams: SecretStreams, against: Kept) -> np.ndarray:

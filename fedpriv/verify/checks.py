@@ -8,7 +8,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.verify import chance, charge, files, left, lots, noise, outside, sensitivity
+from fedpriv.verify import (
+    chance,
+    charge,
+    directions,
+    discreteness,
+    files,
+    left,
+    lots,
+    noise,
+    outside,
+    sensitivity,
+)
 from fedpriv.verify.context import SAMPLES, Context
 from fedpriv.verify.stated import NONE
 from fedpriv.verify.subject import Subject, chance_kept, replaceable
@@ -18,6 +29,7 @@ from fedpriv.verify.variations import ABSENT, empty, everything
 
 _KEYS_AT_MOST = 600
 _MORE = 1 + 1e-6
+_LESS_WHERE_CORRELATED = 100
 
 
 def all_checks(subject: Subject, samples: int = SAMPLES) -> list[Check]:
@@ -96,17 +108,33 @@ class Verification:
                 extra = extra if extra > _MORE else 1.0
                 yield from noise.checks(name, samples, direct, extra, layers)
                 yield from noise.independence(name, samples)
+            yield from self._further(name, samples)
             yield from again.of_bits(name, reference, said)
             yield from again.between(name, said)
         if (check := noise.repeated_numbers(reference, self.context.gaussian)) is not None:
             yield check
+
+    def _further(self, name: str, samples: list[noise.Sample]) -> Iterator[Check]:
+        """Noise in every direction, and as a computer draws it."""
+        context, white = self.context, self.context.correlated is not None
+        if (check := discreteness.on_grid(self.reference, context.said, name)) is not None:
+            yield check
+        draws = context.draws
+        drawn = draws.of_samples(samples) if white else draws.of(name, context.gaussian)
+        random = np.random.default_rng(self.subject.seed)
+        units = self.subject.told_apart()
+        yield from directions.checks(name, draws, drawn, self.reference, units, random)
+        yield from discreteness.of_draws(name, drawn, white)
 
     def _keys(self) -> int:
         """How many more noise keys make enough numbers of the gradient's noise."""
         width = self.subject.problem.model.size
         seen = self.reference.seen.values()
         numbers = sum(s.values.numel() for s in seen if s.values.shape[1] == width)
-        return min(_KEYS_AT_MOST, max(1, math.ceil(self.context.samples / max(1, numbers))))
+        wanted = self.context.samples
+        if self.context.correlated is not None:  # whose rounds cannot be opened again by themselves
+            wanted *= wanted // _LESS_WHERE_CORRELATED
+        return min(_KEYS_AT_MOST, max(1, math.ceil(wanted / max(1, numbers))))
 
     def _where_it_leaves(self) -> Iterator[Check]:
         places = [p for p in self.reference.seen if p.round_index == 0]

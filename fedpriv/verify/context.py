@@ -13,6 +13,7 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
 from fedpriv.verify.again import Again
 from fedpriv.verify.correlated import Correlated
+from fedpriv.verify.draws import Draws
 from fedpriv.verify.stated import GAUSSIAN, Stated, stated
 from fedpriv.verify.subject import AS_IT_IS, Subject, Variation
 from fedpriv.verify.taps import Place, Recording
@@ -46,7 +47,13 @@ class Context:
             streams = subject.streams(subject.sampling_name, "again")
             width = subject.problem.model.size
             self.again = Again(streams, samples, subject.rounds, width)
-            self.reference = subject.run(again=self.again)
+            self.draws = Draws(streams, samples, subject.rounds_drawn(), subject.layers())
+            again = [self.again]
+            if (
+                subject.parts.mechanism.charged_at_once is None
+            ):  # else rounds follow from each other
+                again.append(self.draws)
+            self.reference = subject.run(again=again)
             if subject.choose_unit(self.reference) or self.reference.broke is not None:
                 break
         self.correlated = Correlated.of(subject, self.reference)

@@ -121,3 +121,51 @@ def samples_needed(power_wanted: float, level: float, ratio: float = SHORTFALL) 
     while power(samples, ratio, level) < power_wanted:
         samples = math.ceil(1.01 * samples) + 1
     return samples
+
+
+def singular_p(smallest_value: float, largest_value: float, rows: int, columns: int) -> list[float]:
+    """Return upper bounds of the p-values of the extreme singular values of normals [rows, columns].
+
+    Gordon's theorem with concentration of Lipschitz functions (Davidson, Szarek 2001, theorem II.13), for
+    every rows >= columns:
+
+        P(s_min <= √rows - √columns - t) <= e^(-t²/2),    P(s_max >= √rows + √columns + t) <= e^(-t²/2)
+    """
+    short = math.sqrt(rows) - math.sqrt(columns) - smallest_value
+    long = largest_value - math.sqrt(rows) - math.sqrt(columns)
+    return [math.exp(-(max(0.0, t) ** 2) / 2.0) for t in (short, long)]
+
+
+def spectrum_p(values: np.ndarray) -> tuple[float, float]:
+    """Return (a p-value, the smallest singular value ÷ √n) of standard normals [n, d], n > d.
+
+    Beside the extreme singular values it tests what is left of each column once all others are known: with
+    W = XᵀX, 1 / (W⁻¹)_jj is χ² with n - d + 1 degrees of freedom, exactly (Bartlett's decomposition).
+    """
+    rows, columns = values.shape
+    if not np.isfinite(values).all():
+        return 0.0, math.nan
+    gram = np.zeros((columns, columns))
+    for first in range(0, rows, 4096):
+        part = values[first : first + 4096].astype(np.float64)
+        gram += part.T @ part
+    eigenvalues, vectors = np.linalg.eigh(gram)
+    eigenvalues = np.maximum(eigenvalues, rows * 1e-9)
+    extremes = np.sqrt(eigenvalues[[0, -1]])
+    left = 1.0 / (vectors**2 @ (1.0 / eigenvalues))
+    left_p = special.gammainc((rows - columns + 1) / 2.0, left / 2.0)
+    tests = [*singular_p(float(extremes[0]), float(extremes[1]), rows, columns), smallest(left_p)]
+    return smallest(tests), float(extremes[0]) / math.sqrt(rows)
+
+
+def fewest_distinct_p(distinct: int, count: int, coincidence: float) -> float:
+    """Return an upper bound of P(at most so many distinct values among ``count`` independent ones).
+
+    One value changes the number of distinct ones by at most 1, so McDiarmid's inequality holds around its
+    mean, which is at least ``count`` minus the expected number of equal pairs.
+
+    Args:
+        coincidence: The probability, at most, that two values are equal.
+    """
+    expected = count - 0.5 * count * (count - 1) * coincidence
+    return math.exp(-2.0 * max(0.0, expected - distinct) ** 2 / max(1, count))

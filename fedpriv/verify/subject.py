@@ -191,7 +191,29 @@ class Subject:
         digest = run_digest(self.config, settings.rounds, self.problem)
         return streams_of_run(settings, digest, folder)[0]
 
+    def keys_of_runs(self, count: int) -> list[bytes]:
+        """Return the noise keys that as many runs of other identities would have."""
+        settings = replace(self.parts.settings, publish=False)
+        names = (f"verify, run {i}" for i in range(count))
+        return [streams_of_run(settings, name, None)[0].noise_key for name in names]
+
     # ---- the unit
+
+    def told_apart(self) -> list[int]:
+        """Return clients that are looked at one by one: the first, the last, those with most and fewest
+        records, and one at random."""
+        sizes = np.array([len(own) for own in self.problem.data.clients])
+        random = int(np.random.default_rng(self.seed).integers(self.clients))
+        chosen = (0, self.clients - 1, int(sizes.argmax()), int(sizes.argmin()), random)
+        return list(dict.fromkeys(chosen))
+
+    def rounds_drawn(self) -> list[int]:
+        """Return the rounds of a run whose noise is drawn many times: the first, the last, and up to three
+        at random."""
+        between = np.random.default_rng(self.seed).permutation(
+            np.arange(1, max(1, self.rounds - 1))
+        )
+        return sorted({0, self.rounds - 1, *between[:3].tolist()})
 
     def choose_unit(self, seen: Recording) -> bool:
         """Take the record, or client, that is in most lots of a run, in the first round if it can be, and

@@ -8,7 +8,7 @@ whatever still differs between them did not come from the releases.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -94,8 +94,8 @@ class Recording:
 class Tap:
     """Looks on at one loop, as an observer of its rounds and around its mechanism.
 
-    ``see``: called with each release before it is pinned; ``again``: called before each release of the
-    uploads with how to open the same round once more.
+    ``see``: called with each release before it is pinned; ``again``: each is called before each release
+    of the uploads with how to open the same round once more.
     """
 
     name = "verify"
@@ -105,8 +105,9 @@ class Tap:
         loop: Loop,
         pinned: Recording | None = None,
         see: Callable[[Place, Tensor], None] | None = None,
-        again: Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
-        | None = None,
+        again: Sequence[
+            Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
+        ] = (),
         scale: float = 1.0,
         keep: bool = True,
     ):
@@ -179,8 +180,8 @@ class Tap:
         release, after, close = opening.release, opening.release_after, opening.close
 
         def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
-            if self._again is not None:
-                self._again(anew, t, self._step, answers)
+            for repeat in self._again:
+                repeat(anew, t, self._step, answers)
             facts = {name: _facts(answer) for name, answer in answers.items()}
             visible = release(answers)
             found = {
@@ -191,8 +192,8 @@ class Tap:
             return found
 
         def released_after(name: str, answer: Bounded) -> Visible:
-            if self._again is not None:
-                self._again(anew, t, AFTER, {name: answer})
+            for repeat in self._again:
+                repeat(anew, t, AFTER, {name: answer})
             facts = _facts(answer)
             return self._let_go(Place(t, AFTER, name), after(name, answer), facts)
 

@@ -95,6 +95,8 @@ def rejections(p_values: list[float], level: float = 0.02) -> None:
         lambda x: statistics.common_p(statistics.off_diagonal(x)),
         lambda x: statistics.sum_p(x.reshape(-1)),
         lambda x: statistics.spread_p(x.reshape(-1)),
+        lambda x: statistics.spectrum_p(x.T)[0],
+        lambda x: statistics.spectrum_p(x.reshape(-1, 4))[0],
     ],
 )
 def test_a_test_rejects_normals_as_often_as_its_level_says(test):
@@ -139,7 +141,30 @@ def lot(law: sampling.Law, who: int, when: int, count: int = 40) -> sampling.Lot
     return sampling.Lot(who, when, count, members)
 
 
+def test_distinct_values_are_judged_as_often_as_their_level_says():
+    p_values = []
+    for _ in range(60):
+        values = np.rint(RANDOM.standard_normal(400) * 64)
+        coincidence = 1.0 / 64 / (2.0 * np.sqrt(np.pi)) * 1.001
+        distinct = len(np.unique(values))
+        p_values.append(statistics.fewest_distinct_p(distinct, 400, coincidence))
+    rejections(p_values, 0.05)
+
+
 # ---- what a test is for
+
+
+def test_a_direction_without_noise_is_found_from_more_draws_than_numbers():
+    drawn = RANDOM.standard_normal((220, 100))
+    direction = RANDOM.standard_normal(100)
+    direction /= np.linalg.norm(direction)
+    assert statistics.spectrum_p(drawn)[0] > 1e-4
+    assert statistics.spectrum_p(drawn - np.outer(drawn @ direction, direction))[0] < 1e-6
+
+
+def test_a_table_of_noise_is_found():
+    values = RANDOM.choice(RANDOM.standard_normal(4096), 20_000)
+    assert statistics.fewest_distinct_p(len(np.unique(values)), 20_000, 1.8e-5) < 1e-9
 
 
 def test_a_vector_that_contains_another_is_found():
