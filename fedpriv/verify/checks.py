@@ -19,6 +19,7 @@ from fedpriv.verify import (
     noise,
     outside,
     sensitivity,
+    units,
 )
 from fedpriv.verify.context import SAMPLES, Context
 from fedpriv.verify.stated import NONE
@@ -32,9 +33,16 @@ _MORE = 1 + 1e-6
 _LESS_WHERE_CORRELATED = 100
 
 
-def all_checks(subject: Subject, samples: int = SAMPLES) -> list[Check]:
-    """Every check that applies, from so many numbers of noise for each query. Raises ConfigError for a
-    configuration that runs no round."""
+def all_checks(subject: Subject, samples: int = SAMPLES, units_too: bool = True) -> list[Check]:
+    """Return every check that applies.
+
+    Args:
+        samples: Numbers of noise for each query.
+        units_too: Whether other units than one are changed as well, which takes half of the time.
+
+    Raises:
+        ConfigError: The configuration runs no round.
+    """
     with chance_kept():
         context = Context(subject, samples)
         if context.reference.broke is not None:
@@ -43,7 +51,7 @@ def all_checks(subject: Subject, samples: int = SAMPLES) -> list[Check]:
             raise ConfigError("the configuration runs no round, so there is nothing to verify")
         if not subject.parts.private:
             return [Check("charge", "privacy", "none is claimed", "-")]
-        return list(Verification(context).run())
+        return list(Verification(context).run(units_too))
 
 
 def _stopped(why: str) -> Check:
@@ -58,7 +66,7 @@ class Verification:
     def __init__(self, context: Context):
         self.context, self.subject, self.reference = context, context.subject, context.reference
 
-    def run(self) -> Iterator[Check]:
+    def run(self, units_too: bool) -> Iterator[Check]:
         subject, reference = self.subject, self.reference
         yield chance.repeated(self.context)
         yield from self._noise()
@@ -66,6 +74,8 @@ class Verification:
         yield from chance.same_noise(self.context)
         yield from self._where_it_leaves()
         yield from self._sensitivity()
+        if units_too:
+            yield from units.checks(self.context)
         yield from lots.checks(self.context)
         yield lots.unmoved(self.context, self._of_records)
         yield from self._outside()
@@ -122,8 +132,8 @@ class Verification:
         draws = context.draws
         drawn = draws.of_samples(samples) if white else draws.of(name, context.gaussian)
         random = np.random.default_rng(self.subject.seed)
-        units = self.subject.told_apart()
-        yield from directions.checks(name, draws, drawn, self.reference, units, random)
+        apart = self.subject.told_apart()
+        yield from directions.checks(name, draws, drawn, self.reference, apart, random)
         yield from discreteness.of_draws(name, drawn, white)
 
     def _keys(self) -> int:

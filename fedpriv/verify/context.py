@@ -57,15 +57,8 @@ class Context:
             if subject.choose_unit(self.reference) or self.reference.broke is not None:
                 break
         self.correlated = Correlated.of(subject, self.reference)
-        self.said: dict[Place, Stated] = self._stated()
+        self.said: dict[Place, Stated] = statements(subject, self.reference, self.correlated)
         self.variations = adversarial(subject, self.neighbours)
-
-    def _stated(self) -> dict[Place, Stated]:
-        if self.correlated is not None:
-            return self.correlated.stated()
-        trust = self.subject.trust
-        found = {place: stated(self.reference, place, trust) for place in self.reference.seen}
-        return {place: said for place, said in found.items() if said is not None}
 
     @property
     def neighbours(self) -> str:
@@ -141,3 +134,14 @@ class Context:
             for place, said in self.gaussian.items()
         ]
         return max(found, default=0.0)
+
+
+def statements(
+    subject: Subject, reference: Recording, correlated: Correlated | None = None
+) -> dict[Place, Stated]:
+    """Return what the ledger of a run says of each of its releases."""
+    correlated = correlated or Correlated.of(subject, reference)
+    if correlated is not None:
+        return correlated.stated()
+    found = {place: stated(reference, place, subject.trust) for place in reference.seen}
+    return {place: said for place, said in found.items() if said is not None}

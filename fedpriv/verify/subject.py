@@ -7,6 +7,7 @@ replaced is chance (the keys of the streams), and the data or the upload of one 
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -92,13 +93,21 @@ class Subject:
         seed: int = 0,
         rounds: int | None = None,
         synthetic: bool = False,
+        unequal: bool = False,
     ):
-        """``rounds``: of each run, None: chosen; ``synthetic``: made-up records of the data set's shape."""
+        """
+        Args:
+            rounds: Rounds of each run; None: chosen.
+            synthetic: Whether records of the data set's shape are made up.
+            unequal: Whether clients lose records until their sizes differ.
+        """
         self.config, self.seed, self.synthetic = config, seed, synthetic
         self.parts = self._parts(config)
         _refuse(self.parts)
         device = resolve_device(self.parts.settings.runtime.device)
         problem = make_problem(self.parts, device)
+        if unequal:
+            problem.data = unequal_clients(problem.data, seed)
         choose_threads(self.parts.settings.runtime.threads, problem.model.size * 256)
         self.problem: Problem = problem
         self.budget: Budget | None = None
@@ -199,13 +208,13 @@ class Subject:
 
     # ---- the unit
 
-    def told_apart(self) -> list[int]:
+    def told_apart(self, most: int = 5) -> list[int]:
         """Return clients that are looked at one by one: the first, the last, those with most and fewest
-        records, and one at random."""
+        records, and others at random."""
         sizes = np.array([len(own) for own in self.problem.data.clients])
-        random = int(np.random.default_rng(self.seed).integers(self.clients))
-        chosen = (0, self.clients - 1, int(sizes.argmax()), int(sizes.argmin()), random)
-        return list(dict.fromkeys(chosen))
+        others = np.random.default_rng(self.seed).permutation(self.clients).tolist()
+        chosen = (0, self.clients - 1, int(sizes.argmax()), int(sizes.argmin()), *others)
+        return list(dict.fromkeys(chosen))[:most]
 
     def rounds_drawn(self) -> list[int]:
         """Return the rounds of a run whose noise is drawn many times: the first, the last, and up to three
@@ -303,6 +312,18 @@ class Subject:
             if loop.budget is not None:
                 watch.recording.ledger = loop.budget.ledger
         return watch.recording
+
+
+def unequal_clients(data: FederatedData, seed: int) -> FederatedData:
+    """Return data whose clients keep between a quarter and all of their records, in random order."""
+    shares = np.linspace(0.25, 1.0, data.client_count)[
+        np.random.default_rng([seed, 1]).permutation(data.client_count)
+    ]
+    kept = [
+        own[: max(1, math.ceil(share * len(own)))]
+        for own, share in zip(data.clients, shares, strict=True)
+    ]
+    return replace(data, clients=kept)
 
 
 def _refuse(parts: Parts) -> None:

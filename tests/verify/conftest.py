@@ -18,10 +18,13 @@ sys.path.append(str(Path(__file__).parent))  # planted.py holds classes that a _
 
 @pytest.fixture
 def verified():
-    """(overrides) → the judged checks, from few samples of noise unless more are asked for."""
+    """(overrides) → the judged checks, from few samples of noise and one unit unless
+    more are asked for."""
 
-    def run(*overrides: str, rounds: int = 3, seed: int = 0, samples: int = 2000) -> list[Check]:
-        return judged(all_checks(Subject(compose(overrides), seed, rounds), samples))
+    def run(
+        *overrides: str, rounds: int = 3, seed: int = 0, samples: int = 2000, units: bool = False
+    ) -> list[Check]:
+        return judged(all_checks(Subject(compose(overrides), seed, rounds), samples, units))
 
     return run
 

@@ -100,6 +100,57 @@ class CountsOneTwice(ClientWork):
         return super().clipped(replace(turn, cohort=twice), changes, clip)
 
 
+class LastUnclipped(RecordWork):
+    """The gradients of the last client are not clipped, those of all others are."""
+
+    def clipped(self, turn, changes, clip):
+        honest, last = clip.factors, len(turn.cohort) - 1
+        clip.factors = lambda norms, owners: honest(norms, owners).where(
+            owners.to(norms.device) != last, torch.ones_like(norms)
+        )
+        return super().clipped(turn, changes, clip)
+
+
+class NeighboursNorm(RecordWork):
+    """Gradients of the last client but one are clipped to the last one's norm, and the other way round."""
+
+    def clipped(self, turn, changes, clip):
+        limits, (one, other) = clip._limits.clone(), (len(turn.cohort) - 2, len(turn.cohort) - 1)
+        clip._limits[[one, other]] = limits[[other, one]]
+        found = super().clipped(turn, changes, clip)
+        clip._limits[:] = limits
+        return found
+
+
+class LastUploadUnclipped(ClientWork):
+    """The server does not clip what the last client sends."""
+
+    def _add(self, total, uploads, factors, clip):
+        last = self._clients == self.problem.data.client_count - 1
+        super()._add(total, uploads, factors.where(~last, torch.ones_like(factors)), clip)
+
+    def clipped(self, turn, changes, clip):
+        self._clients = torch.from_numpy(turn.cohort)
+        return super().clipped(turn, changes, clip)
+
+
+class LastWeighsTwo(LastUploadUnclipped):
+    """The clipped upload of the last client counts twice."""
+
+    def _add(self, total, uploads, factors, clip):
+        last = self._clients == self.problem.data.client_count - 1
+        ClientWork._add(self, total, uploads, factors * (1.0 + last.to(factors.dtype)), clip)
+
+
+class WeighedByData(LastUploadUnclipped):
+    """Clipped uploads are weighed by how many records a client has, as FedAvg does."""
+
+    def _add(self, total, uploads, factors, clip):
+        records = torch.from_numpy(self.problem.data.records_per_client).to(factors.dtype)
+        weights = records / records.mean()
+        ClientWork._add(self, total, uploads, factors * weights[self._clients], clip)
+
+
 def summed(work, turn, clip, uploads):
     """The sum of uploads [c, d], said to be clipped."""
     denominator = work.denominator(turn.cohort)
