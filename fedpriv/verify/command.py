@@ -27,7 +27,7 @@ def run(given: SimpleNamespace) -> int:
     folder = None if given.config_dir is None else Path(given.config_dir)
     config = configuration.compose(list(given.overrides), folder)
     stamp = stamp_of(config)
-    subject = Subject(config, seed, given.rounds, given.synthetic)
+    subject = Subject(config, seed, given.rounds, given.synthetic, later=True)
     found = judged(all_checks(subject))
     parts = subject.parts
     title = f"{parts.algorithm.name} on {parts.dataset.name}: {subject.rounds} rounds, seed {seed}"

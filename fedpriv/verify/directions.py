@@ -80,7 +80,7 @@ def _along(
             enter(direction, "", along[:, :, i])
             if not direction.startswith("the mean"):
                 continue
-            enter(direction, f" in round {place.round_index + 1}", along[:, :, i])
+            enter(direction, f" in round {place.number}", along[:, :, i])
             if along.shape[1] == len(cohort):
                 for row, client in enumerate(cohort):
                     enter(direction, f" of client {client}", along[:, row, i])
@@ -98,7 +98,7 @@ def _along(
         "1",
         statistics.smallest(p_values),
         weight=_WEIGHT,
-        note=f"along {where}{whose} the noise has {ratio:.4g} times the standard deviation that it should have",
+        note=f"along {where}{whose} the noise has {ratio:.4g} times its standard deviation",
     )
 
 

@@ -21,7 +21,7 @@ _FEWEST = 4  # numbers of a row at least by which streams are told apart
 _ALIKE = 2.0 ** (1 - GRID_BITS)
 _WEIGHT = 0.5
 _FOUND = 7.0
-"""So many equal pairs are expected of the largest key that is said to be found: none with probability .001."""
+"""Equal pairs that are expected of the largest key that is said to be found: none with probability .001."""
 
 
 def on_grid(reference: Recording, said: Mapping[Place, Stated], name: str) -> Check | None:

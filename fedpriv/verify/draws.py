@@ -215,7 +215,7 @@ class Draws:
 
 
 def _hadamard_row(row: int, width: int) -> np.ndarray:
-    """Return the first numbers of a row of Sylvester's Hadamard matrix: signs by the parity of common bits."""
+    """Return the first numbers of a row of Sylvester's Hadamard matrix."""
     common = np.arange(width, dtype=np.int64) & row
     parity = np.zeros(width, dtype=np.int64)
     while common.any():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.sampling import sample_lot
 from fedpriv.verify import sampling
 from fedpriv.verify.context import Context
@@ -135,12 +136,32 @@ def _of_cohorts(context: Context, made: Recording) -> Iterator[Check]:
         yield Check("sampling", "cohorts", "the event charged says nothing of them", "-")
         return
     streams, everyone = subject.streams("cohorts", ""), np.ones(subject.clients, dtype=bool)
-    drawn = [algorithm.cohort(streams, t, everyone) for t in range(_COHORTS)]
+    started = subject.loop().parts.algorithm  # a cohort may need what a run sets when it starts
+    try:
+        drawn = [started.cohort(streams, t, everyone) for t in range(_COHORTS)]
+    except Exception as error:
+        if isinstance(error, FedprivError):
+            raise
+        yield _undrawable(type(started).__name__, error)
+        return
     first = 16 * (1 + len(made.cohorts) // 16)  # those of the run pair among themselves
     when = [*range(len(made.cohorts)), *range(first, first + _COHORTS)]
     seen = zip(when, [*made.cohorts, *drawn], strict=True)
     lots = [sampling.Lot(0, t, subject.clients, np.sort(members)) for t, members in seen]
     yield from sampling.checks("cohorts", lots, {0: laws.pop()}, subject.seed + 1)
+
+
+def _undrawable(name: str, error: Exception) -> Check:
+    return Check(
+        "sampling",
+        "cohorts",
+        "cannot be drawn",
+        f"{_COHORTS} drawn",
+        passed=False,
+        note=f"{name}.cohort(streams, round_index, eligible) fails outside a round ({type(error).__name__}: "
+        f"{error}): it needs state that only a round sets, so that who takes part is no function of the "
+        "run's streams and the round; set that state in start",
+    )
 
 
 def unmoved(context: Context, runs: list[tuple[str, Recording]]) -> Check:

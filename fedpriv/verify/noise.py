@@ -137,7 +137,7 @@ def _by_part(
         found[1] += values.size
 
     for sample in samples:
-        enter("round", (sample.place.round_index + 1, sample.place.step + 1), sample.values)
+        enter("round", (sample.place.number, sample.place.step + 1), sample.values)
         for client, row in zip(sample.clients, sample.values, strict=True):
             if client >= 0:
                 enter("client", int(client), row)

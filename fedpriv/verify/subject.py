@@ -41,6 +41,7 @@ from fedpriv.verify.taps import Recording, Tap
 
 ROUNDS, FEW_ROUNDS = 8, 4
 _MOST = 200_000_000
+_ROUNDS_OF_A_BUDGET = 1000  # the last one where a run ends with its budget
 _MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
 
 Craft = Callable[[Tensor, int], Tensor]
@@ -76,12 +77,12 @@ AS_IT_IS = Variation("as it is")
 class Stops:
     """Ends a loop between two rounds."""
 
-    def __init__(self, loop: Loop, rounds: int):
-        self._loop, self._rounds = loop, rounds
+    def __init__(self, recording: Recording, rounds: int):
+        self._recording, self._rounds = recording, rounds
 
     @property
     def requested(self) -> bool:
-        return self._loop.rounds_done >= self._rounds
+        return len(self._recording.cohorts) >= self._rounds
 
 
 class Subject:
@@ -94,12 +95,14 @@ class Subject:
         rounds: int | None = None,
         synthetic: bool = False,
         unequal: bool = False,
+        later: bool = False,
     ):
         """
         Args:
             rounds: Rounds of each run; None: chosen.
             synthetic: Whether records of the data set's shape are made up.
             unequal: Whether clients lose records until their sizes differ.
+            later: Whether the run's last round and three drawn from the seed follow at once.
         """
         self.config, self.seed, self.synthetic = config, seed, synthetic
         self.parts = self._parts(config)
@@ -113,7 +116,10 @@ class Subject:
         self.budget: Budget | None = None
         if self.parts.private:
             self.budget = make_budget(self.parts, problem.data, np.zeros(0, dtype=int))
-        self.rounds = self._rounds() if rounds is None else rounds
+        consecutive = self._rounds() if rounds is None else rounds
+        self.round_numbers = list(range(consecutive))
+        self.later = self._later(consecutive) if later else []
+        self.round_numbers += self.later
         self._refuse_too_large()
         self.sampling_name = "lots 0"
         self.unit_client, self.unit_record = 0, int(problem.data.clients[0][-1])
@@ -123,6 +129,11 @@ class Subject:
         return replace(parts, dataset=MadeUp(parts.dataset)) if self.synthetic else parts
 
     # ---- facts
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds each run has."""
+        return len(self.round_numbers)
 
     @property
     def per_record(self) -> bool:
@@ -166,6 +177,19 @@ class Subject:
             together = self.parts.mechanism.correlation
             rounds = min(together.rounds, max(rounds, together.participation.separation + 2))
         return rounds
+
+    def _later(self, consecutive: int) -> list[int]:
+        """Return the last round of the configured run, and three between, ascending. Rounds that are one
+        release follow from each other, so none can be left out."""
+        if self.parts.mechanism.charged_at_once is not None:
+            return []
+        planned = self.parts.settings.rounds or self.parts.noise_schedule.planned_rounds
+        last = math.ceil(planned or _ROUNDS_OF_A_BUDGET) - 1
+        if last < consecutive:
+            return []
+        drawn = np.random.default_rng([self.seed, 2])
+        between = drawn.choice(last - consecutive, min(3, last - consecutive), replace=False)
+        return [*sorted((consecutive + between).tolist()), last]
 
     def _refuse_too_large(self) -> None:
         """Releases are kept, and compared. Raises ConfigError."""
@@ -217,12 +241,13 @@ class Subject:
         return list(dict.fromkeys(chosen))[:most]
 
     def rounds_drawn(self) -> list[int]:
-        """Return the rounds of a run whose noise is drawn many times: the first, the last, and up to three
-        at random."""
-        between = np.random.default_rng(self.seed).permutation(
-            np.arange(1, max(1, self.rounds - 1))
-        )
-        return sorted({0, self.rounds - 1, *between[:3].tolist()})
+        """Return the positions of rounds whose noise is drawn many times: the first, the last, and three at
+        random."""
+        last = self.rounds - 1
+        between = list(range(last - len(self.later) + 1, last))
+        if not between:
+            between = np.random.default_rng(self.seed).permutation(np.arange(1, max(1, last)))[:3]
+        return sorted({0, last, *map(int, between)})
 
     def choose_unit(self, seen: Recording) -> bool:
         """Take the record, or client, that is in most lots of a run, in the first round if it can be, and
@@ -298,12 +323,16 @@ class Subject:
             if variation.nobody:
                 cohorts = [np.zeros(0, dtype=np.int64)] * (rounds or self.rounds)
             if cohorts is not None:
-                loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[t]
+                place = {t: i for i, t in enumerate(self.round_numbers)}
+                loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[place[t]]
             watch = Tap(loop, **tap)
+            _follow(loop, self.round_numbers)
             as_given = watch.unpinned and variation is AS_IT_IS  # whose defects are the user's
             expected = FedprivError if as_given else Exception
             try:
-                watch.recording.stop = loop.run([watch], Stops(loop, rounds or self.rounds))
+                watch.recording.stop = loop.run(
+                    [watch], Stops(watch.recording, rounds or self.rounds)
+                )
             except ConfigError:
                 raise
             except expected as error:
@@ -312,6 +341,17 @@ class Subject:
             if loop.budget is not None:
                 watch.recording.ledger = loop.budget.ledger
         return watch.recording
+
+
+def _follow(loop: Loop, round_numbers: Sequence[int]) -> None:
+    """Let a loop run these rounds, t = 0 first, each at the state that those before it left."""
+    announce, left = loop._announce, iter(round_numbers)
+
+    def announced() -> Any:
+        loop.rounds_done = next(left, loop.rounds_done)
+        return announce()
+
+    loop._announce = announced
 
 
 def unequal_clients(data: FederatedData, seed: int) -> FederatedData:

@@ -25,18 +25,35 @@ AFTER, BEFORE = -1, -2
 counted to that."""
 
 
+class Position(int):
+    """The position of a round among those that were run; ``number``: as a whole run counts it, from 1."""
+
+    number: int
+
+    @classmethod
+    def of(cls, position: int, number: int) -> Position:
+        made = cls(position)
+        made.number = number
+        return made
+
+
 class Place(NamedTuple):
-    """One release: t = 0, 1, …; the local step; what is answered."""
+    """One release: the position of its round, 0, 1, …; the local step; what is answered."""
 
     round_index: int
     step: int
     name: str
 
+    @property
+    def number(self) -> int:
+        """The number of the round, from 1."""
+        return getattr(self.round_index, "number", self.round_index + 1)
+
     def __str__(self) -> str:
         if self.step == BEFORE:
             return f"{self.name} before the first round"
         step = f", step {self.step + 1}" if self.step > 0 else ""
-        return f"{self.name} in round {self.round_index + 1}{step}"
+        return f"{self.name} in round {self.number}{step}"
 
 
 class PinnedApart(FedprivError):
@@ -173,7 +190,8 @@ class Tap:
     # ---- releases
 
     def _watch(self, opening: OpenRound, anew: Callable[..., OpenRound]) -> OpenRound:
-        t, before = opening.round_index, self._is_before(opening)
+        before = self._is_before(opening)
+        t = Position.of(len(self.recording.cohorts), opening.round_index + 1)
         if not before:
             self.recording.cohorts.append(np.asarray(opening.cohort).copy())
         self._step, self._uploads = BEFORE if before else 0, []

@@ -18,13 +18,19 @@ sys.path.append(str(Path(__file__).parent))  # planted.py holds classes that a _
 
 @pytest.fixture
 def verified():
-    """(overrides) → the judged checks, from few samples of noise and one unit unless
-    more are asked for."""
+    """(overrides) → the judged checks, from few samples of noise, one unit and the
+    first rounds unless more are asked for."""
 
     def run(
-        *overrides: str, rounds: int = 3, seed: int = 0, samples: int = 2000, units: bool = False
+        *overrides: str,
+        rounds: int = 3,
+        seed: int = 0,
+        samples: int = 2000,
+        units: bool = False,
+        later: bool = False,
     ) -> list[Check]:
-        return judged(all_checks(Subject(compose(overrides), seed, rounds), samples, units))
+        subject = Subject(compose(overrides), seed, rounds, later=later)
+        return judged(all_checks(subject, samples, units))
 
     return run
 

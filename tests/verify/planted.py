@@ -308,6 +308,34 @@ class AlwaysTheFirst(PoissonSampling):
         return np.union1d(super().sample(stream, count), [0])
 
 
+class CohortOfState(CdpFedAvg):
+    """Who takes part needs what is set ``when``: at the start of a run, or by its first round."""
+
+    def __init__(self, *args, when, **settings):
+        super().__init__(*args, **settings)
+        self.when = when
+
+    def start(self, problem):
+        trainer = super().start(problem)
+        if self.when == "start":
+            self.ready = True
+        honest = trainer.round
+
+        def done(opened):
+            self.ready = True
+            return honest(opened)
+
+        trainer.round = done
+        return trainer
+
+    def cohort(self, streams, round_index, eligible):
+        return (
+            super().cohort(streams, round_index, eligible)
+            if not round_index or self.ready
+            else None
+        )
+
+
 class OwnSampling(DpFl):
     def __init__(self, *args, how, **settings):
         super().__init__(*args, **settings)

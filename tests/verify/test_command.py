@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from planted import RECORDS
+
+from fedpriv.verify import command as verify_command
+from fedpriv.verify.checks import all_checks
 
 pytestmark = pytest.mark.usefixtures("unpublished")
 
@@ -48,7 +52,14 @@ def test_a_shipped_algorithm_passes_and_the_table_is_written(command, tmp_path):
     assert sum(check["level"] or 0.0 for check in table["checks"]) <= 5e-4 * (1 + 1e-9)
 
 
-def test_a_plug_in_that_leaks_fails_with_status_1(command, tmp_path):
+@pytest.fixture
+def few_samples(monkeypatch):
+    monkeypatch.setattr(
+        verify_command, "all_checks", partial(all_checks, samples=1000, units_too=False)
+    )
+
+
+def test_a_plug_in_that_leaks_fails_with_status_1(command, tmp_path, few_samples):
     (tmp_path / "leaky_plugin.py").write_text(PLUG_IN)
     folder = tmp_path / "yamls" / "algorithm"
     folder.mkdir(parents=True)
@@ -70,13 +81,32 @@ def test_a_run_without_privacy_has_nothing_to_hold(command):
     assert "none is claimed" in outcome.out
 
 
-def test_made_up_records_stand_for_a_data_set_that_is_not_there(command, monkeypatch, tmp_path):
+def test_made_up_records_stand_for_a_data_set_that_is_not_there(
+    command, monkeypatch, tmp_path, few_samples
+):
     monkeypatch.setenv("FEDPRIV_DATA", str(tmp_path / "nowhere"))
     outcome = command(
         "verify", "algorithm=wei_cdp", "dataset=adult", "model=logistic", "partition.clients=2",
         "partition.records=20", "--synthetic",
     )  # fmt: skip
     assert outcome.status == 0, outcome.err + outcome.out
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("dataset=shakespeare", "algorithm=dp_fl", "partition=iid"),
+        pytest.param(("dataset=sentiment140", "algorithm=cdp_fedavg"), marks=pytest.mark.slow),
+    ],
+)
+def test_made_up_texts_are_verified(command, monkeypatch, tmp_path, few_samples, overrides):
+    monkeypatch.setenv("FEDPRIV_DATA", str(tmp_path / "nowhere"))
+    outcome = command(
+        "verify", *overrides, "partition.clients=3", "dataset.length=4", "model.layers=1",
+        "model.hidden=3", "model.embedding=2", "rounds=2", "--rounds", "2", "--synthetic",
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.err + outcome.out
+    assert "other tokens" in outcome.out or "ways" in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -90,7 +120,6 @@ def test_made_up_records_stand_for_a_data_set_that_is_not_there(command, monkeyp
         (("--json", "no/x.json"), "--json must be a file in an existing folder"),
         (("--config-dir", "nowhere"), "--config-dir must be an existing folder"),
         (("attack=label_flip", "algorithm=naseri_cdp"), "attack must be none"),
-        (("dataset=sentiment140", "--synthetic"), "is text; leave it out"),
         (("epsilon=null",), "rounds must be given when epsilon is null"),
     ],
 )

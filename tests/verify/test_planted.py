@@ -154,6 +154,24 @@ def test_noise_that_is_bounded(caught, monkeypatch):
     assert "noise: gradient_sum: shape" in caught(*RECORDS)
 
 
+@pytest.mark.parametrize("left_out", [40, pytest.param(None, marks=SLOW)], ids=["last", "later"])
+def test_planted_noise_that_is_left_out_late_in_a_run(caught, monkeypatch, left_out):
+    """In the last round alone; and in all but the first 30."""
+    add = OpenRound._noise
+
+    def none_late(self, name, query, answer):
+        exact = answer.values.clone()
+        std = add(self, name, query, answer)
+        late = self.round_index >= 30 if left_out is None else self.round_index == left_out - 1
+        if late:
+            answer.values.copy_(exact)
+        return std
+
+    monkeypatch.setattr(OpenRound, "_noise", none_late)
+    overrides = ("algorithm=cdp_fedavg", *CLIENTS[1:], "rounds=40", "epsilon=8")
+    assert "noise: gradient_sum: worst round of 7" in caught(*overrides, later=True)
+
+
 # ---- independence
 
 
@@ -211,7 +229,10 @@ def test_noise_that_is_correlated_over_rounds(caught, streams_of, monkeypatch):
     streams_of(with_the_one_before)
     monkeypatch.setattr(noise, "standard_normals", normals)
     found = caught(*CLIENTS)
-    assert found == ["independence: gradient_sum: over rounds and steps"]
+    assert found == [
+        "independence: gradient_sum: over rounds and steps",
+        "independence: gradient_sum: 3 vectors of clients and rounds",
+    ]
 
 
 @SLOW
@@ -246,6 +267,13 @@ def test_a_sampler_that_goes_through_a_shuffled_order(caught, monkeypatch):
     found = caught(*RECORDS)
     assert "sampling: lots: sizes" in found
     assert "sampling: lots: rounds" in found
+
+
+@pytest.mark.parametrize(("when", "found"), [("start", []), ("round", ["sampling: cohorts"])])
+def test_cohorts_that_need_what_a_run_sets(caught, when, found):
+    """At the start it is there; what a round sets is told in a sentence."""
+    own = ("algorithm._target_=planted.CohortOfState", f"+algorithm.when={when}")
+    assert caught(*CLIENTS, *own) == found
 
 
 # ---- what else moves

@@ -6,6 +6,7 @@ import pytest
 from planted import CLIENTS, COPIES, RECORDS
 
 from fedpriv.groups import options
+from fedpriv.verify.context import SAMPLES
 
 FEW = ("partition.clients=4",)
 ONE_STEP = ("algorithm.local_epochs=1", "algorithm.batch_size=null")
@@ -41,6 +42,13 @@ def test_every_algorithm_passes(caught, request, algorithm):
     if algorithm not in PUBLISHED:
         request.getfixturevalue("unpublished")
     assert caught(f"algorithm={algorithm}", *SHIPPED[algorithm]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", SHIPPED)
+def test_every_algorithm_passes_as_the_command_verifies_it(caught, algorithm):
+    overrides = (f"algorithm={algorithm}", *SHIPPED[algorithm])
+    assert caught(*overrides, rounds=None, samples=SAMPLES, units=True, later=True) == []
 
 
 @pytest.mark.parametrize(
