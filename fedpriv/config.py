@@ -285,7 +285,11 @@ the path is the data set.
 
 def identity(config: DictConfig) -> dict[str, object]:
     """What makes a run that run: the resolved values of all keys that can change a result."""
-    values = flatten(OmegaConf.to_container(config, resolve=True))
+    return identity_of_values(flatten(OmegaConf.to_container(config, resolve=True)))
+
+
+def identity_of_values(values: Mapping[str, object]) -> dict[str, object]:
+    """The identity of the run whose resolved configuration has these values, by their dotted keys."""
     left_out = [
         out for out in NOT_IDENTITY if out != "dataset.path" or "dataset.download" in values
     ]

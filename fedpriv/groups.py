@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 GROUPS = (
@@ -48,6 +49,25 @@ def option_of(group: str, part: object) -> str:
     paths = (conf_dir() / group).glob("*.yaml")
     found = [path.stem for path in paths if target.search(path.read_text(encoding="utf-8"))]
     return found[0] if len(found) == 1 else name
+
+
+def option_of_target(group: str, target: object) -> str:
+    """The option of a group with this ``_target_``; the name of the class where several options have it."""
+    if target is None:
+        return "none"
+    names = _options_by_target(group).get(str(target), [])
+    return names[0] if len(names) == 1 else str(target).rpartition(".")[2]
+
+
+@cache
+def _options_by_target(group: str) -> dict[str, list[str]]:
+    """``_target_`` → the options of a group that name it."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((conf_dir() / group).glob("*.yaml")):
+        match = re.search(r"^ *_target_: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if match:
+            found.setdefault(match[1], []).append(path.stem)
+    return found
 
 
 def describe(path: Path) -> str:

@@ -79,15 +79,14 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     try:
         config = with_protocol(config)
         _refuse_unresolvable(config)
-        if in_worker and folder is not None and config.runtime.run_dir is None:
-            # a job that its launcher starts again, such as one that Slurm requeues, goes on
-            config.runtime.run_dir, config.runtime.reuse = str(folder), True
         refuse_if_stopped(config)
         if config.resume is not None:
             refuse_strangers(config, _State.allowed, f"resume: {config.resume}", _State.own_targets)
             refuse_odd_paths(config, f"resume: {config.resume}")
         audits = wanted_audits(config)
-        result = run(config, overrides=overrides, default_folder=folder, label=label)
+        if folder is not None and config.runtime.run_dir is None and not config.dry_run:
+            _run_in(folder, config)
+        result = run(config, overrides=overrides, label=label)
         if not (result.stop_reason == "diverged" and _searching(hydra_config)):
             refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
         if audits is not None and result.summary is not None:
@@ -105,6 +104,18 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
             print(f"fedpriv: {' '.join(overrides)}: {error}", file=sys.stderr, flush=True)
         return None
     return result.summary
+
+
+def _run_in(folder: Path, config: DictConfig) -> None:
+    """Let a job of a sweep run in ``folder``, or go on there.
+
+    A repeated sweep, and a launcher that starts a job again (Slurm requeues them), go on with its run.
+    """
+    if config.get("publish") is True and RunFolder(folder).config.exists():
+        config.resume = str(folder)  # no other run stands for it, so nothing is reused
+        return
+    config.runtime.run_dir = str(folder)
+    config.runtime.reuse = config.get("publish") is not True
 
 
 def _searching(hydra_config: Any) -> bool:

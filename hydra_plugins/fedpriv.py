@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import OverrideType
+from hydra.core.utils import JobReturn
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 if TYPE_CHECKING:
+    from fedpriv.experiment.sweeps import SweepJob
+    from fedpriv.results.folder import RunFolder
     from fedpriv.search.run import Search
     from fedpriv.search.secret_trials import SecretTrials
     from fedpriv.search.settings import Settings
@@ -39,49 +41,102 @@ class CurvesSweeper(BasicSweeper):
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
 
     def sweep(self, arguments: list[str]) -> Any:
-        if not _has_figure(self.config):
-            return super().sweep(arguments)
-        from fedpriv.figures.make import make_figure
+        if _has_figure(self.config):
+            from fedpriv.figures.make import make_figure
 
-        return make_figure(self.config, self.hydra_context, self.launcher, arguments)
+            return make_figure(self.config, self.hydra_context, self.launcher, arguments)
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        overrides = parser.parse_overrides([*self._parse_config(), *arguments])
+        (batch,) = self.split_arguments(overrides, None)
+        folder = Path(self.config.hydra.sweep.dir)
+        jobs = self._checked_jobs(batch, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, folder / "multirun.yaml")
+        return self._launch(jobs, folder)
 
-    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Compose jobs before the first one runs, to refuse what cannot be composed.
+    def _checked_jobs(self, batch: Sequence[Sequence[str]], folder: Path) -> list[SweepJob]:
+        """The jobs of the sweep, all of which can run. Raises FedprivError if one cannot."""
+        from fedpriv.experiment import sweeps
 
-        Whether it can depends on the options a job chooses and the keys it sets, not on a key's number or
-        word: one job of each kind tells it for all. Every job is composed when it runs.
-        """
         if len(batch) > 1:
-            print(f"{len(batch)} jobs; composing their configurations", flush=True)
-        written = {override for overrides in batch for override in overrides}
-        kind = {override: self._kind(override) for override in written}
-        kinds = {tuple(kind[o] for o in overrides): overrides for overrides in reversed(batch)}
-        super().validate_batch_is_legal(list(kinds.values())[::-1])
-        self._say_what_epsilon_moves(batch)
+            _say(f"{len(batch)} jobs; composing their configurations")
+        composer = sweeps.JobComposer(self._compose, self._is_group)
+        jobs = sweeps.sweep_jobs(batch, composer, _say)
+        if not any(job.values.get("dry_run") for job in jobs):
+            sweeps.find_runs(jobs, folder, _lacks_audit, _say)
+        sweeps.check_jobs(jobs, _check)
+        if (note := sweeps.only_moves_the_end(jobs)) is not None:
+            _say(f"note: {note}")
+        return jobs
 
-    def _say_what_epsilon_moves(self, batch: Sequence[Sequence[str]]) -> None:
-        """A line where a sweep over epsilon changes when the runs end and nothing else."""
-        if len({o for job in batch for o in job if o.startswith("epsilon=")}) < 2:
-            return
-        from fedpriv.experiment.sweeps import only_moves_the_end
+    def _launch(self, jobs: Sequence[SweepJob], folder: Path) -> list[JobReturn]:
+        """Run the jobs that are not done, each in the folder of its run. Raises what went wrong with them."""
+        from fedpriv.common.errors import FedprivError
+        from fedpriv.experiment import sweeps
 
-        def compose(job: Sequence[str]) -> DictConfig:
-            loader = self.hydra_context.config_loader
-            config = loader.load_sweep_config(self.config, list(job))
-            return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+        begun = [job for job in jobs if job.run is not None and not job.done]
+        new = [job for job in jobs if job.run is None]
+        if len(new) < len(jobs):
+            done = len(jobs) - len(new) - len(begun)
+            _say(f"{done} of {len(jobs)} done, {len(begun)} to be resumed, {len(new)} new")
+        names = dict(zip(map(id, new), sweeps.new_names(folder, new), strict=True))
+        given = self.config.hydra.overrides.hydra
+        own_names = any(one.startswith("hydra.sweep.subdir=") for one in given)
+        returned, failures, first = [], [], len(jobs) - len(new) - len(begun)
+        launched = [job for job in jobs if not job.done]
+        for chunk in self.split_overrides_to_chunks(launched, self.max_batch_size) if launched else ():
+            overrides = []
+            for job in chunk:
+                name = None if own_names and job.run is None else job.run or names[id(job)]
+                place = [] if name is None else [f"hydra.sweep.subdir={_quoted(name)}"]
+                overrides.append([*job.overrides, *place])
+            answers = self.launcher.launch(overrides, initial_job_idx=first)
+            first += len(chunk)
+            for job, answer in zip(chunk, answers, strict=True):
+                if isinstance(answer._return_value, FedprivError):  # of a launcher's worker
+                    failures.append((job, answer._return_value))
+                else:
+                    _ = answer.return_value  # raises a defect
+            returned.append(answers)
+        sweeps.raise_failures(jobs, failures, sweeps.FAILED)
+        return returned
 
-        note = only_moves_the_end(batch, compose)
-        if note is not None:
-            print(f"note: {note}", flush=True)
+    def _compose(self, overrides: Sequence[str]) -> DictConfig:
+        loader = self.hydra_context.config_loader
+        config = loader.load_sweep_config(self.config, list(overrides))
+        return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
 
-    def _kind(self, override: str) -> str:
-        """An override, without its value where that is a plain one of a key that is no group."""
-        (parsed,) = OverridesParser.create().parse_overrides([override])
-        changed = parsed.type == OverrideType.CHANGE and parsed.package is None
-        if not changed or not isinstance(parsed.value(), str | int | float | None):
-            return override
-        is_group = self.hydra_context.config_loader.get_group_options(parsed.key_or_group)
-        return override if is_group else f"{parsed.key_or_group}="
+    def _is_group(self, key: str) -> bool:
+        return bool(self.hydra_context.config_loader.get_group_options(key))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _check(config: DictConfig) -> None:
+    """Raise FedprivError for a job that cannot run."""
+    from fedpriv.experiment.run import check
+    from fedpriv.train import wanted_audits
+
+    wanted_audits(config)
+    check(config)
+
+
+def _lacks_audit(job: SweepJob, run: RunFolder) -> bool:
+    """Return whether a finished run was killed before the audits that its job asks for."""
+    audit = job.config.get("audit")
+    if audit is None:
+        return False
+    from fedpriv.audit.request import missing
+
+    return bool(missing(audit, run.read_json(run.summary)))
+
+
+def _quoted(text: str) -> str:
+    """A text as a value of Hydra's grammar."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _has_figure(config: DictConfig) -> bool:

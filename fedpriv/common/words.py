@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+_MOST_LABELS = 20
 
 
 def counted(number: int, noun: str) -> str:
@@ -18,6 +21,13 @@ def counted_span(low: int, high: int, noun: str) -> str:
 def span(low: object, high: object) -> str:
     """``2 to 5``; ``5`` where both read alike."""
     return f"{low}" if f"{low}" == f"{high}" else f"{low} to {high}"
+
+
+def in_short(labels: Sequence[str]) -> str:
+    """The labels, of very many only the first ones."""
+    more = len(labels) - _MOST_LABELS
+    rest = f" and {more} more" if more > 0 else ""
+    return ", ".join(labels[:_MOST_LABELS]) + rest
 
 
 def records_of(number: int | None, whose: str = "its ") -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +49,6 @@ def assemble(
     config: DictConfig,
     folder: RunFolder | None,
     overrides: Sequence[str] | None,
-    default_folder: Path | None,
 ) -> Run:
     """The run, ready to go, or to go on from a checkpoint in ``folder``."""
     from fedpriv.engine import tune_allocator
@@ -77,7 +75,7 @@ def assemble(
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
     budget = make_budget(parts, problem.data, attackers) if parts.private else None
     if folder is None:
-        folder = _new_folder(parts, default_folder)
+        folder = _new_folder(parts)
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
         folder.write_json(folder.environment, {**facts, "processor": processor()})
         if settings.publish:
@@ -280,12 +278,10 @@ def _saved_state(
     return checkpoint.load(folder, identity, device)
 
 
-def _new_folder(parts: Parts, default_folder: Path | None) -> RunFolder:
+def _new_folder(parts: Parts) -> RunFolder:
     settings = parts.settings
     if settings.runtime.run_dir is not None:
         return RunFolder(settings.runtime.run_dir).create()
-    if default_folder is not None:
-        return RunFolder(default_folder).create()
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     name = f"{parts.algorithm.name}_{parts.dataset.name}"
     if settings.runtime.diagnostics:

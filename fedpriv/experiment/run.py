@@ -45,18 +45,24 @@ class RunResult:
         return None if self.summary is None else self.summary["stop_reason"]
 
 
+def check(config: DictConfig) -> None:
+    """Raise FedprivError for a configuration that cannot run."""
+    parts = build_parts(config)
+    plan = make_plan(parts)
+    if not parts.algorithm.cost_depends_on_records:
+        plan.refuse_if_impossible(parts.settings.epsilon)
+
+
 def run(
     config: DictConfig,
     *,
     overrides: Sequence[str] | None = None,
-    default_folder: Path | None = None,
     label: str | None = None,
 ) -> RunResult:
     """Run an experiment to its end and write its folder.
 
-    ``overrides`` are noted in the folder so that ``resume=<folder>`` needs nothing else;
-    ``default_folder`` is used when ``runtime.run_dir`` is null (sweeps); ``label``: what sets a job of a
-    sweep apart, which gets a line at its end instead of tables. Raises ConfigError or
+    ``overrides`` are noted in the folder so that ``resume=<folder>`` needs nothing else; ``label``: what
+    sets a job of a sweep apart, which gets a line at its end instead of tables. Raises ConfigError or
     DataError before the first round. With ``dry_run`` only the plan is made.
     """
     parts = build_parts(config)
@@ -88,7 +94,7 @@ def run(
         from fedpriv.experiment.reporter import Reporter
         from fedpriv.experiment.tracking import Tracking
 
-        running = assemble(parts, config, folder, overrides, default_folder)
+        running = assemble(parts, config, folder, overrides)
         if found is not None:
             write_text(running.folder.search, found.table.to_csv(index=False))
             if not running.resumed:

@@ -1,30 +1,375 @@
-"""What can be said about a sweep before its first run."""
+"""The jobs of a sweep: composed and checked before the first one runs, and found again by their configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
-from omegaconf import DictConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.errors import FedprivError
-from fedpriv.config import with_protocol
+from fedpriv import config as configuration
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.common.words import counted, in_short
+from fedpriv.config import explain, with_protocol
 from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.instantiate import instantiate
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
+from fedpriv.experiment.settings import read_settings
 from fedpriv.privacy.noise_schedules import ConstantNoise, ExponentialNoise, StepNoise
+from fedpriv.results.folder import RunFolder
+from fedpriv.results.saved import saved_values
+from fedpriv.runs.folders import run_folders
 
-_KEY = "epsilon="
-Job = Sequence[str]
+_EPSILON = "epsilon="
+_NO_EPSILON = "epsilon=null"
+_SEEDS = ("seed", "noise_seed")
+Overrides = Sequence[str]
+Compose = Callable[[Overrides], DictConfig]
+Identity = tuple[str, ...]
+"""The fingerprint of a run and, where the jobs of a sweep differ in keys of ``runtime``, their values."""
 
 
-def only_moves_the_end(batch: Sequence[Job], compose: Callable[[Job], DictConfig]) -> str | None:
+@dataclass
+class SweepJob:
+    """One job of a sweep.
+
+    Attributes:
+        overrides: What ``fedpriv train`` would be given.
+        config: The composed configuration; None where it cannot be composed.
+        error: Why the job cannot run.
+        identity: What tells the job from the others.
+        values: The resolved configuration by dotted keys.
+        run: Name of the job's run below the folder of the sweep, if it is there already.
+        done: The run has nothing left to do.
+    """
+
+    overrides: tuple[str, ...]
+    config: DictConfig | None = field(default=None, repr=False)
+    error: FedprivError | None = None
+    identity: Identity = ()
+    values: Mapping[str, object] = field(default_factory=dict, repr=False)
+    run: str | None = None
+    done: bool = False
+
+
+class JobComposer:
+    """Composes the jobs of a sweep. Jobs that differ only in plain values share one composition.
+
+    Hydra sets plain values after it has composed the options, so setting other ones in a copy gives the
+    same configuration in a fraction of the time.
+
+    Args:
+        compose: Overrides → configuration.
+        is_group: Whether a key is a group of options.
+    """
+
+    def __init__(self, compose: Compose, is_group: Callable[[str], bool]):
+        self._compose, self._is_group = compose, cache(is_group)
+        self._bases: dict[tuple[str, ...], DictConfig | ConfigError] = {}
+        self._plain = cache(self._read_plain)
+
+    def job(self, overrides: Overrides) -> SweepJob:
+        """Return the job with its configuration, or with the reason why it has none."""
+        job = SweepJob(tuple(overrides))
+        try:
+            job.config = with_protocol(self._configured(job.overrides))
+            values = OmegaConf.to_container(job.config, resolve=True)
+            job.values = configuration.flatten(values)
+        except FedprivError as error:
+            job.error = error
+        except (HydraException, OmegaConfBaseException) as error:
+            job.error = explain(error, overrides)
+        return job
+
+    def _configured(self, overrides: tuple[str, ...]) -> DictConfig:
+        plain = {text: self._plain(text) for text in overrides}
+        kind = tuple(text if pair is None else f"{pair[0]}=" for text, pair in plain.items())
+        if kind not in self._bases:
+            try:
+                self._bases[kind] = self._compose(overrides)
+            except (HydraException, OmegaConfBaseException) as error:
+                self._bases[kind] = explain(error, overrides)
+            base = self._bases[kind]
+            if isinstance(base, ConfigError):
+                raise base
+            return base
+        base = self._bases[kind]
+        if isinstance(base, ConfigError):
+            raise base
+        if self._overlap(plain):
+            return self._compose(overrides)
+        config = base.copy()
+        for key, value in filter(None, plain.values()):
+            OmegaConf.update(config, key, value, merge=True)
+        return config
+
+    def _read_plain(self, text: str) -> tuple[str, object] | None:
+        """Key and value of an override that sets a plain value; None for any other."""
+        (parsed,) = OverridesParser.create().parse_overrides([text])
+        if parsed.type != OverrideType.CHANGE or parsed.package is not None:
+            return None
+        value = parsed.value()
+        if not isinstance(value, str | int | float | None) or self._is_group(parsed.key_or_group):
+            return None
+        return parsed.key_or_group, value
+
+    def _overlap(self, plain: Mapping[str, tuple[str, object] | None]) -> bool:
+        """Return whether the order of the overrides may matter: one sets a key inside what another sets."""
+        others = [t.lstrip("+~").partition("=")[0] for t, pair in plain.items() if pair is None]
+        others = [key for key in others if not self._is_group(key)]
+        keys = [pair[0] for pair in plain.values() if pair is not None]
+        return any(key == one or key.startswith(f"{one}.") for key in keys for one in others)
+
+
+def sweep_jobs(
+    batch: Sequence[Overrides], composer: JobComposer, say: Callable[[str], object]
+) -> list[SweepJob]:
+    """Return the jobs of a sweep, each run once.
+
+    Baselines that are swept together with private algorithms are run without the epsilon of the sweep. What
+    is said of the sweep as a whole goes to ``say``.
+    """
+    jobs = [composer.job(overrides) for overrides in batch]
+    jobs = _baselines_without_epsilon(jobs, composer, say)
+    swept = _swept_runtime(jobs)
+    distinct: dict[object, SweepJob] = {}
+    for number, job in enumerate(jobs):
+        if job.error is None:
+            job.identity = _identity(job.values, swept)
+        distinct.setdefault(job.identity or number, job)
+    if len(distinct) < len(jobs):
+        say(
+            f"note: {counted(len(jobs), 'job')} of the sweep, {counted(len(distinct), 'different run')}: each "
+            "is made once"
+        )
+    return list(distinct.values())
+
+
+def _baselines_without_epsilon(
+    jobs: list[SweepJob], composer: JobComposer, say: Callable[[str], object]
+) -> list[SweepJob]:
+    """Take the epsilon from baselines that are swept together with private algorithms."""
+    private: dict[tuple[str, ...], bool] = {}
+    for job in jobs:
+        rest = _without_epsilon(job.overrides)
+        if job.config is not None and rest not in private:
+            private[rest] = _is_private(job.config)
+    if len(set(private.values())) < 2:
+        return jobs
+    kept, names = [], {}
+    for job in jobs:
+        rest, given = _without_epsilon(job.overrides), any(map(_gives_epsilon, job.overrides))
+        if given and not private.get(rest, True):
+            names[str(job.config.algorithm.name)] = None
+            job = composer.job(tuple(_NO_EPSILON if _gives_epsilon(o) else o for o in job.overrides))
+        kept.append(job)
+    if names:
+        say(
+            f"note: algorithm={','.join(names)} has no privacy and takes no epsilon; it runs once for each "
+            "seed and other setting"
+        )
+    return kept
+
+
+def _gives_epsilon(override: str) -> bool:
+    return override.startswith(_EPSILON) and override != _NO_EPSILON
+
+
+def _without_epsilon(overrides: Overrides) -> tuple[str, ...]:
+    return tuple(override for override in overrides if not override.startswith(_EPSILON))
+
+
+def _is_private(config: DictConfig) -> bool:
+    try:
+        return bool(instantiate(config, "algorithm").private)
+    except FedprivError:  # the check of the job says what is wrong
+        return True
+
+
+def _swept_runtime(jobs: Sequence[SweepJob]) -> list[str]:
+    """Keys of ``runtime`` in which the jobs differ: whoever sweeps over them wants each of the runs."""
+    known = [job.values for job in jobs if job.error is None]
+    keys = sorted({key for values in known for key in values if key.startswith("runtime.")})
+    keys = [key for key in keys if key != "runtime.run_dir"]
+    return [key for key in keys if len({str(values.get(key)) for values in known}) > 1]
+
+
+def _identity(values: Mapping[str, object], swept: Sequence[str]) -> Identity:
+    fingerprint = configuration.fingerprint(configuration.identity_of_values(values))
+    return (fingerprint, *(str(values.get(key)) for key in swept))
+
+
+def find_runs(
+    jobs: Sequence[SweepJob],
+    folder: Path,
+    to_audit: Callable[[SweepJob, RunFolder], bool],
+    say: Callable[[str], object],
+) -> None:
+    """Note in each job the run of its configuration that ``folder`` holds, and whether it is done.
+
+    ``to_audit``: whether a finished run lacks an audit that the job asks for.
+
+    Raises:
+        ConfigError: Finished runs withhold their seeds, so nothing tells which jobs they are.
+    """
+    swept, stored = _swept_runtime(jobs), {}
+    settings = {_setting(job.values) for job in jobs if job.error is None}
+    for name, path in run_folders(str(folder)) if _holds_runs(folder) else ():
+        try:
+            values = saved_values(RunFolder(path).config)
+        except ConfigError as error:
+            say(f"note: {error}; its job is run anew")
+            continue
+        if values.get("seed") is None and _setting(values) in settings:
+            raise ConfigError(
+                "hydra.sweep.dir",
+                str(folder),
+                "a new folder for runs that withhold their seeds",
+                "nothing tells which of its runs are those of this sweep",
+            )
+        stored.setdefault(_identity(values, swept), name)
+    for job in jobs:
+        if job.error is not None or job.values.get("runtime.run_dir") is not None:
+            continue
+        job.run = stored.get(job.identity)
+        if job.run is not None:
+            run = RunFolder(folder / job.run)
+            try:
+                finished = run.finished and run.read_json(run.summary)["stop_reason"] != "diverged"
+                job.done = finished and not to_audit(job, run)
+            except FedprivError as error:
+                job.error = error
+
+
+def _setting(values: Mapping[str, object]) -> str:
+    """The fingerprint of a configuration without its seeds."""
+    kept = {k: v for k, v in values.items() if k.rpartition(".")[2] not in _SEEDS}
+    return configuration.fingerprint(configuration.identity_of_values(kept))
+
+
+def _holds_runs(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and bool(run_folders(str(folder)))
+    except ConfigError:
+        return False
+
+
+def new_names(folder: Path, jobs: Sequence[SweepJob]) -> list[str]:
+    """Return names for the runs of the jobs: the first numbers that no run in ``folder`` has."""
+    taken = {job.run for job in jobs}
+    names: list[str] = []
+    number = 0
+    while len(names) < len(jobs):
+        if str(number) not in taken and not RunFolder(folder / str(number)).config.exists():
+            names.append(str(number))
+        number += 1
+    return names
+
+
+def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) -> None:
+    """Check every job that is not done, those that differ only in seeds once.
+
+    ``check`` raises a FedprivError for a configuration that cannot run.
+
+    Raises:
+        FedprivError: Some jobs cannot run; the reasons are on standard error, each once.
+    """
+    _refuse_shared_folder(jobs)
+    checked: dict[str, FedprivError | None] = {}
+    for job in jobs:
+        if job.error is not None or job.done:
+            continue
+        try:
+            read_settings(OmegaConf.create(OmegaConf.to_container(job.config, resolve=True)))
+        except FedprivError as error:
+            job.error = error
+            continue
+        key = configuration.fingerprint({k: v for k, v in job.values.items() if not _is_seed(k, v)})
+        if key not in checked:
+            checked[key] = None
+            try:
+                check(job.config)
+            except FedprivError as error:
+                checked[key] = error
+        job.error = checked[key]
+    raise_failures(jobs, [(job, job.error) for job in jobs if job.error is not None], _REFUSED)
+
+
+_REFUSED = "{} of the sweep cannot run, see above; none was started"
+FAILED = "{} of the sweep failed, see above"
+
+
+def _is_seed(key: str, value: object) -> bool:
+    """Return whether a key holds a valid seed, which changes nothing of what a run needs."""
+    if key.rpartition(".")[2] not in _SEEDS:
+        return False
+    try:
+        checks.seed(key, value)
+    except ArgumentError:
+        return False
+    return True
+
+
+def _refuse_shared_folder(jobs: Sequence[SweepJob]) -> None:
+    """Refuse the jobs whose ``runtime.run_dir`` is that of another job."""
+    seen: dict[object, SweepJob] = {}
+    for job in jobs:
+        given = job.values.get("runtime.run_dir")
+        if given is not None and seen.setdefault(given, job) is not job and job.error is None:
+            job.error = ConfigError(
+                "runtime.run_dir",
+                given,
+                "another folder for each job",
+                "hydra.sweep.dir is the folder of a sweep, in which each job has its own",
+            )
+
+
+def raise_failures(
+    jobs: Sequence[SweepJob], failures: Sequence[tuple[SweepJob, FedprivError]], words: str
+) -> None:
+    """Raise what went wrong with jobs: one sentence, or each reason on standard error and a summary.
+
+    ``words``: the summary, with ``{}`` for the number of jobs.
+    """
+    if not failures:
+        return
+    reasons: dict[str, list[str]] = {}
+    for job, error in failures:
+        reasons.setdefault(str(error), []).append(label(job, jobs))
+    if len(reasons) == 1 and len(failures) == len(jobs):
+        raise failures[0][1]
+    for reason, labels in reasons.items():
+        print(f"fedpriv: {in_short(labels)}: {reason}", file=sys.stderr, flush=True)
+    error = FedprivError(words.format(f"{len(failures)} of {counted(len(jobs), 'job')}"))
+    error.exit_status = max(failure.exit_status for _, failure in failures)
+    raise error
+
+
+def label(job: SweepJob, jobs: Sequence[SweepJob]) -> str:
+    """Return what sets a job apart: its overrides without those that all jobs have."""
+    shared = set(jobs[0].overrides).intersection(*(other.overrides for other in jobs))
+    return " ".join(override for override in job.overrides if override not in shared)
+
+
+def only_moves_the_end(jobs: Sequence[SweepJob]) -> str | None:
     """That epsilon sets the length of runs and not their noise, where it does; the jobs that differ in their
     epsilon alone are compared, of the first such settings."""
-    first = [override for override in batch[0] if not override.startswith(_KEY)]
-    jobs = [job for job in batch if [o for o in job if not o.startswith(_KEY)] == first]
-    values = [o.removeprefix(_KEY) for job in jobs for o in job if o.startswith(_KEY)]
+    if not jobs or len({o for job in jobs for o in job.overrides if _gives_epsilon(o)}) < 2:
+        return None
+    first = _without_epsilon(jobs[0].overrides)
+    same = [job for job in jobs if _without_epsilon(job.overrides) == first]
+    values = [o.removeprefix(_EPSILON) for job in same for o in job.overrides if _gives_epsilon(o)]
     try:
-        ends = [_ends(build_parts(with_protocol(compose(job)))) for job in jobs]
+        ends = [_ends(build_parts(job.config)) for job in same]
     except FedprivError:  # the run says so
         return None
     if len(set(values)) < 2 or None in ends or len(set(ends)) < 2:

@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, in_short
 from fedpriv.figures.definition import Curve, Figure, Group, Ordering, Stated
-from fedpriv.figures.jobs import in_short
 from fedpriv.figures.series import Run
 from fedpriv.results.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.results.folder import commit_words, own_commit_words

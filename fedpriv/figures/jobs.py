@@ -250,13 +250,3 @@ def distinct(jobs: Iterable[Job]) -> Iterator[Job]:
         if job.folder.path not in seen:
             seen.add(job.folder.path)
             yield job
-
-
-_MOST_LABELS = 20
-
-
-def in_short(labels: Sequence[str]) -> str:
-    """The labels, of very many only the first ones."""
-    more = len(labels) - _MOST_LABELS
-    rest = f" and {more} more" if more > 0 else ""
-    return ", ".join(labels[:_MOST_LABELS]) + rest

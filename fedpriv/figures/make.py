@@ -21,14 +21,14 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, FedprivError
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, in_short
 from fedpriv.config import explain, with_protocol
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.stop import StopFile
 from fedpriv.figures.definition import Figure
-from fedpriv.figures.jobs import DONE, Job, distinct, in_short
+from fedpriv.figures.jobs import DONE, Job, distinct
 from fedpriv.figures.monitor import Monitor
 from fedpriv.figures.overrides import as_flag
 from fedpriv.figures.planning import announcement, job_table, plan_figure

@@ -14,8 +14,7 @@ import pandas as pd
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError, nearest, show
 from fedpriv.common.files import write_text
-from fedpriv.common.words import counted
-from fedpriv.figures.jobs import in_short
+from fedpriv.common.words import counted, in_short
 from fedpriv.figures.series import band
 from fedpriv.results.columns import COLUMNS
 from fedpriv.results.display import console

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import RUN_FILES
-from fedpriv.groups import GROUPS, conf_dir
+from fedpriv.groups import GROUPS, option_of_target
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import LARGEST_SUMMARY, saved_json, saved_values
 from fedpriv.results.searches import RECORD
@@ -115,7 +113,7 @@ def read_run(name: str, path: Path) -> StoredRun:
     summary: dict[str, object] = {}
     try:
         config = saved_values(folder.config)
-        config = {**{g: _option(g, config.get(f"{g}._target_")) for g in GROUPS}, **config}
+        config = {**{g: option_of_target(g, config.get(f"{g}._target_")) for g in GROUPS}, **config}
     except ConfigError as error:
         problems.append(str(error))
     state = UNFINISHED
@@ -133,22 +131,3 @@ def read_run(name: str, path: Path) -> StoredRun:
         summary = {**same, "seed": config.get("seed")}
     problem = problems[0] if problems else ""
     return StoredRun(name, DAMAGED if problem else state, problem, config, summary)
-
-
-def _option(group: str, target: object) -> object:
-    """The name of the option with this class, or the class's own where several options have it."""
-    if target is None:
-        return "none"
-    names = _options(group).get(str(target), [])
-    return names[0] if len(names) == 1 else str(target).rpartition(".")[2]
-
-
-@cache
-def _options(group: str) -> dict[str, list[str]]:
-    """Class → the options of a group that name it."""
-    found: dict[str, list[str]] = {}
-    for path in sorted((conf_dir() / group).glob("*.yaml")):
-        match = re.search(r"^ *_target_: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        if match:
-            found.setdefault(match[1], []).append(path.stem)
-    return found

@@ -1,8 +1,15 @@
-"""What is said before a sweep over epsilon."""
+"""Sweeps: checked before the first job, continued by the same command, each run counted once."""
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
+
+import fedpriv
+from fedpriv.experiment.interrupts import Interrupts
+from fedpriv.experiment.sweeps import JobComposer
+from fedpriv.groups import GROUPS
+from fedpriv.results.sweep import read_runs
 
 NOTE = (
     "note: epsilon=1,2,4 moves only the end of the runs, as the noise multiplier does not depend on it; "
@@ -35,3 +42,190 @@ def test_elsewhere_nothing_is_said(more, command):
 def test_one_epsilon_is_no_sweep_over_it(command):
     said = command("train", "-m", "algorithm=dp_fl", "epsilon=2", "seed=0,1", "dry_run=true")
     assert "note: epsilon" not in said.out
+
+
+QUIET = ("runtime.plots=false", "runtime.progress=none")
+TRAIN = ("train", "-m", "algorithm=dp_fl", "rounds=2", "hydra.sweep.dir=swept", *QUIET)
+
+
+def swept(folder) -> pd.DataFrame:
+    return pd.read_csv(folder / "swept" / "sweep.csv")
+
+
+def folders(tmp_path) -> dict[str, int]:
+    """Folder of each run of a sweep → when its metrics were written."""
+    paths = sorted((tmp_path / "swept").glob("*/metrics.csv"))
+    return {path.parent.name: path.stat().st_mtime_ns for path in paths}
+
+
+def metrics(path) -> pd.DataFrame:
+    return pd.read_csv(path / "metrics.csv").drop(columns="seconds")
+
+
+def test_the_same_command_again_keeps_what_is_finished(command, tmp_path):
+    assert command(*TRAIN, "seed=0,1").status == 0
+    before = folders(tmp_path)
+    again = command(*TRAIN, "seed=0,1")
+    assert (again.status, again.err) == (0, "")
+    assert "2 of 2 done, 0 to be resumed, 0 new" in again.out
+    assert folders(tmp_path) == before
+
+
+def test_a_sweep_that_is_extended_runs_only_what_is_new(command, tmp_path):
+    command(*TRAIN, "seed=1,2")
+    before = folders(tmp_path)
+    again = command(*TRAIN, "seed=0,1,2", "noise_schedule.noise_multiplier=4,16")
+    assert (again.status, again.err) == (0, "")
+    table = swept(tmp_path)
+    assert len(table) == 8
+    assert not table.duplicated(["noise_schedule.noise_multiplier", "seed"]).any()
+    assert {name: folders(tmp_path)[name] for name in before} == before
+
+
+def test_seeds_added_in_front_count_once_for_joblib_too(command, tmp_path):
+    command(*TRAIN, "seed=1,2")
+    parallel = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "runtime.threads=1")
+    again = command(*TRAIN, "seed=0,1,2", *parallel)
+    assert (again.status, again.err) == (0, "")
+    assert "2 of 3 done, 0 to be resumed, 1 new" in again.out
+    assert swept(tmp_path)[["run", "seed"]].to_numpy().tolist() == [[2, 0], [0, 1], [1, 2]]
+    rows = [line for line in again.out.splitlines() if line.startswith("│")]
+    assert len(rows) == 1
+    assert rows[0].split("│")[1].strip() == "0 1 2"
+
+
+def test_what_was_interrupted_is_resumed_bit_for_bit(command, tmp_path, monkeypatch):
+    looks = iter([False] * 8 + [True])  # each round looks once: the second job ends early
+    with monkeypatch.context() as patch:
+        patch.setattr(Interrupts, "requested", property(lambda self: next(looks)))
+        first = command(*TRAIN, "rounds=6", "seed=0,1,2")
+    assert first.status == 130
+    again = command(*TRAIN, "rounds=6", "seed=0,1,2")
+    assert (again.status, again.err) == (0, "")
+    assert "1 of 3 done, 1 to be resumed, 1 new" in again.out
+    command(*TRAIN[:-3], "rounds=6", "seed=1,0,2", "hydra.sweep.dir=whole", *QUIET)
+    for name, same in (("0", "1"), ("1", "0"), ("2", "2")):
+        interrupted, whole = tmp_path / "swept" / name, tmp_path / "whole" / same
+        pd.testing.assert_frame_equal(metrics(interrupted), metrics(whole), check_exact=True)
+
+
+def test_a_key_that_is_added_later_has_its_value_in_every_row(command, tmp_path):
+    command(*TRAIN, "seed=0")
+    command(*TRAIN, "seed=0", "epsilon=1,2", "delta=1e-5,1e-4", "clipper=constant")
+    table = swept(tmp_path)
+    assert table["asked epsilon"].notna().all()
+    assert sorted(zip(table["asked epsilon"], table["delta"], strict=True)) == [
+        (1, 1e-5), (1, 1e-4), (2, 1e-5), (2, 1e-4)
+    ]  # fmt: skip
+
+
+def test_rows_are_in_the_order_of_values(command, tmp_path):
+    said = command(*TRAIN, "noise_schedule.noise_multiplier=9,16,10", "rounds=2,1")
+    rows = [line.split("│")[1:3] for line in said.out.splitlines() if line.startswith("│")]
+    shown = [tuple(int(cell) for cell in cells) for cells in rows]
+    assert shown == [(1, 9), (1, 10), (1, 16), (2, 9), (2, 10), (2, 16)]
+    assert swept(tmp_path)["rounds"].tolist() == [1, 1, 1, 2, 2, 2]
+
+
+def test_a_folder_that_holds_a_run_twice_counts_it_once(train, tmp_path):
+    for name in ("1", "2", "10"):
+        train("algorithm=dp_fl", "rounds=1", f"seed={int(name) // 2}", name=name)
+    train("algorithm=dp_fl", "rounds=1", "seed=0", name="3")
+    assert read_runs(tmp_path)["run"].tolist() == ["1", "2", "10"]
+
+
+def test_jobs_that_are_the_same_run_are_run_once(command, tmp_path):
+    said = command(*TRAIN, "noise_schedule.noise_multiplier=8,8.0", "seed=0,0")
+    assert said.status == 0
+    assert len(folders(tmp_path)) == 1
+    assert "note: 4 jobs of the sweep, 1 different run" in said.out
+
+
+def test_keys_that_change_no_result_are_swept_over_all_the_same(command, tmp_path):
+    command(*TRAIN, "runtime.engine=fast,opacus")
+    assert len(folders(tmp_path)) == 2
+
+
+def test_runs_that_withhold_their_seeds_are_not_guessed(command, tmp_path):
+    private = (*TRAIN, "seed=0,1", "runtime.diagnostics=false")
+    assert command(*private).status == 0
+    again = command(*private)
+    assert again.status == 2
+    assert "hydra.sweep.dir must be a new folder for runs that withhold their seeds" in again.err
+    assert len(folders(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["epsilon=1,two"], "epsilon must be a number"),
+        (["algorithm.optimizer=sgd,adamw"], "algorithm.optimizer must be"),
+        (["seed=0,two"], "seed must be"),
+        (["noise_schedule=constant,none"], "epsilon must be null"),
+        (["epsilon=2,0.01"], "epsilon must be >="),
+        (["audit=null,nothing"], "audit must be"),
+    ],
+)
+def test_all_jobs_are_checked_before_the_first(given, wanted, command, tmp_path):
+    said = command(*TRAIN, *given)
+    assert said.status == 2
+    assert wanted in said.err
+    assert said.err.strip().endswith("1 of 2 jobs of the sweep cannot run, see above; none was started")
+    assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_every_refusal_of_a_sweep_is_said_once(command):
+    said = command(*TRAIN, "epsilon=1,two,three", "clipper.clip_norm=1,-1", "seed=0,1")
+    lines = said.err.strip().splitlines()
+    assert len(lines) == 4
+    assert [line.split(": ")[-1].split(" must")[0] for line in lines[:-1]] == [
+        "clipper.clip_norm", "epsilon", "epsilon"
+    ]  # fmt: skip
+    assert lines[-1].startswith("fedpriv: 10 of 12 jobs of the sweep cannot run")
+
+
+def test_what_all_jobs_lack_is_one_sentence(command):
+    assert "epsilon must be > 0" in command(*TRAIN, "epsilon=-1", "seed=0,1").sentence
+
+
+def test_baselines_and_private_algorithms_are_swept_together(command, tmp_path):
+    said = command(*TRAIN, "algorithm=dp_fl,fedavg", "epsilon=1,2", "seed=0,1")
+    assert (said.status, said.err) == (0, "")
+    assert "note: algorithm=fedavg has no privacy and takes no epsilon" in said.out
+    table = swept(tmp_path)
+    counts = table.groupby(["algorithm", "seed"]).size().to_dict()
+    assert counts == {("dp_fl", 0): 2, ("dp_fl", 1): 2, ("fedavg", 0): 1, ("fedavg", 1): 1}
+    again = command(*TRAIN, "algorithm=dp_fl,fedavg", "epsilon=1,2", "seed=0,1")
+    assert "6 of 6 done" in again.out
+
+
+def test_a_sweep_of_baselines_alone_takes_no_epsilon(command):
+    said = command(*TRAIN, "algorithm=fedavg,fedsgd", "epsilon=1,2")
+    assert said.status == 2
+    assert "epsilon must be null with algorithm=fedavg" in said.err
+
+
+def test_jobs_may_not_share_a_run_folder(command, tmp_path):
+    said = command(*TRAIN, "seed=0,1", "runtime.run_dir=one")
+    assert said.status == 2
+    assert "runtime.run_dir must be another folder for each job, got one" in said.err
+    assert not (tmp_path / "one").exists()
+
+
+def test_one_composition_serves_jobs_that_differ_in_values():
+    composed = []
+
+    def compose(overrides):
+        composed.append(overrides)
+        return fedpriv.compose(overrides)
+
+    composer = JobComposer(compose, lambda key: key in GROUPS)
+    given = [
+        [f"algorithm={a}", f"epsilon={e}", f"seed={s}", "model.activation='relu'"]
+        for a in ("dp_fl", "adap_dpfl") for e in ("1", "null", "0.5") for s in (0, 1)
+    ]  # fmt: skip
+    given = [["model=mlp", *one] for one in given]
+    jobs = [composer.job(overrides) for overrides in given]
+    assert len(composed) == 2
+    for job in jobs:
+        assert job.config == fedpriv.compose(job.overrides)
