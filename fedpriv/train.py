@@ -78,12 +78,15 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
         config = with_protocol(config)
+        refuse_disobeyed(hydra_config)
         _refuse_unresolvable(config)
         refuse_if_stopped(config)
         if config.resume is not None:
             refuse_strangers(config, _State.allowed, f"resume: {config.resume}", _State.own_targets)
             refuse_odd_paths(config, f"resume: {config.resume}")
         audits = wanted_audits(config)
+        if folder is None and hydra_config.run.dir != "." and config.runtime.run_dir is None:
+            config.runtime.run_dir = hydra_config.run.dir  # from a YAML
         if folder is not None and config.runtime.run_dir is None and not config.dry_run:
             _run_in(folder, config)
         result = run(config, overrides=overrides, label=label)
@@ -221,6 +224,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
         raise ConfigError("--config-dir", str(own), "an existing folder")
     _State.own_targets = set() if own is None else targets_of_yamls(own)
     arguments = _flags_first(_with_resumed_overrides(arguments))
+    arguments = _with_run_dir(arguments)
     refuse_unknown_protocol(arguments)
     previous, sys.argv = sys.argv, [program, *arguments]
     # what is resumed may be somebody else's folder, and lie where one works or be that folder
@@ -247,6 +251,43 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
 
             show_sweep(_State.sweep_dir)
     _raise_failures(_State.failures)
+
+
+def _with_run_dir(arguments: list[str]) -> list[str]:
+    """Put ``runtime.run_dir`` in the place of ``hydra.run.dir``: fedpriv makes the run folder itself."""
+    given = [a for a in arguments if a.lstrip("+").startswith("hydra.run.dir=")]
+    if not given:
+        return arguments
+    value = given[-1].partition("=")[2]
+    if {"-m", "--multirun", "hydra.mode=MULTIRUN"} & set(arguments):
+        hint = "hydra.sweep.dir is the folder of a sweep"
+        raise ConfigError("hydra.run.dir", value, "left out of a sweep", hint)
+    if any(a.startswith("runtime.run_dir=") for a in arguments):
+        hint = "both are the folder of the run"
+        raise ConfigError("hydra.run.dir", value, "left out beside runtime.run_dir", hint)
+    return [*(a for a in arguments if a not in given), f"runtime.run_dir={value}"]
+
+
+def refuse_disobeyed(hydra_config: Any) -> None:
+    """Raise ConfigError for settings of Hydra that fedpriv does not follow, with those that it does."""
+    if hydra_config.job.chdir:
+        raise ConfigError(
+            "hydra.job.chdir",
+            hydra_config.job.chdir,
+            "false",
+            "paths are those of the folder where the command was given; runtime.run_dir is the run folder, "
+            "hydra.sweep.dir that of a sweep",
+        )
+    if hydra_config.job.name != _JOB_NAME and "submitit" not in hydra_config.launcher._target_:
+        raise ConfigError(
+            "hydra.job.name",
+            hydra_config.job.name,
+            f"{_JOB_NAME} but with a launcher of Slurm, whose jobs it names",
+            "runtime.run_dir names the run folder, hydra.sweep.dir that of a sweep",
+        )
+
+
+_JOB_NAME = "fedpriv"
 
 
 def _explained(error: Exception, arguments: Sequence[str]) -> ConfigError:

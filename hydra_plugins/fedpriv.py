@@ -35,6 +35,7 @@ class CurvesSweeper(BasicSweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
+        _refuse_disobeyed(config)
         if _has_figure(config):
             with open_dict(config):  # where launchers keep their own files
                 config.hydra.sweep.dir = str(Path(config.runtime.output_dir) / "figures")
@@ -84,7 +85,9 @@ class CurvesSweeper(BasicSweeper):
         own_names = any(one.startswith("hydra.sweep.subdir=") for one in given)
         returned, failures, first = [], [], len(jobs) - len(new) - len(begun)
         launched = [job for job in jobs if not job.done]
-        for chunk in self.split_overrides_to_chunks(launched, self.max_batch_size) if launched else ():
+        for chunk in (
+            self.split_overrides_to_chunks(launched, self.max_batch_size) if launched else ()
+        ):
             overrides = []
             for job in chunk:
                 name = None if own_names and job.run is None else job.run or names[id(job)]
@@ -112,6 +115,12 @@ class CurvesSweeper(BasicSweeper):
 
 def _say(line: str) -> None:
     print(line, flush=True)
+
+
+def _refuse_disobeyed(config: DictConfig) -> None:
+    from fedpriv.train import refuse_disobeyed
+
+    refuse_disobeyed(config.hydra)
 
 
 def _check(config: DictConfig) -> None:
@@ -154,6 +163,7 @@ class SearchSweeper(BasicSweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
+        _refuse_disobeyed(config)
         given = config.hydra.overrides.hydra
         if not any(override.startswith("hydra.sweep.dir=") for override in given):
             with open_dict(config):  # so that the same command finds its trials again

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 
 import pandas as pd
 import pytest
 
 import fedpriv
+from fedpriv.experiment.interrupts import Interrupts
 
 CLIPPER = """
 from fedpriv.privacy.clippers import Clipper
@@ -49,6 +51,86 @@ def test_a_run_with_an_option_of_the_users_own_can_be_resumed(own, command, tmp_
     (tmp_path / "run" / "checkpoint.pt").unlink()
     said = command("train", "--config-dir", "mine", "resume=run", *quiet)
     assert (said.status, said.err) == (0, "")
+
+
+def test_the_command_that_continues_a_run_names_the_users_yamls(own, command, monkeypatch):
+    looks = iter([False, True])
+    given = ("--config-dir", "mine", "clipper=halving", "algorithm=dp_fl", "rounds=3")
+    with monkeypatch.context() as patch:
+        patch.setattr(Interrupts, "requested", property(lambda self: next(looks)))
+        said = command("train", *given, "runtime.plots=false", "runtime.run_dir=a run")
+    assert said.status == 130
+    words = shlex.split(said.sentence.partition("continue with fedpriv ")[2])
+    assert words[:4] == ["train", "resume=a run", "--config-dir", "mine"]
+    again = command(*words, "runtime.plots=false")
+    assert (again.status, again.err) == (0, "")
+
+
+MISSING = """
+from fedpriv.data.digits import Digits
+
+class Mine(Digits):
+    name = "mine"
+
+    def __init__(self, file):
+        self.file = file
+        super().__init__()
+
+    def load(self):
+        open(self.file)
+
+class Counted(Mine):
+    def __init__(self, file):
+        self.file, self.validation_records = file, 100
+
+    @property
+    def train_records(self):
+        return len(open(self.file).readlines())
+"""
+
+
+@pytest.mark.parametrize("kind", ["Mine", "Counted"])
+def test_a_data_set_of_the_users_own_without_its_file_is_one_sentence(kind, command, tmp_path):
+    (tmp_path / "missing_data.py").write_text(MISSING)
+    (tmp_path / "mine" / "dataset").mkdir(parents=True)
+    (tmp_path / "mine" / "dataset" / "mine.yaml").write_text(
+        f"# @package _global_\ndataset:\n  _target_: missing_data.{kind}\n  file: nowhere.csv\n"
+    )
+    said = command("train", "--config-dir", "mine", "dataset=mine", "algorithm=dp_fl")
+    assert said.status == 2
+    assert said.sentence == (
+        "fedpriv: dataset mine: cannot read nowhere.csv: No such file or directory"
+    )
+
+
+RUN = ("train", "algorithm=dp_fl", "rounds=1", "runtime.plots=false", "runtime.progress=none")
+
+
+def test_hydras_folder_of_a_run_is_the_run_folder(command, tmp_path):
+    said = command(*RUN, "hydra.run.dir=mine/${algorithm.name}")
+    assert (said.status, said.err) == (0, "")
+    assert (tmp_path / "mine" / "dp_fl" / "summary.json").exists()
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["hydra.run.dir=a", "runtime.run_dir=b"], "hydra.run.dir must be left out"),
+        (["-m", "seed=0,1", "hydra.run.dir=a"], "hydra.sweep.dir is the folder of a sweep"),
+        (["hydra.job.chdir=true"], "hydra.job.chdir must be false"),
+        (["-m", "seed=0,1", "hydra.job.chdir=true"], "hydra.job.chdir must be false"),
+        (["hydra.job.name=mine"], "runtime.run_dir names the run folder"),
+        (["-m", "seed=0,1", "hydra.job.name=mine"], "hydra.sweep.dir that of a sweep"),
+    ],
+)
+def test_what_hydra_is_told_and_fedpriv_does_not_follow_is_refused(
+    given, wanted, command, tmp_path
+):
+    said = command(*RUN, *given)
+    assert said.status == 2
+    assert wanted in said.sentence
+    assert not list(tmp_path.rglob("config.yaml"))
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])

@@ -12,6 +12,7 @@ import numpy as np
 from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
+from fedpriv.data.storage import unreadable
 
 if TYPE_CHECKING:
     from fedpriv.data.text.vocabulary import Vocabulary
@@ -120,7 +121,7 @@ def federate(
     (never from the test records), and only if ``validation`` is True; without it the partition has
     every training record to give out. Raises DataError or ConfigError before anything is trained.
     """
-    loaded = dataset.load()
+    loaded = _loaded(dataset)
     _refuse_other_than_said(dataset, loaded)
     for part in (loaded.train, loaded.test):
         _refuse_out_of_range(dataset, part)
@@ -143,6 +144,20 @@ def federate(
         vocabulary=loaded.vocabulary,
         numbers=kept,
     )
+
+
+def _loaded(dataset: Dataset) -> LoadedDataset:
+    """Load the data set. Raises DataError where a file of a user's data set cannot be read."""
+    try:
+        return dataset.load()
+    except OSError as error:
+        raise unreadable_data(dataset, error) from None
+
+
+def unreadable_data(dataset: Dataset, error: OSError) -> DataError:
+    """The error for a data set whose code met a file that it could not read."""
+    name = getattr(type(dataset), "name", type(dataset).__name__)
+    return DataError(f"dataset {name}: {unreadable(error.filename or 'its files', error)}")
 
 
 def _refuse_shared_records(clients: list[np.ndarray], records: int) -> None:

@@ -7,6 +7,7 @@ own consent.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import yaml
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.common.errors import ConfigError, show
@@ -58,14 +60,24 @@ def refuse_odd_paths(config: DictConfig, where: object) -> None:
 
 
 def resume_command(folder: Path, config: DictConfig) -> str:
-    """What continues the run in ``folder``, with consent to the code that its user named."""
+    """What continues the run in ``folder``: with the user's YAMLs, and with consent to the user's code."""
     known = shipped()
     named = targets(OmegaConf.to_container(config, resolve=False))
     modules = {
         str(target).rpartition(".")[0] for key, target in named if (key, target) not in known
     }
     consent = (f"{FLAG} {module}" for module in sorted(modules))
-    return " ".join((f"fedpriv train resume={folder}", *_tracking(config), *consent))
+    resume = shlex.quote(f"resume={folder}")
+    return " ".join(("fedpriv train", resume, *_own_yamls(), *_tracking(config), *consent))
+
+
+def _own_yamls() -> Iterator[str]:
+    """The flags that name the folder of the user's YAMLs, where the command was given one."""
+    if not HydraConfig.initialized():  # in a notebook
+        return
+    for source in HydraConfig.get().runtime.config_sources:
+        if source.provider == "command-line":
+            yield f"--config-dir {shlex.quote(os.path.relpath(source.path))}"
 
 
 def _tracking(config: DictConfig) -> Iterator[str]:

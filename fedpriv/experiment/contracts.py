@@ -7,6 +7,7 @@ from typing import Any
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.common.errors import ConfigError
+from fedpriv.data.federated import unreadable_data
 from fedpriv.features import Features
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.clippers import Clipper
@@ -50,7 +51,11 @@ def refuse_incomplete(group: str, made: Any) -> None:
         base = f"{bases[0].__module__}.{bases[0].__name__}"
         raise ConfigError(f"{group} needs a class that extends {base}, got {kind}")
     for attribute, what in NEEDS.get(group, {}).items():
-        if not hasattr(made, attribute):
+        try:
+            present = hasattr(made, attribute)
+        except OSError as error:  # a data set that counts its records in a file
+            raise unreadable_data(made, error) from None
+        if not present:
             raise ConfigError(f"{group} needs {attribute}: {what} ({kind} has none)")
 
 

@@ -1,4 +1,4 @@
-"""The jobs of a sweep: composed and checked before the first one runs, and found again by their configuration."""
+"""The jobs of a sweep: all checked before the first one runs, and found again by their configuration."""
 
 from __future__ import annotations
 
@@ -98,10 +98,6 @@ class JobComposer:
                 self._bases[kind] = self._compose(overrides)
             except (HydraException, OmegaConfBaseException) as error:
                 self._bases[kind] = explain(error, overrides)
-            base = self._bases[kind]
-            if isinstance(base, ConfigError):
-                raise base
-            return base
         base = self._bases[kind]
         if isinstance(base, ConfigError):
             raise base
@@ -148,8 +144,8 @@ def sweep_jobs(
         distinct.setdefault(job.identity or number, job)
     if len(distinct) < len(jobs):
         say(
-            f"note: {counted(len(jobs), 'job')} of the sweep, {counted(len(distinct), 'different run')}: each "
-            "is made once"
+            f"note: {counted(len(jobs), 'job')} of the sweep, {counted(len(distinct), 'different run')}: "
+            "each is made once"
         )
     return list(distinct.values())
 
@@ -170,7 +166,9 @@ def _baselines_without_epsilon(
         rest, given = _without_epsilon(job.overrides), any(map(_gives_epsilon, job.overrides))
         if given and not private.get(rest, True):
             names[str(job.config.algorithm.name)] = None
-            job = composer.job(tuple(_NO_EPSILON if _gives_epsilon(o) else o for o in job.overrides))
+            job = composer.job(
+                tuple(_NO_EPSILON if _gives_epsilon(o) else o for o in job.overrides)
+            )
         kept.append(job)
     if names:
         say(

@@ -170,7 +170,9 @@ def test_all_jobs_are_checked_before_the_first(given, wanted, command, tmp_path)
     said = command(*TRAIN, *given)
     assert said.status == 2
     assert wanted in said.err
-    assert said.err.strip().endswith("1 of 2 jobs of the sweep cannot run, see above; none was started")
+    assert said.err.strip().endswith(
+        "1 of 2 jobs of the sweep cannot run, see above; none was started"
+    )
     assert not list(tmp_path.rglob("config.yaml"))
 
 
@@ -221,7 +223,7 @@ def test_one_composition_serves_jobs_that_differ_in_values():
 
     composer = JobComposer(compose, lambda key: key in GROUPS)
     given = [
-        [f"algorithm={a}", f"epsilon={e}", f"seed={s}", "model.activation='relu'"]
+        [f"algorithm={a}", f"epsilon={e}", f"seed={s}", "budget_view='sound'"]
         for a in ("dp_fl", "adap_dpfl") for e in ("1", "null", "0.5") for s in (0, 1)
     ]  # fmt: skip
     given = [["model=mlp", *one] for one in given]
