@@ -95,7 +95,9 @@ def _told(runs: Sequence[_StoredRun]) -> list[str]:
     Keys of ``runtime`` change no result: they are told only where one configuration was run with several
     values of them.
     """
-    keys = dict.fromkeys(key for run in runs for key in run.overrides if key not in ("seed", PAIRED))
+    keys = dict.fromkeys(
+        key for run in runs for key in run.overrides if key not in ("seed", PAIRED)
+    )
     several = set()
     for key in (key for key in keys if key.startswith(_RUNTIME)):
         pairs = {(run.identity, run.setting(key)) for run in runs}
