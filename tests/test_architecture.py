@@ -194,7 +194,19 @@ def test_random_numbers_are_drawn_in_named_rooms(name):
     modules = {
         a.name for n in ast.walk(MODULES[name]) if isinstance(n, ast.Import) for a in n.names
     }
-    assert "random" not in modules
+    if name != "common.random_streams":
+        assert "random" not in modules
+
+
+def test_python_s_generator_is_seeded_for_own_code_and_nothing_is_drawn_from_it():
+    used = {
+        node.attr
+        for node in ast.walk(MODULES["common.random_streams"])
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "random"
+    }
+    assert used == {"getstate", "seed", "setstate"}
 
 
 @pytest.mark.parametrize(

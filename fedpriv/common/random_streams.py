@@ -10,6 +10,9 @@ being secret (lots, cohorts, noise) comes from :mod:`fedpriv.common.secret_strea
 from __future__ import annotations
 
 import hashlib
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,3 +42,23 @@ def torch_stream(
     generator = torch.Generator(device=device)
     generator.manual_seed(stream_key(seed, purpose, *coordinates))
     return generator
+
+
+@contextmanager
+def seeded_globals(seed: int, purpose: str, *coordinates: int) -> Iterator[None]:
+    """Seed the global generators of torch, NumPy and Python with the key of one stream, for the time of the
+    context: code of the user's own may draw from them. Their states are put back."""
+    import torch
+
+    key = stream_key(seed, purpose, *coordinates)
+    of_numpy, of_python = np.random.get_state(), random.getstate()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(key)
+        np.random.seed(key % 2**32)
+        random.seed(key)
+        try:
+            yield
+        finally:
+            np.random.set_state(of_numpy)
+            random.setstate(of_python)

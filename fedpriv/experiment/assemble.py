@@ -150,7 +150,7 @@ def make_problem(
         data = attack.data
     algorithm.check_clients(data.client_count)
     _refuse_smaller_clients(parts, int(data.records_per_client.min()))
-    module = build_for(parts.model, parts.dataset)
+    module = build_for(parts.model, parts.dataset, settings.seed)
     model = FlatModel(module.to(device))
     planted = None
     if canaries:

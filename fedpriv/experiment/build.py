@@ -19,7 +19,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import Settings, read_settings
 from fedpriv.experiment.uncalled import refuse_unasked
 from fedpriv.features.dataset import Featured
-from fedpriv.models.fit import model_size
+from fedpriv.models.fit import model_size, seeded_for
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.names import PUBLISHED
 from fedpriv.privacy.noise_schedules import Setting
@@ -37,7 +37,7 @@ def build_parts(config: DictConfig) -> Parts:
         settings=settings,
         dataset=_dataset(config),
         partition=instantiate(config, "partition"),
-        model=instantiate(config, "model"),
+        model=_model(config, settings.seed),
         clipper=instantiate(config, "clipper"),
         noise_schedule=instantiate(config, "noise_schedule"),
         accountant=_accountant(instantiate(config, "accountant"), algorithm, settings),
@@ -63,6 +63,12 @@ def _dataset(config: DictConfig) -> Any:
     if config.get("features") is None:
         return dataset
     return Featured(dataset, instantiate(config, "features"))
+
+
+def _model(config: DictConfig, seed: int) -> Any:
+    """The model's factory. One of the user's own may draw initial weights in its constructor."""
+    with seeded_for(str(OmegaConf.select(config, "model._target_")), seed):
+        return instantiate(config, "model")
 
 
 def _calibrate_noise(parts: Parts) -> None:

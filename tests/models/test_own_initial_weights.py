@@ -1,0 +1,117 @@
+"""Initial weights of models of the user's own: a function of the run's seed, however they are drawn."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.models.fit import build_for
+
+
+class Numbers:
+    name, input_shape, classes = "numbers", (4,), 3
+
+
+class Text:
+    name, input_shape, classes = "text", (5,), 2
+    vocabulary_size, task = 7, "classification"
+
+
+class FromTorch:
+    def build(self, input_shape, classes):
+        return nn.Linear(input_shape[0], classes)
+
+
+class OfText:
+    task = "classification"
+
+    def build(self, input_shape, classes, vocabulary):
+        return nn.Sequential(nn.Embedding(vocabulary, 2), nn.Linear(2, classes))
+
+
+class FromNumpyAndPython:
+    def build(self, input_shape, classes):
+        module = nn.Linear(input_shape[0], classes, bias=False)
+        drawn = np.random.normal(size=(classes, input_shape[0])) + random.random()
+        module.weight.data = torch.from_numpy(drawn).float()
+        return module
+
+
+class FromTheSystem:
+    def build(self, input_shape, classes):
+        module = nn.Linear(input_shape[0], classes)
+        with torch.no_grad():
+            module.bias[0] = int.from_bytes(os.urandom(3), "little")
+        return module
+
+
+class FromAnotherBuffer:
+    """Its buffer is not saved, and so is in no digest of the weights."""
+
+    def build(self, input_shape, classes):
+        module = nn.Linear(input_shape[0], classes)
+        drawn = torch.from_numpy(np.random.default_rng().normal(size=2))
+        module.register_buffer("mixing", drawn, persistent=False)
+        return module
+
+
+class ThatCounts:
+    def __init__(self):
+        self.generator = torch.Generator().manual_seed(0)
+
+    def build(self, input_shape, classes):
+        module = nn.Linear(input_shape[0], classes)
+        nn.init.normal_(module.weight, generator=self.generator)
+        return module
+
+
+def weights(model, dataset=Numbers, seed: int = 0) -> torch.Tensor:
+    return torch.cat([p.flatten() for p in build_for(model, dataset, seed).parameters()]).detach()
+
+
+def disturb() -> None:
+    torch.manual_seed(random.SystemRandom().getrandbits(32))
+    np.random.seed(random.SystemRandom().getrandbits(32))
+    random.seed()
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset"),
+    [(FromTorch(), Numbers), (OfText(), Text), (FromNumpyAndPython(), Numbers)],
+)
+def test_they_follow_from_the_seed_alone(model, dataset):
+    first = weights(model, dataset)
+    disturb()
+    assert torch.equal(weights(model, dataset), first)
+    assert not torch.equal(weights(model, dataset, 1), first)
+
+
+def test_the_global_generators_are_left_as_they_were():
+    def drawn() -> list[float]:
+        return [float(torch.rand(1)), float(np.random.rand()), random.random()]
+
+    def seed() -> None:
+        torch.manual_seed(5)
+        np.random.seed(5)
+        random.seed(5)
+
+    seed()
+    expected = drawn()
+    seed()
+    weights(FromNumpyAndPython())
+    assert drawn() == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(FromTheSystem(), "bias"), (FromAnotherBuffer(), "mixing"), (ThatCounts(), "weight")],
+)
+def test_a_model_with_other_weights_each_time_is_refused(model, name):
+    with pytest.raises(ConfigError, match=rf"{type(model).__name__}\.build .* and {name} differed"):
+        build_for(model, Numbers)
