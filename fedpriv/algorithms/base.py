@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -138,6 +138,14 @@ class Algorithm(ABC):
     @abstractmethod
     def records_per_step(self, records: float) -> float:
         """How many of ``records`` records one step of all clients reads."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next round needs of this object, for the checkpoint: tensors and plain values. The
+        algorithms of fedpriv keep nothing here; what a trainer keeps is its own."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
 
     # ---- words
 

@@ -5,7 +5,8 @@ Torch-free: the work is :class:`~fedpriv.attacks.malicious.MaliciousClients`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -124,6 +125,14 @@ class Backdoor:
             raise ArgumentError(key, getattr(self, key), allowed)
         drawn = numpy_stream(self.seed, "attackers").choice(clients, count, replace=False)
         return np.sort(drawn)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next round needs of this object, for the checkpoint: nothing, unless an attack of
+        the user's own keeps something."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
 
     def describe(self) -> str:
         """The attack in a line of the plan."""

@@ -53,6 +53,7 @@ def assemble(
     """The run, ready to go, or to go on from a checkpoint in ``folder``."""
     from fedpriv.engine import tune_allocator
     from fedpriv.experiment.loop import Loop
+    from fedpriv.experiment.own_state import forgotten_words
     from fedpriv.experiment.running import Run
     from fedpriv.experiment.second_draw import second_draw
     from fedpriv.experiment.uncalled import refuse_uncalled_by_trainer
@@ -101,6 +102,11 @@ def assemble(
 
         watch_canaries(loop)
     if state is not None:
+        if settings.publish and (words := forgotten_words(state.get("own", {}))):
+            raise ConfigError(
+                f"resume: {words}. Rounds run again with the same noise and another state would give the "
+                "noise away; start anew"
+            )
         loop.load_state_dict(state)
     return Run(loop, folder, origin, state, passed_over)
 

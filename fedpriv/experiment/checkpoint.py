@@ -51,7 +51,7 @@ def save(folder: RunFolder, state: dict[str, Any]) -> None:
 
     Raises ConfigError for a state with anything but tensors and plain values.
     """
-    full = _plain({"schema_version": CHECKPOINT_VERSION, **state}, "the state")
+    full = plain({"schema_version": CHECKPOINT_VERSION, **state}, "the state")
 
     def keep_the_one_before() -> None:
         if folder.checkpoint.exists():
@@ -60,7 +60,7 @@ def save(folder: RunFolder, state: dict[str, Any]) -> None:
     write_tensors(folder.checkpoint, full, keep_the_one_before)
 
 
-def _plain(value: Any, name: str) -> Any:
+def plain(value: Any, name: str) -> Any:
     """The value with numpy's numbers as Python's. Raises ConfigError for what is neither a tensor nor
     plain."""
     import torch
@@ -69,11 +69,9 @@ def _plain(value: Any, name: str) -> Any:
     if kind in (str, int, float, bool, type(None), torch.Tensor):
         return value
     if isinstance(value, Mapping):
-        return {
-            _plain(k, f"a key of {name}"): _plain(v, f"{name}[{k!r}]") for k, v in value.items()
-        }
+        return {plain(k, f"a key of {name}"): plain(v, f"{name}[{k!r}]") for k, v in value.items()}
     if kind in (list, tuple):
-        return kind(_plain(item, f"{name}[{i}]") for i, item in enumerate(value))
+        return kind(plain(item, f"{name}[{i}]") for i, item in enumerate(value))
     if isinstance(value, np.bool_ | np.number):
         return value.item()
     raise ConfigError(

@@ -23,6 +23,7 @@ from fedpriv.algorithms.trainer import RoundOutcome
 from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.evaluation import Evaluation, evaluate
 from fedpriv.experiment.interrupts import Interrupts
+from fedpriv.experiment.own_state import OwnState
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.second_draw import SecondDraw
 from fedpriv.privacy.budget import Budget
@@ -93,6 +94,7 @@ class Loop:
         self._reported = None
         if asked is not None:
             self._reported = ReportedLoss(problem, asked, parts.algorithm.unit)
+        self._own = OwnState(parts, self.trainer, problem.model)
         self.second_draw: SecondDraw | None = None
         self.rounds_done = 0
         self.not_finite = 0
@@ -254,6 +256,8 @@ class Loop:
         optional = {} if self.average is None else {"average": self.average.state_dict()}
         if self.statistics is not None:
             optional["statistics"] = self.statistics.state_dict()
+        if own := self._own.state_dict():
+            optional["own"] = own
         if (history := self.problem.streams.history) is not None:
             optional["history"] = history.state_dict()
         if self.aborted_rounds:
@@ -280,6 +284,7 @@ class Loop:
         self.trainer.load_state_dict(state["training"])
         self.mechanism.load_state_dict(state["mechanism"])
         self.schedule.load_state_dict(state["schedule"])
+        self._own.load_state_dict(state.get("own", {}))
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         if self.statistics is not None:

@@ -78,6 +78,10 @@ class Reporter:
                 self.out.print(Text(f"note: {caveat}", style="yellow"))
         if run.passed_over is not None:
             self.line(f"{run.passed_over}; the checkpoint before it serves")
+        if run.forgotten is not None:
+            self.line(
+                f"warning: {run.forgotten}; rounds from here on may differ from an unbroken run's"
+            )
         if run.resumed:
             self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
 

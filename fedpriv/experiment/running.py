@@ -25,6 +25,7 @@ from fedpriv.experiment.observers import (
     Watcher,
 )
 from fedpriv.experiment.own_code import own_targets
+from fedpriv.experiment.own_state import forgotten_words
 from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.mechanisms import GRADIENT, Release
 from fedpriv.results.caveats import CAVEATS, aborted_words, own_code, own_sampling
@@ -48,6 +49,7 @@ class Run:
         self.loop, self.folder, self.passed_over = loop, folder, passed_over
         self._identity = origin.identity
         self.resumed = state is not None
+        self.forgotten = None if state is None else forgotten_words(state.get("own", {}))
         kept = {} if state is None else state["observers"]
         diagnostics = loop.settings.runtime.diagnostics
         self.metrics = Metrics(loop, folder, kept.get("metrics"))

@@ -43,6 +43,9 @@ _HOOKS = {
     "uploads": ("of", "of_records"),
 }
 """By group: the methods by which parts differ, named in a refusal where the class has them."""
+_STATE = ("state_dict", "load_state_dict")
+_SAVED = ("work", "uploads", "accountant")
+"""Parts whose state a checkpoint holds (``own_state``) though their classes in fedpriv have none."""
 _ELSEWHERE = {
     "attack": "what attackers plant is the trigger's: plant(data, honest, stream) of attack.trigger; what "
     "they send follows from attack.dp_steps, boost and boosted",
@@ -52,6 +55,8 @@ _ELSEWHERE = {
 def refuse_uncalled(group: str, part: Any) -> None:
     """Raise ConfigError naming a public method of an own class that nothing calls, and what to use."""
     for kind, name in _uncalled(part):
+        if name in _STATE and group in _SAVED:
+            continue
         inherited, group_of = _contract(type(part)), group.partition(".")[0]
         base = next((k for k in type(part).__mro__ if _is_ours(k)), None)
         usable = [hook for hook in _HOOKS.get(group, ()) if hook in inherited and hook != name]

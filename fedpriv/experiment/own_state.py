@@ -1,0 +1,117 @@
+"""What parts of the user's own keep from round to round, for the checkpoint.
+
+Clipper, noise schedule, mechanism, optimiser and server step have always had a place in it. Any other part
+that a user may write (algorithm, work, uploads, attack, trigger, accountant) is asked for ``state_dict`` and
+given its state back by ``load_state_dict``. A part whose attributes change over the rounds and that offers no
+state would go on from its beginning: its attributes are noted, and named when the run is resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedpriv.algorithms.trainer import Trainer
+from fedpriv.common.attributes import PACKAGE, attribute_digests, changed_attributes, is_own
+from fedpriv.common.errors import ConfigError
+from fedpriv.engine import FlatModel
+from fedpriv.experiment.parts import Parts
+
+
+class OwnState:
+    """The state of one run's parts of the user's own."""
+
+    def __init__(self, parts: Parts, trainer: Trainer, model: FlatModel):
+        work, attack = getattr(trainer, "work", None), parts.attack
+        saved = {
+            "algorithm": parts.algorithm,
+            "work": work,
+            "uploads": getattr(work, "_uploads", None),
+            "attack": attack,
+            "attack.trigger": getattr(attack, "trigger", None),
+            "accountant": parts.accountant,
+        }
+        elsewhere = {
+            "clipper": parts.clipper,
+            "noise_schedule": parts.noise_schedule,
+            "mechanism": parts.mechanism,
+            "trainer": trainer,
+            "server step": getattr(trainer, "server", None),
+            "optimizer": getattr(trainer, "_optimizer", None),
+        }
+        self._saved = {name: part for name, part in saved.items() if _is_part(part)}
+        silent = {**self._saved, **elsewhere}
+        self._silent = {n: p for n, p in silent.items() if _is_part(p) and not _offers_state(p)}
+        held = (model.flat, *model.module.state_dict().values())
+        self._weights = {
+            value.untyped_storage().data_ptr()
+            for value in held
+            if hasattr(value, "untyped_storage")
+        }
+        self._before = {name: self._digests(part) for name, part in self._silent.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of each part that has one, by name; and ``forgotten``, the attributes that changed
+        in parts that offer none."""
+        found = {
+            name: state
+            for name, part in self._saved.items()
+            if _offers_state(part) and (state := part.state_dict())
+        }
+        forgotten = {
+            f"{name} ({type(part).__name__})": changed
+            for name, part in self._silent.items()
+            if (changed := changed_attributes(self._before[name], self._digests(part)))
+        }
+        return {**found, **({"forgotten": forgotten} if forgotten else {})}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give each part its state back. Raises ConfigError where a part does not take it."""
+        for name, part in self._saved.items():
+            if name not in state:
+                continue
+            load = getattr(part, "load_state_dict", None)
+            if load is None:
+                raise ConfigError(
+                    f"resume: {name} ({type(part).__name__}) has state_dict and no load_state_dict"
+                )
+            load(state[name])
+
+    def _digests(self, part: object) -> dict[str, str]:
+        """Digests of what a part keeps, but for what classes of fedpriv keep for themselves."""
+        digests = attribute_digests(part, self._weights)
+        return {name: digest for name, digest in digests.items() if not _is_of_fedpriv(part, name)}
+
+
+def forgotten_words(state: Mapping[str, Any]) -> str | None:
+    """Return what a checkpoint's ``own`` state says was not saved, or None."""
+    forgotten = state.get("forgotten")
+    if not forgotten:
+        return None
+    named = "; ".join(f"{part}: {', '.join(names)}" for part, names in forgotten.items())
+    return (
+        f"attributes that changed over the rounds were not saved ({named}); let state_dict return what the "
+        "next round needs, nothing where that is nothing, and load_state_dict take it back"
+    )
+
+
+def _is_part(part: object) -> bool:
+    return part is not None and is_own(part)
+
+
+def _offers_state(part: object) -> bool:
+    """Return whether a class of the user's own, not one of fedpriv that it extends, has ``state_dict``."""
+    kinds = type(part).__mro__
+    home = next((kind for kind in kinds if "state_dict" in vars(kind)), None)
+    return home is not None and not home.__module__.startswith(PACKAGE)
+
+
+def _is_of_fedpriv(part: object, name: str) -> bool:
+    """Return whether an attribute is that of a class of fedpriv that a part extends: a private one that its
+    methods use, or one that its ``state_dict`` saves."""
+    for kind in type(part).__mro__:
+        for method, value in vars(kind).items() if kind.__module__.startswith(PACKAGE) else ():
+            used = getattr(getattr(value, "__code__", None), "co_names", ())
+            if name in used and (name.startswith("_") or method == "state_dict"):
+                return True
+    return False
