@@ -49,7 +49,7 @@ def test_a_shipped_algorithm_passes_and_the_table_is_written(command, tmp_path):
     assert {check["about"] for check in table["checks"]} == {
         "noise", "independence", "sensitivity", "sampling", "outside", "files", "charge",
     }  # fmt: skip
-    assert "an interrupted run, resumed" in {check["name"] for check in table["checks"]}
+    assert "an interrupted run, resumed" in {check["check"] for check in table["checks"]}
     assert sum(check["level"] or 0.0 for check in table["checks"]) <= 5e-4 * (1 + 1e-9)
 
 
