@@ -174,8 +174,7 @@ def test_verify_interrupts_and_resumes_a_run(state, passes, tmp_path, monkeypatc
         "algorithm=cdp_fedavg", f"algorithm._target_={name}.Mine", "partition.clients=8",
         "algorithm.client_rate=0.9",
     ]  # fmt: skip
-    subject = Subject(compose(overrides), 0, 4)
-    (found,) = check(subject, subject.run())
+    (found,) = check(Subject(compose(overrides)))
     assert found.passed is passes
     if not passes:
         assert "uploads (Growing): count" in found.note
