@@ -20,7 +20,7 @@ COMMANDS = {
     "train": ("train", *SMALL, "runtime.run_dir=new", "runtime.progress=none"),
 }
 MOMENTS = 40
-BEGIN = "print(flush=True); from fedpriv.__main__ import main; main()"  # Python itself has started
+BEGIN = "import fedpriv; from fedpriv.__main__ import main; print(flush=True); main()"  # has begun
 
 
 @pytest.mark.slow

@@ -12,7 +12,15 @@ import pandas as pd
 from fedpriv.common.errors import ConfigError, nearest, show
 from fedpriv.common.files import write_text
 from fedpriv.common.words import counted
-from fedpriv.figures.overlay import axis_label, find_runs, scale, settings_labels, told_settings
+from fedpriv.figures.overlay import (
+    MOST_LINES,
+    axis_label,
+    find_runs,
+    first_lines,
+    scale,
+    settings_labels,
+    told_settings,
+)
 from fedpriv.figures.series import spread
 from fedpriv.results.columns import COLUMNS
 from fedpriv.results.display import console
@@ -127,7 +135,7 @@ def _panel(lines: Mapping[str, pd.DataFrame], key: str, y: str) -> Panel:
             dotted=i >= len(CYCLE),
             marker="o",
         )
-        for i, (label, line) in enumerate(lines.items())
+        for i, (label, line) in enumerate(list(lines.items())[:MOST_LINES])
     )
     last = key.rpartition(".")[2]
     x_label = _LABELS.get(key) or (COLUMNS[last].label if last in COLUMNS else key)
@@ -136,6 +144,7 @@ def _panel(lines: Mapping[str, pd.DataFrame], key: str, y: str) -> Panel:
 
 
 def _caption(lines: Mapping[str, pd.DataFrame]) -> str:
+    words = "Ends of runs: mean over seeds; bands: ± one standard deviation."
     if all(line["n"].max() == 1 for line in lines.values()):
-        return "Ends of runs."
-    return "Ends of runs: mean over seeds; bands: ± one standard deviation."
+        words = "Ends of runs."
+    return " ".join([words, *first_lines(lines)])

@@ -19,11 +19,14 @@ from fedpriv.figures.series import band
 from fedpriv.results.columns import COLUMNS
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
+from fedpriv.results.numbers import Columns, read_columns
 from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
-from fedpriv.results.saved import saved_numbers
+from fedpriv.results.saved import saved_values
 
 _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 _NOT_TOLD = ("resume", "dry_run")
+MOST_LINES = 100
+"""Lines of a picture. More than this nobody can tell apart, and their legend is larger than a page."""
 _NOT_FINISHED = "not finished, drawn as far as they are: "
 
 
@@ -32,17 +35,20 @@ class _Run:
     folder: RunFolder
     identity: Mapping[str, object]
     overrides: dict[str, str] | None  # null for runs from Python
-    metrics: pd.DataFrame
+    columns: tuple[str, ...]  # of metrics.csv
+    rounds: int
+    points: pd.DataFrame  # x and y, where both are finite
 
 
 def run(options: SimpleNamespace) -> int:
     """Draw the runs. Raises ConfigError for folders without runs and unknown columns."""
     out = options.out
-    runs = [_read(folder) for given in options.folders for folder in find_runs(given)]
-    if all(one.metrics.empty for one in runs):
+    found = [folder for given in options.folders for folder in find_runs(given)]
+    runs = [_read(folder, options.x, options.y) for folder in found]
+    if not any(one.rounds for one in runs):
         raise ConfigError(f"{runs[0].folder.path} has no round yet")
     runs = _with_columns(runs, options.x, options.y)
-    lines = _lines(runs, options.x, options.y, options.each)
+    lines = _lines(runs, options.each)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
     unfinished = [one.folder.path.name for one in runs if not one.folder.finished]
@@ -52,9 +58,18 @@ def run(options: SimpleNamespace) -> int:
     console().print(
         f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}: {out} and {out.with_suffix('.csv')}"
     )
+    for sentence in first_lines(lines):
+        console().print(f"{sentence} {out.with_suffix('.csv')} has all.")
     if unfinished:
         console().print(f"{_NOT_FINISHED}{', '.join(unfinished)}")
     return 0
+
+
+def first_lines(lines: Mapping[str, object]) -> list[str]:
+    """Return a sentence where the picture does not show all lines."""
+    if len(lines) <= MOST_LINES:
+        return []
+    return [f"Drawn are the first {MOST_LINES} of {len(lines)} lines."]
 
 
 def find_runs(given: str) -> list[RunFolder]:
@@ -69,15 +84,16 @@ def find_runs(given: str) -> list[RunFolder]:
     return found
 
 
-def _read(folder: RunFolder) -> _Run:
+def _read(folder: RunFolder, x: str, y: str) -> _Run:
     try:
-        identity = configuration.identity(folder.read_config())
+        identity = configuration.identity_of_values(saved_values(folder.config))
         overrides = told_settings(folder)
-        metrics = saved_numbers(folder.metrics)
+        metrics = read_columns(folder.metrics)
     except (OSError, ValueError, AttributeError) as error:
         words = " ".join(str(error).split())
         raise ConfigError(f"{folder.path} cannot be read: {words}") from None
-    return _Run(folder, identity, overrides, metrics)
+    points = _points(metrics, x, y)
+    return _Run(folder, identity, overrides, tuple(metrics), metrics.rows, points)
 
 
 def told_settings(folder: RunFolder) -> dict[str, str] | None:
@@ -95,12 +111,12 @@ def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
     Raises ConfigError if none has.
     """
     for flag, column in (("--x", x), ("--y", y)):
-        known = dict.fromkeys(c for one in runs for c in one.metrics.columns)
+        known = dict.fromkeys(c for one in runs for c in one.columns)
         if column not in known:
             near = nearest(column, known)
             hint = f"did you mean {near}?" if near else ""
             raise ConfigError(flag, column, f"one of the columns {', '.join(known)}", hint)
-    kept = [one for one in runs if len(_points(one, x, y))]
+    kept = [one for one in runs if len(one.points)]
     if not kept:
         raise ConfigError(f"no run has finite values of both {x} and {y}")
     if len(kept) < len(runs):
@@ -109,15 +125,14 @@ def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
     return kept
 
 
-def _lines(runs: Sequence[_Run], x: str, y: str, each: bool) -> dict[str, pd.DataFrame]:
+def _lines(runs: Sequence[_Run], each: bool) -> dict[str, pd.DataFrame]:
     """Label → x, mean, low, high, n."""
     groups: dict[str, list[_Run]] = {}
     for one, label in zip(runs, _labels(runs, each), strict=True):
         groups.setdefault(label, []).append(one)
     lines = {}
     for label, members in groups.items():
-        points = {one.folder.path.name: _points(one, x, y) for one in members}
-        points = {name: p for name, p in points.items() if len(p)}
+        points = {one.folder.path.name: one.points for one in members}
         if all((p["x"].diff().iloc[1:] > 0).all() for p in points.values()):
             lines[label] = band(list(points.values()))
         else:  # no mean over seeds where x goes back and forth
@@ -127,13 +142,11 @@ def _lines(runs: Sequence[_Run], x: str, y: str, each: bool) -> dict[str, pd.Dat
     return {label: line for label, line in lines.items() if len(line)}
 
 
-def _points(one: _Run, x: str, y: str) -> pd.DataFrame:
-    if not {x, y} <= set(one.metrics.columns):
+def _points(metrics: Columns, x: str, y: str) -> pd.DataFrame:
+    if not {x, y} <= set(metrics):
         return pd.DataFrame({"x": [], "y": []})
-    both = pd.DataFrame(
-        {"x": one.metrics[x] * scale(x), "y": one.metrics[y] * scale(y)}, dtype=float
-    )
-    return both[np.isfinite(both).all(axis=1)].reset_index(drop=True)
+    finite = np.isfinite(metrics[x]) & np.isfinite(metrics[y])
+    return pd.DataFrame({"x": metrics[x][finite] * scale(x), "y": metrics[y][finite] * scale(y)})
 
 
 def scale(column: str) -> float:
@@ -185,7 +198,7 @@ def _panel(lines: Mapping[str, pd.DataFrame], options: SimpleNamespace) -> Panel
             high=line["high"] if line["n"].max() > 1 else None,
             dotted=i >= len(CYCLE),
         )
-        for i, (label, line) in enumerate(lines.items())
+        for i, (label, line) in enumerate(list(lines.items())[:MOST_LINES])
     )
     from_zero = options.y in COLUMNS and COLUMNS[options.y].from_zero
     return Panel(
@@ -202,6 +215,7 @@ def _caption(lines: Mapping[str, pd.DataFrame], unfinished: Sequence[str]) -> st
     words = []
     if any(line["n"].max() > 1 for line in lines.values()):
         words.append("Lines: mean over seeds; bands: lowest to highest seed.")
+    words += first_lines(lines)
     if unfinished:
         words.append(f"{_NOT_FINISHED.capitalize()}{in_short(unfinished)}.")
     return " ".join(words)

@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omegaconf import OmegaConf
-
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.results.folder import CANARIES, RunFolder
@@ -24,14 +22,14 @@ from fedpriv.results.numbers import Columns, read_columns
 from fedpriv.results.saved import (
     LARGEST_CONFIG,
     LARGEST_TABLE,
-    saved_config,
     saved_json,
     saved_text,
+    saved_values,
 )
 from fedpriv.results.searches import is_search
 
 SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
-MOST_RUNS = 1000
+MOST_RUNS = 20_000
 _MOST_AUDITS = 50
 _LARGEST_PICTURE = 1 << 19
 Read = TypeVar("Read")
@@ -168,26 +166,26 @@ def _in_order(path: Path) -> tuple[int, int | str]:
     return (0, int(path.name[:9])) if digits else (1, path.name)
 
 
-def read_run(path: Path) -> Run:
-    """What there is of a run."""
+def read_run(path: Path, in_full: bool = True, curves: bool = True) -> Run:
+    """Read a run. Of one among very many, ``in_full=False`` leaves out statement, ledger and audits, and
+    ``curves=False`` the metrics, unless they alone tell where the run is."""
     folder = RunFolder(path)
     run = Run(folder)
-    config = _read(saved_config, folder.config, run.notes)
+    config = _read(saved_values, folder.config, run.notes)
     if config is not None:
-        plain = OmegaConf.to_container(config, resolve=False)
-        run.settings = {str(k): v for k, v in configuration.identity(config).items()}
-        runtime = plain.get("runtime")  # type: ignore[union-attr]
-        run.runtime = (
-            configuration.flatten(runtime, "runtime.") if isinstance(runtime, dict) else {}
-        )
+        run.settings = configuration.identity_of_values(config)
+        run.runtime = {key: value for key, value in config.items() if key.startswith("runtime.")}
     run.summary = _read(saved_json, folder.summary, run.notes) or {}
     run.privacy = _read(saved_json, folder.privacy_json, run.notes) or {}
-    run.statement = _read(_text, folder.privacy_text, run.notes) or ""
-    run.metrics = _read(read_columns, folder.metrics, run.notes) or Columns()
+    run.environment = _read(saved_json, folder.environment, run.notes) or {}
+    if curves or not run.summary:
+        run.metrics = _read(read_columns, folder.metrics, run.notes) or Columns()
     if "round" not in run.metrics:
         run.metrics = Columns()
+    if not in_full:
+        return run
+    run.statement = _read(_text, folder.privacy_text, run.notes) or ""
     run.ledger = _read(read_rows, folder.ledger, run.notes) or []
-    run.environment = _read(saved_json, folder.environment, run.notes) or {}
     run.audits = list(_audits(folder.audit, run.notes))
     return run
 

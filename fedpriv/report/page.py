@@ -16,6 +16,7 @@ from fedpriv.report.gather import Run
 from fedpriv.report.labels import common, differences, labels, short_names
 from fedpriv.report.markup import Markup, folded, joined, json_block, table, tag
 
+_MOST_VALUES = 12  # of a key, in a line
 MOST_DETAILS = 40
 """Of so many runs of several everything is told; of the others a row and curves."""
 
@@ -169,12 +170,23 @@ def _means(runs: Sequence[Run], names: Sequence[str]) -> Markup:
 def _configuration(runs: Sequence[Run]) -> Iterator[Markup]:
     differing, same = differences(runs), common(runs)
     if differing:
-        head = ("key", *short_names(runs))
         words = f"The {counted(len(differing), 'key')} in which the runs differ"
-        yield table(words, head, [(key, *values) for key, values in differing.items()])
+        if len(runs) > MOST_RUNS:  # a column for each would fill no screen
+            head = ("key", "values")
+            yield table(words, head, [(key, _distinct(all_)) for key, all_ in differing.items()])
+        else:
+            head = ("key", *short_names(runs))
+            yield table(words, head, [(key, *values) for key, values in differing.items()])
     if same:
         inner = table("Common to all runs", ("key", "value"), list(same.items()))
         yield folded(f"The {len(same)} keys that all runs have alike", inner)
+
+
+def _distinct(values: Sequence[str]) -> str:
+    """The different values in a line, the first of very many."""
+    different = list(dict.fromkeys(value or "none" for value in values))
+    more = len(different) - _MOST_VALUES
+    return ", ".join(different[:_MOST_VALUES]) + (f", {more} more" if more > 0 else "")
 
 
 def _each(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Markup]:

@@ -12,10 +12,11 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted
 from fedpriv.report import sections
+from fedpriv.report.curves import MOST_RUNS
 from fedpriv.report.figure import add_figure, read_figure
 from fedpriv.report.gather import Run, find, read_run
 from fedpriv.report.markup import REPORT, REPORT_MARK, tag
-from fedpriv.report.page import Page, add_run, add_runs, lead_of
+from fedpriv.report.page import MOST_DETAILS, Page, add_run, add_runs, lead_of
 from fedpriv.report.search import add_search, search_of
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import yaml_text
@@ -30,7 +31,11 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
     paths, figure_paths = find(given)
     for path in (*paths, *figure_paths):
         RunFolder(path).refuse_links()  # they may lead anywhere
-    runs, figures = [read_run(path) for path in paths], [read_figure(path) for path in figure_paths]
+    runs = [
+        read_run(path, in_full=place < MOST_DETAILS, curves=place < MOST_RUNS)
+        for place, path in enumerate(paths)
+    ]
+    figures = [read_figure(path) for path in figure_paths]
     search = search_of(given)
     if search is not None:
         page = Page(

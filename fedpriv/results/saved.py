@@ -125,7 +125,10 @@ def saved_values(path: Path) -> dict[str, object]:
     if len(text) > _SMALL:
         return _written_out(path, OmegaConf.to_container(saved_config(path), resolve=False))
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)):
+        # only a text with an asterisk can have an alias
+        if "*" in text and any(
+            isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)
+        ):
             raise _has_aliases(path)
         values = yaml.load(text, _Loader)
     except ConfigError:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fedpriv.figures import overlay
+
 NUMBERS = ["x", "mean", "low", "high", "n"]
 
 
@@ -240,3 +242,18 @@ def test_a_picture_in_a_folder_that_is_not_there_is_refused(grid, command):
 def test_the_runs_of_a_figure_can_be_overlaid(made, command, tmp_path):
     assert command("plot", str(made / "runs")).status == 0
     assert sorted(set(drawn(tmp_path)["label"])) == ["noise_multiplier=16", "noise_multiplier=8"]
+
+
+def test_of_very_many_lines_the_first_are_drawn_and_the_table_has_all(
+    grid, command, tmp_path, monkeypatch
+):
+    """What a run needs thousands of times is read without OmegaConf and pandas."""
+    monkeypatch.setattr(overlay, "MOST_LINES", 3)
+    monkeypatch.setattr("omegaconf.OmegaConf.create", None)
+    monkeypatch.setattr("pandas.read_csv", None)
+    said = command("plot", str(grid), "--each", "--out", "plot.svg")
+    assert said.status == 0
+    assert "Drawn are the first 3 of 4 lines. plot.csv has all." in " ".join(said.out.split())
+    assert "Drawn are the first 3 of 4 lines." in (tmp_path / "plot.svg").read_text()
+    monkeypatch.undo()
+    assert drawn(tmp_path)["label"].nunique() == 4

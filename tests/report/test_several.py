@@ -7,6 +7,9 @@ import shutil
 
 import pytest
 
+from fedpriv.report import curves, gather, write
+from fedpriv.report import page as page_module
+
 
 @pytest.fixture
 def page(sweep, command, read):
@@ -77,3 +80,30 @@ def test_jobs_stand_in_the_order_of_their_numbers(sweep, command, read):
     command("report", str(sweep))
     rows = read(sweep / "report.html").table("3 runs")
     assert rows.index("run 1") < rows.index("run 10")
+
+
+def test_of_very_many_runs_few_are_drawn_and_differences_are_lines(
+    sweep, command, read, monkeypatch
+):
+    """What a run needs thousands of times is read without OmegaConf, ledgers and statements."""
+    for module in (curves, page_module, write):
+        monkeypatch.setattr(module, "MOST_RUNS", 2)
+    for module in (page_module, write):
+        monkeypatch.setattr(module, "MOST_DETAILS", 1)
+    monkeypatch.setattr("omegaconf.OmegaConf.create", None)
+    opened = []
+    monkeypatch.setattr(gather, "read_rows", lambda path: opened.append(path) or [])
+    assert command("report", str(sweep)).status == 0
+    page = read(sweep / "report.html")
+    assert page.all("h1")[0].text == "sweep: 3 runs"
+    assert "noise_multiplier=20" in page.table("3 runs")
+    assert "20" in page.table("The 5 keys in which the runs differ")
+    assert len(page.numbers[min(page.numbers)]["curves"]) == 2
+    assert [path.parent.name for path in opened] == ["0"]
+
+
+def test_more_than_a_thousand_runs_are_no_reason_to_refuse(tmp_path):
+    for number in range(1001):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "config.yaml").touch()
+    assert len(gather.find([str(tmp_path)])[0]) == 1001
