@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
+import struct
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,12 +67,41 @@ def _write_beside(
 def write_tensors(
     path: str | Path, state: object, before_renaming: Callable[[], None] | None = None
 ) -> None:
-    """Write tensors and plain values atomically, as ``torch.save`` does."""
+    """Write tensors and plain values atomically, as ``torch.save`` does, with their SHA-256 inside.
+
+    torch does not compare the checksums of its archives when it reads them. So the archive's comment, which
+    torch ignores, holds the SHA-256 of all bytes before it: :func:`sealed_digest` reads it back.
+    """
     import torch
 
     content = io.BytesIO()  # straight to a full disk, torch says that in words of its own
     torch.save(state, content)
-    write_atomically(path, lambda file: file.write(content.getbuffer()), "wb", before_renaming)
+    body = content.getbuffer()[:-_LENGTH.size]  # without the length of the comment, which is 0
+    digest = hashlib.sha256(body).hexdigest()
+    comment = f"{_SEAL}{digest}".encode()
+
+    def write(file: IO[bytes]) -> None:
+        file.write(body)
+        file.write(_LENGTH.pack(len(comment)) + comment)
+
+    write_atomically(path, write, "wb", before_renaming)
+
+
+_SEAL = "sha256="
+_LENGTH = struct.Struct("<H")  # how a ZIP archive states the length of its comment, its last field
+
+
+def sealed_digest(content: bytes | memoryview, comment: bytes) -> tuple[str, str]:
+    """Return (the SHA-256 that an archive with this comment states, that of its bytes before the comment).
+
+    Raises ValueError for a comment that :func:`write_tensors` did not write.
+    """
+    text = comment.decode("ascii")
+    body = memoryview(content)[: -len(comment) - _LENGTH.size]
+    length = content[len(body) : len(body) + _LENGTH.size]
+    if not text.startswith(_SEAL) or length != _LENGTH.pack(len(comment)):
+        raise ValueError("an archive with another comment")
+    return text.removeprefix(_SEAL), hashlib.sha256(body).hexdigest()
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -6,6 +6,7 @@ what cannot be read is one sentence.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zipfile
@@ -17,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.files import sealed_digest
 from fedpriv.groups import GROUPS
 
 if TYPE_CHECKING:
@@ -195,19 +197,45 @@ def _is_option(node: object) -> bool:
 
 
 def saved_tensors(path: Path, device: Any) -> Any:
-    """What ``torch.save`` wrote there, of tensors and plain values alone. Raises ConfigError."""
+    """What ``torch.save`` wrote there, of tensors and plain values alone. Raises ConfigError.
+
+    A flipped bit is noticed: by the SHA-256 that fedpriv's own files hold, else by the checksums of the
+    archive's members, which torch itself does not compare.
+    """
     import torch
 
     refuse_no_file(path)
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                stored = sum(member.file_size for member in archive.infolist())
-            if stored > path.stat().st_size:  # torch compresses nothing
-                raise ValueError("compressed")
-        return torch.load(path, map_location=device, weights_only=True)
+        content = path.read_bytes()
+        _refuse_flipped_bits(content)
+        return torch.load(io.BytesIO(content), map_location=device, weights_only=True)
     except Exception as error:  # reading a damaged file can raise anything
+        reason = str(error) if isinstance(error, _Damaged) else type(error).__name__
         raise ConfigError(
-            f"{path} cannot be read ({type(error).__name__}): it is damaged, of an older version of "
+            f"{path} cannot be read ({reason}): it is damaged, of an older version of "
             "fedpriv, or holds more than tensors and plain values"
         ) from None
+
+
+class _Damaged(ValueError):
+    """An archive whose bytes are not those that were written."""
+
+
+def _refuse_flipped_bits(content: bytes) -> None:
+    """Raise for an archive that is compressed or damaged; files of torch's older format have no checksums."""
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        if content[:2] == b"PK":
+            raise _Damaged("its archive is broken")
+        return
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > len(content):
+            raise ValueError("compressed")  # torch compresses nothing
+        if not archive.comment:  # written by torch alone
+            # torch takes a member with the attribute of a folder for an empty one
+            if archive.testzip() is not None or any(member.external_attr for member in members):
+                raise _Damaged("its checksum is another")
+            return
+        stated, found = sealed_digest(content, archive.comment)
+    if stated != found:
+        raise _Damaged("its SHA-256 is another")
