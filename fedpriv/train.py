@@ -186,6 +186,10 @@ def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = Fal
 
     ``ends_sweep``: an interruption ends the whole sweep, not only this job.
     """
+    if (result.privacy or {}).get("budget_exceeded"):
+        from fedpriv.results.statement import exceeded_words
+
+        raise FedprivError(f"{exceeded_words(result.privacy)}; see {result.folder}/privacy.txt")
     if result.stop_reason == "interrupted":
         error = Interrupted(
             f"interrupted after round {result.summary['rounds']}; continue with "

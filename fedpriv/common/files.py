@@ -76,7 +76,7 @@ def write_tensors(
 
     content = io.BytesIO()  # straight to a full disk, torch says that in words of its own
     torch.save(state, content)
-    body = content.getbuffer()[:-_LENGTH.size]  # without the length of the comment, which is 0
+    body = content.getbuffer()[: -_LENGTH.size]  # without the length of the comment, which is 0
     digest = hashlib.sha256(body).hexdigest()
     comment = f"{_SEAL}{digest}".encode()
 

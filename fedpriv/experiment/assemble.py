@@ -101,6 +101,7 @@ def assemble(
         from fedpriv.experiment.canaries import watch_canaries
 
         watch_canaries(loop)
+    notes = [] if passed_over is None else [f"{passed_over}; the checkpoint before it serves"]
     if state is not None:
         if settings.publish and (words := forgotten_words(state.get("own", {}))):
             raise ConfigError(
@@ -108,7 +109,12 @@ def assemble(
                 "noise away; start anew"
             )
         loop.load_state_dict(state)
-    return Run(loop, folder, origin, state, passed_over)
+        if budget is not None and (differing := budget.recount()):
+            notes.append(
+                f"warning: the running totals of the checkpoint are not those of its ledger ({differing}): "
+                "the larger counts"
+            )
+    return Run(loop, folder, origin, state, notes)
 
 
 def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[str, object]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.files import saying_where, write_tensors, write_text
 from fedpriv.privacy.trade_off import RATES
+from fedpriv.results.caveats import RECOUNTED
 from fedpriv.results.ledger_file import write_ledger
 from fedpriv.results.public import write_public
 from fedpriv.results.statement import privacy_facts, privacy_words
@@ -21,13 +22,16 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
     folder, loop = run.folder, run.loop
     settings, algorithm = loop.settings, loop.parts.algorithm
     run.close(stop_reason)
+    caveats = run.caveats(stop_reason)
     if loop.budget is not None:
+        if differing := loop.budget.recount():
+            caveats.append(RECOUNTED.format(differing=differing))
         write_ledger(folder.ledger, loop.budget.ledger, loop.budget.claim)
     privacy = privacy_facts(
         loop.budget,
         unit=algorithm.unit,
         trust=algorithm.trust,
-        caveats=run.caveats(stop_reason),
+        caveats=caveats,
         diagnostics=settings.runtime.diagnostics,
         stop_reason=stop_reason,
         attackers=_attackers(loop),

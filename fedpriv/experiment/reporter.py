@@ -76,8 +76,8 @@ class Reporter:
             self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
             for caveat in run.caveats():
                 self.out.print(Text(f"note: {caveat}", style="yellow"))
-        if run.passed_over is not None:
-            self.line(f"{run.passed_over}; the checkpoint before it serves")
+        for note in run.notes:
+            self.line(note)
         if run.forgotten is not None:
             self.line(
                 f"warning: {run.forgotten}; rounds from here on may differ from an unbroken run's"

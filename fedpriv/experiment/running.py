@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,8 @@ _LARGE = 20.0  # an ε that deserves a word
 
 
 class Run:
-    """One run, new or resumed. ``state``: the checkpoint it goes on from; ``passed_over``: why that is not
-    the newest one (None: it is)."""
+    """One run, new or resumed. ``state``: the checkpoint it goes on from; ``notes``: what is to be said of
+    that checkpoint and of the folder."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Run:
         folder: RunFolder,
         origin: Origin,
         state: Mapping[str, Any] | None,
-        passed_over: str | None = None,
+        notes: Sequence[str] = (),
     ):
-        self.loop, self.folder, self.passed_over = loop, folder, passed_over
+        self.loop, self.folder, self.notes = loop, folder, notes
         self._identity = origin.identity
         self.resumed = state is not None
         self.forgotten = None if state is None else forgotten_words(state.get("own", {}))

@@ -20,7 +20,7 @@ import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from fedpriv.common.errors import ReleaseError
-from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants import Accountant, RunningTotal
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.ledger import Ledger
@@ -30,6 +30,7 @@ from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.rows import joint_row
 from fedpriv.privacy.names import NOBODY, SOUND
+from fedpriv.privacy.recount import Counted
 from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundEpsilon, Unguarded, tightest
 from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
@@ -74,14 +75,18 @@ class Budget:
         self.neighbours = first.upload.joint.sampling.neighbours
         self.filtered = adaptive and view == SOUND and epsilon is not None
         event = first.event()[0]
-        if self.filtered:
-            self._enforced = accountant.filter(clients, self.neighbours, event, epsilon, delta)
-        else:
-            relation = self.neighbours if view == SOUND else claim.neighbours
-            self._enforced = accountant.running(clients, relation)
+        relation = self.neighbours if view == SOUND else claim.neighbours
+
+        def enforced() -> RunningTotal:
+            if self.filtered:
+                return accountant.filter(clients, self.neighbours, event, epsilon, delta)
+            return accountant.running(clients, relation)
+
+        self._enforced, self._new_enforced = enforced(), enforced
         self._published = None
         if claim is not None:
-            self._published = claim.accountant().running(clients, claim.neighbours)
+            self._new_published = lambda: claim.accountant().running(clients, claim.neighbours)
+            self._published = self._new_published()
         self._sound = self._sound_epsilon(event, bound, lowest_known)
         self._took_part = np.zeros(clients, dtype=bool)
         self.honest = np.ones(clients, dtype=bool)
@@ -248,6 +253,28 @@ class Budget:
                 {},
             )
         )
+
+    def recount(self) -> str:
+        """Price the ledger again; of the ledger and a running total the larger counts from here on.
+
+        Returns what differed, in words; empty where the totals are those of the ledger.
+        """
+        totals = [Counted("enforced", self._enforced, self._new_enforced, self._enforced_claim)]
+        if self._published is not None:
+            totals.append(Counted("published", self._published, self._new_published, self.claim))
+        if (counted := self._sound.counted()) is not None:
+            totals.append(Counted("sound", *counted))
+        differing = [words for total in totals if (words := total.recount(self.ledger, self.delta))]
+        took_part = self.ledger.samples_of() > 0
+        if not np.array_equal(took_part, self._took_part):
+            self._took_part |= took_part
+            differing.append("other clients took part")
+        return "; ".join(differing)
+
+    @property
+    def _enforced_claim(self) -> Claim | None:
+        """The claim whose events are enforced; None: the sound ones are."""
+        return None if self.view == SOUND else self.claim
 
     # ---- the three numbers
 

@@ -103,6 +103,13 @@ class Ledger:
         entry = self._entries.get(joint)
         return entry is not None and bool((entry.counts(self.clients) > 0).all())
 
+    def draws(self) -> Iterator[tuple[JointQuery, Entry, np.ndarray, int]]:
+        """(joint query, its entry, clients [m], how often) for those who answered on it equally often."""
+        for joint, entry in self:
+            counts = entry.counts(self.clients)
+            for count in np.unique(counts[counts > 0]):
+                yield joint, entry, np.flatnonzero(counts == count), int(count)
+
     def composition(self, client: int) -> dict[JointQuery, int]:
         """What one client released and how often."""
         counted = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,10 @@ class SoundEpsilon(ABC):
     def reason(self) -> str:
         """Why the number is what it is, in words."""
 
+    def counted(self) -> tuple[RunningTotal, Callable[[], RunningTotal]] | None:
+        """(the total of the draws themselves, what makes an empty one); None where it keeps none."""
+        return None
+
     def state_dict(self) -> dict[str, Any]:
         return {}
 
@@ -102,7 +106,8 @@ class Composed(SoundEpsilon):
         self._valid: list[RunningTotal] = [] if enforced is None else [enforced]
         self._own: RunningTotal | None = None
         if enforced is None or enforced_by.describe() != accountant.describe():
-            self._own = accountant.running(clients, neighbours)
+            self._new = lambda: accountant.running(clients, neighbours)
+            self._own = self._new()
             if isinstance(self._own, CompositionTotal):
                 self._own.patience = _PATIENCE
             self._valid.append(self._own)
@@ -132,6 +137,10 @@ class Composed(SoundEpsilon):
         if self.lowest:
             return f"{words}, of the smallest sigma the schedule could have reached in each round"
         return f"{words}; every query of each release charged"
+
+    def counted(self) -> tuple[RunningTotal, Callable[[], RunningTotal]] | None:
+        """None as well where the draws that count are not those of the ledger, but at the smallest σ."""
+        return None if self._own is None or self.lowest else (self._own, self._new)
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self._own is None else self._own.state_dict()

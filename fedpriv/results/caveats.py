@@ -34,6 +34,10 @@ def aborted_words(aborted: int, rounds: int) -> str:
     )
 
 
+RECOUNTED = (
+    "The running totals of the run were not those of its ledger, which was priced again at its end "
+    "({differing}). Every epsilon here is of the larger count."
+)
 UNIT_CAVEATS = {
     "record": (
         "The sizes n_k of the clients' data sets are treated as public: they set the denominators L "

@@ -6,7 +6,6 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
@@ -39,22 +38,20 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim | None) -> None:
     def write(file) -> None:  # type: ignore[no-untyped-def]
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for joint, entry in ledger:
-            counts = entry.counts(ledger.clients)
-            for count in np.unique(counts[counts > 0]):
-                writer.writerow(
-                    (
-                        describe_event(joint.event()),
-                        joint.sampling.neighbours,
-                        *_published(joint, claim),
-                        " ".join(query.describe() for query in joint.queries),
-                        _extents(entry, "noise_std"),
-                        _extents(entry, "sensitivity"),
-                        int(count),
-                        ranges(np.flatnonzero(counts == count)),
-                        "" if entry.claimed is None else entry.claimed,
-                    )
+        for joint, entry, clients, count in ledger.draws():
+            writer.writerow(
+                (
+                    describe_event(joint.event()),
+                    joint.sampling.neighbours,
+                    *_published(joint, claim),
+                    " ".join(query.describe() for query in joint.queries),
+                    _extents(entry, "noise_std"),
+                    _extents(entry, "sensitivity"),
+                    count,
+                    ranges(clients),
+                    "" if entry.claimed is None else entry.claimed,
                 )
+            )
 
     write_atomically(path, write)
 

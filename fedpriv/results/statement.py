@@ -37,6 +37,7 @@ LEVELS = {"record": "record level, example level", "client": "client level, user
 SEEDED, ENTROPY_ROOT = "seeds of the configuration", "the operating system's entropy"
 NOMINAL = 100.0
 """An ε beyond which nobody should speak of protection."""
+_ROUNDING = 1e-9  # of a sum that was planned to end at the budget
 _UNBROKEN = "\u00a0"  # a space where no line ends
 
 
@@ -72,6 +73,8 @@ def privacy_facts(
     }
     draws = budget.ledger.samples_of(GRADIENT)[honest]
     claim, curve = budget.claim, budget.trade_off()
+    spent = float(np.max(values["epsilon"]))
+    exceeded = budget.limit is not None and spent > budget.limit * (1.0 + _ROUNDING)
     return {
         "schema_version": 1,
         "private": True,
@@ -79,6 +82,7 @@ def privacy_facts(
         "stop_reason": stop_reason,
         "delta": budget.delta,
         "budget": budget.limit,
+        **({"budget_exceeded": True} if exceeded else {}),
         "budget_view": budget.view,
         "randomness": ENTROPY_ROOT if published else SEEDED,
         **({} if paired is None else {"paired": paired, "epsilon_of_two_paired_runs": math.inf}),
@@ -202,6 +206,8 @@ def publishable(facts: dict[str, Any]) -> str | None:
     """Why what a run with publish=true released may not be given away, or None if it may."""
     if not facts["finished"] or facts["stop_reason"] == "interrupted":
         return "the run has not ended"
+    if facts.get("budget_exceeded"):
+        return exceeded_words(facts)
     if facts["epsilon_sound"] > NOMINAL:
         return f"its sound epsilon is {round_up(facts['epsilon_sound'])}, above {NOMINAL:g}"
     if {CAVEATS["delta"], CAVEATS["delta_of_clients"]} & set(facts["caveats"]):
@@ -247,8 +253,22 @@ def _claimed(facts: dict[str, Any]) -> str:
     )
 
 
+def exceeded_words(facts: dict[str, Any]) -> str:
+    """Say that the budget is exceeded, and by what epsilon."""
+    return (
+        f"budget exceeded: the ledger has epsilon = {round_up(facts['epsilon'])} of {facts['budget']:g} "
+        f"({facts['budget_view']} view)"
+    )
+
+
 def headline(facts: dict[str, Any]) -> str:
     """One sentence: what may be claimed."""
+    if facts.get("budget_exceeded"):
+        return f"{_sentence(exceeded_words(facts))} {_headline(facts)}"
+    return _headline(facts)
+
+
+def _headline(facts: dict[str, Any]) -> str:
     if not facts["private"]:
         return facts["words"]
     sound, delta = facts["epsilon_sound"], facts["delta"]
@@ -297,6 +317,7 @@ def _number(key: str, label: str, facts: dict[str, Any]) -> str:
     extra = ""
     if key == "epsilon":
         limit = "no budget" if facts["budget"] is None else f"budget {facts['budget']:g}"
+        limit += " exceeded" if facts.get("budget_exceeded") else ""
         extra = f" ({limit}, {facts['budget_view']} view)"
     return f"{label}: epsilon = {shown}{extra}. {_sentence(facts['reasons'][key])}"
 

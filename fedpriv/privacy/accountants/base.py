@@ -82,6 +82,10 @@ class RunningTotal(ABC):
         """δ at each of ``epsilons``, ascending, of all that a filter of the budget (ε, δ) lets through."""
         return np.where(epsilons >= epsilon, delta, 1.0)
 
+    def agrees_with(self, other: RunningTotal, delta: float) -> bool:
+        """Return whether both charge every client the same, up to the rounding of sums."""
+        return alike(self.epsilon(delta), other.epsilon(delta))
+
     def filter_words(self) -> str:
         """How this total guards a budget when the noise adapts; empty if it does not."""
         return ""
@@ -91,6 +95,11 @@ class RunningTotal(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+def alike(charged: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two arrays of sums are equal up to the rounding of many additions."""
+    return bool(np.allclose(charged, other, rtol=1e-9, atol=0.0))
 
 
 class Accountant(ABC):

@@ -310,6 +310,9 @@ class CompositionTotal(RunningTotal):
         )
         return left, left < at_most
 
+    def agrees_with(self, other: CompositionTotal, delta: float) -> bool:
+        return self._histories.same_draws(other._histories)
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "histories": self._histories.state_dict(),

@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy import special
 
-from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal
+from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal, alike
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.events import event_words
@@ -196,6 +196,9 @@ class GaussianTotal(RunningTotal):
         if (epsilon, delta) not in self._largest:
             self._largest[epsilon, delta] = self.accountant.largest_sum(epsilon, delta)
         return self._largest[epsilon, delta]
+
+    def agrees_with(self, other: GaussianTotal, delta: float) -> bool:
+        return alike(self._sums, other._sums)
 
     def filter_words(self) -> str:
         return "the sum of the z^-2, kept within what the budget allows, guards it"

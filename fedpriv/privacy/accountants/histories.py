@@ -52,6 +52,12 @@ class _Counts:
             histories.append(own)
         return histories, group_of.reshape(-1)
 
+    def of_each(self) -> dict[dp_event.DpEvent, np.ndarray]:
+        """How often each client [K] made each kind of draw."""
+        kinds = dict.fromkeys([*self.everyone, *self.some])
+        nobody = np.zeros(self.clients, dtype=np.int64)
+        return {kind: self.some.get(kind, nobody) + self.everyone.get(kind, 0) for kind in kinds}
+
 
 class Histories:
     """What each client [K] drew so far."""
@@ -102,6 +108,13 @@ class Histories:
                 group_of[members] = own + len(found)
                 found += histories
         return found, group_of
+
+    def same_draws(self, other: Histories) -> bool:
+        """Return whether every client made the same draws in both."""
+        ours, others = self._exact.of_each(), other._exact.of_each()
+        return ours.keys() == others.keys() and all(
+            np.array_equal(counts, others[kind]) for kind, counts in ours.items()
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -12,7 +12,7 @@ from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal
+from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal, alike
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.columns import array, tensor
 from fedpriv.privacy.events import event_words
@@ -212,6 +212,9 @@ class RdpTotal(RunningTotal):
         spent = self._rdp if clients is None else self._rdp[clients]
         step = count * self.accountant.rdp(event, self.neighbours) if count else 0.0
         return ~(self._convert(spent + step, delta) <= epsilon)  # what is not a number exceeds
+
+    def agrees_with(self, other: RdpTotal, delta: float) -> bool:
+        return alike(self._rdp, other._rdp)
 
     def filter_words(self) -> str:
         if not self.is_filter:
