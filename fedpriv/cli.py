@@ -29,6 +29,7 @@ from fedpriv.common.errors import (
     show,
 )
 from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
+from fedpriv.common.notices import take
 from fedpriv.completion import SCRIPTS, Overrides, candidates
 from fedpriv.figures.command import figure, plot
 from fedpriv.groups import LISTED, train_help
@@ -92,8 +93,12 @@ def _without_reader() -> int:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status."""
     try:
+        take()  # of a command before, in the same process
         with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
-            return fedpriv.invoke(context)
+            status = fedpriv.invoke(context)
+        for text in take():
+            _say(f"fedpriv: {text}")
+        return status
     except click.exceptions.Exit as done:  # after --help and --version
         return done.exit_code
     except click.UsageError as error:

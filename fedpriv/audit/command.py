@@ -146,7 +146,7 @@ def audit_finished_run(
         if settings.runtime.progress != "none":
             report.show([made])
     if found:
-        place.write_json(place.summary, summary | found)
+        place.add_to_summary(found)
     return found
 
 

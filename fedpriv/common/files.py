@@ -67,7 +67,13 @@ def _write_beside(
 def write_tensors(
     path: str | Path, state: object, before_renaming: Callable[[], None] | None = None
 ) -> None:
-    """Write tensors and plain values atomically, as ``torch.save`` does, with their SHA-256 inside.
+    """Write tensors and plain values atomically, as :func:`sealed_tensors` has them."""
+    content = sealed_tensors(state)
+    write_atomically(path, lambda file: file.write(content), "wb", before_renaming)
+
+
+def sealed_tensors(state: object) -> memoryview:
+    """Return what ``torch.save`` writes of tensors and plain values, with its SHA-256 inside.
 
     torch does not compare the checksums of its archives when it reads them. So the archive's comment, which
     torch ignores, holds the SHA-256 of all bytes before it: :func:`sealed_digest` reads it back.
@@ -76,15 +82,13 @@ def write_tensors(
 
     content = io.BytesIO()  # straight to a full disk, torch says that in words of its own
     torch.save(state, content)
-    body = content.getbuffer()[: -_LENGTH.size]  # without the length of the comment, which is 0
-    digest = hashlib.sha256(body).hexdigest()
+    with content.getbuffer() as buffer:
+        # without the length of the comment, which is 0
+        digest = hashlib.sha256(buffer[: -_LENGTH.size]).hexdigest()
     comment = f"{_SEAL}{digest}".encode()
-
-    def write(file: IO[bytes]) -> None:
-        file.write(body)
-        file.write(_LENGTH.pack(len(comment)) + comment)
-
-    write_atomically(path, write, "wb", before_renaming)
+    content.seek(-_LENGTH.size, io.SEEK_END)
+    content.write(_LENGTH.pack(len(comment)) + comment)
+    return content.getbuffer()
 
 
 _SEAL = "sha256="
@@ -94,7 +98,7 @@ _LENGTH = struct.Struct("<H")  # how a ZIP archive states the length of its comm
 def sealed_digest(content: bytes | memoryview, comment: bytes) -> tuple[str, str]:
     """Return (the SHA-256 that an archive with this comment states, that of its bytes before the comment).
 
-    Raises ValueError for a comment that :func:`write_tensors` did not write.
+    Raises ValueError for a comment that :func:`sealed_tensors` did not write.
     """
     text = comment.decode("ascii")
     body = memoryview(content)[: -len(comment) - _LENGTH.size]

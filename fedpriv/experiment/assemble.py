@@ -15,7 +15,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.common.files import write_text
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
@@ -81,16 +80,18 @@ def assemble(
         folder.write_json(folder.environment, {**facts, "processor": processor()})
         if settings.publish:
             create_key(folder)
-        write_text(folder.config, configuration.dump(config))
+        folder.write_text(folder.config, configuration.dump(config))
     else:
         folder.remove_leftovers()
     digest = run_digest(config, settings.rounds, problem)
     problem.streams, name = streams_of_run(settings, digest, folder)
     if settings.paired is None and own_targets(identity):
         problem.streams = replace(problem.streams, history=History())
+    notes = [] if passed_over is None else [f"{passed_over}; the checkpoint before it serves"]
     origin = Origin(identity, name, numeric_environment(device, threads, problem.engine.name))
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
+        notes += checkpoint.compare_files(folder, state)
         _mend_configuration(folder, config, identity)
     drawn = second_draw(parts, problem)  # before the algorithm sees the data
     loop = Loop(parts, problem, budget)
@@ -101,7 +102,6 @@ def assemble(
         from fedpriv.experiment.canaries import watch_canaries
 
         watch_canaries(loop)
-    notes = [] if passed_over is None else [f"{passed_over}; the checkpoint before it serves"]
     if state is not None:
         if settings.publish and (words := forgotten_words(state.get("own", {}))):
             raise ConfigError(
@@ -123,7 +123,7 @@ def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[st
         there = configuration.identity(folder.read_config())
         if configuration.fingerprint(there) == configuration.fingerprint(identity):
             return
-    write_text(folder.config, configuration.dump(config))
+    folder.write_text(folder.config, configuration.dump(config))
 
 
 def make_problem(

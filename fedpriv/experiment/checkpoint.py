@@ -17,6 +17,7 @@ import numpy as np
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_tensors
 from fedpriv.common.secret_streams import STREAM_VERSION
+from fedpriv.results.digests import GROWING, KEY
 from fedpriv.results.folder import RunFolder, not_resumable
 from fedpriv.results.saved import saved_tensors
 
@@ -161,6 +162,26 @@ def refuse_other_origin(
             f"as before: {words}. Rounds run again with the same noise and other rounding would give the "
             "noise away; resume it there, or start anew"
         )
+
+
+def compare_files(folder: RunFolder, state: Mapping[str, Any]) -> list[str]:
+    """Take over the digests that a checkpoint holds of the run's files; say which files are others now.
+
+    Tables compare their own rows when they go on.
+    """
+    known = state.get(KEY)
+    if known is None:
+        return [
+            f"{folder.checkpoint} was written by a version of fedpriv that kept no digests of the files of a "
+            "run: that they are as they were written is not known"
+        ]
+    folder.digests.written = dict(known)
+    return [
+        f"warning: {folder.path / name} is not as the run wrote it (its SHA-256 is not the one in "
+        "the checkpoint)"
+        for name, entry in known.items()
+        if name not in GROWING and not folder.digests.matches(name, entry)
+    ]
 
 
 def refuse_other_identity(

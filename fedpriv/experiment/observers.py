@@ -16,6 +16,7 @@ from fedpriv.experiment import checkpoint
 from fedpriv.experiment.evaluation import Results
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.experiment.snapshots import Snapshots
+from fedpriv.results.digests import KEY
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.tables import (
     ATTACK_METRICS,
@@ -66,7 +67,7 @@ class Metrics(Quiet):
         if not self._diagnostics:  # how long a round took tells how many took part to it
             columns = tuple(column for column in columns if column != "seconds")
         position = None if state is None else state["position"]
-        self.table = GrowingTable(folder.metrics, columns, position)
+        self.table = GrowingTable(folder.metrics, columns, position, folder.digests)
         self.results = Results(**({} if state is None else state["results"]))
         self.row: dict[str, Any] = {}
 
@@ -140,7 +141,7 @@ class ClientsTable(Quiet):
 
     def __init__(self, loop: Loop, folder: RunFolder, position: int | None):
         self._loop = loop
-        self._table = GrowingTable(folder.clients, CLIENTS, position)
+        self._table = GrowingTable(folder.clients, CLIENTS, position, folder.digests)
 
     def see(self, done: Round) -> None:
         if done.evaluation is None:
@@ -175,7 +176,7 @@ class Participation(Quiet):
     name = "participation"
 
     def __init__(self, folder: RunFolder, state: Mapping[str, object] | None):
-        self._table = ParticipationTable(folder.participation, state)
+        self._table = ParticipationTable(folder.participation, state, folder.digests)
 
     def see(self, done: Round) -> None:
         self._table.enter(done.number, done.cohort)
@@ -237,6 +238,9 @@ class Checkpoints(Quiet):
         """Write it now: called at the end of the run, too."""
         state = {**self._origin.state_dict(), **self._loop.state_dict()}
         state["observers"] = {o.name: o.state_dict() for o in self._others}
+        state[KEY] = dict(
+            self._folder.digests.written
+        )  # of what the lines above brought to disk, too
         checkpoint.save(self._folder, state)
 
 

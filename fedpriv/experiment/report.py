@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.files import saying_where, write_tensors, write_text
+from fedpriv.common.files import saying_where
 from fedpriv.privacy.trade_off import RATES
 from fedpriv.results.caveats import RECOUNTED
-from fedpriv.results.ledger_file import write_ledger
+from fedpriv.results.ledger_file import ledger_text
 from fedpriv.results.public import write_public
 from fedpriv.results.statement import privacy_facts, privacy_words
 
@@ -26,7 +26,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
     if loop.budget is not None:
         if differing := loop.budget.recount():
             caveats.append(RECOUNTED.format(differing=differing))
-        write_ledger(folder.ledger, loop.budget.ledger, loop.budget.claim)
+        folder.write_text(folder.ledger, ledger_text(loop.budget.ledger, loop.budget.claim))
     privacy = privacy_facts(
         loop.budget,
         unit=algorithm.unit,
@@ -41,8 +41,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
         before=0 if loop.statistics is None else loop.statistics.numbers,
     )
     folder.write_json(folder.privacy_json, privacy)
-    write_text(folder.privacy_text, privacy_words(privacy))
-    summary = summarise(run, stop_reason, privacy)
+    folder.write_text(folder.privacy_text, privacy_words(privacy))
     _write_model(run)
     if settings.runtime.plots and loop.rounds_done:
         from fedpriv.results.run_plots import plot_run
@@ -53,7 +52,8 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
     if settings.publish:
         with saying_where(folder.public):
             write_public(folder, privacy, settings.publish_test_metrics)
-    folder.write_json(folder.summary, summary)  # last: with it the run counts as finished
+    # last: it holds the digests of all files, and with it the run counts as finished
+    summary = folder.write_summary(summarise(run, stop_reason, privacy))
     return summary, privacy
 
 
@@ -66,7 +66,7 @@ def _write_model(run: Run) -> None:
     """``model.pt``: the model that was evaluated as a state dict, readable with ``weights_only=True``."""
     with run.loop.reported_model():
         weights = {n: t.clone() for n, t in run.loop.problem.model.module.state_dict().items()}
-    write_tensors(run.folder.model, weights)
+    run.folder.write_tensors(run.folder.model, weights)
 
 
 def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fedpriv import config as configuration
 from fedpriv.common import startup
 from fedpriv.common.endings import as_sentence, nothing_lost
 from fedpriv.common.errors import FedprivError, Interrupted, WriteError
-from fedpriv.common.files import locked, write_text
+from fedpriv.common.files import locked
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.build import build_parts
@@ -96,7 +96,7 @@ def run(
 
         running = assemble(parts, config, folder, overrides)
         if found is not None:
-            write_text(running.folder.search, found.table.to_csv(index=False))
+            running.folder.write_text(running.folder.search, found.table.to_csv(index=False))
             if not running.resumed:
                 running.charge_search(found.samples)
         if folder is None and not _reusing(parts):
@@ -124,6 +124,7 @@ def run(
                 running.folder.checkpoint_before.unlink(missing_ok=True)
             if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
                 _withhold_seeds(running.folder, config)
+                summary = running.folder.write_summary(summary)  # with no digest of a seed
             reporter.finish(summary, privacy)
         tracking.finish(summary, stop_reason)
     return RunResult(plan, running.folder.path, summary, privacy)
@@ -184,7 +185,7 @@ def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:
         node = kept[group] if group else kept
         if name in node:
             node[name] = None
-    write_text(folder.config, configuration.dump(kept))
+    folder.write_text(folder.config, configuration.dump(kept))
     facts = folder.read_json(folder.environment)
     facts["overrides"] = facts["command"] = None
     folder.write_json(folder.environment, facts)

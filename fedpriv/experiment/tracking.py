@@ -17,6 +17,7 @@ from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.loop import Round
 from fedpriv.experiment.observers import Quiet
 from fedpriv.experiment.running import Run
+from fedpriv.results.digests import KEY
 from fedpriv.results.folder import RunFolder
 from fedpriv.trackers import TrackedRun, Tracker
 
@@ -86,7 +87,8 @@ class Tracking(Quiet):
         """The report is written: hand over the summary and the privacy statement."""
         folder = self._run.folder
         files = [folder.privacy_text, folder.privacy_json, folder.summary]
-        plain = {key: _plain(value) for key, value in summary.items() if value is not None}
+        told = {key: value for key, value in summary.items() if key != KEY and value is not None}
+        plain = {key: _plain(value) for key, value in told.items()}
         for name in list(self._active):
             self._ask(name, lambda tracker: tracker.finish(plain, files, stop_reason))
         self.close()

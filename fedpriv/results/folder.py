@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import stat
 import subprocess
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import saying_where, sealed_tensors, write_atomically, write_text
+from fedpriv.results.digests import KEY, FileDigests
 from fedpriv.results.saved import saved_config, saved_json
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ CANARIES = "canaries.json"
 """In ``audit/``: what was seen of the canaries of a run; the input of an audit, not its result."""
 FINISHED = ("budget", "rounds", "schedule", "diverged")
 """Stop reasons after which there is nothing left to run."""
+COVERED = ["config.yaml", "environment.json", "search.csv", "trackers.json"]
+"""What a run writes before its first round, of which a checkpoint of an older version has no digest."""
 PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")
 
 
@@ -55,6 +59,7 @@ class RunFolder:
         self.canaries = self.audit / CANARIES
         self.secret_key = self.path / "secret_key"
         self.public = self.path / "public"
+        self.digests = FileDigests(self.path)
 
     @property
     def finished(self) -> bool:
@@ -118,7 +123,7 @@ class RunFolder:
                 )
         folders = (self.plots, self.snapshots, self.audit, self.public)
         for path in (own for own in vars(self).values() if own not in (self.path, *folders)):
-            if path.is_dir():
+            if isinstance(path, Path) and path.is_dir():
                 raise ConfigError(f"{path} is a folder where a file belongs; move it away")
 
     def remove_leftovers(self) -> None:
@@ -126,12 +131,60 @@ class RunFolder:
         for path in self.path.glob(".*.tmp"):
             path.unlink(missing_ok=True)
 
+    def write_text(self, path: Path, text: str) -> None:
+        """Write a file of the run atomically, and note its digest."""
+        write_text(path, text)
+        self.digests.note_content(path, text.encode())
+
+    def write_tensors(self, path: Path, state: object) -> None:
+        """Write tensors of the run atomically, and note the digest of the file."""
+        content = sealed_tensors(state)
+        write_atomically(path, lambda file: file.write(content), "wb")
+        self.digests.note_content(path, content)
+
+    def copy(self, path: Path, to: Path) -> None:
+        """Copy a file of the run; the copy has the digest that was noted of it."""
+        with saying_where(to):
+            shutil.copyfile(path, to)
+        name = path.relative_to(self.path).as_posix()
+        if name in self.digests.written:
+            self.digests.note(to, *self.digests.written[name].values())
+
     def write_json(self, path: Path, value: dict[str, Any]) -> None:
-        write_text(path, json.dumps(value, indent=2, allow_nan=True) + "\n")
+        self.write_text(path, json.dumps(value, indent=2, allow_nan=True) + "\n")
+
+    def write_summary(self, summary: dict[str, Any]) -> dict[str, Any]:
+        """Write ``summary.json`` with the digests of all files of the run; return what it holds."""
+        self.digests.add_missing(COVERED)
+        full, text = self.digests.sealed(summary, self.digests.written)
+        write_text(self.summary, text)
+        self.digests.state(full[KEY])
+        return full
+
+    def add_to_summary(self, found: dict[str, Any]) -> None:
+        """Add results to the ``summary.json`` of a run that has ended, and the digests of what was written
+        since. A summary that is damaged, or of an older version, stays without a digest that fits."""
+        summary = self.read_json(self.summary)
+        stated = summary.pop(KEY, None)
+        summary |= found
+        if stated is None:
+            write_text(self.summary, json.dumps(summary, indent=2, allow_nan=True) + "\n")
+        elif self.digests.problems:
+            self.write_json(self.summary, {**summary, KEY: stated})
+        else:
+            write_text(self.summary, self.digests.sealed(summary, stated | self.digests.written)[1])
+
+    def checked(self, path: Path) -> Path:
+        """Compare a file that is about to be read with the digest that the run noted, and return it.
+
+        What is not as it was written is a notice of the command and one of :attr:`FileDigests.problems`.
+        """
+        self.digests.check(path)
+        return path
 
     def read_json(self, path: Path) -> dict[str, Any]:
         """Raises ConfigError for what is not there or not a JSON object."""
-        return saved_json(path)
+        return saved_json(self.checked(path))
 
     def read_overrides(self) -> list[str] | None:
         """The overrides that the run was begun with; None where they are withheld. Raises ConfigError."""
@@ -146,7 +199,7 @@ class RunFolder:
 
     def read_config(self) -> DictConfig:
         """Raises ConfigError for what is not the configuration of a run."""
-        return saved_config(self.config)
+        return saved_config(self.checked(self.config))
 
 
 def not_resumable(folder: object) -> ConfigError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import write_atomically
+from fedpriv.common.files import write_text
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.ledger import Entry, Ledger
@@ -33,27 +34,30 @@ COLUMNS = (
 
 
 def write_ledger(path: Path, ledger: Ledger, claim: Claim | None) -> None:
+    """Write the ledger atomically."""
+    write_text(path, ledger_text(ledger, claim))
+
+
+def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
     """A row per (distinct draw, number of times); ranges are low..high over clients and rounds."""
-
-    def write(file) -> None:  # type: ignore[no-untyped-def]
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for joint, entry, clients, count in ledger.draws():
-            writer.writerow(
-                (
-                    describe_event(joint.event()),
-                    joint.sampling.neighbours,
-                    *_published(joint, claim),
-                    " ".join(query.describe() for query in joint.queries),
-                    _extents(entry, "noise_std"),
-                    _extents(entry, "sensitivity"),
-                    count,
-                    ranges(clients),
-                    "" if entry.claimed is None else entry.claimed,
-                )
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for joint, entry, clients, count in ledger.draws():
+        writer.writerow(
+            (
+                describe_event(joint.event()),
+                joint.sampling.neighbours,
+                *_published(joint, claim),
+                " ".join(query.describe() for query in joint.queries),
+                _extents(entry, "noise_std"),
+                _extents(entry, "sensitivity"),
+                count,
+                ranges(clients),
+                "" if entry.claimed is None else entry.claimed,
             )
-
-    write_atomically(path, write)
+        )
+    return file.getvalue()
 
 
 def _published(joint: JointQuery, claim: Claim | None) -> tuple[str, str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from fedpriv.common.files import write_text
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.statement import privacy_words, publishable
 
@@ -25,16 +24,16 @@ def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool)
     if publishable(privacy) is not None:
         return
     folder.public.mkdir()
-    shutil.copyfile(folder.model, folder.public / folder.model.name)
+    folder.copy(folder.model, folder.public / folder.model.name)
     folder.write_json(folder.public / folder.privacy_json.name, privacy)
     words = privacy_words(privacy)
-    write_text(
+    folder.write_text(
         folder.public / folder.privacy_text.name, words + "\nThis folder may be published.\n"
     )
     config = _without_secrets(yaml.safe_load(folder.config.read_text(encoding="utf-8")))
-    write_text(folder.public / folder.config.name, yaml.safe_dump(config, sort_keys=False))
+    folder.write_text(folder.public / folder.config.name, yaml.safe_dump(config, sort_keys=False))
     if test_metrics:
-        shutil.copyfile(folder.metrics, folder.public / folder.metrics.name)
+        folder.copy(folder.metrics, folder.public / folder.metrics.name)
 
 
 def _without_secrets(config: Any, top: bool = True) -> Any:

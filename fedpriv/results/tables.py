@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import saying_where
+from fedpriv.results.digests import FileDigests, begun
 
 METRICS = (
     "round",
@@ -39,25 +41,50 @@ class GrowingTable:
     """Rows kept in memory until ``flush``; ``position`` is the length of the file after it.
 
     A checkpoint stores ``position``; resuming cuts the file back to it, so rows written after the
-    checkpoint by a killed process are not there twice.
+    checkpoint by a killed process are not there twice. ``digests`` learns the SHA-256 of the rows written so
+    far, and knows that of a table that goes on.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str], position: int | None = None):
-        self.path, self.columns = path, tuple(columns)
+    def __init__(
+        self,
+        path: Path,
+        columns: Sequence[str],
+        position: int | None = None,
+        digests: FileDigests | None = None,
+    ):
+        self.path, self.columns, self._digests = path, tuple(columns), digests
         self._rows: list[str] = []
         if position is None:
+            header = ",".join(self.columns) + "\n"
             with saying_where(path):
-                path.write_text(",".join(self.columns) + "\n", encoding="utf-8")
+                path.write_text(header, encoding="utf-8")
+            self._hash = hashlib.sha256(header.encode())
             self.position = path.stat().st_size
+            self._note()
         else:
             if not path.is_file() or path.stat().st_size < position:
                 raise ConfigError(
                     f"resume: {path} is shorter than its checkpoint says; it was changed since, start anew"
                 )
             self.columns = self._header()  # of a run begun when there were fewer columns
+            self._hash = begun(path, position)
+            self._refuse_change(position)
             with open(path, "r+b") as file:
                 file.truncate(position)
             self.position = position
+
+    def _refuse_change(self, position: int) -> None:
+        """Raise ConfigError where the rows are not those that the checkpoint is of."""
+        known = None if self._digests is None else self._digests.written.get(self.path.name)
+        if known not in (None, {"bytes": position, "sha256": self._hash.hexdigest()}):
+            raise ConfigError(
+                f"resume: {self.path} is not as the run wrote it (its SHA-256 is not the one in the "
+                "checkpoint); start anew"
+            )
+
+    def _note(self) -> None:
+        if self._digests is not None:
+            self._digests.note(self.path, self.position, self._hash.hexdigest())
 
     def _header(self) -> tuple[str, ...]:
         with open(self.path, "rb") as file:
@@ -79,20 +106,29 @@ class GrowingTable:
     def flush(self) -> int:
         """Write what is pending to disk and return the length of the file."""
         if self._rows:
+            rows = "".join(self._rows).encode()
             with saying_where(self.path), open(self.path, "ab") as file:
-                file.write("".join(self._rows).encode())
+                file.write(rows)
                 file.flush()
                 os.fsync(file.fileno())
                 self.position = file.tell()
             self._rows.clear()
+            self._hash.update(rows)
+            self._note()
         return self.position
 
 
 class ParticipationTable(GrowingTable):
     """Who took part, a row for each stretch of rounds with the same cohort."""
 
-    def __init__(self, path: Path, state: Mapping[str, object] | None = None):
-        super().__init__(path, PARTICIPATION, None if state is None else state["position"])
+    def __init__(
+        self,
+        path: Path,
+        state: Mapping[str, object] | None = None,
+        digests: FileDigests | None = None,
+    ):
+        position = None if state is None else state["position"]
+        super().__init__(path, PARTICIPATION, position, digests)
         self._open = None if state is None else state["open"]
 
     def enter(self, round_number: int, clients: Iterable[int]) -> None:
