@@ -22,13 +22,17 @@ from fedpriv.accounting.releases import (
     from_run,
     from_schedule,
     read_delta,
+    run_folder,
+    run_statement,
 )
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.notices import notice
 from fedpriv.common.words import percent_up, round_up
 from fedpriv.privacy.accountants import Accountant, CannotAccount, PldAccountant, RdpAccountant
 from fedpriv.privacy.grid import FEW
 from fedpriv.privacy.names import ACCOUNTANTS
 from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
+from fedpriv.results.agreement import ledger_apart
 from fedpriv.results.display import console, pairs
 
 _POINTS = 40  # of a curve
@@ -72,6 +76,8 @@ def run(options: SimpleNamespace) -> int:
         raise ConfigError(
             "no accountant can account for this: " + "; ".join(p.reason for p in answers)
         )
+    if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
+        _compare_with_statement(options, releases, deltas, answers)
     if options.json:
         print(json.dumps(as_json(releases, deltas, answers), indent=2, allow_nan=False))
     else:
@@ -84,6 +90,19 @@ def run(options: SimpleNamespace) -> int:
         if not options.json:
             console().print(f"plot: {options.plot}{_points_words(releases, drawn)}")
     return 0
+
+
+def _compare_with_statement(
+    options: SimpleNamespace, releases: Releases, deltas: list[float], answers: list[Answer]
+) -> None:
+    """Say where the ledger has another epsilon than the run's own statement."""
+    if releases.run_delta not in deltas:
+        return
+    which = deltas.index(releases.run_delta)
+    folder, asked_all = run_folder(options), options.accountant is None
+    epsilon = tightest(answers, which).epsilons[which]
+    if apart := ledger_apart(folder, run_statement(folder), epsilon, tightest=asked_all):
+        notice(f"warning: {apart}")
 
 
 def read_releases(options: SimpleNamespace) -> Releases:

@@ -261,10 +261,10 @@ def from_run(options: SimpleNamespace) -> Releases:
         raise ConfigError("--view", view, "one of " + ", ".join(BUDGET_VIEWS))
     folder = run_folder(options)
     try:
-        ledger = read_ledger(folder.ledger, view)
+        ledger = read_ledger(folder.checked(folder.ledger), view)
     except LedgerError as error:
         raise ConfigError(f"--run: {error}") from None
-    facts = privacy_facts(folder)
+    facts = run_statement(folder)
     clients, distinct = ledger.clients, len(ledger.histories)
     lines = (
         ("run folder", str(folder.path)),
@@ -304,7 +304,7 @@ def run_folder(options: SimpleNamespace) -> RunFolder:
     return folder
 
 
-def privacy_facts(folder: RunFolder) -> dict[str, Any]:
+def run_statement(folder: RunFolder) -> dict[str, Any]:
     """The run's privacy.json, empty where there is none yet."""
     try:
         return folder.read_json(folder.privacy_json)
@@ -333,5 +333,5 @@ def read_delta(options: SimpleNamespace) -> str | None:
     """``--delta``, or the δ of the run."""
     if options.delta is not None or options.run_folder is None:
         return options.delta
-    delta = privacy_facts(run_folder(options)).get("delta")
+    delta = run_statement(run_folder(options)).get("delta")
     return None if delta is None else str(delta)

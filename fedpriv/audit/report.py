@@ -39,6 +39,8 @@ def write(folder: RunFolder, audit: Audit) -> list[Path]:
         if membership:
             files.append(stem.with_name(f"{stem.name}.png"))
             draw_panels([files[-1]], [[roc_panel(audit)]], "", _caption(audit))
+    if folder.finished:
+        folder.add_to_summary({})
     return files
 
 

@@ -86,7 +86,7 @@ class Subject:
 
     def noise_multipliers(self) -> dict[int, float]:
         """That of every round so far, from 1; empty for a run without noise."""
-        metrics = saved_numbers(self.folder.metrics)
+        metrics = saved_numbers(self.folder.checked(self.folder.metrics))
         if "noise_multiplier" not in metrics:
             return {}
         found = metrics.set_index("round")["noise_multiplier"].dropna()
@@ -98,7 +98,7 @@ def participants(folder: RunFolder, client_count: int) -> np.ndarray | None:
     path = folder.participation
     if not path.exists():
         return None
-    refuse_no_file(path)
+    refuse_no_file(folder.checked(path))
     known = range(client_count)
     try:
         rows = pd.read_csv(path, dtype=str)["clients"].dropna()
@@ -215,4 +215,4 @@ def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
     rounds = folder.read_json(folder.summary).get("rounds")
     if type(rounds) is not int:
         raise ConfigError(f"{folder.summary} does not say after how many rounds the run ended")
-    return saved_tensors(folder.model, device), rounds
+    return saved_tensors(folder.checked(folder.model), device), rounds

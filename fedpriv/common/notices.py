@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+_MOST = 20
 _NOTICES: dict[str, str] = {}
 
 
@@ -14,4 +15,5 @@ def take() -> list[str]:
     """Return what is to be said, and forget it."""
     texts = list(_NOTICES.values())
     _NOTICES.clear()
-    return texts
+    more = len(texts) - _MOST
+    return texts if more <= 0 else [*texts[:_MOST], f"and {more} more like these"]

@@ -93,7 +93,8 @@ def _value(result: Any, criterion: str, rounds: int) -> float:
 def _samples(folder: Path) -> int:
     """How many samples a client of a run answered on at most."""
     try:
-        stored = read_ledger(RunFolder(folder).ledger, SOUND)
+        place = RunFolder(folder)
+        stored = read_ledger(place.checked(place.ledger), SOUND)
     except LedgerError as error:
         raise FedprivError(f"search: {error}") from None
     return max(sum(count for _, count in history) for history in stored.histories)

@@ -26,7 +26,7 @@ from fedpriv.results.columns import COLUMNS
 from fedpriv.results.display import console
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.plots import CYCLE, Line, Panel, draw_panels
-from fedpriv.results.saved import saved_json, saved_values
+from fedpriv.results.saved import saved_values
 from fedpriv.runs.choice import as_number
 
 _LABELS = {"epsilon": "ε, privacy budget"}
@@ -56,8 +56,8 @@ def run(options: SimpleNamespace) -> int:
 
 
 def _read(folder: RunFolder) -> _End:
-    summary = saved_json(folder.summary) if folder.summary.exists() else {}
-    return _End(folder, saved_values(folder.config), told_settings(folder), summary)
+    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
+    return _End(folder, saved_values(folder.checked(folder.config)), told_settings(folder), summary)
 
 
 def _with_both(runs: Sequence[_End], key: str, y: str) -> list[_End]:

@@ -86,9 +86,9 @@ def find_runs(given: str) -> list[RunFolder]:
 
 def _read(folder: RunFolder, x: str, y: str) -> _Run:
     try:
-        identity = configuration.identity_of_values(saved_values(folder.config))
+        identity = configuration.identity_of_values(saved_values(folder.checked(folder.config)))
         overrides = told_settings(folder)
-        metrics = read_columns(folder.metrics)
+        metrics = read_columns(folder.checked(folder.metrics))
     except (OSError, ValueError, AttributeError) as error:
         words = " ".join(str(error).split())
         raise ConfigError(f"{folder.path} cannot be read: {words}") from None

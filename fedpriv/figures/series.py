@@ -64,7 +64,7 @@ class Run:
 
     @property
     def clients(self) -> pd.DataFrame:
-        return pd.read_csv(self.job.folder.clients)
+        return pd.read_csv(self.job.folder.checked(self.job.folder.clients))
 
 
 def read_runs(jobs: Iterable[Job]) -> list[Run]:
@@ -72,7 +72,7 @@ def read_runs(jobs: Iterable[Job]) -> list[Run]:
     runs = []
     for job in jobs:
         if job.state == DONE:
-            metrics = pd.read_csv(job.folder.metrics)
+            metrics = pd.read_csv(job.folder.checked(job.folder.metrics))
             metrics = metrics[metrics["test_accuracy"].notna()].reset_index(drop=True)
             runs.append(Run(job, job.folder.read_json(job.folder.summary), metrics))
     return runs

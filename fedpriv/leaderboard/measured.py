@@ -16,6 +16,7 @@ from fedpriv.common.words import round_up
 from fedpriv.experiment.settings import read_settings
 from fedpriv.privacy.accountants import Accountant, GdpAccountant, PldAccountant, RdpAccountant
 from fedpriv.privacy.names import SOUND
+from fedpriv.results.agreement import ledger_apart, stated_apart
 from fedpriv.results.caveats import CAVEATS
 from fedpriv.results.folder import FINISHED, RunFolder
 from fedpriv.results.ledger_file import LedgerError, read_ledger
@@ -77,11 +78,23 @@ def measure(path: str | Path) -> Measured:
             f"{path} does not say whom it protects: its privacy.json has no sound view"
         )
     delta, accuracy = _number(path, privacy, "delta"), _number(path, summary, "test_accuracy")
+    epsilon = sound_epsilon(folder, privacy, delta)
+    _refuse_damage(folder, summary, privacy, epsilon)
     return Measured(
         config, tuple(overrides), environment, str(summary.get("dataset")), str(view.get("trust")),
-        str(view.get("unit")), str(view.get("neighbours")), delta, sound_epsilon(folder, privacy, delta),
-        accuracy, summary,
+        str(view.get("unit")), str(view.get("neighbours")), delta, epsilon, accuracy, summary,
     )  # fmt: skip
+
+
+def _refuse_damage(
+    folder: RunFolder, summary: dict[str, Any], privacy: dict[str, Any], epsilon: float
+) -> None:
+    """Raise ConfigError where a file is not as the run wrote it, or two of them say different things."""
+    problems = [*folder.digests.problems, stated_apart(folder, summary, privacy)]
+    if privacy.get("noise_adapts") is False:
+        problems.append(ledger_apart(folder, privacy, epsilon, tightest=True))
+    if found := [problem for problem in problems if problem]:
+        raise ConfigError(f"{found[0]}; the leaderboard takes runs as they were made")
 
 
 def _refuse_special(
@@ -128,7 +141,7 @@ def sound_epsilon(folder: RunFolder, privacy: dict[str, Any], delta: float) -> f
     keeps to it at the filter's own order.
     """
     try:
-        ledger = read_ledger(folder.ledger, SOUND)
+        ledger = read_ledger(folder.checked(folder.ledger), SOUND)
     except LedgerError as error:
         raise ConfigError(str(error)) from None
     releases = Releases((), ledger.neighbours, ledger.histories)

@@ -22,7 +22,7 @@ from fedpriv.report.page import Page
 from fedpriv.results.columns import STATED_COLUMNS
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.packed import unpack_runs
-from fedpriv.results.saved import LARGEST_CONFIG, saved_json, saved_text
+from fedpriv.results.saved import LARGEST_CONFIG, saved_text
 
 _LARGEST_PICTURE = 1 << 21
 _MOST_CHARTS, _MOST_CURVES = 24, 400
@@ -201,7 +201,7 @@ def _told(row: dict[str, str]) -> dict[str, object]:
 def _ends(found: Path) -> dict[str, object]:
     run = Run(RunFolder(found))
     try:
-        run.summary = saved_json(run.folder.summary)
+        run.summary = run.folder.read_json(run.folder.summary)
     except ConfigError as error:
         return {"why": str(error)}
     return {

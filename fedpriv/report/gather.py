@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 
 from fedpriv import config as configuration
 from fedpriv.common.errors import ConfigError
-from fedpriv.results.folder import CANARIES, RunFolder
+from fedpriv.common.notices import notice
+from fedpriv.results.agreement import stated_apart
+from fedpriv.results.folder import RunFolder
 from fedpriv.results.numbers import Columns, read_columns
 from fedpriv.results.saved import (
     LARGEST_CONFIG,
@@ -171,22 +173,25 @@ def read_run(path: Path, in_full: bool = True, curves: bool = True) -> Run:
     ``curves=False`` the metrics, unless they alone tell where the run is."""
     folder = RunFolder(path)
     run = Run(folder)
-    config = _read(saved_values, folder.config, run.notes)
+    config = _read(saved_values, folder.checked(folder.config), run.notes)
     if config is not None:
         run.settings = configuration.identity_of_values(config)
         run.runtime = {key: value for key, value in config.items() if key.startswith("runtime.")}
-    run.summary = _read(saved_json, folder.summary, run.notes) or {}
-    run.privacy = _read(saved_json, folder.privacy_json, run.notes) or {}
-    run.environment = _read(saved_json, folder.environment, run.notes) or {}
+    run.summary = _read(saved_json, folder.checked(folder.summary), run.notes) or {}
+    run.privacy = _read(saved_json, folder.checked(folder.privacy_json), run.notes) or {}
+    run.environment = _read(saved_json, folder.checked(folder.environment), run.notes) or {}
     if curves or not run.summary:
-        run.metrics = _read(read_columns, folder.metrics, run.notes) or Columns()
+        run.metrics = _read(read_columns, folder.checked(folder.metrics), run.notes) or Columns()
     if "round" not in run.metrics:
         run.metrics = Columns()
-    if not in_full:
-        return run
-    run.statement = _read(_text, folder.privacy_text, run.notes) or ""
-    run.ledger = _read(read_rows, folder.ledger, run.notes) or []
-    run.audits = list(_audits(folder.audit, run.notes))
+    if in_full:
+        run.statement = _read(_text, folder.checked(folder.privacy_text), run.notes) or ""
+        run.ledger = _read(read_rows, folder.checked(folder.ledger), run.notes) or []
+        run.audits = list(_audits(folder, run.notes))
+    run.notes += folder.digests.problems
+    if apart := stated_apart(folder, run.summary, run.privacy):
+        run.notes.append(apart)
+        notice(f"warning: {apart}")
     return run
 
 
@@ -213,11 +218,11 @@ def read_rows(path: Path) -> list[list[str]]:
         raise ConfigError(f"{path} cannot be read: it is not a table") from None
 
 
-def _audits(folder: Path, notes: list[str]) -> Iterator[Audit]:
-    if not folder.is_dir():
+def _audits(folder: RunFolder, notes: list[str]) -> Iterator[Audit]:
+    if not folder.audit.is_dir():
         return
-    for path in sorted(set(folder.glob("*.json")) - {folder / CANARIES})[:_MOST_AUDITS]:
-        facts = _read(saved_json, path, notes)
+    for path in sorted(set(folder.audit.glob("*.json")) - {folder.canaries})[:_MOST_AUDITS]:
+        facts = _read(saved_json, folder.checked(path), notes)
         if facts is not None:
             yield Audit(path.stem, facts, picture_of(path.with_suffix(".png"), _LARGEST_PICTURE))
 

@@ -51,12 +51,14 @@ class FileDigests:
     Attributes:
         written: Those of what this process wrote, by name.
         problems: What is not as it was written, in sentences.
+        quiet: Whether problems are no notices of the command, because its result shows them.
     """
 
     def __init__(self, folder: Path):
         self._folder = folder
         self.written: dict[str, Digest] = {}
         self.problems: list[str] = []
+        self.quiet = False
         self._checked: set[str] = set()
         self._stated: dict[str, Digest] | None = None
         self._goes_on = False
@@ -141,7 +143,8 @@ class FileDigests:
 
     def _tell(self, problem: str) -> None:
         self.problems.append(problem)
-        notice(f"warning: {problem}; it is damaged or was edited")
+        if not self.quiet:
+            notice(f"warning: {problem}; it is damaged or was edited")
 
     def sealed(
         self, summary: dict[str, Any], stated: dict[str, Digest]

@@ -17,6 +17,7 @@ from typing import IO
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import saying_where, write_atomically
+from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import refuse_no_file
 
 FILES = (
@@ -37,6 +38,7 @@ def pack_runs(folders: Iterable[Path], archive: Path) -> None:
                 for path in (folder / name for name in FILES):
                     if path.exists():
                         entry = zipfile.ZipInfo(f"{folder.name}/{path.name}", _TIME)
+                        RunFolder(folder).checked(path)
                         packed.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
 
     write_atomically(archive, write, "wb")

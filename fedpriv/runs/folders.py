@@ -10,6 +10,8 @@ from pathlib import Path
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import RUN_FILES
 from fedpriv.groups import GROUPS, option_of_target
+from fedpriv.results.agreement import stated_apart
+from fedpriv.results.digests import KEY
 from fedpriv.results.folder import RunFolder
 from fedpriv.results.saved import LARGEST_SUMMARY, saved_json, saved_values
 from fedpriv.results.searches import RECORD
@@ -109,23 +111,28 @@ def _below(folder: str) -> Iterator[tuple[str, str]]:
 def read_run(name: str, path: Path) -> StoredRun:
     """What the folder says; what is damaged in it is said as well."""
     folder, problems = RunFolder(path), []
+    folder.digests.quiet = True
     config: dict[str, object] = {}
     summary: dict[str, object] = {}
     try:
-        config = saved_values(folder.config)
+        config = saved_values(folder.checked(folder.config))
         config = {**{g: option_of_target(g, config.get(f"{g}._target_")) for g in GROUPS}, **config}
     except ConfigError as error:
         problems.append(str(error))
     state = UNFINISHED
     if os.path.lexists(folder.summary):
         try:
-            summary = saved_json(folder.summary, LARGEST_SUMMARY)
+            summary = saved_json(folder.checked(folder.summary), LARGEST_SUMMARY)
+            if summary.pop(KEY, None) is None and os.path.lexists(folder.privacy_json):
+                privacy = saved_json(folder.privacy_json, LARGEST_SUMMARY)
+                problems += filter(None, [stated_apart(folder, summary, privacy)])
             reason = summary.get("stop_reason")
             state = reason if isinstance(reason, str) else DAMAGED
             if state == DAMAGED:
                 problems.append(f"{folder.summary} cannot be read: it has no stop_reason")
         except ConfigError as error:
             problems.append(str(error))
+    problems += folder.digests.problems
     if config and not summary:  # names of what is going on
         same = {"algorithm": config["algorithm.name"], "dataset": config["dataset"]}
         summary = {**same, "seed": config.get("seed")}

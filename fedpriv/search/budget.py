@@ -27,6 +27,7 @@ from fedpriv.privacy.accountants.base import Composition
 from fedpriv.privacy.accountants.search import most_steps
 from fedpriv.privacy.names import SOUND
 from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
+from fedpriv.results.folder import RunFolder
 from fedpriv.results.ledger_file import LedgerError, read_clients
 
 _ROUNDING = 1.0 + 1e-9  # of a sum that was planned to end at the limit
@@ -68,7 +69,7 @@ def read_trial(path: Path, neighbours: str, planned: Composition) -> dict[int, d
     """What the clients released in a trial, by its ledger. Raises FedprivError where that is not a ledger, or
     more than was planned, which no budget has looked at."""
     try:
-        found, clients = read_clients(path, SOUND)
+        found, clients = read_clients(RunFolder(path.parent).checked(path), SOUND)
     except LedgerError as error:
         raise FedprivError(f"search: {error}") from None
     if found != neighbours:

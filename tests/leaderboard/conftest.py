@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sealing import seal
 
 import fedpriv
 from fedpriv.leaderboard import code
@@ -91,6 +92,7 @@ def run(finished, commit, tmp_path):
 
 def set_keys(path: Path, **values: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    seal(path.parent)  # else the leaderboard takes it for damaged
 
 
 @pytest.fixture

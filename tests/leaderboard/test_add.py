@@ -7,6 +7,7 @@ import json
 
 import pytest
 import yaml
+from sealing import seal
 
 from fedpriv.leaderboard import code
 from fedpriv.leaderboard.entry import read_entry
@@ -26,6 +27,7 @@ def configure(folder, **values) -> None:
         else:
             config[group] = value
     folder.config.write_text(yaml.safe_dump(config))
+    seal(folder.path)
 
 
 def repeat_draws(folder, times: int) -> None:
@@ -92,14 +94,47 @@ def test_one_seed_is_told_and_an_entry_is_replaced_only_when_asked(run, command)
     assert command(*ADD, "a", "--entries", "e", "--replace").status == 0
 
 
-def test_epsilon_is_computed_from_the_ledger_whatever_the_summary_says(run, change):
+def test_a_statement_that_is_not_that_of_the_ledger_is_refused(run, change, command):
     folder = run()
-    before = measure(folder.path).epsilon
     for path in (folder.summary, folder.privacy_json):
         change(path, epsilon=0.01, epsilon_sound=0.01)
-    assert measure(folder.path).epsilon == before
+    said = command(*ADD, "run").sentence
+    assert "ledger.csv has epsilon" in said
+    assert "privacy.json states 0.01" in said
+
+
+def test_a_ledger_that_is_not_that_of_the_statement_is_refused(run, command):
+    folder = run()
     repeat_draws(folder, 25)
-    assert measure(folder.path).epsilon > 2 * before
+    assert "ledger.csv is not as the run wrote it" in command(*ADD, "run").sentence
+    seal(folder.path)
+    assert "ledger.csv has epsilon" in command(*ADD, "run").sentence
+
+
+def test_a_summary_that_is_not_that_of_the_statement_is_refused(run, change, command):
+    folder = run()
+    change(folder.summary, epsilon_sound=0.01)
+    said = command(*ADD, "run").sentence
+    assert "summary.json says epsilon_sound 0.01, privacy.json says" in said
+
+
+def test_a_file_that_is_not_as_the_run_wrote_it_is_refused(run, command):
+    folder = run()
+    text = folder.summary.read_text()
+    accuracy = json.loads(text)["test_accuracy"]
+    folder.summary.write_text(text.replace(f'"test_accuracy": {accuracy}', '"test_accuracy": 0.99'))
+    assert "summary.json is not as the run wrote it" in command(*ADD, "run").sentence
+
+
+def test_a_run_without_digests_is_entered_with_one_line(run, command):
+    folder = run()
+    summary = json.loads(folder.summary.read_text())
+    del summary["files"]
+    folder.summary.write_text(json.dumps(summary))
+    said = command(*ADD, "run", "--entries", "e")
+    assert said.status == 0
+    assert "no digests" in said.err
+    assert said.err.count("\n") == 1
 
 
 def test_epsilon_is_what_fedpriv_account_says(run, command):

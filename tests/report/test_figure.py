@@ -127,7 +127,7 @@ def test_figures_of_the_repository_have_a_page(name, command, read, tmp_path):
     if not (REFERENCE / name).is_dir():
         pytest.skip("needs the figures of the repository")
     said = command("report", str(REFERENCE / name), "--out", "page.html")
-    assert (said.status, said.err) == (0, "")
+    assert (said.status, said.mishaps) == (0, "")
     assert (tmp_path / "page.html").stat().st_size < 2_000_000
     page = read(tmp_path / "page.html")
     assert len(page.all("img")) == 1

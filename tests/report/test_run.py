@@ -21,7 +21,7 @@ def page(folder, command, read):
 
     def make(*more: str):
         said = command("report", str(folder), *more)
-        assert (said.status, said.err) == (0, "")
+        assert (said.status, said.mishaps) == (0, "")
         return read(folder / "report.html")
 
     return make

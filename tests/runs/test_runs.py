@@ -16,7 +16,7 @@ ALL = ["multirun/today/noise16-seed1", "noise16-seed0", "noise8-seed0", "runs/no
 
 
 def rows(said) -> list[dict[str, str]]:
-    assert (said.status, said.err) == (0, "")
+    assert (said.status, said.mishaps) == (0, "")
     return list(csv.DictReader(io.StringIO(said.out)))
 
 

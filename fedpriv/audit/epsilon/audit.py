@@ -194,7 +194,7 @@ def _rounds(folder: RunFolder, summary: Mapping[str, Any], asked: int | None) ->
 
 
 def _stored(folder: RunFolder) -> Trial:
-    file = read_canaries(folder.canaries)
+    file = read_canaries(folder.checked(folder.canaries))
     coins = np.array(file.coins)
     try:
         released = Counter({Kind.of_plain(kind): int(kind["count"]) for kind in file.released})
