@@ -49,9 +49,9 @@ QUIET = [
 PUBLISHED = {"plan.txt", "ledger.csv", "privacy.json"}
 """What ``publish=true``, whose secrets are the operating system's, gives every time alike."""
 LEFT_OUT_FILES = {"config.yaml", "environment.json", "checkpoint.pt", "secret_key"}
-LEFT_OUT_KEYS = {"seconds", "cpu_seconds", "test_records"}
-"""Of JSON and columns of CSV: times, and what older versions did not write; times in other texts:
-:func:`shortened`."""
+LEFT_OUT_KEYS = {"seconds", "cpu_seconds", "test_records", "files"}
+"""Of JSON and columns of CSV: times, digests of files that hold times, and what older versions did not
+write; times in other texts: :func:`shortened`."""
 SESSIONS = 3
 """A resumed case is stopped after so many single rounds, then runs to its end."""
 

@@ -22,7 +22,7 @@ from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.accountants import Accountant, RunningTotal
 from fedpriv.privacy.claims import Claim
-from fedpriv.privacy.columns import array, tensor
+from fedpriv.privacy.columns import each_client, of_clients
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
@@ -392,7 +392,7 @@ class Budget:
             "published": None if self._published is None else self._published.state_dict(),
             "if_honest": None if self._if_honest is None else self._if_honest.state_dict(),
             "sound": self._sound.state_dict(),
-            "took_part": tensor(self._took_part),
+            "took_part": of_clients(self._took_part),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -403,7 +403,7 @@ class Budget:
         if self._if_honest is not None:
             self._if_honest.load_state_dict(state["if_honest"])
         self._sound.load_state_dict(state["sound"])
-        self._took_part = array(state["took_part"])
+        self._took_part = each_client(state["took_part"])
 
 
 def _refuse_unannounced(releases: Sequence[Release], announcement: Announcement) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _MULTIPLIER = re.compile(r"(?<=z=)[^,()=]+")
 _LEFT_OUT = "#"
+_FEW_CLIENTS = 16
+_ODD = 0x9E3779B97F4A7C15
 
 
 def tensor(values: np.ndarray) -> Tensor:
@@ -33,6 +35,48 @@ def tensor(values: np.ndarray) -> Tensor:
 def array(values: Tensor) -> np.ndarray:
     """The array that :func:`tensor` was given."""
     return values.cpu().numpy().copy()
+
+
+def of_clients(values: np.ndarray) -> Tensor | dict[str, Any]:
+    """What a checkpoint holds of an array with a row for each client [K, …].
+
+    Most clients have spent the same: it holds the rows that differ, and which of them each client has.
+    """
+    if len(values) < _FEW_CLIENTS:
+        return tensor(values)
+    first, which = _distinct(values)
+    if 2 * len(first) > len(values) or not np.array_equal(
+        values[first][which], values, equal_nan=values.dtype.kind == "f"
+    ):
+        return tensor(values)
+    index = which.astype(np.uint8 if len(first) <= 256 else np.int32)
+    same = len(first) == 1
+    return {
+        "clients": len(values),
+        "rows": tensor(values[first]),
+        "row_of_client": None if same else tensor(index),
+    }
+
+
+def each_client(state: Tensor | Mapping[str, Any]) -> np.ndarray:
+    """The array that :func:`of_clients` was given; older checkpoints hold it whole."""
+    if not isinstance(state, Mapping):
+        return array(state)
+    rows, which = array(state["rows"]), state["row_of_client"]
+    index = np.zeros(state["clients"], dtype=int) if which is None else array(which)
+    return rows[index]
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(where each different row is first, which of them each row is [K]), by a sum of the rows' bytes: in a
+    single pass, where sorting whole rows takes many. Different rows may have the same sum."""
+    content = np.ascontiguousarray(values).reshape(len(values), -1)
+    words = content.view(np.uint64) if content.itemsize == 8 else content.astype(np.uint64)
+    sums = np.zeros(len(words), dtype=np.uint64)
+    for column in words.T:  # a polynomial modulo 2^64
+        sums = sums * np.uint64(_ODD) + column
+    _, first, which = np.unique(sums, return_index=True, return_inverse=True)
+    return first, which.reshape(-1)
 
 
 def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, Any]:

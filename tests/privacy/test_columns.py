@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from releases import released
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.privacy import columns
 from fedpriv.privacy.accountants import PldAccountant
 from fedpriv.privacy.columns import (
     pack,
@@ -130,3 +131,39 @@ def moving(rounds: int) -> tuple[Ledger, object]:
 def test_the_state_of_noise_that_moves_is_a_few_numbers_a_round():
     few, many = (sum(size(part.state_dict()) for part in moving(n)) for n in (1000, 2000))
     assert many - few <= 1000 * 5 * 8
+
+
+CLIENTS = {
+    "all alike": np.full((40, 3), 0.1),
+    "two kinds": np.where(np.arange(40)[:, None] % 2, 1e-300, np.inf) * np.ones(3),
+    "not a number": np.where(np.arange(40) % 3, np.nan, 1.0),
+    "all different": np.arange(40.0),
+    "counts": np.arange(600) % 300,
+    "small": np.arange(40) % 3 == 0,
+    "few": np.zeros(3),
+    "nobody": np.zeros((0, 4)),
+    "bytes": (np.arange(40) % 5).astype(np.int8),
+}
+
+
+@pytest.mark.parametrize("values", CLIENTS.values(), ids=CLIENTS)
+def test_rows_of_clients_come_back_bit_for_bit(values):
+    again = columns.each_client(saved(columns.of_clients(values)))
+    assert again.dtype == values.dtype
+    assert again.shape == values.shape
+    assert again.tobytes() == values.tobytes()
+
+
+def test_what_all_clients_have_is_stored_once():
+    one, many = (size(columns.of_clients(np.ones((n, 220)))) for n in (100, 100_000))
+    assert many == one
+    of_two = np.where(np.arange(100_000)[:, None] % 2, 1.0, 2.0) * np.ones(220)
+    assert size(columns.of_clients(of_two)) < 2 * 100_000
+
+
+def test_different_rows_with_the_same_sum_are_not_confused(monkeypatch):
+    monkeypatch.setattr(
+        columns, "_distinct", lambda rows: (np.zeros(1, dtype=int), np.zeros(len(rows), dtype=int))
+    )
+    values = np.arange(40.0)
+    assert np.array_equal(columns.each_client(columns.of_clients(values)), values)

@@ -23,7 +23,7 @@ from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, Run
 from fedpriv.privacy.accountants.histories import Counts, Histories, weaker
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.columns import array, tensor
+from fedpriv.privacy.columns import each_client, of_clients
 from fedpriv.privacy.events import describe_event, parse_event
 from fedpriv.privacy.grid import FEW, gridded, on_grid
 from fedpriv.privacy.rdp import without_noise
@@ -321,7 +321,7 @@ class CompositionTotal(RunningTotal):
                 (describe_event(event), exactly, identity)
                 for (event, exactly), identity in self._ids.items()
             ],
-            **{name: tensor(getattr(self, name)) for name in _PER_CLIENT},
+            **{name: of_clients(getattr(self, name)) for name in _PER_CLIENT},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -330,7 +330,7 @@ class CompositionTotal(RunningTotal):
         self._limit = state["limit"]
         self._ids = {(parse_event(text), exactly): own for text, exactly, own in state["ids"]}
         for name in _PER_CLIENT:
-            setattr(self, name, array(state[name]))
+            setattr(self, name, each_client(state[name]))
 
 
 def _rho(epsilon: float, delta: float) -> float:

@@ -21,7 +21,7 @@ from scipy import special
 
 from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal, alike
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.columns import array, tensor
+from fedpriv.privacy.columns import each_client, of_clients
 from fedpriv.privacy.events import event_words
 from fedpriv.privacy.rdp import without_noise
 
@@ -204,10 +204,10 @@ class GaussianTotal(RunningTotal):
         return "the sum of the z^-2, kept within what the budget allows, guards it"
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sums": tensor(self._sums)}
+        return {"sums": of_clients(self._sums)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._sums = array(state["sums"])
+        self._sums = each_client(state["sums"])
 
 
 def inverse_square(event: dp_event.DpEvent) -> float:

@@ -14,7 +14,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal, alike
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.columns import array, tensor
+from fedpriv.privacy.columns import each_client, of_clients
 from fedpriv.privacy.events import event_words
 from fedpriv.privacy.names import CONVERSIONS, RELATION_WORDS
 from fedpriv.privacy.rdp import (
@@ -228,10 +228,10 @@ class RdpTotal(RunningTotal):
         return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rdp": tensor(self._rdp)}
+        return {"rdp": of_clients(self._rdp)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._rdp = array(state["rdp"])
+        self._rdp = each_client(state["rdp"])
 
 
 def _parse_orders(orders: Any) -> tuple[float, ...]:
