@@ -77,6 +77,8 @@ class FileDigests:
         if name in self._checked:
             return
         self._checked.add(name)
+        if name in self.written:
+            return  # by this very process
         stated = self.stated()
         if name in stated and name != _SUMMARY and not self.matches(name, stated[name]):
             self._tell(
