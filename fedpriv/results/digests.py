@@ -81,9 +81,7 @@ class FileDigests:
             return  # by this very process
         stated = self.stated()
         if name in stated and name != _SUMMARY and not self.matches(name, stated[name]):
-            self._tell(
-                f"{path} is not as the run wrote it: its SHA-256 is not the one in {_SUMMARY}"
-            )
+            self._tell(f"{path} is not as the run wrote it, by the SHA-256 in {_SUMMARY}")
 
     def matches(self, name: str, entry: Digest) -> bool:
         """Return whether a file has this digest; of a table of a run that goes on, whether it begins so.
@@ -138,15 +136,14 @@ class FileDigests:
         own = stated.get(_SUMMARY)
         own = own.get("sha256") if isinstance(own, dict) else None
         if not isinstance(own, str) or own != _own_digest(text, own):
-            self._tell(
-                f"{path} is not as the run wrote it: its SHA-256 is not the one that it states"
-            )
+            self._tell(f"{path} is not as the run wrote it, by the SHA-256 that it states")
         return {name: entry for name, entry in stated.items() if isinstance(entry, dict)}
 
     def _tell(self, problem: str) -> None:
+        problem += ": it is damaged or was edited"
         self.problems.append(problem)
         if not self.quiet:
-            notice(f"warning: {problem}; it is damaged or was edited")
+            notice(f"warning: {problem}")
 
     def sealed(
         self, summary: dict[str, Any], stated: dict[str, Digest]
