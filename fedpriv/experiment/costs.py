@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ArgumentError, ConfigError
@@ -20,6 +21,24 @@ from fedpriv.privacy.names import SOUND
 from fedpriv.privacy.sampling import Sampling
 
 _AT_ONCE = 4096  # rounds of a schedule whose noise moves
+_LOOKED_AT = 100_000  # rounds for whether it moves; and one far away
+_FAR = 10**6
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The ε that the ledger will state of a client in every round, at the end of the run.
+
+    Attributes:
+        rounds: After so many rounds, or at most so many.
+        bound: Whether ε may also be smaller, as σ, or the number of rounds, depends on what is released.
+        by_rdp: Whether it is a bound by RDP, because the accountant takes long.
+    """
+
+    epsilon: float
+    rounds: int
+    bound: bool = False
+    by_rdp: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +93,67 @@ class Costs:
 
     def _epsilon_of(self, events: Mapping[dp_event.DpEvent, int]) -> float:
         return self.accountant.epsilon_of(events, self.delta, self.neighbours)
+
+    def forecast(self, allowed: int | None, limit: float | None) -> Forecast:
+        """Forecast the ε that the ledger states at the end.
+
+        Args:
+            allowed: How many rounds the budget allows at the first σ; None without a budget.
+            limit: The budget.
+        """
+        schedule = self.mechanism.schedule
+        first, planned = schedule.noise_multiplier(0), schedule.planned_rounds
+        ends = [self.rounds, None if planned is None else math.floor(planned)]
+        asked = min((r for r in ends if r is not None), default=None)
+        rounds = min((r for r in (asked, allowed) if r is not None), default=None)
+        if schedule.adaptive:
+            return self._forecast_adaptive(first, rounds, limit)
+        if limit is None:
+            return Forecast(*self._with_rounds(asked))
+        if not self._moves(first, rounds if asked is None else asked):
+            return Forecast(self.epsilon(first, rounds), rounds)
+        if asked is not None:  # the budget may allow more or fewer rounds than at the first σ
+            whole = Forecast(*self._with_rounds(asked))
+            if whole.epsilon <= limit:
+                return whole
+        return Forecast(limit, rounds, bound=True)
+
+    def _with_rounds(self, rounds: int) -> tuple[float, int, bool, bool]:
+        epsilon, by_rdp = self.epsilon_of_schedule(rounds)
+        return epsilon, rounds, by_rdp, by_rdp
+
+    def _forecast_adaptive(self, first: float, rounds: int, limit: float | None) -> Forecast:
+        """Forecast a run whose σ depends on what is released: exactly as long as no signal can have moved it,
+        else by the budget, or without one by the lowest σ."""
+        schedule = self.mechanism.schedule
+        known = schedule.lowest_known
+        stays = known and rounds <= _LOOKED_AT
+        if stays and all(schedule.lowest(t) == first for t in range(rounds)):
+            if limit is None or self.view != SOUND:
+                return Forecast(self.epsilon(first, rounds), rounds)
+            return Forecast(self._filtered(first, rounds, limit), rounds)
+        if limit is not None:
+            return Forecast(limit, rounds, bound=True)
+        if not known or rounds > _AT_ONCE:
+            return Forecast(math.inf, rounds, bound=True)
+        events: Counter[dp_event.DpEvent] = Counter(self._before())
+        for t in range(rounds):
+            events.update(self._events_of_round(schedule.lowest(t), t))
+        return Forecast(self._epsilon_of(events), rounds, bound=True)
+
+    def _filtered(self, sigma: float, rounds: int, limit: float) -> float:
+        """Return the value of the filter of the budget ``limit`` after ``rounds`` rounds at one σ: at its one
+        order, so above ε of the same rounds fixed in advance."""
+        first = self.mechanism.group(self.sampling, sigma, 0).event()[0]
+        total = self.accountant.filter(1, self.neighbours, first, limit, self.delta)
+        for event, count in self._events(self.mechanism.plan(self.sampling, sigma, rounds)).items():
+            total.add(event, np.zeros(1, dtype=int), count)
+        return total.worst(self.delta)
+
+    def _moves(self, first: float, rounds: int) -> bool:
+        """Return whether a schedule fixed in advance has another σ than the ``first`` in so many rounds."""
+        looked_at = [*range(1, min(rounds, _LOOKED_AT)), *([_FAR] if rounds > _LOOKED_AT else [])]
+        return any(self.mechanism.schedule.noise_multiplier(t) != first for t in looked_at)
 
     def rounds_allowed(self, sigma: float, epsilon: float) -> int:
         """How many rounds cost at most ``epsilon``."""
@@ -165,11 +245,17 @@ class Costs:
         kinds = Counter((schedule.noise_multiplier(t), 0 if alike else t) for t in rounds)
         events: dict[dp_event.DpEvent, int] = {}
         for (sigma, round_index), count in kinds.items():
-            group = self.mechanism.group(self.sampling, sigma, round_index)
-            for sample in group.samples:
-                event = self._event(sample.joint)
-                if event is not None:
-                    events[event] = events.get(event, 0) + sample.times * count
+            for event, times in self._events_of_round(sigma, round_index).items():
+                events[event] = events.get(event, 0) + times * count
+        return events
+
+    def _events_of_round(self, sigma: float, round_index: int) -> dict[dp_event.DpEvent, int]:
+        """Return what one round releases at this σ."""
+        events: dict[dp_event.DpEvent, int] = {}
+        for sample in self.mechanism.group(self.sampling, sigma, round_index).samples:
+            event = self._event(sample.joint)
+            if event is not None:
+                events[event] = events.get(event, 0) + sample.times
         return events
 
     def _planned_samples(self) -> int:

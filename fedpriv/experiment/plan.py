@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.data.names import MISLABELLED
+from fedpriv.experiment.costs import Costs, Forecast
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
 from fedpriv.privacy.names import RELATION_WORDS, SOUND
@@ -24,6 +25,7 @@ class Plan:
     """The budget's worth in rounds at the first σ, and what they would cost.
 
     ``first``: what a participant releases in the first round, None without privacy;
+    ``epsilon``: what the ledger will state at the end, or at most that where it is only a ``bound``;
     ``rounds_allowed``: None without a budget; ``needed_epsilon``: the smallest budget for one round, or for
     what ``unit`` says.
     """
@@ -35,6 +37,7 @@ class Plan:
     needed_epsilon: float | None
     lines: tuple[tuple[str, str], ...]
     unit: str = _ROUND
+    bound: bool = False
 
     def refuse_if_impossible(self, epsilon: float | None) -> None:
         """Raise ConfigError when not even one round fits the budget."""
@@ -70,27 +73,43 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     if settings.epsilon is not None:
         allowed = costs.rounds_allowed(sigma, settings.epsilon)
     rounds = min((r for r in (allowed, settings.rounds) if r is not None), default=None)
-    unlimited = settings.epsilon is None and not parts.adaptive
-    bounded = False
-    if unlimited:
-        epsilon, bounded = costs.epsilon_of_schedule(rounds)
-    else:
-        epsilon = costs.epsilon(sigma, rounds)
-    needed = costs.epsilon(sigma, 1)
+    forecast, needed = costs.forecast(allowed, settings.epsilon), costs.epsilon(sigma, 1)
     if parts.unprotected and settings.budget_view == SOUND:
-        epsilon = needed = math.inf
+        forecast, needed = Forecast(math.inf, forecast.rounds), math.inf
+    forecast = _of_the_worst_client(parts, forecast, allowed)
     known = parts.shares_known or records_per_client is not None
     lines = (
         *_common_lines(parts),
         *_privacy_lines(parts, first.upload.joint),
-        *(
-            _cost_lines(parts, allowed, rounds, epsilon, needed, bounded)
-            if known
-            else _UNKNOWN_COST
-        ),
-        *_caveat_lines(parts, epsilon if known else 0.0, rounds),
+        *(_cost_lines(parts, costs, allowed, forecast, needed) if known else _UNKNOWN_COST),
+        *_caveat_lines(parts, forecast.epsilon if known else 0.0, rounds),
     )
-    return Plan(first, allowed, rounds, epsilon, needed, lines, _charged(parts))
+    return Plan(
+        first, allowed, rounds, forecast.epsilon, needed, lines, _charged(parts), forecast.bound
+    )
+
+
+def plan_of_smallest(parts: Parts, records_per_client: Iterable[int]) -> Plan:
+    """Return the plan of the client with the fewest records that can afford a round, which costs it most."""
+    for records in sorted({int(n) for n in records_per_client if n > 0}):
+        plan = make_plan(parts, records)
+        if plan.rounds_allowed != 0:
+            break
+    return plan
+
+
+def _of_the_worst_client(parts: Parts, forecast: Forecast, allowed: int | None) -> Forecast:
+    """Return the forecast of the client that spends most, where not all take part in every round.
+
+    Sampled clients are in fewer rounds. Where those with few records pay more, others go on when the
+    budget of these is spent; all keep to it.
+    """
+    limit, asked = parts.settings.epsilon, parts.settings.rounds
+    spends_all = limit is not None and (asked is None or asked > allowed)
+    if parts.algorithm.cost_depends_on_records and spends_all:
+        return replace(forecast, epsilon=limit, bound=True)
+    dropping = getattr(parts.algorithm, "dropout", 0.0) > 0.0
+    return replace(forecast, bound=forecast.bound or dropping or bool(_if_sampled(parts)))
 
 
 def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
@@ -149,7 +168,7 @@ _UNKNOWN_COST = (
 
 
 def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ...]:
-    sigma = parts.noise_schedule.noise_multiplier(0)
+    sigma = _first(parts)
     words_of = _query_words if parts.shares_known else attrgetter("name")
     return (
         (
@@ -174,24 +193,25 @@ def _privacy_lines(parts: Parts, joint: JointQuery) -> tuple[tuple[str, str], ..
 
 
 def _cost_lines(
-    parts: Parts,
-    allowed: int | None,
-    rounds: int,
-    epsilon: float,
-    needed: float,
-    bounded: bool,
+    parts: Parts, costs: Costs, allowed: int | None, forecast: Forecast, needed: float
 ) -> tuple[tuple[str, str], ...]:
-    settings, lines = parts.settings, []
+    settings, lines, epsilon = parts.settings, [], forecast.epsilon
+    rounds, at_most = counted(forecast.rounds, "round"), "at most " if forecast.bound else ""
+    whose = _if_sampled(parts) + _if_unequal(parts, costs)
     if settings.epsilon is None:
-        cost = "have no finite epsilon"
+        cost = f"have no finite epsilon{whose}"
         if math.isfinite(epsilon):
-            cost = f"would cost epsilon {epsilon:.4g}{_if_sampled(parts)}"
-            if bounded:
-                cost = (
-                    f"would cost at most epsilon {epsilon:.4g}{_if_sampled(parts)} (by RDP: "
-                    f"{parts.accountant.name} takes long where the noise moves)"
-                )
-        return (("budget", f"none; {counted(rounds, 'round')} {cost}"),)
+            cost = f"would cost {at_most}epsilon {epsilon:.4g}{whose}"
+        elif parts.adaptive and math.isfinite(
+            at_first := costs.epsilon(_first(parts), forecast.rounds)
+        ):
+            cost = (
+                f"would cost epsilon {at_first:.4g} at the first noise multiplier{whose}, "
+                "and more as it falls"
+            )
+        if forecast.by_rdp:
+            cost += f" (by RDP: {parts.accountant.name} takes long where the noise moves)"
+        return (("budget", f"none; {rounds} {cost}"),)
     lines.append(
         ("budget", f"epsilon {settings.epsilon:g} at delta {settings.delta:g}, "
                    f"{settings.budget_view} view")
@@ -206,7 +226,9 @@ def _cost_lines(
     else:
         note = f"{allowed} at the first noise multiplier"
         lines.append(("rounds allowed", note))
-        note = f"{epsilon:.6f} after {counted(rounds, 'round')}{_if_sampled(parts)}"
+        note = f"{at_most}{epsilon:.6f} after {rounds}{whose}"
+        if epsilon == settings.epsilon and forecast.bound:  # however many there are
+            note = f"at most {epsilon:g}, the budget{whose}"
         lines.append(("epsilon then", note))
     if parts.adaptive and settings.budget_view == SOUND:
         lines.append(
@@ -297,8 +319,18 @@ def _if_sampled(parts: Parts) -> str:
     cohort, clients = parts.algorithm.clients_per_round, parts.partition.clients
     if cohort is None or (clients is not None and cohort >= clients):
         return ""
+    if parts.algorithm.trust.secret_cohort:  # everyone pays
+        return ""
     often = "" if clients is None else f"; on average it is in {cohort / clients:.0%} of them"
     return f" for a client in every one of them{often}"
+
+
+def _if_unequal(parts: Parts, costs: Costs) -> str:
+    """Return for which client ε is told, where it depends on the number of records."""
+    if not parts.algorithm.cost_depends_on_records:
+        return ""
+    records = getattr(costs.sampling, "records", parts.even_share)
+    return f" for a client of {counted(records, 'record')}; with fewer it costs more"
 
 
 def _query_words(query: Query | RandomizedBit) -> str:
@@ -308,6 +340,11 @@ def _query_words(query: Query | RandomizedBit) -> str:
         return query.describe_in_full()
     noise = f"noise multiplier {query.noise_multiplier:g}" if query.noise_multiplier else "no noise"
     return f"{query.name} ({noise})"
+
+
+def _first(parts: Parts) -> float:
+    """Return the first noise multiplier."""
+    return parts.noise_schedule.noise_multiplier(0)
 
 
 def _moves(parts: Parts) -> bool:

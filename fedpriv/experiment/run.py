@@ -22,7 +22,7 @@ from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.consent import resume_command
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.plan import Plan, make_plan
+from fedpriv.experiment.plan import Plan, make_plan, plan_of_smallest
 from fedpriv.experiment.search import find_rounds, with_rounds
 from fedpriv.experiment.stamps import refuse_without_stamp
 from fedpriv.results.display import show_plan, teller
@@ -101,6 +101,8 @@ def run(
                 running.charge_search(found.samples)
         if folder is None and not _reusing(parts):
             _hold(held, running.folder)
+        if parts.algorithm.cost_depends_on_records:
+            plan = plan_of_smallest(parts, running.loop.problem.data.records_per_client)
         reporter = Reporter(running, plan, label)
         held.callback(reporter.close)
         tracking = Tracking(parts.trackers, running, config, reporter.line)
