@@ -223,8 +223,14 @@ class OutOfTurn(DpFtrl):
         return np.array([0])
 
 
-def test_a_cohort_against_what_was_charged_stops_the_run(train):
+def test_a_cohort_against_what_was_charged_stops_the_run(train, monkeypatch):
+    monkeypatch.setattr(DpFtrl, "cohort", OutOfTurn.cohort)
     with pytest.raises(ReleaseError, match="round 2: client 0 was in round 1"):
+        train(*ftrl())
+
+
+def test_a_cohort_of_ones_own_out_of_turn_stops_the_run_at_once(train):
+    with pytest.raises(ReleaseError, match="round 1: OutOfTurn.cohort chose other clients"):
         train(*ftrl(f"algorithm._target_={OutOfTurn.__module__}.{OutOfTurn.__qualname__}"))
 
 

@@ -269,7 +269,10 @@ def test_a_sampler_that_goes_through_a_shuffled_order(caught, monkeypatch):
     assert "sampling: lots: rounds" in found
 
 
-@pytest.mark.parametrize(("when", "found"), [("start", []), ("round", ["sampling: cohorts"])])
+@pytest.mark.parametrize(
+    ("when", "found"),
+    [("start", []), ("round", ["outside: an interrupted run, resumed", "sampling: cohorts"])],
+)
 def test_cohorts_that_need_what_a_run_sets(caught, when, found):
     """At the start it is there; what a round sets is told in a sentence."""
     own = ("algorithm._target_=planted.CohortOfState", f"+algorithm.when={when}")
