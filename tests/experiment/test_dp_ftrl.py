@@ -230,7 +230,7 @@ def test_a_cohort_against_what_was_charged_stops_the_run(train, monkeypatch):
 
 
 def test_a_cohort_of_ones_own_out_of_turn_stops_the_run_at_once(train):
-    with pytest.raises(ReleaseError, match="round 1: OutOfTurn.cohort chose other clients"):
+    with pytest.raises(ReleaseError, match=r"round 1: OutOfTurn\.cohort chose other clients"):
         train(*ftrl(f"algorithm._target_={OutOfTurn.__module__}.{OutOfTurn.__qualname__}"))
 
 
