@@ -40,5 +40,5 @@ class ReportedLoss:
             for client in cohort:
                 own = problem.records_asked(round_index, client)
                 records = problem.data.train.subset(own)
-                losses.append(model.loss(model(records.inputs), records.targets))
+                losses.append(model.record_losses(records.inputs, records.targets))
             return mean_of_reports(losses, self.query.bound, self.unit == "client")

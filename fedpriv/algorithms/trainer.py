@@ -22,6 +22,7 @@ from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.engine.parts import layers_of
+from fedpriv.engine.saved_state import SavedState
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.clippers.parts import whole_norms
 from fedpriv.privacy.mechanisms import (
@@ -128,6 +129,7 @@ class Trainer:
     def __init__(self, problem: Problem, work: Work, optimizer: Optimizer, server: ServerStep):
         self.problem, self.work, self.server = problem, work, server
         self._optimizer = optimizer
+        self._beside_weights: dict[str, Any] | None = None
         self._observe_noise = getattr(optimizer, "observe_noise", None)
         try:
             problem.clipper.see_layers(layers_of(problem.model))
@@ -137,11 +139,11 @@ class Trainer:
 
     def round(self, opened: OpenRound) -> RoundOutcome:
         """Run one round and move the global weights. Raises ReleaseError before anything is applied."""
-        model, cohort = self.problem.model, opened.cohort
+        cohort = opened.cohort
         holders = self.work.holders(cohort)
         if opened.aborted:
             return self._nothing(opened, holders)
-        before, version = model.flat.clone(), model.flat._version
+        before = self.saved_state()
         self._optimizer.begin_round(holders)
         changes: Visible | None = None
         found: list[tuple[Clipped, Clip]] = []
@@ -151,12 +153,16 @@ class Trainer:
             change = gradients.then(lambda values: self._optimizer.step(holders, values))
             changes = change if changes is None else _added(changes, change)
         opened.refuse_unless_complete()
-        if model.flat._version != version and not _same_bits(model.flat, before):
-            raise ReleaseError(
-                f"round {opened.round_index + 1}: the global weights were changed outside the server step"
-            )
+        refuse_changed(before, opened.round_index)
         self.server.apply(cohort, self.work.sent(turn, changes))
         return self._outcome(found, opened)
+
+    def saved_state(self) -> SavedState:
+        """Copy what the model may save: its weights as they are, and the rest as it was when the first round
+        began."""
+        state = SavedState(self.problem.model, self._beside_weights)
+        self._beside_weights = state.beside_weights
+        return state
 
     def _nothing(self, opened: OpenRound, holders: Tensor) -> RoundOutcome:
         """Of a round in which nothing was released: the weights stay."""
@@ -240,8 +246,10 @@ class Trainer:
         self.server.load_state_dict(state.get("server", {}))
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+def refuse_changed(state: SavedState, round_index: int) -> None:
+    """Raise ReleaseError if the model is no longer as it was when ``state`` was copied."""
+    if (changed := state.change()) is not None:
+        raise ReleaseError(f"round {round_index + 1}: {changed} changed outside the server step")
 
 
 def _added(changes: Visible, change: Visible) -> Visible:

@@ -37,6 +37,11 @@ class BlockEngine(ABC):
         self._proven = False
         switch_off_inplace(model.module)
 
+    @property
+    def _values_per_record(self) -> int | None:
+        """Numbers that a pass over a record holds, where the model says it; else None."""
+        return getattr(self.model.module, "values_per_record", None)
+
     def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.model(inputs)
 
@@ -81,8 +86,7 @@ class BlockEngine(ABC):
         if not self.model.module.training:
             self.model.module.train()
         parts, copies = [], copies_of(inputs)
-        values = getattr(self.model.module, "values_per_record", None)
-        for block in blocks(counts, values, copies or 1):
+        for block in blocks(counts, self._values_per_record, copies or 1):
             if block.start < block.stop:
                 records = slice(block.start, block.stop)
                 read = inputs[records] if copies is None else inputs[records].flatten(0, 1)

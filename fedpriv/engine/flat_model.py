@@ -8,13 +8,17 @@ gradient λθ is added outside clipping and noise. It may also bring what accura
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
+import pickle
 from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+from fedpriv.common.errors import ConfigError
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -54,6 +58,9 @@ class FlatModel:
             It may have ``record_loss(outputs, targets)`` → [n], ``weight_decay`` and
             ``record_correct(outputs, targets)`` → (right answers [n], answers that count [n]), and
             ``values_per_record``: about how many numbers a pass over a record holds, to bound memory.
+        isolated: Whether training computes each record, or client, with a copy of the module of its own, so
+            that nothing the module keeps of one record reaches another. Engines and
+            :class:`fedpriv.engine.StackedModel` obey it.
 
     Attributes:
         module: The wrapped module.
@@ -67,8 +74,8 @@ class FlatModel:
             negative or not finite.
     """
 
-    def __init__(self, module: nn.Module):
-        self.module = module
+    def __init__(self, module: nn.Module, isolated: bool = False):
+        self.module, self.isolated = module, isolated
         self.loss: Loss = getattr(module, "record_loss", cross_entropy)
         self.correct: Correct = getattr(module, "record_correct", one_answer)
         self.weight_decay = float(getattr(module, "weight_decay", 0.0))
@@ -82,6 +89,9 @@ class FlatModel:
         """SHA-256 of the weights as they are, with the names and shapes of all parameters and buffers."""
         found = hashlib.sha256()
         for name, values in self.module.state_dict().items():
+            if not isinstance(values, torch.Tensor):  # what get_extra_state gives
+                found.update(f"{name} ".encode() + pickle.dumps(values))
+                continue
             found.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
             found.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return found.hexdigest()
@@ -99,6 +109,12 @@ class FlatModel:
         """The parameters in their order in ``flat``."""
         return list(self._parameters)
 
+    def is_flat(self) -> bool:
+        """Return whether every parameter still lies where it was put in ``flat``."""
+        first, width = self.flat.data_ptr(), self.flat.element_size()
+        places = zip(self._parameters, self._offsets, strict=True)
+        return all(p.data_ptr() == first + offset * width for p, offset in places if p.numel())
+
     def set(self, flat: torch.Tensor) -> None:
         """Copy the weights [d] into the model."""
         self.flat.copy_(flat)
@@ -112,7 +128,83 @@ class FlatModel:
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """The outputs for inputs [n, …]."""
-        return self.module(channels_last(inputs) if self._images else inputs)
+        return self.module(self._laid_out(inputs))
+
+    def _laid_out(self, inputs: torch.Tensor) -> torch.Tensor:
+        return channels_last(inputs) if self._images else inputs
+
+    def copied(self, weights: torch.Tensor | None = None) -> tuple[nn.Module, list[nn.Parameter]]:
+        """Copy the module with all its state, at these weights [d] (default: its own).
+
+        Returns:
+            (the copy, its parameters in their order in ``flat``): nothing that the copy does to them, or to
+            what hangs on it, reaches the module.
+        """
+        own = (self.flat if weights is None else weights).detach().clone()
+        shapes = [p.shape for p in self._parameters]
+        values = own.split([p.numel() for p in self._parameters])
+        parameters = [
+            nn.Parameter(value.view(shape), requires_grad=p.requires_grad)
+            for value, shape, p in zip(values, shapes, self._parameters, strict=True)
+        ]
+        in_place_of = {id(p): own for p, own in zip(self._parameters, parameters, strict=True)}
+        try:
+            return copy.deepcopy(self.module, in_place_of), parameters
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            first = str(error).splitlines()[0]
+            raise ConfigError(
+                f"isolate_records=true copies the model for every record, and this model cannot be copied "
+                f"({first}); keep what is computed from records out of its attributes"
+            ) from error
+
+    def gradient_alone(
+        self,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        share: torch.Tensor,
+        loss: Loss,
+        weights: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute records with a copy of the module that is thrown away afterwards.
+
+        Args:
+            inputs, targets: Records [n, …], [n, …].
+            share: Weight of each record's loss in the sum [n].
+            loss: (outputs, targets) → losses [n]. If it is the model's, that of the copy takes its place.
+            weights: Weights [d]; None: those of the model.
+
+        Returns:
+            (gradient of the sum [d], losses [n]).
+        """
+        module, parameters = self.copied(weights)
+        if loss == self.loss:
+            loss = getattr(module, "record_loss", cross_entropy)
+        with torch.enable_grad():
+            losses = loss(module(self._laid_out(inputs)), targets)
+            if losses.shape != (len(targets),):
+                raise ValueError(f"the loss must be one per record, got shape {tuple(losses.shape)}")
+            total = (losses * share).sum()
+            trained = [p for p in parameters if p.requires_grad]
+            found = [None] * len(trained)
+            if total.requires_grad:
+                found = torch.autograd.grad(total, trained, allow_unused=True)
+        by_parameter = dict(zip(map(id, trained), found, strict=True))
+        gradients = [by_parameter.get(id(p)) for p in parameters]
+        pairs = zip(gradients, parameters, strict=True)
+        rows = [(torch.zeros_like(p) if g is None else g).reshape(-1) for g, p in pairs]
+        return torch.cat(rows).detach(), losses.detach()
+
+    @torch.no_grad()
+    def record_losses(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Compute the loss of each record [n], each with a copy of the module where it is ``isolated``."""
+        if not self.isolated:
+            return self.loss(self(inputs), targets)
+        losses = []
+        for x, y in zip(inputs.split(1), targets.split(1), strict=True):
+            module, _ = self.copied()
+            loss = getattr(module, "record_loss", cross_entropy)
+            losses.append(loss(module(self._laid_out(x)), y))
+        return torch.cat(losses) if losses else self.flat.new_zeros(0)
 
     def penalty(self, weights: torch.Tensor) -> torch.Tensor:
         """λ/2 ‖θ‖² of weights [d] or [c, d] → a number or [c]."""
@@ -130,6 +222,9 @@ class FlatModel:
         if n == 0:
             return float("nan"), float("nan")
         totals = torch.zeros(3, dtype=torch.float64, device=self.device)
+        if self.isolated:  # a copy keeps what it sees of these records to itself
+            module, _ = self.copied()
+            return FlatModel(module).evaluate(inputs, targets, batch)
         training = self.module.training
         self.module.eval()
         try:
@@ -164,9 +259,10 @@ class FlatModel:
         if len({(p.dtype, p.device) for p in parameters}) != 1:
             raise ValueError("a model needs parameters, all of one dtype on one device")
         self.flat = torch.cat([p.detach().reshape(-1) for p in parameters])
-        offset = 0
+        self._offsets, offset = [], 0
         for p in parameters:
             p.data = self.flat[offset : offset + p.numel()].view(p.shape)
+            self._offsets.append(offset)
             offset += p.numel()
 
 

@@ -11,6 +11,7 @@ from fedpriv.engine.base import BlockEngine, Unsupported
 from fedpriv.engine.fast import FastEngine
 from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Engine, Factors
+from fedpriv.engine.isolated import IsolatedEngine
 
 ENGINES = ("auto", "opacus", "fast")
 
@@ -25,7 +26,8 @@ def make_engine(
         loss: (outputs, targets) → loss of each record [n]; None: the model's.
         engine: ``fast`` (book-keeping), ``opacus`` (the reference), or ``auto``: fast where every
             layer has a rule, otherwise opacus. The types of the layers and what the model does
-            with them decide, never a timing, so a run takes the same path everywhere.
+            with them decide, never a timing, so a run takes the same path everywhere. A model that
+            is ``isolated`` has the engine that computes each record alone.
 
     Raises:
         ConfigError: The name is unknown, or ``fast`` cannot treat a layer (the error names it).
@@ -36,6 +38,8 @@ def make_engine(
         raise error.within("runtime") from error
     if isinstance(model, nn.Module):
         model = FlatModel(model)
+    if model.isolated:
+        return IsolatedEngine(model, model.loss if loss is None else loss)
     return _Chosen(model, model.loss if loss is None else loss, engine)
 
 

@@ -46,7 +46,7 @@ class StackedModel:
 
     def __init__(self, model: FlatModel, loss: Loss | None = None, engine: Engine | None = None):
         self.model, self.loss = model, model.loss if loss is None else loss
-        self.batched = chain.is_chain(model.module)
+        self.batched = not model.isolated and chain.is_chain(model.module)
         self._engine = engine
         switch_off_inplace(model.module)
 
@@ -201,6 +201,12 @@ class StackedModel:
                 if count == 0:
                     continue
                 own = slice(None) if count == present.shape[1] else present[k]
+                if self.model.isolated:
+                    batch = (inputs[k][own], targets[k][own], share[k][own])
+                    gradients[k], losses[k, own] = self.model.gradient_alone(
+                        *batch, self.loss, weights[k]
+                    )
+                    continue
                 self.model.set(weights[k])
                 found = self.loss(self.model(inputs[k][own]), targets[k][own])
                 total = (found * share[k][own]).sum()

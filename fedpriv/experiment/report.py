@@ -63,9 +63,10 @@ def _attackers(loop: Loop) -> list[int]:
 
 
 def _write_model(run: Run) -> None:
-    """``model.pt``: the model that was evaluated as a state dict, readable with ``weights_only=True``."""
+    """``model.pt``: the model that was evaluated as a state dict, readable with ``weights_only=True``: released
+    weights, and beside them what the model held before the first round."""
     with run.loop.reported_model():
-        weights = {n: t.clone() for n, t in run.loop.problem.model.module.state_dict().items()}
+        weights = run.loop.trainer.saved_state().state_dict()
     run.folder.write_tensors(run.folder.model, weights)
 
 

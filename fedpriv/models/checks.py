@@ -42,11 +42,11 @@ def refuse_record_mixing(module: nn.Module, inputs: Tensor, *, per_record: bool)
     for name, layer in module.named_modules():
         reason = _reason(layer) or (per_record and _no_gradients(layer))
         if reason:
-            raise _refusal(f"layer {name or 'model'} ({type(layer).__name__}) {reason}")
-    for probe in (copy.deepcopy(module), _with_other_weights(module)):
+            raise mixing_refusal(f"layer {name or 'model'} ({type(layer).__name__}) {reason}")
+    for probe in (copy.deepcopy(module), with_other_weights(module)):
         for records in _magnitudes(inputs):
             if (reason := _mixes(probe, records)) is not None:
-                raise _refusal(reason)
+                raise mixing_refusal(reason)
 
 
 def refuse_own_randomness(module: nn.Module, inputs: Tensor) -> None:
@@ -54,7 +54,7 @@ def refuse_own_randomness(module: nn.Module, inputs: Tensor) -> None:
     neither be repeated nor resumed. Raises ConfigError."""
     import torch
 
-    for probe in (copy.deepcopy(module).train(), _with_other_weights(module).train()):
+    for probe in (copy.deepcopy(module).train(), with_other_weights(module).train()):
         before = copy.deepcopy(probe)
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             outputs = [probe(inputs) for _ in range(2)]
@@ -68,8 +68,8 @@ def refuse_own_randomness(module: nn.Module, inputs: Tensor) -> None:
             )
 
 
-def _with_other_weights(module: nn.Module) -> nn.Module:
-    """A copy whose parameters have moved, by numbers that are the same every time."""
+def with_other_weights(module: nn.Module) -> nn.Module:
+    """Copy the module and move its parameters, by numbers that are the same every time."""
     import torch
 
     probe, stream = copy.deepcopy(module), torch_stream(0, "probe_of_model")
@@ -84,7 +84,8 @@ def _magnitudes(inputs: Tensor) -> tuple[Tensor, ...]:
     return (inputs, 30.0 * inputs) if inputs.is_floating_point() else (inputs,)
 
 
-def _refusal(words: str) -> ConfigError:
+def mixing_refusal(words: str) -> ConfigError:
+    """Make the error of a model that mixes or remembers records."""
     return ConfigError(f"model cannot be trained with differential privacy: {words}")
 
 

@@ -277,7 +277,7 @@ class Subject:
         data = self.problem.data
         if variation.data is not None:
             data = variation.data(data)
-        model = FlatModel(copy.deepcopy(self.problem.model.module))
+        model = FlatModel(copy.deepcopy(self.problem.model.module), self.problem.model.isolated)
         problem = Problem(
             data=with_train(data, ReadRecords.of(data.train)),
             model=model,
