@@ -91,6 +91,8 @@ class Problem:
     mechanism: Mechanism
     attack: Attack | None = None
     canaries: Participants | None = None
+    private: bool = True
+    probed_lots: tuple[int, ...] = ()
 
     @property
     def _others(self) -> Participants | None:

@@ -153,16 +153,25 @@ class Trainer:
             change = gradients.then(lambda values: self._optimizer.step(holders, values))
             changes = change if changes is None else _added(changes, change)
         opened.refuse_unless_complete()
-        refuse_changed(before, opened.round_index)
+        self.refuse_changed(before, opened.round_index)
         self.server.apply(cohort, self.work.sent(turn, changes))
         return self._outcome(found, opened)
 
     def saved_state(self) -> SavedState:
         """Copy what the model may save: its weights as they are, and the rest as it was when the first round
-        began."""
+        began; without privacy the rest too as it is, running statistics say."""
         state = SavedState(self.problem.model, self._beside_weights)
-        self._beside_weights = state.beside_weights
+        if self.problem.private:
+            self._beside_weights = state.beside_weights
         return state
+
+    def refuse_changed(self, state: SavedState, round_index: int) -> None:
+        """Raise ReleaseError if the model is no longer as it was when ``state`` was copied."""
+        changed = state.change(weights_alone=not self.problem.private)
+        if changed is not None:
+            raise ReleaseError(
+                f"round {round_index + 1}: {changed} changed outside the server step"
+            )
 
     def _nothing(self, opened: OpenRound, holders: Tensor) -> RoundOutcome:
         """Of a round in which nothing was released: the weights stay."""
@@ -244,12 +253,6 @@ class Trainer:
         self._optimizer.load_state_dict(state["optimizer"])
         self.problem.clipper.load_state_dict(state["clipper"])
         self.server.load_state_dict(state.get("server", {}))
-
-
-def refuse_changed(state: SavedState, round_index: int) -> None:
-    """Raise ReleaseError if the model is no longer as it was when ``state`` was copied."""
-    if (changed := state.change()) is not None:
-        raise ReleaseError(f"round {round_index + 1}: {changed} changed outside the server step")
 
 
 def _added(changes: Visible, change: Visible) -> Visible:

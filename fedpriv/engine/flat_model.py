@@ -182,7 +182,9 @@ class FlatModel:
         with torch.enable_grad():
             losses = loss(module(self._laid_out(inputs)), targets)
             if losses.shape != (len(targets),):
-                raise ValueError(f"the loss must be one per record, got shape {tuple(losses.shape)}")
+                raise ValueError(
+                    f"the loss must be one per record, got shape {tuple(losses.shape)}"
+                )
             total = (losses * share).sum()
             trained = [p for p in parameters if p.requires_grad]
             found = [None] * len(trained)

@@ -241,9 +241,7 @@ _REPLACEMENTS: tuple[Callable[[Tensor, Tensor], Tensor | None], ...] = (
 """(inputs of the record, of another one) → inputs in their place; None: not for inputs of this kind."""
 
 
-def _refuse_unlike_alone(
-    module: nn.Module, draw: Draw, sizes: Sequence[int], engine: str
-) -> None:
+def _refuse_unlike_alone(module: nn.Module, draw: Draw, sizes: Sequence[int], engine: str) -> None:
     """Compare clipped gradients of records in lots and alone: in the model's precision, and where rounding
     is too coarse in float64."""
     for size in sizes:
@@ -272,7 +270,9 @@ def _distance_from_alone(module: nn.Module, lot: Lot, engine: str) -> float:
     clip_norm = norms.median().clamp_min(torch.finfo(norms.dtype).tiny)
     distances = []
     for place in sorted({0, n // 2, n - 1}):
-        alone = _clipped(asked, (inputs[place : place + 1], targets[place : place + 1]), 0, clip_norm)
+        alone = _clipped(
+            asked, (inputs[place : place + 1], targets[place : place + 1]), 0, clip_norm
+        )
         distances.append(float((_clipped(asked, lot, place, clip_norm) - alone).norm() / clip_norm))
     return max(distances)
 

@@ -35,10 +35,12 @@ class SavedState:
             beside_weights = copy.deepcopy(_beside_weights(model))
         self.beside_weights = beside_weights
 
-    def change(self) -> str | None:
+    def change(self, weights_alone: bool = False) -> str | None:
         """Name what differs in the model now; None: nothing does."""
         if not (same_bits(self._model.flat, self.weights) and self._model.is_flat()):
             return "the global weights were"
+        if weights_alone:
+            return None
         before, now = self.beside_weights, _beside_weights(self._model)
         for name in {**before, **now}:
             if name not in now or name not in before or not _same(now[name], before[name]):
@@ -70,7 +72,9 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 def _beside_weights(model: FlatModel) -> dict[str, Any]:
     """Buffers, also those that are not saved, and all in the state dict that is no parameter."""
     weights = {name for name, _ in model.module.named_parameters(remove_duplicate=False)}
-    saved = {name: value for name, value in model.module.state_dict().items() if name not in weights}
+    saved = {
+        name: value for name, value in model.module.state_dict().items() if name not in weights
+    }
     return {**dict(model.module.named_buffers()), **saved}
 
 

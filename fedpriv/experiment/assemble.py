@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv import config as configuration
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
@@ -163,7 +164,7 @@ def make_problem(
     algorithm.check_clients(data.client_count)
     _refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset, settings.seed)
-    model = FlatModel(module.to(device))
+    model = FlatModel(module.to(device), isolated=settings.isolate_records)
     planted = None
     if canaries:
         count = min(canaries, _room(parts, data, model.size, canary)) if fewer else canaries
@@ -177,17 +178,45 @@ def make_problem(
         seed=settings.seed,
         streams=SecretStreams.simulated(settings.seed, settings.noise_seed),
         mechanism=parts.mechanism,
+        private=parts.private,
     )
     parts.mechanism.join(data.records_per_client)
     inputs, _ = problem.random_records(_probes(module))
     refuse_own_randomness(module, inputs)
     if parts.private:
         refuse_record_mixing(module, inputs, per_record=algorithm.unit == "record")
+        if is_own(parts.model):
+            problem.probed_lots = _probe_own_model(parts, problem)
     if attack is not None:
         attack.join(problem)
     if planted is not None:
         planted.join(problem)
     return problem
+
+
+def _probe_own_model(parts: Parts, problem: Problem) -> tuple[int, ...]:
+    """Refuse a model of the user's own in which one record reaches another; return the sizes of the lots it
+    was probed with. What its first call makes, caches say, is there afterwards. Raises ConfigError."""
+    from fedpriv.engine.probe import lot_sizes, refuse_dependent_records
+
+    algorithm, data, model = parts.algorithm, problem.data, problem.model
+    largest = int(data.records_per_client.max())
+    clients = min(data.client_count, algorithm.clients_per_round or data.client_count)
+    everyone = algorithm.records_per_step(clients / data.client_count * len(data.train))
+    of_client = getattr(algorithm, "batch_size", None) or largest
+    if algorithm.unit == "record":
+        of_client = algorithm.sampling_of(largest).expected_size(largest)
+    sizes = lot_sizes(model.size, [of_client, everyone], model.isolated)
+
+    def draw(records: int) -> tuple[torch.Tensor, torch.Tensor]:
+        inputs, targets = problem.random_records(records)
+        return inputs.cpu(), targets.cpu()
+
+    engine = parts.settings.runtime.engine
+    refuse_dependent_records(model.module, draw, sizes, engine, model.isolated)
+    if not model.isolated:
+        model.record_losses(*problem.random_records(2))
+    return tuple(sizes)
 
 
 def _planted(

@@ -7,6 +7,7 @@ from fedpriv.algorithms.distributed import CONTINUOUS, DpFlServer
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.data.records import CLASSIFICATION
@@ -87,6 +88,11 @@ def refuse_bad_combinations(parts: Parts) -> None:
         other = "publish=true" if settings.publish else f"algorithm={algorithm.name}"
         hint = "runs with common noise are simulations: two that are seen have no finite epsilon"
         raise ConfigError("paired", settings.paired, f"null with {other}", hint)
+    if settings.isolate_records and settings.runtime.engine != "auto":
+        hint = "other engines compute records together"
+        raise ConfigError(
+            "runtime.engine", settings.runtime.engine, "auto with isolate_records=true", hint
+        )
     if settings.publish:
         _refuse_unpublishable(parts)
     elif settings.publish_test_metrics:
@@ -168,6 +174,13 @@ def _refuse_unpublishable(parts: Parts) -> None:
         )
     if parts.attack is not None:
         raise ConfigError("publish", True, "false with an attack, which is a simulation")
+    if is_own(parts.model) and not parts.settings.isolate_records:
+        raise ConfigError(
+            "isolate_records",
+            None,
+            "true with publish=true and a model of your own",
+            "whether its code lets one record reach another can be probed, but not proven",
+        )
 
 
 def _refuse_canaries(parts: Parts) -> None:

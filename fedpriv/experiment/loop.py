@@ -19,7 +19,7 @@ import numpy as np
 from fedpriv.algorithms.feature_statistics import FeatureStatistics
 from fedpriv.algorithms.losses import ReportedLoss
 from fedpriv.algorithms.problem import Problem
-from fedpriv.algorithms.trainer import RoundOutcome, refuse_changed
+from fedpriv.algorithms.trainer import RoundOutcome
 from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.evaluation import Evaluation, evaluate
 from fedpriv.experiment.interrupts import Interrupts
@@ -151,7 +151,9 @@ class Loop:
                     evaluation = evaluate(self.problem)
                 if self._stops_by_test_loss and not math.isfinite(evaluation.loss):
                     stop = DIVERGED
-            refuse_changed(self._stepped, self.rounds_done - 1)  # by a loss, or by evaluating
+            self.trainer.refuse_changed(
+                self._stepped, self.rounds_done - 1
+            )  # by a loss, or by evaluating
             done = Round(
                 self.rounds_done,
                 opened.cohort,

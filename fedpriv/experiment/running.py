@@ -28,7 +28,7 @@ from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.own_state import forgotten_words
 from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.mechanisms import GRADIENT, Release
-from fedpriv.results.caveats import CAVEATS, aborted_words, own_code, own_sampling
+from fedpriv.results.caveats import CAVEATS, aborted_words, own_code, own_model, own_sampling
 from fedpriv.results.folder import RunFolder
 
 _LARGE = 20.0  # an ε that deserves a word
@@ -117,7 +117,6 @@ class Run:
             "canaries": loop.settings.canaries > 0,
             "mislabelled": loop.settings.canary == MISLABELLED,
             "large": _LARGE < float(np.max(budget.epsilon_sound())) < math.inf,
-            "own_model": not type(loop.parts.model).__module__.startswith("fedpriv."),
             "diverged": stop_reason == DIVERGED,
             "interrupted": stop_reason == INTERRUPTED,
         }
@@ -134,6 +133,7 @@ class Run:
         own = [
             own_code(targets) if targets else None,
             own_sampling(samplings) if samplings else None,
+            own_model(problem.probed_lots, problem.model.isolated) if problem.probed_lots else None,
             None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,

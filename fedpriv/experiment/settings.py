@@ -46,7 +46,8 @@ class Runtime:
 class Settings:
     """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε,
     and ``canary``: of which kind; ``shadow``: whose data it has in the place of its own, as a shadow run
-    of an audit; ``paired``: the name of the simulations whose lots, cohorts and noise are its own."""
+    of an audit; ``paired``: the name of the simulations whose lots, cohorts and noise are its own;
+    ``isolate_records``: whether each record is computed by a copy of the model of its own."""
 
     epsilon: float | None
     delta: float
@@ -66,6 +67,7 @@ class Settings:
     shadow: Shadow | None = None
     averaging: Averaging | None = None
     paired: str | None = None
+    isolate_records: bool = False
 
 
 def read_settings(config: DictConfig) -> Settings:
@@ -104,6 +106,9 @@ def read_settings(config: DictConfig) -> Settings:
                 "publish_test_metrics", config.get("publish_test_metrics") or False
             ),
             shadow=_read_shadow(config.get("shadow")),
+            isolate_records=checks.boolean(
+                "isolate_records", config.get("isolate_records") or False
+            ),
             paired=_optional(checks.text, "paired", config.get("paired")),
         )
         averaging = averaging_of(*(config.get(key) for key in _OF_AVERAGING), settings.rounds)

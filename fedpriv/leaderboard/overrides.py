@@ -17,7 +17,7 @@ PRESETS = ("experiment", "recipe")
 _CHOICES = tuple(group for group in GROUPS if group not in ("attack", "tracker"))
 _ROOT = (
     "epsilon", "delta", "rounds", "budget_view", "evaluation_interval", "averaging", "averaging_decay",
-    "averaging_start",
+    "averaging_start", "isolate_records",
 )  # fmt: skip
 _NOT_OF_AN_ENTRY = (
     "seed", "noise_seed", "runtime", "tracker", "attack", "audit", "dry_run", "resume", "hydra",

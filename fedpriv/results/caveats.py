@@ -130,10 +130,6 @@ CAVEATS = {
         "longer finite: released and public values. As for any stop that what was released decides, the "
         "epsilon that covers it is the one of the whole planned run."
     ),
-    "own_model": (
-        "The model is code of your own. It was looked at with random records, whether one changes what "
-        "another gives; that is a probe and not a proof."
-    ),
     "interrupted": (
         "The run was interrupted and can be resumed. If the decision to stop came from its results, "
         "the epsilon that covers it is the one of the whole planned run."
@@ -155,6 +151,24 @@ def own_sampling(names: Sequence[str]) -> str:
     return (
         f"Cohorts or lots are drawn by code outside fedpriv ({', '.join(names)}). They were not drawn a "
         "second time from what is charged, so epsilon counts on that code."
+    )
+
+
+def own_model(lots: Sequence[int], isolated: bool) -> str:
+    """Say what is known of records in a model of the user's own, probed with lots of these sizes."""
+    sizes = ", ".join(map(str, lots))
+    if isolated:
+        return (
+            "The model is code of your own. Each record was computed by a copy of the model of its own "
+            "(isolate_records=true), so that nothing the model keeps of one reaches another. What it keeps "
+            f"outside itself (global variables, closures) was probed, not proven, with lots of {sizes} "
+            "random records; files that it writes are not excluded."
+        )
+    return (
+        "The model is code of your own. That each record is computed as if it were alone was probed, not "
+        f"proven, with lots of {sizes} random records. A model that mixes records in other lots, or for "
+        "records of a certain kind, or that writes files, is not excluded; isolate_records=true computes "
+        "each record alone."
     )
 
 

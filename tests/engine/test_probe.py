@@ -230,7 +230,9 @@ def test_computed_alone_no_record_and_no_client_reaches_another(model):
 
 @pytest.mark.parametrize("model", OUTSIDE, ids=lambda model: model.__name__)
 def test_what_a_model_keeps_outside_itself_is_found_where_records_are_alone(model):
-    with pytest.raises(ConfigError, match="depend on the first records|after other lots than before"):
+    with pytest.raises(
+        ConfigError, match=r"depend on the first records|after other lots than before"
+    ):
         probe(model(), isolated=True)
 
 
