@@ -29,6 +29,7 @@ HOOKS, GHOST, LOOP = (
     "Opacus PrivacyEngine per client",
 )
 FAST, RAGGED = "fast engine", "fast engine, ragged lots"
+ISOLATED = "isolated records"
 ROUND = "whole round: fast engine, noise, Adam, average"
 
 
@@ -47,6 +48,15 @@ def settings(model: str) -> Iterator[Setting]:
         name = f"{model}, {clients} × 78 records"
         rows = tuple(rows_of(model, clients, 78))
         yield Setting(name, floor, rows, bars if clients == 10 else ())
+    yield Setting(f"{model}, 78 records, each alone", PLAIN, tuple(isolated_rows_of(model, 78)))
+
+
+def isolated_rows_of(model: str, lot: int) -> Iterator[Row]:
+    """Clipped gradient sums of one lot with ``isolate_records=true``, beside a plain step."""
+    inputs, targets = torch.randn(lot, *SHAPE), torch.randint(0, CLASSES, (lot,))
+    module = MODELS[model].build(SHAPE, CLASSES)
+    yield Row(PLAIN, partial(plain_step, MODELS[model].build(SHAPE, CLASSES), inputs, targets))
+    yield Row(ISOLATED, fast_step(FlatModel(module, isolated=True), inputs, targets, [lot], "auto"))
 
 
 def rows_of(model: str, clients: int, lot: int) -> Iterator[Row]:
@@ -145,18 +155,22 @@ def loop_step(
 
 
 def fast_step(
-    model: FlatModel, inputs: torch.Tensor, targets: torch.Tensor, counts: Sequence[int]
+    model: FlatModel,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    counts: Sequence[int],
+    engine: str = "fast",
 ) -> Callable[[], torch.Tensor]:
     """The engine's clipped sums of every client [clients, d]."""
     clients = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
-    engine = make_engine(model, engine="fast")
+    chosen = make_engine(model, engine=engine)
     if any(isinstance(layer, nn.Conv2d) for layer in model.module.modules()):
         inputs = channels_last(inputs)
 
     def clip(norms: torch.Tensor, client_of_record: torch.Tensor) -> torch.Tensor:
         return (CLIP_NORM / norms).clamp(max=1)
 
-    return lambda: engine.clipped_sums(inputs, targets, clients, len(counts), clip).sums
+    return lambda: chosen.clipped_sums(inputs, targets, clients, len(counts), clip).sums
 
 
 def round_step(

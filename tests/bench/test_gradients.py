@@ -23,3 +23,9 @@ def test_ragged_lots_have_the_same_total():
     assert sum(counts) == 780
     assert len(set(counts)) > 1
     assert min(counts) > 0
+
+
+def test_isolated_records_have_a_row_of_their_own():
+    rows = {row.name: row.step for row in gradients.isolated_rows_of("logistic", 3)}
+    assert list(rows) == [gradients.PLAIN, gradients.ISOLATED]
+    assert rows[gradients.ISOLATED]().shape == (1, 7850)

@@ -73,7 +73,8 @@ class Mine(ModelFactory):
         return self._seeded(lambda: globals()[self.kind](size, classes))
 """
 QUICK = (
-    "rounds=2", "evaluation_interval=1", "runtime.progress=none", "runtime.plots=false", "runtime.run_dir=run",
+    "rounds=2", "evaluation_interval=1", "runtime.progress=none", "runtime.plots=false",
+    "runtime.run_dir=run",
 )  # fmt: skip
 
 
@@ -161,13 +162,13 @@ def test_the_key_counts_when_it_is_given_alone():
     assert fingerprint(without) == fingerprint(older) != fingerprint(given)
 
 
-SMALL = ("rounds=2", "isolate_records=true", "algorithm.sample_rate=0.02")
+SMALL = ("rounds=2", "isolate_records=true")
 ALGORITHMS = {
     "dp_fl": (),
     "dp_fl, layers": ("clipper=per_layer",),
     "adap_dpfl": ("epsilon=null",),
     "dp_fl_server": (),
-    "dp_scaffold": ("algorithm.local_steps=2",),
+    "dp_scaffold": ("algorithm.local_steps=2", "algorithm.sample_rate=0.02"),
     "ldp_fedsgd": (),
     "cdp_fedavg": (),
     "fedavg": ("epsilon=null",),
