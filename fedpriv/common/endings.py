@@ -22,7 +22,7 @@ _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _NO_MEMORY = ("allocate memory", "not enough memory", "out of memory", "failed to map segment", "bad_alloc",
               "start new thread")  # fmt: skip
 _SECONDS_TO_SIGNAL_AGAIN = 0.01
-_heard = False
+_heard = _unraised = False
 
 
 def heed_interrupts() -> None:
@@ -42,20 +42,20 @@ def interrupted() -> bool:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    global _heard
-    if _heard:
+    global _heard, _unraised
+    if _heard and not _unraised:
         os._exit(Interrupted.exit_status)
-    _heard = True
+    _heard, _unraised = True, False
     raise KeyboardInterrupt
 
 
 def _hear_again(unraisable: Any) -> None:
     """Signal once more where Python could only print the KeyboardInterrupt, as in a destructor."""
-    global _heard
+    global _unraised
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
         return
-    _heard = False
+    _unraised = True
     again = threading.Timer(_SECONDS_TO_SIGNAL_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
     again.daemon = True
     again.start()

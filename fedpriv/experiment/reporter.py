@@ -172,8 +172,9 @@ class Reporter:
             bound = budget.bound()
             if bound is not None:
                 name = self.loop.parts.accountant.name
-                by = "" if bound == limit else "by RDP, "
-                return f"<= {bound:.3f}{of} ({by}{name} is slow)"
+                if bound == limit:  # the budget itself, of which less may be spent
+                    return f"within the budget of {limit:g} ({name} is slow)"
+                return f"<= {bound:.3f}{of} (by RDP, {name} is slow)"
         return None if self._epsilon is None else f"{self._epsilon:.3f}{of}"
 
     def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -102,6 +102,12 @@ main()
 """,
 }
 
+INTERRUPTED_WHERE["in a destructor, after which an import fails"] = INTERRUPTED_WHERE[
+    "in a destructor, which cannot raise"
+].replace(
+    "    while True:\n        time.sleep(0.001)\n", "    raise ImportError('half a module')\n"
+)
+
 
 @pytest.mark.parametrize("where", INTERRUPTED_WHERE)
 def test_ctrl_c_is_one_sentence(where):

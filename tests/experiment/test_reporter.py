@@ -60,7 +60,7 @@ def test_a_bound_by_rdp_is_not_said_of_a_budget_that_is_less(shown):
         "algorithm=dp_ftrl", "rounds=8", "algorithm.min_separation=4", "partition.clients=20",
         "algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.5", "accountant=pld", "epsilon=2",
     )  # fmt: skip
-    assert "epsilon <= 2.000 of 2 (pld is slow)" in words
+    assert "epsilon within the budget of 2 (pld is slow)" in words
     assert "by RDP" not in words
 
 
