@@ -23,6 +23,7 @@ from fedpriv.verify import (
     units,
 )
 from fedpriv.verify.context import SAMPLES, Context
+from fedpriv.verify.shares import counts, silenced
 from fedpriv.verify.stated import NONE
 from fedpriv.verify.subject import Subject, chance_kept, replaceable
 from fedpriv.verify.table import Check
@@ -66,6 +67,8 @@ class Verification:
 
     def __init__(self, context: Context):
         self.context, self.subject, self.reference = context, context.subject, context.reference
+        self._of_units: list[tuple[str, Recording]] = []
+        self._of_records: list[tuple[str, Recording]] = []
 
     def run(self, units_too: bool) -> Iterator[Check]:
         subject, reference = self.subject, self.reference
@@ -75,9 +78,16 @@ class Verification:
         yield from chance.two_runs(self.context)
         yield from chance.same_noise(self.context)
         yield from self._where_it_leaves()
-        yield from self._sensitivity()
-        if units_too:
-            yield from units.checks(self.context)
+        if subject.whole_numbers:
+            yield from self.context.shares.checks(subject.seed)
+            values, said = self.context.again.values, self.context.said
+            yield from counts(values, reference, said, subject.seed)
+            with silenced():
+                yield from units.checks(self.context)
+        else:
+            yield from self._sensitivity()
+            if units_too:
+                yield from units.checks(self.context)
         yield from lots.checks(self.context)
         yield lots.unmoved(self.context, self._of_records)
         yield from self._outside()
@@ -163,8 +173,6 @@ class Verification:
     def _sensitivity(self) -> Iterator[Check]:
         context, subject = self.context, self.subject
         found = sensitivity.Displacements(self.reference, context.said, subject.unit_client)
-        self._of_units: list[tuple[str, Recording]] = []
-        self._of_records: list[tuple[str, Recording]] = []
         for variation in context.variations:
             found.begin(variation.name)
             made = context.pinned(variation=variation, see=found.see)
@@ -199,7 +207,8 @@ class Verification:
         yield outside.check(reference, self._other_noise, "other noise")
         other = context.pinned(lots.OTHER_LOTS, "C")
         yield outside.check(reference, other, "other lots, cohorts and noise")
-        yield outside.check_all(reference, self._of_units, subject.unit_words)
+        if self._of_units:
+            yield outside.check_all(reference, self._of_units, subject.unit_words)
         made = context.pinned(variation=everything(subject))
         self._of_records.append(("other records everywhere", made))
         yield outside.check(reference, made, "other records everywhere")

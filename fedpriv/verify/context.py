@@ -14,6 +14,7 @@ from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
 from fedpriv.verify.again import Again
 from fedpriv.verify.correlated import Correlated
 from fedpriv.verify.draws import Draws
+from fedpriv.verify.shares import Shares
 from fedpriv.verify.stated import GAUSSIAN, Stated, stated
 from fedpriv.verify.subject import AS_IT_IS, Subject, Variation
 from fedpriv.verify.taps import Place, Recording
@@ -46,14 +47,17 @@ class Context:
             subject.sampling_name = f"lots {tried}"
             streams = subject.streams(subject.sampling_name, "again")
             width = subject.problem.model.size
-            self.again = Again(streams, samples, subject.rounds, width)
+            # each repetition draws whole vectors of whole numbers, which takes long
+            repeated = samples // 20 if subject.whole_numbers else samples
+            self.again = Again(streams, repeated, subject.rounds, width)
             self.draws = Draws(streams, samples, subject.rounds_drawn(), subject.layers())
             again = [self.again]
             if (
                 subject.parts.mechanism.charged_at_once is None
             ):  # else rounds follow from each other
                 again.append(self.draws)
-            self.reference = subject.run(again=again)
+            self.shares = Shares(streams, samples, subject.rounds_drawn())
+            self.reference = subject.run(again=[*again, self.shares])
             if subject.choose_unit(self.reference) or self.reference.broke is not None:
                 break
         self.correlated = Correlated.of(subject, self.reference)

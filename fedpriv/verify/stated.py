@@ -9,6 +9,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.privacy.mechanisms import Query, Release
+from fedpriv.privacy.mechanisms.discrete import DiscreteQuery
 from fedpriv.privacy.names import CLIENT, REPLACE_ONE
 from fedpriv.privacy.trust import Trust
 from fedpriv.verify.taps import Place, Recording, Seen
@@ -100,7 +101,8 @@ def _numbers(
 
 def _times(release: Release, query: Query) -> float:
     """By how many times the sensitivity a neighbour moves the answer."""
-    return query.replaced if release.joint.sampling.neighbours == REPLACE_ONE else 1.0
+    rounded = query.sensitivity / query.cells if isinstance(query, DiscreteQuery) else 1.0
+    return rounded * (query.replaced if release.joint.sampling.neighbours == REPLACE_ONE else 1.0)
 
 
 def _multiplier(release: Release, query: Query, shares: float) -> float:

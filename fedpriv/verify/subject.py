@@ -144,6 +144,11 @@ class Subject:
         return self.trust.secret_cohort
 
     @property
+    def whole_numbers(self) -> bool:
+        """Whether clients add shares of whole numbers."""
+        return getattr(self.parts.algorithm, "discrete", None) is not None
+
+    @property
     def clients(self) -> int:
         return self.problem.data.client_count
 
@@ -376,13 +381,6 @@ def _refuse(parts: Parts) -> None:
             parts.algorithm.dropout,
             "0 with fedpriv verify, which chooses cohorts",
         )
-    if getattr(parts.algorithm, "discrete", None) is not None:
-        raise ConfigError(
-            "algorithm.shares",
-            parts.algorithm.shares,
-            "continuous with fedpriv verify",
-            "its statistics are of normal and of flipped noise",
-        )
     if parts.attack is not None:
         raise ConfigError(
             "attack must be none with fedpriv verify, which brings malicious clients of its own"
@@ -419,14 +417,21 @@ def _silence(loop: Loop, client: int) -> None:
     with a clip norm would be something."""
     work = loop.trainer.work
     clipped = work.clipped
+    in_rows = getattr(loop.parts.algorithm, "discrete", None) is not None
 
     def without(turn: Any, *more: Any) -> Any:
         of_all = work.denominator(turn.cohort)
         work.denominator = lambda cohort: of_all
+        others = turn.cohort != client
         try:
-            return clipped(replace(turn, cohort=turn.cohort[turn.cohort != client]), *more)
+            found = clipped(replace(turn, cohort=turn.cohort[others]), *more)
         finally:
             del work.denominator
+        if in_rows and not others.all():  # the client still adds a share of noise, to zeros
+            values = found.answer.values.new_zeros(len(others), found.answer.values.shape[1])
+            values[torch.from_numpy(others)] = found.answer.values
+            found.answer.values = values
+        return found
 
     work.clipped = without
 
