@@ -48,7 +48,7 @@ class Context:
             streams = subject.streams(subject.sampling_name, "again")
             width = subject.problem.model.size
             # each repetition draws whole vectors of whole numbers, which takes long
-            repeated = samples // 20 if subject.whole_numbers else samples
+            repeated = samples // 50 if subject.whole_numbers else samples
             self.again = Again(streams, repeated, subject.rounds, width)
             self.draws = Draws(streams, samples, subject.rounds_drawn(), subject.layers())
             again = [self.again]

@@ -29,7 +29,7 @@ from fedpriv.verify.stated import Stated
 from fedpriv.verify.table import Check
 from fedpriv.verify.taps import Place, Recording
 
-_SAMPLES_PER_KEY = 400
+_SAMPLES_PER_KEY = 800
 _TAIL = 14.0  # standard deviations of a law that are tabulated
 
 
