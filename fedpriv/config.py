@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import itertools
 import json
 import re
@@ -41,6 +42,24 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
             return with_protocol(hydra_compose(config_name="config", overrides=list(overrides)))
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise explain(error, overrides) from None
+
+
+def _records_at_most(wanted: int, *, _root_: DictConfig, _parent_: DictConfig) -> int:
+    """Return ``wanted``, or as many records for each client as a data set of a known size has."""
+    target = _root_.dataset.get("_target_")
+    module, _, name = str(target).rpartition(".")
+    clients = _parent_.clients
+    if not module.startswith("fedpriv.data.") or type(clients) is not int or clients < 1:
+        return wanted
+    try:
+        records = getattr(importlib.import_module(module), name).train_records
+        share = (records - _root_.dataset.validation_records) // clients
+    except (ImportError, AttributeError, TypeError, OmegaConfBaseException):
+        return wanted  # the files tell how many there are
+    return max(1, min(wanted, share))
+
+
+OmegaConf.register_new_resolver("records_at_most", _records_at_most, replace=True)
 
 
 def refuse_unknown_protocol(overrides: Sequence[str]) -> None:

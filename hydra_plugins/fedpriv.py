@@ -65,7 +65,8 @@ class CurvesSweeper(BasicSweeper):
         jobs = sweeps.sweep_jobs(batch, composer, _say)
         if not any(job.values.get("dry_run") for job in jobs):
             sweeps.find_runs(jobs, folder, _lacks_audit, _say)
-        sweeps.check_jobs(jobs, _check)
+        known: dict[str, Any] = {}  # of data that several jobs share
+        sweeps.check_jobs(jobs, lambda config: _check(config, known))
         if (note := sweeps.only_moves_the_end(jobs)) is not None:
             _say(f"note: {note}")
         return jobs
@@ -123,13 +124,13 @@ def _refuse_disobeyed(config: DictConfig) -> None:
     refuse_disobeyed(config.hydra)
 
 
-def _check(config: DictConfig) -> None:
+def _check(config: DictConfig, known: dict[str, Any]) -> None:
     """Raise FedprivError for a job that cannot run."""
     from fedpriv.experiment.run import check
     from fedpriv.train import wanted_audits
 
     wanted_audits(config)
-    check(config)
+    check(config, known)
 
 
 def _lacks_audit(job: SweepJob, run: RunFolder) -> bool:

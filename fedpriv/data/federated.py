@@ -127,7 +127,7 @@ def federate(
         _refuse_out_of_range(dataset, part)
     train, client_ids, held_out, kept = loaded.train, loaded.client_ids, None, None
     if validation:
-        kept, drawn = _split(len(train), dataset.validation_records, partition, seed)
+        kept, drawn = split_records(len(train), dataset.validation_records, partition, seed)
         held_out = train.subset(drawn).to(device)
         train = train.subset(kept)
         client_ids = None if client_ids is None else client_ids[kept]
@@ -204,10 +204,10 @@ def _refuse_out_of_range(dataset: Dataset, records: Records) -> None:
             )
 
 
-def _split(
+def split_records(
     records: int, wanted: int, partition: Partition, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted indices that stay in training, and those held out."""
+    """Return sorted indices that stay in training, and those held out. Raises ConfigError."""
     most = records - (partition.clients or 1)
     if most < 1:
         allowed = f"<= {max(1, records - wanted)}, so that each client has a training record"

@@ -68,9 +68,19 @@ class StoredFiles(ABC):
     def load(self) -> LoadedDataset:
         """Read and verify every file; DataError, one sentence, if that is not possible."""
         self.prepare()
+        return self._parse(self.verify(), self.folder.path)
+
+    def verify(self) -> list[bytes]:
+        """Return the bytes of every file. Raises DataError for a damaged one."""
+        folder = self.folder.path
+        return [read_verified(folder, file, self.name) for file in self.files]
+
+    @property
+    def to_be_downloaded(self) -> bool:
+        """Whether a run would fetch the files first. Raises DataError."""
         folder = self.folder
-        contents = [read_verified(folder.path, file, self.name) for file in self.files]
-        return self._parse(contents, folder.path)
+        allowed = folder.origin == CACHE and self.download_if_absent
+        return allowed and absence(folder, self.files) is not None
 
     def present(self) -> DataStatus:
         """Look for the files and verify their checksums; nothing is raised or downloaded."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
     from fedpriv.attacks.canaries import Planted
     from fedpriv.data.federated import FederatedData
+    from fedpriv.experiment.preflight import ClientSizes
     from fedpriv.experiment.running import Run
 
 
@@ -62,7 +63,7 @@ def assemble(
     settings, identity = parts.settings, configuration.identity(config)
     tune_allocator(reading=True)
     device = resolve_device(settings.runtime.device)
-    state, passed_over = (None, None) if folder is None else _saved_state(folder, identity, device)
+    state, passed_over = (None, None) if folder is None else saved_state(folder, identity, device)
     problem = make_problem(
         parts,
         device,
@@ -76,7 +77,7 @@ def assemble(
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
     budget = make_budget(parts, problem.data, attackers) if parts.private else None
     if folder is None:
-        folder = _new_folder(parts)
+        folder = new_run_folder(parts)
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
         folder.write_json(folder.environment, {**facts, "processor": processor()})
         if settings.publish:
@@ -162,7 +163,7 @@ def make_problem(
         attack = MaliciousClients(parts.attack, data)
         data = attack.data
     algorithm.check_clients(data.client_count)
-    _refuse_smaller_clients(parts, int(data.records_per_client.min()))
+    refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset, settings.seed)
     model = FlatModel(module.to(device), isolated=settings.isolate_records)
     planted = None
@@ -257,7 +258,7 @@ def _probes(module: nn.Module) -> int:
     return max(4, min(PROBES, 2**24 // getattr(module, "values_per_record", 1)))
 
 
-def _refuse_smaller_clients(parts: Parts, smallest: int) -> None:
+def refuse_smaller_clients(parts: Parts, smallest: int) -> None:
     """A claim about clients of n records is not about smaller ones."""
     assumed = parts.algorithm.assumed.get("records", 0)
     if assumed > smallest:
@@ -276,7 +277,7 @@ def work_per_round(parts: Parts, problem: Problem) -> float:
     return problem.model.size * records * copies
 
 
-def make_budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Budget:
+def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.ndarray) -> Budget:
     """Ledger and totals; refuses a budget that allows no client a round.
 
     Under Poisson sampling all clients pay the same. With lots of a fixed size those with more
@@ -307,7 +308,7 @@ def make_budget(parts: Parts, data: FederatedData, attackers: np.ndarray) -> Bud
     return budget
 
 
-def _saved_state(
+def saved_state(
     folder: RunFolder, identity: dict[str, object], device: object
 ) -> tuple[dict[str, Any] | None, str | None]:
     """The checkpoint to continue from, None for a run that was killed before its first one; and why it is
@@ -319,7 +320,8 @@ def _saved_state(
     return checkpoint.load(folder, identity, device)
 
 
-def _new_folder(parts: Parts) -> RunFolder:
+def new_run_folder(parts: Parts) -> RunFolder:
+    """Make the folder of a new run. Raises ConfigError where it cannot be made."""
     settings = parts.settings
     if settings.runtime.run_dir is not None:
         return RunFolder(settings.runtime.run_dir).create()

@@ -23,6 +23,12 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.consent import resume_command
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, make_plan, plan_of_smallest
+from fedpriv.experiment.preflight import (
+    Known,
+    refuse_unstartable,
+    refuse_unusable_data,
+    rehearse,
+)
 from fedpriv.experiment.search import find_rounds, with_rounds
 from fedpriv.experiment.stamps import refuse_without_stamp
 from fedpriv.results.display import show_plan, teller
@@ -45,12 +51,15 @@ class RunResult:
         return None if self.summary is None else self.summary["stop_reason"]
 
 
-def check(config: DictConfig) -> None:
-    """Raise FedprivError for a configuration that cannot run."""
+def check(config: DictConfig, known: Known) -> None:
+    """Raise FedprivError for a job of a sweep that cannot run. ``known``: what jobs with the same data have
+    found of them."""
     parts = build_parts(config)
+    if parts.settings.publish:
+        refuse_without_stamp(config)
     plan = make_plan(parts)
-    if not parts.algorithm.cost_depends_on_records:
-        plan.refuse_if_impossible(parts.settings.epsilon)
+    refuse_unstartable(parts, plan)
+    refuse_unusable_data(parts, config, known, download=not parts.settings.dry_run)
 
 
 def run(
@@ -63,7 +72,7 @@ def run(
 
     ``overrides`` are noted in the folder so that ``resume=<folder>`` needs nothing else; ``label``: what
     sets a job of a sweep apart, which gets a line at its end instead of tables. Raises ConfigError or
-    DataError before the first round. With ``dry_run`` only the plan is made.
+    DataError before the first round. With ``dry_run`` the plan is made and shown, and the same is raised.
     """
     parts = build_parts(config)
     if parts.settings.publish:
@@ -71,11 +80,9 @@ def run(
     plan = make_plan(parts)
     if parts.settings.dry_run:
         show_plan(plan.lines)
+        rehearse(parts, plan, config)
         return RunResult(plan)
-    for tracker in parts.trackers.values():
-        tracker.refuse_unusable()
-    if not parts.algorithm.cost_depends_on_records:
-        plan.refuse_if_impossible(parts.settings.epsilon)
+    refuse_unstartable(parts, plan)
     with ExitStack() as held:
         folder = _existing_folder(parts, held)
         if folder is not None and parts.settings.runtime.reuse and folder.finished:

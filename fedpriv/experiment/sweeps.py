@@ -262,15 +262,19 @@ def _holds_runs(folder: Path) -> bool:
 
 
 def new_names(folder: Path, jobs: Sequence[SweepJob]) -> list[str]:
-    """Return names for the runs of the jobs: the first numbers that no run in ``folder`` has."""
+    """Return names for the runs of the jobs: the first numbers that are free in ``folder``."""
     taken = {job.run for job in jobs}
     names: list[str] = []
     number = 0
     while len(names) < len(jobs):
-        if str(number) not in taken and not RunFolder(folder / str(number)).config.exists():
+        if str(number) not in taken and not _is_used(folder / str(number)):
             names.append(str(number))
         number += 1
     return names
+
+
+def _is_used(path: Path) -> bool:
+    return path.is_file() or (path.is_dir() and any(path.iterdir()))
 
 
 def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) -> None:

@@ -1,0 +1,205 @@
+"""The refusals of a run that need more than its configuration, found before it: by a dry run, and by a sweep
+for all of its jobs. Torch and the data are read only where nothing less tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from fedpriv import config as configuration
+from fedpriv.common.files import locked
+from fedpriv.data.federated import federate, split_records
+from fedpriv.data.partitions import FixedSize, Iid, Shards
+from fedpriv.data.records import CLASSIFICATION
+from fedpriv.experiment import assemble, checkpoint
+from fedpriv.experiment.machine import resolve_device
+from fedpriv.experiment.own_code import own_targets
+from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.plan import Plan
+from fedpriv.experiment.settings import EPSILON_AUDIT
+from fedpriv.results.folder import RunFolder, not_resumable
+
+_BY_COUNTS = (Iid, FixedSize, Shards)
+"""Partitions whose clients' sizes follow from the number of records."""
+_DATA_GROUPS = ("dataset", "features", "partition", "model", "attack")
+
+
+@dataclass(frozen=True)
+class ClientSizes:
+    """As much of the federated data as prices depend on."""
+
+    records_per_client: np.ndarray
+
+    @property
+    def client_count(self) -> int:
+        return len(self.records_per_client)
+
+
+Known = MutableMapping[str, ClientSizes | None]
+"""Fingerprint of what the clients' sizes depend on → the sizes; None: known once data are downloaded."""
+
+
+def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> None:
+    """Raise what a run of ``config`` would raise before its first round; nothing is left behind."""
+    refuse_unstartable(parts, plan)
+    with ExitStack() as held:
+        if _refuse_folder_of_another_run(parts, config, held):
+            return
+        refuse_unusable_data(parts, config, {}, download=False)
+    if parts.settings.resume is None and not _goes_on(parts):
+        _refuse_unwritable(parts)
+
+
+def refuse_unstartable(parts: Parts, plan: Plan) -> None:
+    """Raise ConfigError for trackers, a budget or a device that no run can have here."""
+    for tracker in parts.trackers.values():
+        tracker.refuse_unusable()
+    if not parts.algorithm.cost_depends_on_records:
+        plan.refuse_if_impossible(parts.settings.epsilon)
+
+
+def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, download: bool) -> None:
+    """Raise DataError or ConfigError for an absent device, and for data that the run cannot use.
+
+    Args:
+        parts: The parts of the run.
+        config: Its configuration.
+        known: Sizes of clients that were found before, for jobs with the same data.
+        download: Fetch absent data, as a run does. Else they are passed over.
+    """
+    device = parts.settings.runtime.device
+    if device not in ("auto", "cpu"):
+        resolve_device(device)
+    own = bool(own_targets(configuration.identity(config)))
+    key = _data_key(parts, config, own)
+    if key not in known:
+        known[key] = _sizes(parts, own or _needs_model(parts), download)
+    sizes = known[key]
+    if sizes is None:
+        return
+    parts.algorithm.check_clients(sizes.client_count)
+    assemble.refuse_smaller_clients(parts, int(sizes.records_per_client.min()))
+    if parts.private and parts.algorithm.cost_depends_on_records:
+        assemble.make_budget(parts, sizes, np.zeros(0, dtype=int))
+
+
+def _data_key(parts: Parts, config: DictConfig, own: bool) -> str:
+    """Fingerprint of what the sizes of clients, and whether the data can be used, depend on."""
+    values: Mapping[str, Any] = configuration.identity(config)
+    if not (own or parts.attack is not None or parts.settings.canaries):
+        values = {k: v for k, v in values.items() if k.partition(".")[0] in _DATA_GROUPS}
+    reads = parts.noise_schedule.reads_validation
+    return configuration.fingerprint({**values, "validation": reads, "engine": _engine(parts)})
+
+
+def _engine(parts: Parts) -> str:
+    return parts.settings.runtime.engine
+
+
+def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | None:
+    """Return the clients' sizes; None where the data are not here and a run would download them."""
+    images = getattr(parts.dataset, "images", parts.dataset)  # without features
+    if not download and getattr(images, "to_be_downloaded", False):
+        return None
+    if hasattr(images, "prepare"):
+        images.prepare()
+    if needs_model:
+        return _sizes_of_problem(parts)
+    seed = getattr(parts.partition, "seed", parts.settings.seed)
+    reads = parts.noise_schedule.reads_validation
+    if not isinstance(parts.partition, _BY_COUNTS):
+        data = federate(images, parts.partition, validation=reads, seed=seed)
+        return ClientSizes(data.records_per_client)
+    if hasattr(images, "verify"):
+        images.verify()
+    records = images.train_records
+    if reads:
+        kept, _ = split_records(records, images.validation_records, parts.partition, seed)
+        records = len(kept)
+    one_label = getattr(images, "task", CLASSIFICATION) == CLASSIFICATION
+    labels = np.zeros(records if one_label else (records, 1), dtype=np.int8)
+    return ClientSizes(np.array([len(own) for own in parts.partition.assign(labels)]))
+
+
+def _needs_model(parts: Parts) -> bool:
+    """Return whether only the data and the model tell if the run can begin."""
+    return parts.attack is not None or bool(parts.settings.canaries) or _engine(parts) == "fast"
+
+
+def _sizes_of_problem(parts: Parts) -> ClientSizes:
+    """Build all that a run has before its first round."""
+    from fedpriv.experiment.loop import Loop
+    from fedpriv.experiment.second_draw import second_draw
+    from fedpriv.experiment.uncalled import refuse_uncalled_by_trainer
+
+    settings = parts.settings
+    problem = assemble.make_problem(
+        parts,
+        resolve_device(settings.runtime.device),
+        settings.canaries,
+        settings.seed,
+        fewer=EPSILON_AUDIT in settings.audit,
+        canary=settings.canary,
+    )
+    attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
+    budget = assemble.make_budget(parts, problem.data, attackers) if parts.private else None
+    second_draw(parts, problem)
+    refuse_uncalled_by_trainer(Loop(parts, problem, budget).trainer)
+    return ClientSizes(problem.data.records_per_client)
+
+
+def _goes_on(parts: Parts) -> bool:
+    """Return whether the run's folder may hold this very run already."""
+    runtime = parts.settings.runtime
+    return (
+        runtime.reuse and runtime.run_dir is not None and RunFolder(runtime.run_dir).config.exists()
+    )
+
+
+def _refuse_folder_of_another_run(parts: Parts, config: DictConfig, held: ExitStack) -> bool:
+    """Raise ConfigError where the run cannot go on in its folder; return whether it is finished there."""
+    settings = parts.settings
+    if settings.resume:
+        folder = RunFolder(settings.resume)
+        if not folder.path.is_dir():
+            raise not_resumable(settings.resume)
+        folder.refuse_links()
+    elif _goes_on(parts):
+        folder = RunFolder(settings.runtime.run_dir)
+    else:
+        return False
+    identity = configuration.identity(config)
+    if settings.runtime.reuse and folder.finished:
+        checkpoint.refuse_other_identity(
+            folder, configuration.identity(folder.read_config()), identity
+        )
+        return True
+    held.enter_context(locked(folder.path))
+    assemble.saved_state(folder, identity, resolve_device(settings.runtime.device))
+    return False
+
+
+def _refuse_unwritable(parts: Parts) -> None:
+    """Make the run folder and take it away again. Raises ConfigError where it cannot be made."""
+    runtime = parts.settings.runtime
+    path = Path(runtime.run_dir or runtime.output_dir)
+    there = next((p for p in (path, *path.parents) if _is_there(p)), None)
+    made = assemble.new_run_folder(parts).path
+    with suppress(OSError):
+        (made / "plots").rmdir()
+        while made != there and made not in there.parents:
+            made.rmdir()
+            made = made.parent
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False

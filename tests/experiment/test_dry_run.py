@@ -1,0 +1,151 @@
+"""A dry run ends as the run would: the same status and the same sentence, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import hydra.utils
+import pytest
+
+import fedpriv
+from fedpriv.groups import GROUPS, options
+
+RUN = ("train", "runtime.plots=false", "runtime.progress=none")
+OWN_DATA = """
+from fedpriv.data.digits import Digits
+
+class Absent(Digits):
+    name = "absent"
+
+    def load(self):
+        open("nowhere.csv")
+"""
+
+
+@pytest.fixture
+def both(command, tmp_path):
+    """(overrides) → (status, sentence) of a dry run, and of the run."""
+
+    def outcomes(*overrides: str):
+        dry = command(*RUN, *overrides, "dry_run=true")
+        left = sorted(path.name for path in tmp_path.rglob("*") if path.name == "outputs")
+        made = command(*RUN, *overrides)
+        return (dry.status, dry.err), (made.status, made.err), left
+
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["epsilon=0.01"],
+        ["algorithm=dp_fl", "noise_schedule=none"],
+        ["partition=natural"],
+        ["partition=fixed_size", "partition.records=300"],
+        ["partition=dirichlet", "partition.alpha=0.001", "partition.clients=60"],
+        ["partition.clients=1300", "partition.shards=1300", "partition=shards40"],
+        ["runtime.device=abc"],
+        ["runtime.device=cuda:17"],
+        ["tracker=mlflow"],
+        ["dataset=mnist", "dataset.path=nowhere"],
+        ["dataset=adult", "dataset.path=nowhere"],
+        ["runtime.output_dir=/proc/nowhere"],
+        ["runtime.run_dir=file/run"],
+        ["resume=nowhere"],
+        ["algorithm=fedavg", "attack=pixel_pattern", "attack.attackers=11"],
+        ["algorithm=dp_fl", "algorithm.sampling=fixed_size", "epsilon=0.05"],
+    ],
+    ids=lambda given: " ".join(given)[:60],
+)
+def test_a_dry_run_refuses_what_the_run_refuses(overrides, both, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv("FEDPRIV_DATA", raising=False)
+    dry, made, left = both(*overrides)
+    assert dry == made
+    assert dry[0] == 2
+    assert len(dry[1].splitlines()) == 1
+    assert not left
+
+
+def test_a_run_folder_that_holds_a_run_is_refused_by_a_dry_run(command, both):
+    given = ("algorithm=dp_fl", "rounds=1", "runtime.run_dir=made")
+    assert command(*RUN, *given).status == 0
+    dry, made, _ = both(*given)
+    assert dry == made
+    assert "runtime.run_dir must be a folder without a run" in dry[1]
+    assert both(*given, "runtime.reuse=true")[0] == (0, "")
+    dry, made, _ = both(*given, "runtime.reuse=true", "seed=1")
+    assert dry == made
+    assert dry[0] == 2
+
+
+def test_a_dry_run_of_a_users_data_set_looks_for_its_file(both, tmp_path):
+    (tmp_path / "absent_data.py").write_text(OWN_DATA)
+    dry, made, _ = both("dataset._target_=absent_data.Absent", "algorithm=dp_fl")
+    assert dry == made
+    assert "dataset absent: cannot read nowhere.csv" in dry[1]
+
+
+@pytest.mark.parametrize("dataset", [name for name, _ in options("dataset")])
+def test_the_default_of_fixed_size_fits_every_data_set_of_known_size(dataset):
+    config = fedpriv.compose([f"dataset={dataset}", "partition=fixed_size", "algorithm=dp_fl"])
+    records = hydra.utils.get_class(config.dataset._target_).train_records
+    wanted = 128
+    if isinstance(records, int):  # else the files tell
+        wanted = min(128, (records - config.dataset.validation_records) // 50)
+    assert (config.partition.clients, config.partition.records) == (50, wanted)
+
+
+def test_fixed_size_runs_on_digits_without_another_key(both):
+    dry, made, _ = both("partition=fixed_size", "rounds=1", "algorithm=dp_fl")
+    assert dry == made == (0, "")
+
+
+def test_a_dry_run_on_labels_and_counts_alone_needs_no_torch(tmp_path):
+    program = "import sys; from fedpriv import cli; cli.run(sys.argv[1:]); assert 'torch' not in sys.modules"
+    for given in (["partition=iid"], ["partition=fixed_size"], ["algorithm=fedavg", "rounds=1"]):
+        subprocess.run(
+            [sys.executable, "-c", program, "train", "dry_run=true", *given],
+            cwd=tmp_path, check=True, capture_output=True,
+        )  # fmt: skip
+
+
+NUMBERS = {
+    "epsilon": ("null", "0.05", "2"),
+    "rounds": ("1", "2"),
+    "partition.clients": ("1", "40", "2000"),
+    "partition.min_records": ("1", "40"),
+    "partition.records": ("5", "400"),
+    "algorithm.clients_per_round": ("1", "50"),
+    "algorithm.sampling": ("fixed_size", "poisson"),
+    "algorithm.sample_rate": ("0.01", "1"),
+    "attack.attackers": ("0", "2", "50"),
+    "runtime.engine": ("fast", "opacus"),
+    "runtime.device": ("cpu", "cuda"),
+    "delta": ("1e-5", "1e-9"),
+}
+
+
+def sample(draw: random.Random) -> list[str]:
+    """A combination of options on the data set that needs no files, and a few numbers."""
+    groups = draw.sample([group for group in GROUPS if group != "dataset"], draw.randint(1, 4))
+    chosen = [f"{group}={draw.choice([name for name, _ in options(group)])}" for group in groups]
+    keys = draw.sample(sorted(NUMBERS), draw.randint(0, 3))
+    return [*chosen, *(f"{key}={draw.choice(NUMBERS[key])}" for key in keys)]
+
+
+@pytest.mark.parametrize(
+    "batch", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 40))]
+)
+@pytest.mark.usefixtures("wide_cells")
+def test_a_sample_of_dry_runs_ends_as_the_runs_do(batch, command, tmp_path):
+    draw = random.Random(f"dry {batch}")
+    for _ in range(3 if batch == 0 else 15):
+        given = sample(draw)
+        if not any(one.startswith("rounds=") for one in given):
+            given.append("rounds=1")
+        dry, made = command(*RUN, *given, "dry_run=true"), command(*RUN, *given)
+        if "diverged in round" not in made.err:  # which no plan knows
+            assert (dry.status, dry.err) == (made.status, made.err), given
