@@ -112,6 +112,17 @@ class FederatedData:
         return np.stack(counts)
 
 
+@dataclass(frozen=True)
+class ClientSizes:
+    """As much of the federated data as prices depend on."""
+
+    records_per_client: np.ndarray
+
+    @property
+    def client_count(self) -> int:
+        return len(self.records_per_client)
+
+
 def federate(
     dataset: Dataset, partition: Partition, *, validation: bool, seed: int, device: str = "cpu"
 ) -> FederatedData:

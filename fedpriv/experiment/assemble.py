@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from fedpriv.algorithms.problem import Problem
     from fedpriv.attacks.canaries import Planted
-    from fedpriv.data.federated import FederatedData
-    from fedpriv.experiment.preflight import ClientSizes
+    from fedpriv.data.federated import ClientSizes, FederatedData
     from fedpriv.experiment.running import Run
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from omegaconf import DictConfig
 
 from fedpriv import config as configuration
 from fedpriv.common.files import locked
-from fedpriv.data.federated import federate, split_records
+from fedpriv.data.federated import ClientSizes, federate, split_records
 from fedpriv.data.partitions import FixedSize, Iid, Shards
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment import assemble, checkpoint
@@ -28,17 +27,6 @@ from fedpriv.results.folder import RunFolder, not_resumable
 _BY_COUNTS = (Iid, FixedSize, Shards)
 """Partitions whose clients' sizes follow from the number of records."""
 _DATA_GROUPS = ("dataset", "features", "partition", "model", "attack")
-
-
-@dataclass(frozen=True)
-class ClientSizes:
-    """As much of the federated data as prices depend on."""
-
-    records_per_client: np.ndarray
-
-    @property
-    def client_count(self) -> int:
-        return len(self.records_per_client)
 
 
 Known = MutableMapping[str, ClientSizes | None]
