@@ -46,7 +46,7 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
 
 def _records_at_most(wanted: int, *, _root_: DictConfig, _parent_: DictConfig) -> int:
     """Return ``wanted``, or as many records for each client as a data set of a known size has."""
-    target = _root_.dataset.get("_target_")
+    target = (_root_.get("dataset") or {}).get("_target_")
     module, _, name = str(target).rpartition(".")
     clients = _parent_.clients
     if not module.startswith("fedpriv.data.") or type(clients) is not int or clients < 1:

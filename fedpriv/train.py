@@ -249,6 +249,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
         raise _explained(error, arguments) from None
     finally:
         GlobalHydra.instance().clear()
+        HydraConfig.instance().cfg = None  # Hydra's help leaves one behind
         sys.argv = previous
         if _State.sweep_dir is not None:
             from fedpriv.results.sweep import show_sweep

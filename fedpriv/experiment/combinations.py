@@ -140,10 +140,13 @@ def _refuse_unaugmentable(parts: Parts) -> None:
         allowed = f"one that does not scale coordinates with {_COPIES}"
         raise ConfigError("clipper", name, allowed, hint)
     if parts.attack is not None:
-        hint = "its trigger would be moved with the images"
-        raise ConfigError(
-            "attack", option_of("attack", parts.attack.trigger), f"none with {_COPIES}", hint
+        name = option_of("attack", parts.attack.trigger)
+        hint = (
+            "its trigger would be moved with the images"
+            if name == "pixel_pattern"
+            else "copies of attackers' records are not supported"
         )
+        raise ConfigError("attack", name, f"none with {_COPIES}", hint)
 
 
 def refuse_moved_canaries(algorithm: Algorithm, key: str, value: object) -> None:

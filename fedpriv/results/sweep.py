@@ -92,18 +92,20 @@ class _StoredRun:
 def _told(runs: Sequence[_StoredRun]) -> list[str]:
     """Keys that any run was given, without the seed and the name of its pair.
 
-    Keys of ``runtime`` change no result: they are told only where one configuration was run with several
-    values of them.
+    Keys of ``runtime`` change no result: they are told where all runs were given the same value, or where one
+    configuration was run with several values. A sweep extended on another machine may differ in them, and
+    its runs still belong to one setting.
     """
     keys = dict.fromkeys(
         key for run in runs for key in run.overrides if key not in ("seed", PAIRED)
     )
-    several = set()
+    told = set()
     for key in (key for key in keys if key.startswith(_RUNTIME)):
         pairs = {(run.identity, run.setting(key)) for run in runs}
-        if len(pairs) > len({identity for identity, _ in pairs}):
-            several.add(key)
-    return [key for key in keys if not key.startswith(_RUNTIME) or key in several]
+        swept = len(pairs) > len({identity for identity, _ in pairs})
+        if swept or len({run.overrides.get(key) for run in runs}) == 1:
+            told.add(key)
+    return [key for key in keys if not key.startswith(_RUNTIME) or key in told]
 
 
 def _by_number(path: Path) -> list[tuple[bool, int, str]]:

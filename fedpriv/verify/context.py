@@ -52,12 +52,11 @@ class Context:
             self.again = Again(streams, repeated, subject.rounds, width)
             self.draws = Draws(streams, samples, subject.rounds_drawn(), subject.layers())
             again = [self.again]
-            if (
-                subject.parts.mechanism.charged_at_once is None
-            ):  # else rounds follow from each other
-                again.append(self.draws)
             self.shares = Shares(streams, samples, subject.rounds_drawn())
-            self.reference = subject.run(again=[*again, self.shares])
+            # a round whose noise follows from earlier rounds cannot be opened again
+            if subject.parts.mechanism.charged_at_once is None:
+                again += [self.draws, self.shares]
+            self.reference = subject.run(again=again)
             if subject.choose_unit(self.reference) or self.reference.broke is not None:
                 break
         self.correlated = Correlated.of(subject, self.reference)

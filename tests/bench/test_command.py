@@ -15,12 +15,13 @@ def test_it_prints_and_writes_every_row_and_bar(tmp_path, capsys):
     path = tmp_path / "bench.json"
     assert run(1, ["mlp"], 1, str(path)) == 0
     report = json.loads(path.read_text())
-    ten_clients, one_client, *training = report["settings"]
+    ten_clients, one_client, isolated, *training = report["settings"]
     rows = {row["row"] for row in ten_clients["rows"]}
     assert {gradients.PLAIN, gradients.HOOKS, gradients.GHOST, gradients.LOOP} <= rows
     assert {gradients.FAST, gradients.ROUND} <= rows
     assert {bar["row"] for bar in ten_clients["bar"]} <= rows
-    assert one_client["bar"] == []
+    assert one_client["bar"] == isolated["bar"] == []
+    assert gradients.ISOLATED in {row["row"] for row in isolated["rows"]}
     assert [setting["setting"] for setting in training] == [
         "mlp, 50 clients × 5 steps × 10 records",
         "mlp, 50 clients × 1 step × 128 records",

@@ -266,9 +266,15 @@ class Restless(DpFtrl):
         return self.cohorts.choose(streams, round_index, eligible)
 
 
-def test_a_client_that_does_not_rest_stops_the_run(few_samples, train):
-    with pytest.raises(ReleaseError, match="rounds of a client at least 4 apart"):
+def test_an_own_algorithm_whose_clients_do_not_rest_stops_the_run(few_samples, train):
+    with pytest.raises(ReleaseError, match=r"Restless.cohort chose other clients than fedpriv's"):
         train(*ftrl(*RESTED, f"algorithm._target_={Restless.__module__}.{Restless.__qualname__}"))
+
+
+def test_a_client_that_does_not_rest_stops_the_run(few_samples, train, monkeypatch):
+    monkeypatch.setattr(DpFtrl, "cohort", Restless.cohort)
+    with pytest.raises(ReleaseError, match="rounds of a client at least 4 apart"):
+        train(*ftrl(*RESTED))
 
 
 class Uneven(DpFtrl):

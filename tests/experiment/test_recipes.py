@@ -59,3 +59,11 @@ def test_another_data_set_takes_its_place(name, train):
 def test_another_model_takes_its_place():
     config = fedpriv.compose(["+recipe=cifar10_distributed_eps2", "model=logistic"])
     assert config.model._target_.endswith("Logistic")
+
+
+@pytest.mark.parametrize("features", ["none", "hog"])
+def test_other_features_receive_no_key_of_the_recipes(features):
+    config = fedpriv.compose(["+recipe=cifar10_distributed_eps2", f"features={features}"])
+    alone = fedpriv.compose(["dataset=cifar10", f"features={features}"])
+    assert config.features == alone.features
+    build_parts(config)

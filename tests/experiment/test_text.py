@@ -29,10 +29,11 @@ def play(tmp_path) -> str:
 
 
 @pytest.mark.parametrize("dataset", ["sentiment140", "ubuntu_irc", "reddit", "shakespeare"])
-def test_a_plan_needs_no_files_and_says_what_it_assumes(dataset, command, tmp_path):
+def test_a_plan_without_files_says_what_it_assumes_and_what_is_missing(dataset, command, tmp_path):
     said = command("train", f"dataset={dataset}", f"dataset.path={tmp_path}", "dry_run=true")
-    assert said.status == 0
     assert "training records assumed" in " ".join(said.out.replace("│", " ").split())
+    assert said.status == 2
+    assert f"{dataset} not found: dataset.path={tmp_path} has no " in said.sentence
 
 
 def test_a_run_without_the_file_ends_before_the_first_round(command, tmp_path):

@@ -241,9 +241,12 @@ def test_a_package_that_is_missing_is_one_sentence_before_the_run(
     assert not (tmp_path / "here").exists()
 
 
-def test_a_plan_needs_no_package_of_a_tracker(command, monkeypatch):
+def test_a_plan_without_the_package_of_a_tracker_ends_as_the_run_would(command, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
-    assert command("train", *SMALL, "tracker=mlflow", "dry_run=true").status == 0
+    said = command("train", *SMALL, "tracker=mlflow", "dry_run=true")
+    assert said.status == 2
+    assert "Plan" in said.out
+    assert "tracker=mlflow needs the package mlflow" in said.sentence
 
 
 @pytest.mark.parametrize(
