@@ -55,8 +55,9 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
             _draw(folder, "noise_and_clip_norm", lambda a: _noise_and_clip(a, metrics), rows=2),
         ]
     if folder.clients.exists():
-        clients = read_columns(folder.clients)
-        drawn.append(_draw(folder, "gradient_norm", lambda a: _gradient_norms(a, clients)))
+        columns = ("round", "client", "gradient_norm")
+        clients = read_columns(folder.clients, columns, lowest=("client", len(CYCLE)))
+        drawn.append(_draw(folder, "gradient_norm", lambda a: _gradient_norms(a, clients, metrics)))
     if labels_per_client is not None:
         drawn.append(_draw(folder, "labels_per_client", lambda a: _labels(a, labels_per_client)))
     return drawn
@@ -184,7 +185,7 @@ def _noise_and_clip(axes: np.ndarray, metrics: Columns) -> None:
     from_zero(clip, metrics["round"])
 
 
-def _gradient_norms(axis: Axes, clients: Columns) -> None:
+def _gradient_norms(axis: Axes, clients: Columns, metrics: Columns) -> None:
     shown = np.unique(clients["client"])[: len(CYCLE)]
     for colour, client in zip(CYCLE, shown, strict=False):
         rows = clients.where(clients["client"] == client)
@@ -194,7 +195,7 @@ def _gradient_norms(axis: Axes, clients: Columns) -> None:
         )  # fmt: skip
     axis.set(xlabel=ROUND, ylabel="L2 norm before clipping")
     axis.set_ylim(bottom=0)
-    from_zero(axis, clients["round"])
+    from_zero(axis, metrics["round"])  # clients that are not drawn may be the last
     _room_for_legend(axis, "client")
 
 

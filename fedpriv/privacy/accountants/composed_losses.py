@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # importing it takes half a second
     from dp_accounting.pld.pld_pmf import PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
+_PLANS = 16  # scipy keeps the plans of so many lengths, for each kind of number
 _TRUNCATED = 1e-15  # the library's default: mass that is cut off a tail and called an infinite loss
 
 
@@ -71,6 +72,18 @@ def extended(loss: PrivacyLossDistribution) -> PrivacyLossDistribution:
     return _with_pmfs(
         *(_with_probs(pmf, pmf._lower_loss, np.asarray(pmf._probs, np.longdouble)) for pmf in dense)
     )
+
+
+def forget_transforms() -> None:
+    """Make scipy drop its plans of long transforms, which differ in length from round to round.
+
+    They take megabytes each, and scipy has no call for it: plans of short transforms take their place.
+    """
+    from scipy import fft
+
+    for kind in (np.double, np.cdouble, np.longdouble, np.clongdouble):
+        for length in range(2, 2 + _PLANS):
+            fft.fft(np.zeros(length, kind))
 
 
 def _self_composed(pmf: PLDPmf, count: int) -> PLDPmf:

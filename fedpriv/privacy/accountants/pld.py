@@ -33,6 +33,7 @@ from fedpriv.privacy.accountants.base import CannotAccount, Composition
 from fedpriv.privacy.accountants.composed_losses import (
     compose,
     extended,
+    forget_transforms,
     pmfs,
     rounding_error,
     self_compose,
@@ -127,6 +128,7 @@ class PldAccountant(CompositionAccountant):
             return by_rdp
         pairs = _pairs(_ordered(composition))
         losses = [_composed(pair, neighbours, self._cell(bound)) for pair in pairs]
+        forget_transforms()
         return np.minimum(by_rdp, np.max([deltas_of_loss(p, epsilons) for p in losses], axis=0))
 
     def _rdp(self, composition: Composition, delta: float, neighbours: str) -> tuple[float, bool]:
@@ -190,7 +192,9 @@ def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
 
 @functools.lru_cache(maxsize=1024)  # the runs of a figure are calibrated alike
 def _epsilon(items: Items, delta: float, neighbours: str, cell: float) -> float:
-    return max(_epsilon_of_pair(pair, delta, neighbours, cell) for pair in _pairs(items))
+    epsilon = max(_epsilon_of_pair(pair, delta, neighbours, cell) for pair in _pairs(items))
+    forget_transforms()
+    return epsilon
 
 
 def _epsilon_of_pair(items: Items, delta: float, neighbours: str, cell: float) -> float:
