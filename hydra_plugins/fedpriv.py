@@ -82,10 +82,12 @@ class CurvesSweeper(BasicSweeper):
             done = len(jobs) - len(new) - len(begun)
             _say(f"{done} of {len(jobs)} done, {len(begun)} to be resumed, {len(new)} new")
         names = dict(zip(map(id, new), sweeps.new_names(folder, new), strict=True))
-        given = self.config.hydra.overrides.hydra
+        # not resolved: a folder's name may hold the number that its job will have
+        given = OmegaConf.to_container(self.config.hydra.overrides.hydra, resolve=False)
         own_names = any(one.startswith("hydra.sweep.subdir=") for one in given)
-        returned, failures, first = [], [], len(jobs) - len(new) - len(begun)
-        launched = [job for job in jobs if not job.done]
+        returned, failures = [], []
+        # new jobs come last, so that their numbers are none of a run that is there already
+        launched, first = [*begun, *new], sweeps.count_runs(folder) - len(begun)
         for chunk in (
             self.split_overrides_to_chunks(launched, self.max_batch_size) if launched else ()
         ):

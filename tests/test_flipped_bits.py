@@ -189,6 +189,32 @@ def test_flips_in_tensors_of_an_older_version_are_noticed(
     assert "cannot be read" in done.sentence
 
 
+def test_a_tensor_of_an_older_version_that_became_a_folder_is_noticed(finished, tmp_path, command):
+    folder = without_digests(Path(shutil.copytree(finished, tmp_path / "run")))
+    content = bytearray((folder / "model.pt").read_bytes())
+    entry = content.rindex(b"PK\x01\x02", 0, content.rindex(b"data/0"))
+    content[entry + 38] |= 0x10  # the attribute of a folder, which no checksum covers
+    (folder / "model.pt").write_bytes(content)
+    done = command(*COMMANDS["audit"])
+    assert done.status == 2
+    assert "model.pt cannot be read (its checksum is another)" in done.sentence
+
+
+def test_a_file_that_was_edited_before_a_resume_is_said(interrupted, tmp_path, command):
+    folder = Path(shutil.copytree(interrupted, tmp_path / "run"))
+    path = folder / "environment.json"
+    path.write_text(path.read_text() + "\n")
+    assert command(*COMMANDS["resume"]).status == 0
+    assert "environment.json is not as the run wrote it" in (folder / "run.log").read_text()
+
+
+def test_an_audit_does_not_give_an_edited_summary_a_digest_that_fits(finished, tmp_path, command):
+    folder = Path(shutil.copytree(finished, tmp_path / "run"))
+    edit(folder / "summary.json", '"test_accuracy": 0.', '"test_accuracy": 0.9')
+    for by in ("audit", "runs"):
+        assert "summary.json is not as the run wrote it" in said_of(folder, by, command), by
+
+
 def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text

@@ -20,6 +20,7 @@ from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.checkpoint import Origin
+from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.machine import (
     choose_threads,
     numeric_environment,
@@ -161,7 +162,7 @@ def make_problem(
 
         attack = MaliciousClients(parts.attack, data)
         data = attack.data
-    algorithm.check_clients(data.client_count)
+    within_group("algorithm", lambda: algorithm.check_clients(data.client_count))
     refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset, settings.seed)
     model = FlatModel(module.to(device), isolated=settings.isolate_records)

@@ -12,11 +12,13 @@ import numpy as np
 from omegaconf import DictConfig
 
 from fedpriv import config as configuration
+from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import locked
 from fedpriv.data.federated import ClientSizes, federate, split_records
 from fedpriv.data.partitions import FixedSize, Iid, Shards
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment import assemble, checkpoint
+from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.machine import resolve_device
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.parts import Parts
@@ -71,7 +73,7 @@ def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, downloa
     sizes = known[key]
     if sizes is None:
         return
-    parts.algorithm.check_clients(sizes.client_count)
+    within_group("algorithm", lambda: parts.algorithm.check_clients(sizes.client_count))
     assemble.refuse_smaller_clients(parts, int(sizes.records_per_client.min()))
     if parts.private and parts.algorithm.cost_depends_on_records:
         assemble.make_budget(parts, sizes, np.zeros(0, dtype=int))
@@ -142,6 +144,12 @@ def _sizes_of_problem(parts: Parts) -> ClientSizes:
     return ClientSizes(problem.data.records_per_client)
 
 
+def hold(held: ExitStack, folder: RunFolder) -> None:
+    """Keep other processes from the folder until ``held`` closes. Raises FedprivError if one is there."""
+    if not held.enter_context(locked(folder.path)):
+        raise FedprivError(f"{folder.path} is being run by another process")
+
+
 def _goes_on(parts: Parts) -> bool:
     """Return whether the run's folder may hold this very run already."""
     runtime = parts.settings.runtime
@@ -168,7 +176,8 @@ def _refuse_folder_of_another_run(parts: Parts, config: DictConfig, held: ExitSt
             folder, configuration.identity(folder.read_config()), identity
         )
         return True
-    held.enter_context(locked(folder.path))
+    if settings.resume:
+        hold(held, folder)
     assemble.saved_state(folder, identity, resolve_device(settings.runtime.device))
     return False
 

@@ -25,6 +25,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, make_plan, plan_of_smallest
 from fedpriv.experiment.preflight import (
     Known,
+    hold,
     refuse_unstartable,
     refuse_unusable_data,
     rehearse,
@@ -107,7 +108,7 @@ def run(
             if not running.resumed:
                 running.charge_search(found.samples)
         if folder is None and not _reusing(parts):
-            _hold(held, running.folder)
+            hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:
             plan = plan_of_smallest(parts, running.loop.problem.data.records_per_client)
         reporter = Reporter(running, plan, label)
@@ -139,12 +140,6 @@ def run(
     return RunResult(plan, running.folder.path, summary, privacy)
 
 
-def _hold(held: ExitStack, folder: RunFolder) -> None:
-    """Keep other processes from the folder until ``held`` closes. Raises FedprivError if one is there."""
-    if not held.enter_context(locked(folder.path)):
-        raise FedprivError(f"{folder.path} is being run by another process")
-
-
 def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
     """The folder of a run that is there already, kept from other processes; None for a new run."""
     runtime = parts.settings.runtime
@@ -153,7 +148,7 @@ def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
         if not folder.path.is_dir():
             raise not_resumable(parts.settings.resume)
         folder.refuse_links()
-        _hold(held, folder)
+        hold(held, folder)
         return folder
     if not _reusing(parts):
         return None

@@ -261,6 +261,11 @@ def _holds_runs(folder: Path) -> bool:
         return False
 
 
+def count_runs(folder: Path) -> int:
+    """Return the number of runs that ``folder`` holds."""
+    return len(run_folders(str(folder))) if _holds_runs(folder) else 0
+
+
 def new_names(folder: Path, jobs: Sequence[SweepJob]) -> list[str]:
     """Return names for the runs of the jobs: the first numbers that are free in ``folder``."""
     taken = {job.run for job in jobs}

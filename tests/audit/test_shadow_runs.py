@@ -138,6 +138,18 @@ def test_a_shadow_run_is_the_run_with_other_seeds_and_data(by_heart):
     assert other["partition.seed"] == given["partition.seed"]
 
 
+def test_shadow_runs_of_a_paired_run_have_noise_of_their_own(ran):
+    subject = open_run(ran(*TINY, "algorithm=dp_fl", "rounds=1", "paired=one").folder)
+    shadows = [shadow_configuration(subject, Shadow(half, "test", 0)) for half in (0, 1)]
+    assert subject.config.paired == "one"
+    assert [config.paired for config in shadows] == [None, None]
+    assert len({subject.config.noise_seed, *(config.noise_seed for config in shadows)}) == 3
+    assert read_settings(shadows[0]).paired is None
+    shadows[0].paired = "one"
+    with pytest.raises(ConfigError, match=r"^paired must be"):
+        read_settings(shadows[0])
+
+
 def test_non_members_of_the_test_set_are_half_of_what_shadow_runs_train_on(by_heart, tmp_path):
     audit = audit_membership(
         open_run(by_heart), options(4, tmp_path, nonmembers="test", records=100)

@@ -7,9 +7,14 @@ import subprocess
 import sys
 
 import hydra.utils
+import numpy as np
 import pytest
 
 import fedpriv
+from fedpriv.common.files import locked
+from fedpriv.data.federated import ClientSizes
+from fedpriv.data.mnist import Mnist
+from fedpriv.experiment import preflight
 from fedpriv.groups import GROUPS, options
 
 RUN = ("train", "runtime.plots=false", "runtime.progress=none")
@@ -55,6 +60,13 @@ def both(command, tmp_path):
         ["runtime.run_dir=file/run"],
         ["resume=nowhere"],
         ["algorithm=fedavg", "attack=pixel_pattern", "attack.attackers=11"],
+        ["algorithm=fedavg", "attack=label_flip", "attack.trigger.writers=8"],
+        [
+            "algorithm=wei_cdp",
+            "algorithm.sensitivity=update",
+            "algorithm.records=300",
+            "partition=iid",
+        ],
         ["algorithm=dp_fl", "algorithm.sampling=fixed_size", "epsilon=0.05"],
     ],
     ids=lambda given: " ".join(given)[:60],
@@ -81,11 +93,50 @@ def test_a_run_folder_that_holds_a_run_is_refused_by_a_dry_run(command, both):
     assert dry[0] == 2
 
 
+def test_a_checkpoint_that_cannot_be_read_is_refused_by_a_dry_run(command, both, tmp_path):
+    given = ("algorithm=dp_fl", "rounds=1", "runtime.run_dir=made")
+    assert command(*RUN, *given).status == 0
+    (tmp_path / "made" / "checkpoint.pt").write_bytes(b"damaged")
+    dry, made, _ = both("resume=made")
+    assert dry == made
+    assert dry[0] == 2
+    assert "checkpoint.pt cannot be read" in dry[1]
+
+
+def test_a_run_that_goes_on_elsewhere_is_refused_by_a_dry_run(command, both, tmp_path):
+    given = ("algorithm=dp_fl", "rounds=1", "runtime.run_dir=made")
+    assert command(*RUN, *given).status == 0
+    with locked(tmp_path / "made"):
+        dry, made, _ = both("resume=made")
+    assert dry == made
+    assert "made is being run by another process" in dry[1]
+
+
+@pytest.mark.parametrize("files_say", [1, 3])
+def test_clients_that_only_the_files_tell_are_counted(files_say, command, monkeypatch):
+    sizes = ClientSizes(np.full(files_say, 100))
+    monkeypatch.setattr(preflight, "_sizes", lambda *given: sizes)
+    sampled = ("algorithm.participation=sampled", "algorithm.clients_per_round=2")
+    said = command(*RUN, "algorithm=dp_fl", "partition=natural", *sampled, "dry_run=true")
+    assert said.status == (2 if files_say == 1 else 0)
+    assert ("algorithm.clients_per_round must be <= 1" in said.err) == (files_say == 1)
+
+
 def test_a_dry_run_of_a_users_data_set_looks_for_its_file(both, tmp_path):
     (tmp_path / "absent_data.py").write_text(OWN_DATA)
     dry, made, _ = both("dataset._target_=absent_data.Absent", "algorithm=dp_fl")
     assert dry == made
     assert "dataset absent: cannot read nowhere.csv" in dry[1]
+
+
+def test_a_dry_run_finds_files_of_a_data_set_that_are_damaged(both, tmp_path):
+    (tmp_path / "data" / "MNIST" / "raw").mkdir(parents=True)
+    for file in Mnist.files:
+        (tmp_path / "data" / file.path).write_bytes(b"damaged")
+    dry, made, _ = both("dataset=mnist", "dataset.path=data", "partition=iid", "algorithm=dp_fl")
+    assert dry == made
+    assert dry[0] == 2
+    assert Mnist.files[0].path in dry[1]
 
 
 @pytest.mark.parametrize("dataset", [name for name, _ in options("dataset")])

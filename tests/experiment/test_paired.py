@@ -15,6 +15,7 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.leaderboard.measured import measure
 from fedpriv.results.caveats import CAVEATS
 from fedpriv.search.planned import plan_trial
+from fedpriv.verify.subject import Subject
 
 ROUND = ("algorithm=dp_fl", "epsilon=null", "rounds=1", "algorithm.optimizer=sgd", "clipper=constant",
          "algorithm.sample_rate=0.1")  # fmt: skip
@@ -116,6 +117,11 @@ def test_a_search_refuses_paired_trials():
     )
     with pytest.raises(ConfigError, match=r"^paired must be null in a search, got one"):
         plan_trial(config)
+
+
+def test_a_verification_refuses_paired_runs():
+    with pytest.raises(ConfigError, match=r"^paired must be null with fedpriv verify, got one"):
+        Subject(fedpriv.compose(["algorithm=dp_fl", "paired=one"]))
 
 
 def test_the_leaderboard_refuses_a_paired_run(train):

@@ -77,6 +77,32 @@ def test_totals_that_forgot_what_was_spent_are_those_of_the_ledger_again(
     )
 
 
+def test_clients_that_a_checkpoint_forgot_took_part(interrupted, train, tmp_path):
+    settings = (*RUN, "accountant=rdp")
+    folder = interrupted(*settings)
+    edit(folder, lambda budget: budget["took_part"].zero_())
+    train(*settings, f"resume={folder}")
+    assert "its ledger (other clients took part)" in (folder / "run.log").read_text()
+
+
+def test_a_ledger_that_lost_draws_does_not_take_the_place_of_what_was_charged(
+    interrupted, train, tmp_path
+):
+    settings = (*RUN, "accountant=rdp")
+    whole = train(*settings, name="whole")
+    folder = interrupted(*settings)
+
+    def forget(budget: dict) -> None:
+        for form in budget["ledger"]["entries"]["forms"]:
+            form["columns"][0] = 1
+
+    edit(folder, forget)
+    ended = train(*settings, f"resume={folder}")
+    assert ended.summary["rounds"] == whole.summary["rounds"]
+    assert ended.privacy["epsilon"] == pytest.approx(whole.privacy["epsilon"], rel=1e-9)
+    assert any("priced again at its end" in caveat for caveat in ended.privacy["caveats"])
+
+
 def test_a_ledger_beyond_the_budget_is_stated_and_fails(interrupted, command):
     folder = interrupted(*RUN, "accountant=rdp")
 

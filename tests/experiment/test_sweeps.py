@@ -7,7 +7,7 @@ import pytest
 
 import fedpriv
 from fedpriv.experiment.interrupts import Interrupts
-from fedpriv.experiment.sweeps import JobComposer
+from fedpriv.experiment.sweeps import JobComposer, find_runs, sweep_jobs
 from fedpriv.groups import GROUPS
 from fedpriv.results.sweep import read_runs
 
@@ -82,6 +82,36 @@ def test_a_sweep_that_is_extended_runs_only_what_is_new(command, tmp_path):
     assert {name: folders(tmp_path)[name] for name in before} == before
 
 
+def test_new_jobs_have_numbers_that_no_run_has(command, tmp_path):
+    """The names of the folders hold the numbers, and each job is launched by itself."""
+    named = ("hydra.sweep.subdir=job${hydra.job.num}", "hydra.sweeper.max_batch_size=1")
+    command(*TRAIN, "seed=0,1", *named)
+    before = folders(tmp_path)
+    again = command(*TRAIN, "seed=1,2,3", *named)
+    assert (again.status, again.err) == (0, "")
+    after = folders(tmp_path)
+    assert sorted(after) == ["job0", "job1", "job2", "job3"]
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_run_that_lacks_an_audit_is_not_done(train, tmp_path):
+    train("algorithm=dp_fl", "rounds=1", name="0")
+    composer = JobComposer(fedpriv.compose, lambda key: key in GROUPS)
+    for lacking in (True, False):
+        jobs = sweep_jobs([("algorithm=dp_fl", "rounds=1")], composer, print)
+        find_runs(jobs, tmp_path, lambda job, run, lacking=lacking: lacking, print)
+        assert [(job.run, job.done) for job in jobs] == [("0", not lacking)]
+
+
+def test_a_job_that_diverged_fails_again(command):
+    diverging = (*TRAIN, "algorithm.learning_rate=1e38,0.1")
+    assert command(*diverging).status == 1
+    again = command(*diverging)
+    assert again.status == 1
+    assert "1 of 2 done" in again.out
+    assert "diverged in round" in again.err
+
+
 def test_seeds_added_in_front_count_once_for_joblib_too(command, tmp_path):
     command(*TRAIN, "seed=1,2")
     parallel = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "runtime.threads=1")
@@ -114,6 +144,7 @@ def test_a_key_that_is_added_later_has_its_value_in_every_row(command, tmp_path)
     command(*TRAIN, "seed=0", "epsilon=1,2", "delta=1e-5,1e-4", "clipper=constant")
     table = swept(tmp_path)
     assert table["asked epsilon"].notna().all()
+    assert table["clipper"].notna().all()
     assert sorted(zip(table["asked epsilon"], table["delta"], strict=True)) == [
         (1, 1e-5), (1, 1e-4), (2, 1e-5), (2, 1e-4)
     ]  # fmt: skip
@@ -130,8 +161,9 @@ def test_rows_are_in_the_order_of_values(command, tmp_path):
 def test_a_folder_that_holds_a_run_twice_counts_it_once(train, tmp_path):
     for name in ("1", "2", "10"):
         train("algorithm=dp_fl", "rounds=1", f"seed={int(name) // 2}", name=name)
-    train("algorithm=dp_fl", "rounds=1", "seed=0", name="3")
-    assert read_runs(tmp_path)["run"].tolist() == ["1", "2", "10"]
+    for name, seed in (("3", 0), ("9", 5)):
+        train("algorithm=dp_fl", "rounds=1", f"seed={seed}", name=name)
+    assert read_runs(tmp_path)["run"].tolist() == ["1", "2", "9"]
 
 
 def test_jobs_that_are_the_same_run_are_run_once(command, tmp_path):
