@@ -176,6 +176,7 @@ def test_jobs_that_are_the_same_run_are_run_once(command, tmp_path):
 def test_keys_that_change_no_result_are_swept_over_all_the_same(command, tmp_path):
     command(*TRAIN, "runtime.engine=fast,opacus")
     assert len(folders(tmp_path)) == 2
+    assert swept(tmp_path)["runtime.engine"].tolist() == ["fast", "opacus"]
 
 
 def test_runs_that_withhold_their_seeds_are_not_guessed(command, tmp_path):
