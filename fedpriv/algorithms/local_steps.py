@@ -11,7 +11,7 @@ from fedpriv.algorithms.base import (
     proximal_words,
 )
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.words import counted
 from fedpriv.privacy.sampling import SAMPLING_NAMES, Sampling, make_sampling
 
@@ -107,6 +107,11 @@ class LocalStepsAlgorithm(Algorithm):
 
         samplings = [self.sampling_of(int(n)) for n in problem.data.records_per_client]
         server = self.server_step(problem)
+        if not callable(getattr(server, "apply", None)):
+            raise ConfigError(
+                f"{type(self).__name__}.server_step must return an object with a method apply(cohort, "
+                f"uploads), got {type(server).__name__}"
+            )
         optimizer = self._decayed(self._client_optimizer(problem))
         work = RecordWork(
             problem, samplings, self.local_steps, server, self.proximal, self.augmentation

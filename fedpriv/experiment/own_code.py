@@ -12,6 +12,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import os
 import site
 import sys
 import sysconfig
@@ -85,7 +86,12 @@ def _digest_of_module(module: ModuleType) -> str:
 def _named(owner: object) -> dict[str, Any]:
     """Return what a module or class holds, but for classes and what Python itself sets."""
     held = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
-    return {name: value for name, value in held.items() if not isinstance(value, type)}
+    return _without_paths({k: v for k, v in held.items() if not isinstance(v, type)})
+
+
+def _without_paths(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out absolute paths: the folder that code lies in is no part of what it computes."""
+    return {k: v for k, v in held.items() if not (isinstance(v, str) and os.path.isabs(v))}
 
 
 def _held(value: Any, packages: Collection[str]) -> Mapping[str, Any]:
@@ -94,8 +100,9 @@ def _held(value: Any, packages: Collection[str]) -> Mapping[str, Any]:
 
     if isinstance(value, torch.nn.Module):  # its parameters have a digest of their own
         usual = vars(torch.nn.Module()).keys() - {"_modules", "_buffers"}
-        return {name: held for name, held in vars(value).items() if name not in usual}
-    return attributes_of(value) if type(value).__module__.partition(".")[0] in packages else {}
+        return _without_paths({k: v for k, v in vars(value).items() if k not in usual})
+    of_packages = type(value).__module__.partition(".")[0] in packages
+    return _without_paths(attributes_of(value)) if of_packages else {}
 
 
 def _files_of(targets: Iterable[str]) -> dict[str, Path]:

@@ -285,3 +285,16 @@ def test_a_trigger_of_ones_own_is_a_caveat_too(own, run, tmp_path):
 def test_parts_of_fedpriv_alone_have_no_such_caveat(command, tmp_path):
     assert command("train", "algorithm=dp_fl", *QUICK).status == 0
     assert "outside fedpriv" not in statement(tmp_path)
+
+
+def test_a_server_step_that_returns_nothing_is_a_sentence(plug_in):
+    code = """
+        from fedpriv.algorithms.dp_fl import DpFl
+
+        class Mine(DpFl):
+            def server_step(self, problem):
+                pass
+    """
+    said = plug_in("algorithm", "Mine", code, "rounds=2", "epsilon=null")
+    assert said.status == 2
+    assert "Mine.server_step must return an object with a method apply" in said.sentence

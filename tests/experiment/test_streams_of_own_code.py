@@ -116,6 +116,32 @@ def test_code_that_reads_another_file_has_other_noise(own_part, group, code, fir
     assert all(abs(z) < SPREAD for z in alike[first:]), alike
 
 
+def test_the_folder_that_code_lies_in_changes_no_noise(tmp_path, monkeypatch, train):
+    """The code notes its folder in a global and in an attribute, as plug-ins often do."""
+    code = textwrap.dedent("""
+        import os
+        from fedpriv.privacy.clippers import ConstantClipper
+
+        HERE = os.path.dirname(os.path.abspath(__file__))
+
+        class Part(ConstantClipper):
+            def start(self, *given):
+                super().start(*given)
+                self.folder = HERE
+    """)
+    weights = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "own_here.py").write_text(code)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(tmp_path / name))
+            importlib.invalidate_caches()
+            patch.delitem(importlib.sys.modules, "own_here", raising=False)
+            run = train(*RUN, "clipper._target_=own_here.Part", name=f"run {name}").folder
+        weights.append(torch.load(run / "model.pt", weights_only=True))
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
 def test_resuming_draws_what_an_uninterrupted_run_would(
     train, assert_same_run, tmp_path, monkeypatch
 ):

@@ -47,6 +47,10 @@ class Clip:
                 f"{type(clipper).__name__}.{what} must return a tensor with one number for each of "
                 f"{len(holders)} holders{of_parts}, got {show(norms) if not shape else f'shape {shape}'}"
             )
+        if is_own(clipper) and not bool((norms > 0).all()):
+            raise ReleaseError(
+                f"{type(clipper).__name__}.{what} must return numbers > 0, got {show(float(norms.min()))}"
+            )
         self._limits = norms.clone()  # ours: no clipper writes into it
         self.norms = whole_norms(self._limits)
         self._scaled = False

@@ -163,3 +163,15 @@ def test_a_lot_of_nobody_is_answered_as_ever():
     nothing = torch.zeros(0)
     assert len(clip(ByTheLargest(1.0)).factors(nothing, OWNERS[:0])) == 0
     assert float(clip(Inherits(1.0)).statistic(nothing, OWNERS[:0]).values) == 0.0
+
+
+class WithoutNoise(ConstantClipper):
+    def clip_norm(self, round_index, holders):
+        return 0 * super().clip_norm(round_index, holders)
+
+
+def test_a_clip_norm_of_zero_is_refused():
+    with pytest.raises(
+        ReleaseError, match=r"WithoutNoise.clip_norm must return numbers > 0, got 0"
+    ):
+        clip(WithoutNoise(1.0))
