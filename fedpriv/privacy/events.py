@@ -83,9 +83,12 @@ def parse_event(text: str) -> dp_event.DpEvent:
         raise ValueError(f"not an event: {text}")
     fields = _fields(kind)
     try:
-        return kind(**{name: fields[name][2](value) for name, value in match.groupdict().items()})
+        values = {name: fields[name][2](value) for name, value in match.groupdict().items()}
     except SyntaxError as error:  # of a field that is no literal
         raise ValueError(f"not an event: {text}") from error
+    if not 0 <= values.get("sampling_probability", 0.0) <= 1:
+        raise ValueError(f"not a probability: {text}")
+    return kind(**values)
 
 
 def _form(kind: type[dp_event.DpEvent]) -> str:

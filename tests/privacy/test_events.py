@@ -76,10 +76,11 @@ def test_a_composed_event_reads_as_a_sum():
         *("", "Gaussian()", "Gaussian(z=x)", "Poisson(q=0.1)", "Poisson(q=0.1, Gaussian(z=3)", "?"),
         *("Gaussian(z=3.0) + ", " + Gaussian(z=3.0)", "Gaussian(z=3.0) + ?"),
         *("RandomizedResponse(p=0.25)", "RandomizedResponse(p=x, k=2)"),
+        *("Poisson(q=1.5, Gaussian(z=3.0))", "Poisson(q=-0.5, Gaussian(z=3.0))"),
     ],
 )
 def test_anything_else_is_refused(text):
-    with pytest.raises(ValueError, match=r"event|float"):
+    with pytest.raises(ValueError, match=r"event|float|not a probability"):
         parse_event(text)
 
 
