@@ -130,6 +130,7 @@ class Trainer:
         self.problem, self.work, self.server = problem, work, server
         self._optimizer = optimizer
         self._beside_weights: dict[str, Any] | None = None
+        self._held: SavedState | None = None  # the model as the last round left it
         self._observe_noise = getattr(optimizer, "observe_noise", None)
         try:
             problem.clipper.see_layers(layers_of(problem.model))
@@ -143,7 +144,7 @@ class Trainer:
         holders = self.work.holders(cohort)
         if opened.aborted:
             return self._nothing(opened, holders)
-        before = self.saved_state()
+        before, self._held = self._held or self.saved_state(), None
         self._optimizer.begin_round(holders)
         changes: Visible | None = None
         found: list[tuple[Clipped, Clip]] = []
@@ -153,7 +154,7 @@ class Trainer:
             change = gradients.then(lambda values: self._optimizer.step(holders, values))
             changes = change if changes is None else _added(changes, change)
         opened.refuse_unless_complete()
-        self.refuse_changed(before, opened.round_index)
+        self._refuse_changed(before, opened.round_index)
         self.server.apply(cohort, self.work.sent(turn, changes))
         return self._outcome(found, opened)
 
@@ -165,8 +166,15 @@ class Trainer:
             self._beside_weights = state.beside_weights
         return state
 
-    def refuse_changed(self, state: SavedState, round_index: int) -> None:
-        """Raise ReleaseError if the model is no longer as it was when ``state`` was copied."""
+    def hold_state(self) -> None:
+        """Copy what the model may save, as a round left it: it must be so until the next server step."""
+        self._held = self.saved_state()
+
+    def refuse_changed(self, round_index: int) -> None:
+        """Raise ReleaseError if the model is no longer as it was at :meth:`hold_state`."""
+        self._refuse_changed(self._held, round_index)
+
+    def _refuse_changed(self, state: SavedState, round_index: int) -> None:
         changed = state.change(weights_alone=not self.problem.private)
         if changed is not None:
             raise ReleaseError(
@@ -250,6 +258,7 @@ class Trainer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.problem.model.set(state["weights"])
+        self._held = None
         self._optimizer.load_state_dict(state["optimizer"])
         self.problem.clipper.load_state_dict(state["clipper"])
         self.server.load_state_dict(state.get("server", {}))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+from operator import attrgetter
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedpriv.engine.flat_model import FlatModel
 
@@ -65,17 +66,41 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     words = {4: torch.int32, 8: torch.int64}.get(one.element_size(), torch.uint8)
-    one, other = (t.detach().contiguous().reshape(-1).view(words) for t in (one, other))
-    return torch.equal(one, other)
+    if one.dim() != 1:
+        one, other = one.detach().reshape(-1), other.detach().reshape(-1)
+    return torch.equal(one.contiguous().view(words), other.contiguous().view(words))
+
+
+_METHODS = (
+    *("state_dict", "_save_to_state_dict", "get_extra_state", "modules", "named_modules"),
+    *("named_parameters", "named_buffers", "_named_members"),
+)
+"""The methods of a module by which it says what it holds."""
+_of = attrgetter(*_METHODS)
+_USUAL = _of(nn.Module)
 
 
 def _beside_weights(model: FlatModel) -> dict[str, Any]:
     """Buffers, also those that are not saved, and all in the state dict that is no parameter."""
+    if _has_weights_alone(model.module):
+        return {}
     weights = {name for name, _ in model.module.named_parameters(remove_duplicate=False)}
     saved = {
         name: value for name, value in model.module.state_dict().items() if name not in weights
     }
     return {**dict(model.module.named_buffers()), **saved}
+
+
+def _has_weights_alone(module: nn.Module) -> bool:
+    """Return whether a state dict could hold nothing but parameters now: no layer has a buffer, a hook, or
+    methods of its own that say what it holds. This is looked up in a fraction of the time of a state dict."""
+    layers = list(nn.Module.modules(module))
+    for layer in layers:
+        if layer._buffers or layer._state_dict_hooks or layer._state_dict_pre_hooks:
+            return False
+        if not vars(layer).keys().isdisjoint(_METHODS):
+            return False
+    return all(_of(kind) == _USUAL for kind in set(map(type, layers)))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -151,9 +151,7 @@ class Loop:
                     evaluation = evaluate(self.problem)
                 if self._stops_by_test_loss and not math.isfinite(evaluation.loss):
                     stop = DIVERGED
-            self.trainer.refuse_changed(
-                self._stepped, self.rounds_done - 1
-            )  # by a loss, or by evaluating
+            self.trainer.refuse_changed(self.rounds_done - 1)  # by a loss, or by evaluating
             done = Round(
                 self.rounds_done,
                 opened.cohort,
@@ -195,7 +193,7 @@ class Loop:
             self.second_draw.watch(opened)
         outcome = self.trainer.round(opened)
         problem.streams.note("weights", problem.model.flat)
-        self._stepped = self.trainer.saved_state()
+        self.trainer.hold_state()
         signal = self._signal(opened)
         if self.budget is not None:
             self.budget.charge(opened.close(), announced, sampled)

@@ -307,7 +307,7 @@ def test_batch_norm_is_refused_and_else_found(caught, monkeypatch):
         "fedpriv.models.checks.refuse_record_mixing", lambda module, inputs, per_record: None
     )
     monkeypatch.setattr("fedpriv.experiment.assemble._probe_own_model", lambda parts, problem: ())
-    monkeypatch.setattr("fedpriv.algorithms.trainer.Trainer.refuse_changed", lambda *given: None)
+    monkeypatch.setattr("fedpriv.algorithms.trainer.Trainer._refuse_changed", lambda *given: None)
     found = caught(*overrides)
     assert about(found, "outside: ")
 
