@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -54,6 +55,15 @@ class Attack(Participants, Protocol):
 
     test: Records
     active: bool
+
+    def observe(self, round_index: int, weights: Tensor) -> None:
+        """See the global weights [d] that a round begins with."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next round needs, for the checkpoint."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
 
     def take_norms(self) -> dict[str, float | None]:
         """Mean norms of what was sent since the last call, as columns of a row."""

@@ -141,6 +141,8 @@ class Trainer:
     def round(self, opened: OpenRound) -> RoundOutcome:
         """Run one round and move the global weights. Raises ReleaseError before anything is applied."""
         cohort = opened.cohort
+        if (attack := self.problem.attack) is not None:
+            attack.observe(opened.round_index, self.problem.model.flat.clone())
         holders = self.work.holders(cohort)
         if opened.aborted:
             return self._nothing(opened, holders)

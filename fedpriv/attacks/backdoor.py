@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.attacks.names import (
+    BOOSTED,
+    DP_STEPS,
+    FOLLOW,
+    MALICIOUS_PART,
+    PARTICIPATIONS,
+    REPLACEMENT,
+    SAMPLED,
+    SKIP,
+    UPDATE,
+)
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.words import counted
 
 if TYPE_CHECKING:
+    from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.attacks.triggers import Trigger
-
-SAMPLED, FIXED = "sampled", "fixed"
-PARTICIPATIONS = (SAMPLED, FIXED)
-SKIP, FOLLOW = "skip", "follow"
-DP_STEPS = (SKIP, FOLLOW)
-REPLACEMENT = "replacement"
-UPDATE, MALICIOUS_PART = "update", "malicious_part"
-BOOSTED = (UPDATE, MALICIOUS_PART)
+    from fedpriv.data.federated import FederatedData
 
 
 class Backdoor:
@@ -108,6 +113,13 @@ class Backdoor:
         self.batch_size = checks.whole("batch_size", batch_size, at_least=1)
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.seed = checks.seed("seed", seed)
+
+    def start(self, data: FederatedData) -> MaliciousClients:
+        """Make the attackers of one run, with its data. To override with attackers that remember something:
+        a class that extends :class:`~fedpriv.attacks.malicious.MaliciousClients`."""
+        from fedpriv.attacks.malicious import MaliciousClients
+
+        return MaliciousClients(self, data)
 
     def attacks_in(self, round_index: int) -> bool:
         """Whether the attackers are malicious in this round (0-based)."""

@@ -1,6 +1,7 @@
 """Malicious clients at work: poisoned records, their own training, boosting, projection.
 
-They are the ``attack`` of an algorithm's problem: which records a client trains on, what it sends.
+They are the ``attack`` of an algorithm's problem: which records a client trains on, what it sends. They are
+made once a run, with its data, and may remember what they see: the global weights of every round.
 Their randomness has streams of its own, which follow from ``attack.seed``. Honest clients draw from the
 streams of the run, and a run with an attack is another run than one without: its lots, cohorts and noise are
 others, unless both are ``paired``.
@@ -8,8 +9,10 @@ others, unless both are ``paired``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -17,27 +20,60 @@ from torch import Tensor
 
 from fedpriv.algorithms.problem import Aggregation, Problem
 from fedpriv.algorithms.uploads import ProjectedChanges, project_to_ball
-from fedpriv.attacks.backdoor import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT, Backdoor
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.attacks.names import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT
+from fedpriv.common.errors import ArgumentError, ConfigError, ReleaseError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.records import Records
 
 if TYPE_CHECKING:
+    from fedpriv.attacks.triggers import Trigger
     from fedpriv.data.federated import FederatedData
+
+Constraint = Callable[[Tensor], Tensor]
+"""Changes of weights [a, d] → the changes that attackers allow themselves [a, d]."""
+
+
+class Settings(Protocol):
+    """The settings that the attackers read; see :class:`fedpriv.attacks.Backdoor`."""
+
+    trigger: Trigger
+    participation: str
+    poisoned_fraction: float
+    dp_steps: str
+    boost: float | str
+    boosted: str
+    norm_bound: float | None
+    local_epochs: int
+    batch_size: int
+    learning_rate: float
+    seed: int
+
+    def attacks_in(self, round_index: int) -> bool: ...
+
+    def attackers_among(self, clients: int) -> np.ndarray: ...
 
 
 class MaliciousClients:
     """The attackers of one run.
 
+    An attack that remembers something extends this class. It overrides ``observe``, ``constrain`` or
+    ``forge``, and saves what it keeps: ``state_dict``, ``load_state_dict``.
+
     Attributes:
+        settings: The settings of the attack.
         data: The run's data with the attackers' poisoned records behind the others (the clients'
             lists name none of them) and without what the trigger withholds.
         attackers: Who attacks, ascending [a].
+        honest: Which clients do not attack [K] (bool).
         untouched: The numbers of the records that are the data set's own and not withheld, ascending.
         test: Records on which the backdoor is tested; the targets are what the attackers want.
+        sees_uploads: Whether the threat model lets attackers see what the server sees of honest clients'
+            uploads, at record level, before they send their own. Else they see the global weights alone.
     """
 
-    def __init__(self, settings: Backdoor, data: FederatedData):
+    sees_uploads = False
+
+    def __init__(self, settings: Settings, data: FederatedData):
         self.settings = settings
         try:
             self.attackers = settings.attackers_among(data.client_count)
@@ -68,9 +104,52 @@ class MaliciousClients:
         self._forget_norms()
 
     def join(self, problem: Problem) -> None:
-        """Take part in a problem on ``data``."""
+        """Take part in a problem on ``data``. Raises ConfigError where nobody sees the uploads that the
+        threat model counts on."""
+        algorithm = problem.mechanism.algorithm
+        if self.sees_uploads and algorithm.unit != "record":
+            raise ConfigError(
+                f"attack: {type(self).__name__} sees the uploads of honest clients (sees_uploads), which at "
+                f"client level (algorithm={algorithm.name}) nobody sees before they are clipped and noised"
+            )
         self._training = _PoisonedTraining(problem, self.settings)
         problem.attack = self
+
+    # ---- to override
+
+    def observe(self, round_index: int, weights: Tensor) -> None:
+        """See the global weights [d] that a round (0-based) begins with. Called in every round."""
+
+    def constrain(self, round_index: int, clients: np.ndarray, changes: Tensor) -> Tensor:
+        """Return the changes of weights [a, d] that attackers allow themselves.
+
+        Called after every batch of their own training (``dp_steps=skip``), or with the changes that the
+        algorithm's training gave (``follow``). Boost and norm bound come after it.
+        """
+        return changes
+
+    def forge(
+        self, round_index: int, clients: np.ndarray, uploads: Tensor, others: Tensor | None
+    ) -> Tensor:
+        """Return what attackers send [a, d]: here what their training gave.
+
+        Args:
+            round_index: The round, 0-based.
+            clients: The attackers that take part [a], ascending.
+            uploads: What they would send by training, boost and norm bound [a, d].
+            others: What the server sees of the honest clients of the round [h, d]; None unless
+                ``sees_uploads``.
+        """
+        return uploads
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next round needs, for the checkpoint: tensors and plain values."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``state_dict`` gave."""
+
+    # ---- what they do
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
         """Who takes part: the clients that the algorithm drew, and the attackers where they come anyway."""
@@ -90,19 +169,30 @@ class MaliciousClients:
         malicious = ~self.honest[clients] & self.settings.attacks_in(aggregation.round_index)
         if malicious.any():
             where = torch.from_numpy(np.flatnonzero(malicious)).to(uploads.device)
+            others = uploads[torch.from_numpy(~malicious)] if self.sees_uploads else None
             uploads = uploads.clone()
-            uploads[where] = self._malicious(aggregation, clients[malicious], uploads[where])
+            attackers, t = clients[malicious], aggregation.round_index
+            trained = self._trained(aggregation, attackers, uploads[where])
+            sent = self.forge(t, attackers, trained, others)
+            uploads[where] = self._of_shape(trained, sent, "forge")
         self._note_norms(torch.linalg.vector_norm(uploads, dim=1).cpu().numpy(), malicious)
         return uploads
 
-    def _malicious(self, aggregation: Aggregation, clients: np.ndarray, own: Tensor) -> Tensor:
-        settings = self.settings
+    def _trained(self, aggregation: Aggregation, clients: np.ndarray, own: Tensor) -> Tensor:
+        """Return what attackers [a] would send by their training, boost and norm bound [a, d]; ``own``: by
+        the algorithm's training."""
+        settings, turn = self.settings, aggregation.round_index
         boost = torch.from_numpy(self._boosts(aggregation, clients)).to(own)[:, None]
         if settings.dp_steps == FOLLOW:
-            sent = own * boost
+            sent = self._constrained(turn, clients, own) * boost
         else:
-            training, turn = self._training, aggregation.round_index
+            training = self._training
             training.radius = None if settings.norm_bound is None else settings.norm_bound / boost
+            training.constraint = None
+            if (
+                type(self).constrain is not MaliciousClients.constrain
+            ):  # changes + start would round
+                training.constraint = partial(self._constrained, turn, clients)
             if settings.boosted == MALICIOUS_PART:
                 bad = training.changes(turn, clients, {}, self._poisoned)
                 training.radius = None
@@ -113,6 +203,20 @@ class MaliciousClients:
         if settings.norm_bound is not None:
             project_to_ball(sent, torch.zeros_like(sent[0]), settings.norm_bound)
         return sent
+
+    def _constrained(self, round_index: int, clients: np.ndarray, changes: Tensor) -> Tensor:
+        allowed = self.constrain(round_index, clients, changes)
+        return self._of_shape(changes, allowed, "constrain")
+
+    def _of_shape(self, given: Tensor, returned: Tensor, method: str) -> Tensor:
+        """Return what a method made of a tensor. Raises ReleaseError where the shape is another one."""
+        shape, wanted = getattr(returned, "shape", None), tuple(given.shape)
+        if shape != given.shape:
+            what = type(returned).__name__ if shape is None else f"shape {tuple(shape)}"
+            raise ReleaseError(
+                f"{type(self).__name__}.{method} must return a tensor of shape {wanted}, got {what}"
+            )
+        return returned
 
     def _boosts(self, aggregation: Aggregation, clients: np.ndarray) -> np.ndarray:
         """γ of each attacker [c]."""
@@ -148,11 +252,18 @@ class MaliciousClients:
 class _PoisonedTraining(ProjectedChanges):
     """The attackers' plain SGD on clean and poisoned records."""
 
-    def __init__(self, problem: Problem, settings: Backdoor):
+    constraint: Constraint | None = None
+
+    def __init__(self, problem: Problem, settings: Settings):
         super().__init__(
             problem, settings.local_epochs, settings.batch_size, settings.learning_rate
         )
         self.settings = settings
+
+    def _project(self, weights: Tensor, start: Tensor) -> None:
+        if self.constraint is not None:
+            weights.copy_(self.constraint(weights - start).add(start))
+        super()._project(weights, start)
 
     def changes(
         self,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from fedpriv.algorithms.problem import Problem
     from fedpriv.attacks.canaries import Planted
+    from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.data.federated import ClientSizes, FederatedData
     from fedpriv.experiment.running import Run
 
@@ -158,9 +159,7 @@ def make_problem(
         data = of_shadow(data, settings.shadow)
     attack = None
     if parts.attack is not None:
-        from fedpriv.attacks.malicious import MaliciousClients
-
-        attack = MaliciousClients(parts.attack, data)
+        attack = _attackers(parts, data)
         data = attack.data
     within_group("algorithm", lambda: algorithm.check_clients(data.client_count))
     refuse_smaller_clients(parts, int(data.records_per_client.min()))
@@ -193,6 +192,21 @@ def make_problem(
     if planted is not None:
         planted.join(problem)
     return problem
+
+
+def _attackers(parts: Parts, data: FederatedData) -> MaliciousClients:
+    """Make the attackers of a run. Raises ConfigError for what are no attackers."""
+    from fedpriv.attacks.malicious import MaliciousClients
+    from fedpriv.experiment.uncalled import refuse_uncalled
+
+    attackers = parts.attack.start(data)
+    if not isinstance(attackers, MaliciousClients):
+        raise ConfigError(
+            f"attack: {type(parts.attack).__name__}.start must return an object of a class that extends "
+            f"{MaliciousClients.__module__}.MaliciousClients, got {type(attackers).__name__}"
+        )
+    refuse_uncalled("attackers", attackers)
+    return attackers
 
 
 def _probe_own_model(parts: Parts, problem: Problem) -> tuple[int, ...]:

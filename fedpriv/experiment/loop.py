@@ -94,7 +94,7 @@ class Loop:
         self._reported = None
         if asked is not None:
             self._reported = ReportedLoss(problem, asked, parts.algorithm.unit)
-        self._own = OwnState(parts, self.trainer, problem.model)
+        self._own = OwnState(parts, self.trainer, problem.model, problem.attack)
         self.second_draw: SecondDraw | None = None
         self.rounds_done = 0
         self.not_finite = 0
@@ -258,6 +258,8 @@ class Loop:
         optional = {} if self.average is None else {"average": self.average.state_dict()}
         if self.statistics is not None:
             optional["statistics"] = self.statistics.state_dict()
+        if (attack := self.problem.attack) is not None and (state := attack.state_dict()):
+            optional["attack"] = state
         if own := self._own.state_dict():
             optional["own"] = own
         if (history := self.problem.streams.history) is not None:
@@ -286,6 +288,8 @@ class Loop:
         self.trainer.load_state_dict(state["training"])
         self.mechanism.load_state_dict(state["mechanism"])
         self.schedule.load_state_dict(state["schedule"])
+        if "attack" in state:
+            self.problem.attack.load_state_dict(state["attack"])
         self._own.load_state_dict(state.get("own", {}))
         if self.average is not None:
             self.average.load_state_dict(state["average"])

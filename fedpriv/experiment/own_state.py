@@ -1,9 +1,10 @@
 """What parts of the user's own keep from round to round, for the checkpoint.
 
-Clipper, noise schedule, mechanism, optimiser and server step have always had a place in it. Any other part
-that a user may write (algorithm, work, uploads, attack, trigger, accountant) is asked for ``state_dict`` and
-given its state back by ``load_state_dict``. A part whose attributes change over the rounds and that offers no
-state would go on from its beginning: its attributes are noted, and named when the run is resumed.
+Clipper, noise schedule, mechanism, optimiser, server step and attackers have a place of their own in it. Any
+other part that a user may write (algorithm, work, uploads, attack, trigger, accountant) is asked for
+``state_dict`` and given its state back by ``load_state_dict``. A part whose attributes change over the rounds
+and that offers no state would go on from its beginning: its attributes are noted, and named when the run is
+resumed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedpriv.algorithms.problem import Attack
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.common.attributes import PACKAGE, attribute_digests, changed_attributes, is_own
 from fedpriv.common.errors import ConfigError
@@ -21,7 +23,9 @@ from fedpriv.experiment.parts import Parts
 class OwnState:
     """The state of one run's parts of the user's own."""
 
-    def __init__(self, parts: Parts, trainer: Trainer, model: FlatModel):
+    def __init__(
+        self, parts: Parts, trainer: Trainer, model: FlatModel, attackers: Attack | None = None
+    ):
         work, attack = getattr(trainer, "work", None), parts.attack
         saved = {
             "algorithm": parts.algorithm,
@@ -38,6 +42,7 @@ class OwnState:
             "trainer": trainer,
             "server step": getattr(trainer, "server", None),
             "optimizer": getattr(trainer, "_optimizer", None),
+            "attackers": attackers,
         }
         self._saved = {name: part for name, part in saved.items() if _is_part(part)}
         silent = {**self._saved, **elsewhere}

@@ -37,7 +37,8 @@ _HOOKS = {
     ),
     "clipper": ("clip_norm", "factors", "query", "statistic", "observe"),
     "noise_schedule": ("noise_multiplier", "observe", "loss_query"),
-    "attack": ("attacks_in", "attackers_among"),
+    "attack": ("attacks_in", "attackers_among", "start"),
+    "attackers": ("observe", "constrain", "forge"),
     "attack.trigger": ("plant", "misfit", "describe"),
     "server step": ("apply", "weights"),
     "uploads": ("of", "of_records"),
@@ -48,7 +49,8 @@ _SAVED = ("work", "uploads", "accountant")
 """Parts whose state a checkpoint holds (``own_state``) though their classes in fedpriv have none."""
 _ELSEWHERE = {
     "attack": "what attackers plant is the trigger's: plant(data, honest, stream) of attack.trigger; what "
-    "they send follows from attack.dp_steps, boost and boosted",
+    "they send follows from attack.dp_steps, boost and boosted, or from the attackers that start(data) "
+    "returns",
 }
 
 

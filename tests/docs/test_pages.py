@@ -182,8 +182,16 @@ def examples() -> dict[str, tuple[dict[str, str], list[str]]]:
 def test_every_kind_of_part_has_an_example():
     assert list(examples()) == [
         "A clipper", "A noise schedule", "An accountant", "An algorithm", "A data set", "A model",
-        "An attack", "A figure",
+        "An attack", "An attack that remembers", "A figure",
     ]  # fmt: skip
+
+
+def test_the_examples_are_the_plug_ins_that_the_tests_try_hard():
+    plugins = ROOT / "tests" / "experiment" / "plugins"
+    shown = {file: text for files, _ in examples().values() for file, text in files.items()}
+    for path in (*plugins.glob("*.py"), *plugins.rglob("*.yaml")):
+        name = path.relative_to(plugins).as_posix().replace("yamls/", "my_yamls/")
+        assert shown[name] == path.read_text("utf-8"), name
 
 
 @pytest.mark.parametrize("title", examples())

@@ -1,0 +1,9 @@
+"""Values of the keys of an attack."""
+
+SAMPLED, FIXED = "sampled", "fixed"
+PARTICIPATIONS = (SAMPLED, FIXED)
+SKIP, FOLLOW = "skip", "follow"
+DP_STEPS = (SKIP, FOLLOW)
+REPLACEMENT = "replacement"
+UPDATE, MALICIOUS_PART = "update", "malicious_part"
+BOOSTED = (UPDATE, MALICIOUS_PART)

@@ -1,0 +1,267 @@
+"""Attacks that remember: the plug-in is Neurotoxin, as a user would write it, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.trainer import Trainer
+from fedpriv.attacks.malicious import MaliciousClients
+from fedpriv.experiment.loop import Loop
+
+PLUGINS = Path(__file__).parent / "plugins"
+ATTACK = (
+    "attack=neurotoxin", "attack.trigger.size=2", "attack.attackers=2", "attack.participation=fixed",
+    "partition=iid", "partition.clients=8", "rounds=6", "runtime.progress=none", "runtime.plots=false",
+    "evaluation_interval=1", "runtime.checkpoint_interval=1",
+)  # fmt: skip
+ALGORITHMS = {
+    "fedavg": ("algorithm=fedavg",),
+    "dp_fl": ("algorithm=dp_fl", "epsilon=null"),
+    "follow": ("algorithm=dp_fl", "epsilon=null", "attack.dp_steps=follow"),
+    "naseri_cdp": (
+        *("algorithm=naseri_cdp", "epsilon=null", "noise_schedule.noise_multiplier=3"),
+        "algorithm.client_rate=0.5",
+    ),
+}
+
+
+@pytest.fixture
+def plugins(tmp_path):
+    """The user's folder, with a Python file and a YAML for each part."""
+    shutil.copytree(PLUGINS, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
+    yield tmp_path
+    for path in PLUGINS.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def attacked(command, plugins):
+    """(folder, overrides) → how a run with the plug-in ended."""
+
+    def run(folder: str, *overrides: str):
+        return command(
+            "train", "--config-dir", "yamls", *ATTACK, f"runtime.run_dir={folder}", *overrides
+        )
+
+    return run
+
+
+@pytest.fixture
+def interrupted(attacked, monkeypatch):
+    """(folder, overrides): a run that is interrupted at the end of its third round."""
+    take = MaliciousClients.take_norms
+    calls = []
+
+    def until_the_third(self):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return take(self)
+
+    def run(folder: str, *overrides: str) -> None:
+        monkeypatch.setattr(MaliciousClients, "take_norms", until_the_third)
+        assert attacked(folder, *overrides).status == 130
+        monkeypatch.setattr(MaliciousClients, "take_norms", take)
+
+    return run
+
+
+@pytest.fixture
+def resume(command):
+    return lambda folder: command(
+        *("train", "--config-dir", "yamls", f"resume={folder}", "--allow", "my_neurotoxin"),
+        *("runtime.progress=lines", "runtime.plots=false"),
+    )
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_attack_that_remembers_goes_on_bit_for_bit(
+    name, attacked, interrupted, resume, plugins, assert_same_run
+):
+    interrupted("broken", *ALGORITHMS[name])
+    saved = torch.load(plugins / "broken" / "checkpoint.pt", weights_only=True)
+    assert saved["round"] < 6
+    assert saved["attack"]["free"].min() == 0
+    said = resume("broken")
+    assert said.status == 0, said.err
+    assert "were not saved" not in said.out
+    assert attacked("whole", *ALGORITHMS[name]).status == 0
+    assert_same_run(plugins / "broken", plugins / "whole")
+
+
+def test_the_comparison_finds_a_state_that_no_checkpoint_holds(
+    attacked, interrupted, resume, plugins, assert_same_run, monkeypatch
+):
+    """Planted: the loop leaves the attackers' state out."""
+    whole = Loop.state_dict
+    monkeypatch.setattr(
+        Loop, "state_dict", lambda loop: {k: v for k, v in whole(loop).items() if k != "attack"}
+    )
+    interrupted("broken", *ALGORITHMS["fedavg"])
+    assert resume("broken").status == 0
+    assert attacked("whole", *ALGORITHMS["fedavg"]).status == 0
+    with pytest.raises(AssertionError):
+        assert_same_run(plugins / "broken", plugins / "whole")
+
+
+def test_attackers_that_forget_are_named_when_the_run_is_resumed(interrupted, resume, plugins):
+    file = plugins / "my_neurotoxin.py"
+    code = file.read_text()
+    file.write_text(code[: code.index("    def state_dict")])
+    interrupted("broken", *ALGORITHMS["fedavg"])
+    words = " ".join(resume("broken").out.split())
+    assert "attackers (Attackers): free, last" in words
+
+
+def test_attackers_see_the_global_model_of_each_round(attacked, monkeypatch, plugins):
+    seen, sent_out = [], []
+    observe, round_of = MaliciousClients.observe, Trainer.round
+
+    def noted_round(trainer, opened):
+        sent_out.append((opened.round_index, trainer.problem.model.flat.clone()))
+        return round_of(trainer, opened)
+
+    def noted(self, round_index, weights):
+        seen.append((round_index, weights))
+        observe(self, round_index, weights)
+
+    monkeypatch.setattr(MaliciousClients, "observe", noted)
+    monkeypatch.setattr(Trainer, "round", noted_round)
+    said = attacked(
+        "run", "algorithm=fedavg", "attack=pixel_pattern", "attack.participation=sampled"
+    )
+    assert said.status == 0, said.err
+    assert [t for t, _ in seen] == list(range(6))
+    for (_, one), (_, other) in zip(seen, sent_out, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "follow"])
+def test_neurotoxin_leaves_alone_what_the_last_global_update_moved_most(
+    name, attacked, monkeypatch
+):
+    sent = []
+    foreign = Problem.foreign
+
+    def noted(problem, aggregation, clients, uploads):
+        rows, found = foreign(problem, aggregation, clients, uploads)
+        sent.append((problem.attack.free, found.values[rows]))
+        return rows, found
+
+    monkeypatch.setattr(Problem, "foreign", noted)
+    said = attacked("run", *ALGORITHMS[name])
+    assert said.status == 0, said.err
+    assert sent[0][0] is None
+    assert (sent[0][1] != 0).float().mean() > 0.8
+    for free, rows in sent[1:]:
+        assert (free == 0).sum() == int(0.05 * len(free))
+        assert len(rows) == 2
+        assert bool((rows[:, free == 0] == 0).all())
+        assert bool(rows.any(dim=1).all())
+
+
+def test_neurotoxin_teaches_its_backdoor(attacked, plugins):
+    overrides = (*ALGORITHMS["fedavg"], "rounds=15", "evaluation_interval=5")
+    assert attacked("taught", *overrides, "attack.boost=replacement").status == 0
+    found = json.loads((plugins / "taught" / "summary.json").read_text())
+    assert found["backdoor_accuracy"] > 0.8
+
+
+FORGES = """
+import torch
+
+from fedpriv.attacks import Backdoor
+from fedpriv.attacks.malicious import MaliciousClients
+
+
+class Mine(Backdoor):
+    def start(self, data):
+        return Seeing(self, data)
+
+
+class Seeing(MaliciousClients):
+    {sees}
+
+    def forge(self, round_index, clients, uploads, others):
+        assert (others is None) != self.sees_uploads
+        return uploads if others is None else -others.mean(0).expand_as(uploads)
+"""
+
+
+@pytest.mark.parametrize(("sees", "changes"), [("sees_uploads = True", True), ("pass", False)])
+def test_attackers_see_other_uploads_only_if_the_threat_model_says_so(
+    sees, changes, plug_in, command, tmp_path
+):
+    few = ("partition.clients=8", "attack.trigger.writers=2", "attack.attackers=2")
+    said = plug_in("attack", "Mine", FORGES.format(sees=sees), *few, base="fedavg")
+    assert said.status == 0, said.err
+    plain = command(
+        *("train", "algorithm=fedavg", "attack=label_flip", *few, "rounds=6"),
+        *("runtime.progress=none", "runtime.plots=false", "runtime.run_dir=plain"),
+        "paired=both",
+    )
+    assert plain.status == 0, plain.err
+    said = plug_in(
+        "attack", "Mine", FORGES.format(sees=sees), *few, "paired=both",
+        "runtime.run_dir=paired", base="fedavg",
+    )  # fmt: skip
+    tables = [pd.read_csv(tmp_path / name / "metrics.csv") for name in ("paired", "plain")]
+    norms = [table["update_norm_malicious"].to_numpy() for table in tables]
+    assert np.array_equal(*norms) is not changes
+
+
+def test_uploads_that_nobody_sees_before_they_are_clipped_cannot_be_seen(plug_in):
+    said = plug_in(
+        "attack", "Mine", FORGES.format(sees="sees_uploads = True"), "attack.trigger.writers=2",
+        "partition.clients=8", base="naseri_cdp",
+    )  # fmt: skip
+    assert said.status == 2
+    assert "sees_uploads" in said.sentence
+    assert "naseri_cdp" in said.sentence
+
+
+def test_attackers_of_another_kind_are_one_sentence(plug_in):
+    code = """
+    from fedpriv.attacks import Backdoor
+
+    class Mine(Backdoor):
+        def start(self, data):
+            return data
+    """
+    said = plug_in("attack", "Mine", code, "attack.trigger.writers=2", base="fedavg")
+    assert said.status == 2
+    assert "Mine.start must return" in said.sentence
+    assert "MaliciousClients" in said.sentence
+
+
+@pytest.mark.parametrize("how", ["skip", "follow"])
+@pytest.mark.parametrize("method", ["constrain", "forge"])
+def test_what_attackers_send_has_the_shape_of_an_upload(method, how, plug_in):
+    rest = "changes" if method == "constrain" else "uploads, others"
+    code = FORGES[: FORGES.index("    def forge")].format(sees="")
+    code += f"""
+    def {method}(self, round_index, clients, {rest}):
+        return {rest.partition(",")[0]}[0]
+    """
+    said = plug_in(
+        "attack", "Mine", code, "attack.trigger.writers=2", f"attack.dp_steps={how}", base="fedavg"
+    )
+    assert said.status == 1
+    assert f"Seeing.{method} must return a tensor of shape (1, " in said.sentence
+
+
+def test_a_misspelt_method_of_attackers_is_refused(plug_in):
+    code = FORGES.format(sees="def observed(self, round_index, weights):\n        pass")
+    said = plug_in("attack", "Mine", code, "attack.trigger.writers=2", base="fedavg")
+    assert said.status == 2
+    assert "attackers: nothing calls Seeing.observed" in said.sentence
+    assert "did you mean observe?" in said.sentence
