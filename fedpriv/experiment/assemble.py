@@ -20,6 +20,7 @@ from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.checkpoint import Origin
+from fedpriv.experiment.contracts import refuse_without_sampling
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.machine import (
     choose_threads,
@@ -180,6 +181,8 @@ def make_problem(
         mechanism=parts.mechanism,
         private=parts.private,
     )
+    if is_own(algorithm):
+        refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
     parts.mechanism.join(data.records_per_client)
     inputs, _ = problem.random_records(_probes(module))
     refuse_own_randomness(module, inputs)

@@ -14,6 +14,7 @@ from fedpriv.experiment.combinations import (
     refuse_query_of_secret_cohort,
     refuse_unaccountable,
 )
+from fedpriv.experiment.contracts import refuse_bad_answers
 from fedpriv.experiment.instantiate import first_line, instantiate, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import Settings, read_settings
@@ -49,6 +50,7 @@ def build_parts(config: DictConfig) -> Parts:
     )
     refuse_unasked(parts)
     refuse_bad_combinations(parts)
+    refuse_bad_answers(parts)
     if parts.private:
         algorithm.learn_size(lambda: model_size(parts.model, parts.dataset))
         refuse_unaccountable(parts)

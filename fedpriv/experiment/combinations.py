@@ -7,7 +7,6 @@ from fedpriv.algorithms.distributed import CONTINUOUS, DpFlServer
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
-from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.data.records import CLASSIFICATION
@@ -177,13 +176,6 @@ def _refuse_unpublishable(parts: Parts) -> None:
         )
     if parts.attack is not None:
         raise ConfigError("publish", True, "false with an attack, which is a simulation")
-    if is_own(parts.model) and not parts.settings.isolate_records:
-        raise ConfigError(
-            "isolate_records",
-            None,
-            "true with publish=true and a model of your own",
-            "whether its code lets one record reach another can be probed, but not proven",
-        )
 
 
 def _refuse_canaries(parts: Parts) -> None:

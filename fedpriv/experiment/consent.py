@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -59,6 +59,10 @@ def refuse_odd_paths(config: DictConfig, where: object) -> None:
                     )
 
 
+_OF_ONE_RUN = ("publish", "dry_run", "resume", "runtime.", "hydra", "tracker", "+tracker")
+"""Overrides that another command need not have begin so."""
+
+
 def resume_command(folder: Path, config: DictConfig) -> str:
     """What continues the run in ``folder``: with the user's YAMLs, and with consent to the user's code."""
     known = shipped()
@@ -69,6 +73,12 @@ def resume_command(folder: Path, config: DictConfig) -> str:
     consent = (f"{FLAG} {module}" for module in sorted(modules))
     resume = shlex.quote(f"resume={folder}")
     return " ".join(("fedpriv train", resume, *_own_yamls(), *_tracking(config), *consent))
+
+
+def command_again(verb: str, overrides: Sequence[str], *more: str) -> str:
+    """Return a command with the overrides of this one, and ``more``."""
+    given = [o for o in overrides if not o.startswith(_OF_ONE_RUN) and o not in more]
+    return " ".join(("fedpriv", verb, *_own_yamls(), *map(shlex.quote, (*given, *more))))
 
 
 def _own_yamls() -> Iterator[str]:

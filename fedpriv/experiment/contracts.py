@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.data.federated import unreadable_data
 from fedpriv.features import Features
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.clippers import Clipper
+from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.noise_schedules import NoiseSchedule
+from fedpriv.privacy.sampling import Sampling
 from fedpriv.trackers import Tracker
+
+if TYPE_CHECKING:
+    from fedpriv.experiment.parts import Parts
 
 NEEDS: dict[str, dict[str, str]] = {
     "dataset": {
@@ -66,3 +73,35 @@ def refuse_without_validation(dataset: Any, schedule: NoiseSchedule) -> None:
             "dataset needs validation_records: the size of the public split that this noise_schedule reads "
             f"({type(dataset).__name__} has none)"
         )
+
+
+def refuse_without_sampling(algorithm: Algorithm, records: Iterable[int]) -> None:
+    """Raise ConfigError where an algorithm does not say how the records of so many are sampled."""
+    for count in records:
+        found = algorithm.sampling_of(count)
+        if not isinstance(found, Sampling):
+            raise ConfigError(
+                f"algorithm: {type(algorithm).__name__}.sampling_of({count}) must return a Sampling of "
+                f"fedpriv.privacy.sampling, PoissonSampling(0.1) say, got {_shown(found)}"
+            )
+
+
+def refuse_bad_answers(parts: Parts) -> None:
+    """Raise ConfigError where an own algorithm does not answer how it samples, or what it releases."""
+    algorithm, clients = parts.algorithm, parts.partition.clients
+    if not is_own(algorithm):
+        return
+    refuse_without_sampling(algorithm, (parts.even_share, 1000))
+    asked: list[tuple[str, object, type]] = [("mechanism", parts.mechanism, Mechanism)]
+    if clients is not None:
+        asked.append(("client_sampling", algorithm.client_sampling(clients), Sampling))
+    for method, found, wanted in asked:
+        if not isinstance(found, wanted):
+            raise ConfigError(
+                f"algorithm: {type(algorithm).__name__}.{method} must return a {wanted.__name__} of "
+                f"{wanted.__module__}, got {_shown(found)}"
+            )
+
+
+def _shown(found: object) -> str:
+    return "None; does it return anything?" if found is None else f"a {type(found).__name__}"

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.config import unknown_key
 from fedpriv.experiment.contracts import refuse_incomplete
+from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.experiment.uncalled import refuse_uncalled
 
 
@@ -30,8 +31,10 @@ def instantiate(config: DictConfig, group: str) -> Any:
     keys = [key for key in node if key != "_target_"]
     made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
     refuse_incomplete(top, made)
+    refuse_wrong_signatures(group, made)
     refuse_uncalled(group, made)
     if top == "attack":
+        refuse_wrong_signatures("attack.trigger", made.trigger)
         refuse_uncalled("attack.trigger", made.trigger)
     return made
 

@@ -77,7 +77,7 @@ def run(
     """
     parts = build_parts(config)
     if parts.settings.publish:
-        refuse_without_stamp(config)
+        refuse_without_stamp(config, overrides)
     plan = make_plan(parts)
     if parts.settings.dry_run:
         show_plan(plan.lines)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.data.storage import cache_folder
+from fedpriv.experiment.consent import command_again
 from fedpriv.experiment.own_code import digest_of_targets, own_targets
 
 VERSION = 1
@@ -69,20 +71,48 @@ def write_stamp(path: Path, facts: dict[str, object]) -> None:
     write_text(path, json.dumps(stamp, indent=2) + "\n")
 
 
-def refuse_without_stamp(config: DictConfig) -> None:
-    """Raise ConfigError for a run with ``publish=true`` and code outside fedpriv that was not verified."""
-    path = stamp_of(config)
-    if path is None or _is_stamp(path):
+def lacks_isolation(config: DictConfig) -> bool:
+    """Return whether a configuration has a model of the user's own whose records are not computed alone."""
+    return "model" in own_targets(configuration.identity(config)) and not config.isolate_records
+
+
+def refuse_without_stamp(config: DictConfig, overrides: Sequence[str] | None = None) -> None:
+    """Raise ConfigError for a run with ``publish=true`` and code outside fedpriv that was not verified, or
+    with a model of the user's own whose records are not computed alone: all that is missing at once.
+
+    Args:
+        config: The configuration.
+        overrides: Those of the command, for the commands that the refusal names; None: not known.
+    """
+    isolate = lacks_isolation(config)
+    wanted = config
+    if isolate:
+        wanted = config.copy()
+        wanted.isolate_records = True
+    path = stamp_of(wanted)
+    verified = path is None or _is_stamp(path)
+    if verified and not isolate:
         return
     targets = own_targets(configuration.identity(config))
     named = ", ".join(f"{key} is {target}" for key, target in targets.items())
-    raise ConfigError(
-        "publish",
-        True,
-        f"false with code outside fedpriv ({named}) that has not passed fedpriv verify as it stands now",
-        "run fedpriv verify with the same overrides first; only rounds, seeds, a model of fedpriv's and the "
-        "sizes of its partition may be others, and the records may be made up (--synthetic)",
-    )
+    more = ("isolate_records=true",) if isolate else ()
+    given = ["OVERRIDES"] if overrides is None else overrides
+    missing = []
+    if isolate:
+        missing.append(
+            "isolate_records must be true with publish=true and a model of your own: whether its code lets "
+            "one record reach another can be probed, but not proven"
+        )
+    if not verified:
+        missing.append(
+            f"it has not passed fedpriv verify as it stands now: run {command_again('verify', given, *more)} "
+            "(only rounds, seeds, a model of fedpriv's and the sizes of its partition may be others, and the "
+            "records may be made up, --synthetic)"
+        )
+    missing.append(f"then run {command_again('train', given, *more, 'publish=true')}")
+    steps = "; ".join(f"({number}) {step}" for number, step in enumerate(missing, 1))
+    allowed = f"false with code outside fedpriv ({named}) while something is missing"
+    raise ConfigError("publish", True, allowed, steps)
 
 
 def _is_stamp(path: Path) -> bool:

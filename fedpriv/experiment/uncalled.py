@@ -27,6 +27,7 @@ from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ConfigError, nearest
 from fedpriv.experiment.own_code import files_of
 from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.signatures import refuse_wrong_signatures
 
 _LOOK_ON = ("verify/", "audit/", "experiment/second_draw.py", "experiment/uncalled.py")
 """Modules that call a part's methods to check them: a method that only these call changes no run."""
@@ -96,7 +97,8 @@ def refuse_unasked(parts: Parts) -> None:
 
 
 def refuse_uncalled_by_trainer(trainer: Any) -> None:
-    """The same for what an algorithm makes of itself once it starts: its server step, uploads and so on."""
+    """The same, and signatures, for what an algorithm makes of itself once it starts: its server step,
+    uploads and so on."""
     work = trainer.work
     parts = {
         "trainer": trainer,
@@ -107,6 +109,7 @@ def refuse_uncalled_by_trainer(trainer: Any) -> None:
     }
     for what, part in parts.items():
         if part is not None:
+            refuse_wrong_signatures(what, part)
             refuse_uncalled(what, part)
 
 

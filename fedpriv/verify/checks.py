@@ -71,13 +71,17 @@ class Verification:
         self._of_records: list[tuple[str, Recording]] = []
 
     def run(self, units_too: bool) -> Iterator[Check]:
-        subject, reference = self.subject, self.reference
+        subject, reference, begin = self.subject, self.reference, self.subject.steps.begin
+        begin("the same run again, and resumed")
         yield chance.repeated(self.context)
         yield from resumed.check(subject)
+        begin("other noise", self._keys())
         yield from self._noise()
+        begin("chance of other runs")
         yield from chance.two_runs(self.context)
         yield from chance.same_noise(self.context)
         yield from self._where_it_leaves()
+        begin("a unit replaced")
         if subject.whole_numbers:
             yield from self.context.shares.checks(subject.seed)
             values, said = self.context.again.values, self.context.said
@@ -85,12 +89,17 @@ class Verification:
             with silenced():
                 yield from units.checks(self.context)
         else:
+            begin(f"a {subject.unit_words} replaced", len(self.context.variations))
             yield from self._sensitivity()
+            begin("other units replaced")
             if units_too:
                 yield from units.checks(self.context)
+        begin("other lots and cohorts")
         yield from lots.checks(self.context)
         yield lots.unmoved(self.context, self._of_records)
+        begin("whatever else leaves")
         yield from self._outside()
+        begin("the files of a published run")
         yield from self._files()
         if self.context.correlated is None:
             yield from charge.checks(reference, subject.secret_cohort)

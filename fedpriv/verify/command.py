@@ -13,7 +13,7 @@ from fedpriv.common import checks as arguments
 from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.files import write_text
-from fedpriv.experiment.stamps import stamp_of, write_stamp
+from fedpriv.experiment.stamps import lacks_isolation, stamp_of, write_stamp
 from fedpriv.verify.checks import all_checks
 from fedpriv.verify.subject import Subject
 from fedpriv.verify.table import FALSE_ALARM, failed, judged, show
@@ -28,6 +28,8 @@ def run(given: SimpleNamespace) -> int:
     config = configuration.compose(list(given.overrides), folder)
     stamp = stamp_of(config)
     subject = Subject(config, seed, given.rounds, given.synthetic, later=True)
+    if subject.parts.settings.runtime.progress != "none":
+        subject.steps.say = _say
     found = judged(all_checks(subject))
     parts = subject.parts
     title = f"{parts.algorithm.name} on {parts.dataset.name}: {subject.rounds} rounds, seed {seed}"
@@ -39,7 +41,12 @@ def run(given: SimpleNamespace) -> int:
         else f"{len(found)} checks, none failed"
     )
     console().print(f"{words}.")
-    if stamp is not None and not wrong:
+    if stamp is not None and not wrong and lacks_isolation(config):
+        console().print(
+            "no stamp for publish=true: a run with a model of your own is published only with "
+            "isolate_records=true; verify it with that key"
+        )
+    elif stamp is not None and not wrong:
         facts = {"overrides": list(given.overrides), "seed": seed, "rounds": subject.rounds}
         write_stamp(stamp, {**facts, "synthetic": given.synthetic})
         console().print(f"stamp for publish=true with this code: {stamp}")
@@ -58,6 +65,10 @@ def run(given: SimpleNamespace) -> int:
         write_text(given.json, json.dumps(facts, indent=2) + "\n")
         console().print(f"written: {given.json}")
     return 1 if wrong else 0
+
+
+def _say(line: str) -> None:
+    print(f"verify: {line}", file=sys.stderr, flush=True)
 
 
 def _seed(text: str) -> int:

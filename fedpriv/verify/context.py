@@ -43,6 +43,7 @@ class Context:
 
     def __init__(self, subject: Subject, samples: int = SAMPLES):
         self.subject, self.samples = subject, samples
+        subject.steps.begin("the run that others are held against")
         for tried in range(_TRIES):
             subject.sampling_name = f"lots {tried}"
             streams = subject.streams(subject.sampling_name, "again")

@@ -18,6 +18,7 @@ from fedpriv.experiment.machine import numeric_environment
 from fedpriv.experiment.observers import Quiet
 from fedpriv.experiment.report import write_report
 from fedpriv.experiment.running import Run
+from fedpriv.experiment.stamps import lacks_isolation
 from fedpriv.results.folder import RunFolder
 from fedpriv.verify.subject import AS_IT_IS, Subject, Variation
 from fedpriv.verify.table import Check
@@ -111,6 +112,8 @@ def published(
 
 def publishable(config: DictConfig) -> tuple[DictConfig | None, str]:
     """(the configuration published, or None; why not)."""
+    if lacks_isolation(config):
+        return None, "isolate_records must be true with publish=true and a model of your own"
     try:
         return published_config(config), ""
     except ConfigError as error:

@@ -36,6 +36,7 @@ from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.trust import Trust
 from fedpriv.results.folder import RunFolder
+from fedpriv.verify.steps import Steps
 from fedpriv.verify.synthetic import MadeUp
 from fedpriv.verify.taps import Recording, Tap
 
@@ -105,6 +106,7 @@ class Subject:
             later: Whether the run's last round and three drawn from the seed follow at once.
         """
         self.config, self.seed, self.synthetic = config, seed, synthetic
+        self.steps = Steps()
         self.parts = self._parts(config)
         _refuse(self.parts)
         device = resolve_device(self.parts.settings.runtime.device)
@@ -318,6 +320,7 @@ class Subject:
         """What is seen of a run; a failure in the middle of one is part of that. ``cohorts``: who takes
         part in each round, whatever is sampled."""
         streams = self.streams(self.sampling_name, "A") if streams is None else streams
+        self.steps.run()
         with ExitStack() as stack:
             changed = variation
             if variation.within is not None:

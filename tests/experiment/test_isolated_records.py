@@ -87,9 +87,9 @@ def run(command, tmp_path):
     yaml = f"# mine\n_target_: {module}.Mine\nseed: ${{seed}}\nkind: Net\n"
     (tmp_path / "yamls" / "model" / "mine.yaml").write_text(yaml)
 
-    def go(kind, *overrides):
+    def go(kind, *overrides, verb="train"):
         own = ("--config-dir", "yamls", "model=mine", f"model.kind={kind}")
-        return command("train", *own, *QUICK, *overrides)
+        return command(verb, *own, *QUICK, *overrides)
 
     return go
 
@@ -146,6 +146,37 @@ def test_a_model_of_the_users_own_is_published_only_if_records_are_isolated(run)
     said = run("Net", "algorithm=dp_fl", "epsilon=1", "publish=true", "dry_run=true")
     assert said.status == 2
     assert "isolate_records must be true with publish=true and a model of your own" in said.sentence
+    assert "has not passed fedpriv verify" in said.sentence  # all that is missing at once
+    assert "run fedpriv verify " in said.sentence
+    assert (
+        said.sentence.count("algorithm=dp_fl") == said.sentence.count("isolate_records=true") == 2
+    )
+    assert said.sentence.endswith("isolate_records=true publish=true")
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_only_a_verification_that_serves_for_publishing_leaves_a_stamp(
+    isolate, run, command, monkeypatch, tmp_path
+):
+    from fedpriv.verify import command as verify
+    from fedpriv.verify.table import Check
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(verify, "all_checks", lambda subject: [Check("charge", "a", "1", "1")])
+    more = (f"isolate_records={isolate}", "epsilon=1")
+    said = run("Net", "algorithm=dp_fl", *more, verb="verify")
+    assert said.status == 0, said.err
+    assert ("no stamp for publish=true" in said.out) == (not isolate)
+    assert len(list((tmp_path / "cache").rglob("verified/*.json"))) == isolate
+    refused = run("Net", "algorithm=dp_fl", *more, "publish=true", "dry_run=true")
+    assert refused.status == (0 if isolate else 2), refused.err
+
+
+def test_what_was_verified_is_not_asked_for_again(run, monkeypatch, tmp_path):
+    monkeypatch.setattr("fedpriv.experiment.stamps._is_stamp", lambda path: True)
+    said = run("Net", "algorithm=dp_fl", "epsilon=1", "publish=true", "dry_run=true")
+    assert "isolate_records must be true" in said.sentence
+    assert "verify" not in said.sentence
 
 
 def test_an_engine_that_computes_records_together_is_refused(command):

@@ -1,0 +1,94 @@
+"""Methods of the user's own classes that do not take what fedpriv passes to them: refused before a round.
+
+Without this a ``clip_norm(self, round_index)`` ends the first round in a traceback. A method is held against
+the one of the same name in the class of fedpriv that it overrides, or in the protocol of its group: called
+with the arguments that have no default there, it must bind; a protocol's, with all.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+from fedpriv.attacks.triggers import Trigger
+from fedpriv.common.attributes import PACKAGE
+from fedpriv.common.errors import ConfigError
+from fedpriv.data.federated import Dataset, Partition
+
+_PROTOCOLS: dict[str, type] = {
+    "dataset": Dataset,
+    "partition": Partition,
+    "attack.trigger": Trigger,
+}
+"""What parts offer that need not extend a class of fedpriv."""
+_PROPERTIES = (property, functools.cached_property)
+
+
+def refuse_wrong_signatures(group: str, part: Any, protocol: type | None = None) -> None:
+    """Raise ConfigError for a method of an own class that fedpriv could not call.
+
+    Args:
+        group: The group of the part, or what it is.
+        part: The part.
+        protocol: What it offers where its class extends none of fedpriv's; None: that of its group.
+    """
+    kind = type(part)
+    for name, base in _overridden(kind, protocol or _PROTOCOLS.get(group)):
+        ours = vars(base)[name]
+        own = inspect.getattr_static(kind, name)
+        if isinstance(ours, _PROPERTIES):
+            if isinstance(own, FunctionType):
+                raise ConfigError(
+                    f"{group}: {kind.__name__}.{name} must be a property, got a method; write @property "
+                    f"above def {name}(self)"
+                )
+        elif isinstance(ours, FunctionType) and not isinstance(own, _PROPERTIES):
+            every = bool(getattr(base, "_is_protocol", False))
+            _refuse_unless_callable(group, part, name, ours, every)
+
+
+def _overridden(kind: type, protocol: type | None) -> Iterator[tuple[str, type]]:
+    """(public name, the class or protocol of fedpriv that has it) of all that own classes define."""
+    theirs = [base for base in kind.__mro__ if base.__module__.startswith(PACKAGE)]
+    own = [base for base in kind.__mro__ if base not in theirs and base is not object]
+    theirs += [] if protocol is None else [protocol]
+    for name in sorted({name for base in own for name in vars(base) if not name.startswith("_")}):
+        for base in theirs:
+            if name in vars(base):
+                yield name, base
+                break
+
+
+def _refuse_unless_callable(
+    group: str, part: Any, name: str, ours: FunctionType, every: bool
+) -> None:
+    own, called = getattr(part, name), f"{type(part).__name__}.{name}"
+    expected = list(inspect.signature(ours).parameters.values())
+    write = f"write def {name}({', '.join(_words(expected))})"
+    if not callable(own):
+        raise ConfigError(f"{group}: {called} must be a method, got {own!r}; {write}")
+    required = [p for p in expected[1:] if every or p.default is p.empty]
+    named = {p.name: None for p in required if p.kind is p.KEYWORD_ONLY}
+    given = [None for p in required if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    try:
+        inspect.signature(own).bind(*given, **named)
+    except (TypeError, ValueError):
+        plain = inspect.getattr_static(type(part), name)
+        if not isinstance(plain, FunctionType):
+            return  # built in, which has no signature
+        found = ", ".join(_words(inspect.signature(plain).parameters.values()))
+        raise ConfigError(
+            f"{group}: {called}({found}) does not take what fedpriv passes to it; {write}"
+        ) from None
+
+
+def _words(parameters: Any) -> list[str]:
+    """Return parameters as they are written, without types and defaults."""
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return [
+        f"{stars.get(p.kind, '')}{p.name}{'' if p.default is p.empty else '=...'}"
+        for p in parameters
+    ]
