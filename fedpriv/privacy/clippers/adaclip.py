@@ -20,8 +20,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common import checks
-from fedpriv.privacy.clippers.base import LARGEST, Clipper
+from fedpriv.common.fields import declared, field, number
+from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, Clipper
 from fedpriv.privacy.clippers.parts import Layers
 from fedpriv.privacy.mechanisms.visible import Visible, seen
 
@@ -32,27 +32,33 @@ if TYPE_CHECKING:
 _SMALLEST = 1e-30
 
 
+@declared
 class AdaClipper(Clipper):
-    """``shift_decay`` β₁, ``spread_decay`` β₂; ``smallest_spread`` h₁ and ``largest_spread`` h₂ of a
-    coordinate, in units of the spread that all begin with, ``initial_clip_norm``/√d."""
+    """Clip each coordinate by its own spread, which follows what was released."""
 
     transforms = True
 
-    def __init__(
-        self,
-        initial_clip_norm: float,
-        shift_decay: float = 0.99,
-        spread_decay: float = 0.9,
-        smallest_spread: float = 0.01,
-        largest_spread: float = 10.0,
-    ):
-        self.initial = checks.number(
-            "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
-        )
-        self.shift_decay = checks.number("shift_decay", shift_decay, at_least=0, below=1)
-        self.spread_decay = checks.number("spread_decay", spread_decay, at_least=0, below=1)
-        self.smallest_spread = checks.number("smallest_spread", smallest_spread, above=0, at_most=1)
-        self.largest_spread = checks.number("largest_spread", largest_spread, at_least=1)
+    initial: float = field(
+        CLIP_NORM, alias="initial_clip_norm", help="clip norm of the first round, the same for all"
+    )
+    shift_decay: float = field(
+        number(at_least=0, below=1), default=0.99, unit="β₁", help="memory of the shift a"
+    )
+    spread_decay: float = field(
+        number(at_least=0, below=1), default=0.9, unit="β₂", help="memory of the spread s"
+    )
+    smallest_spread: float = field(
+        number(above=0, at_most=1),
+        default=0.01,
+        unit="initial_clip_norm/√d",
+        help="h₁, the smallest spread of a coordinate",
+    )
+    largest_spread: float = field(
+        number(at_least=1),
+        default=10.0,
+        unit="initial_clip_norm/√d",
+        help="h₂, the largest spread of a coordinate",
+    )
 
     def see_layers(self, layers: Layers) -> None:
         self._size = layers[-1][1].stop

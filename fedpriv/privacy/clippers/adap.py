@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fedpriv.common import checks
-from fedpriv.privacy.clippers.base import LARGEST, StoredNorms
+from fedpriv.common.fields import declared, field, number, one_of, or_null
+from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, StoredNorms
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, centred_bits, geometric_step
 from fedpriv.privacy.mechanisms.bounded import bounded_sum, unbounded_sum
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
@@ -45,40 +45,37 @@ _UNCLIPPED = (
 READINGS = ("sound", "scalar", "vector", "unclipped")
 
 
+@declared
 class AdapClipper(StoredNorms):
     """One clip norm per client, moved every round by one of the readings of eq. (6)."""
 
-    def __init__(
-        self,
-        reading: str = "sound",
-        initial_clip_norm: float | None = None,
-        alpha: float = 1.0,
-        target_quantile: float = 0.5,
-        bit_noise: float = 20.0,
-        quantile_learning_rate: float = 0.1,
-        min_clip_norm: float = 1e-6,
-        initial_alpha: float | None = None,
-    ):
-        self.reading = checks.one_of("reading", reading, READINGS)
-        self.initial = initial_clip_norm
-        if initial_clip_norm is not None:
-            self.initial = checks.number(
-                "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
-            )
-        self.alpha = checks.number("alpha", alpha, above=0)
-        self.target_quantile = checks.number("target_quantile", target_quantile, above=0, below=1)
-        self.bit_noise = checks.number("bit_noise", bit_noise, above=0)
-        self.quantile_learning_rate = checks.number(
-            "quantile_learning_rate", quantile_learning_rate, above=0
-        )
-        self.min_clip_norm = checks.number("min_clip_norm", min_clip_norm, above=0)
-        if self.initial is not None:
-            checks.not_above(
-                "min_clip_norm", min_clip_norm, "initial_clip_norm", self.initial, above=0
-            )
-        self.initial_alpha = 1.0 if self.reading == "sound" else self.alpha
-        if initial_alpha is not None:
-            self.initial_alpha = checks.number("initial_alpha", initial_alpha, above=0)
+    reading: str = field(one_of(READINGS), default="sound", help="how eq. (6) is read")
+    initial: float | None = field(
+        or_null(CLIP_NORM),
+        default=None,
+        alias="initial_clip_norm",
+        help="C_0; null: from the mean gradient norm on random noise",
+    )
+    alpha: float = field(number(above=0), default=1.0, help="factor of eq. (6); sound has none")
+    target_quantile: float = field(
+        number(above=0, below=1), default=0.5, unit="γ", help="sound: fraction that is not clipped"
+    )
+    bit_noise: float = field(
+        number(above=0), default=20.0, help="sound: std of the noise on the sum of bits"
+    )
+    quantile_learning_rate: float = field(
+        number(above=0), default=0.1, unit="η_C", help="sound: step of the clip norm"
+    )
+    min_clip_norm: float = field(
+        number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
+    )
+    initial_alpha: float | None = field(
+        or_null(number(above=0)), default=None, help="factor of C_0 in place of alpha; null: alpha"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.initial_alpha is None:
+            self.initial_alpha = 1.0 if self.reading == "sound" else self.alpha
         self.caveat = _UNCLIPPED if self.reading == "unclipped" else None
         self.whole_steps = 1.0 / BIT_SENSITIVITY if self.reading == "sound" else None
 

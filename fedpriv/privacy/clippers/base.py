@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ReleaseError
+from fedpriv.common.fields import number
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LARGEST = 1e12
 """The largest bound: float32 holds its noise."""
+CLIP_NORM = number(above=0, at_most=LARGEST)
+"""What a clip norm in a configuration may be."""
 
 
 class Clipper(ABC):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers.base import LARGEST, Clipper, StoredNorms
+from fedpriv.common.fields import declared, field, not_null, number, whole
+from fedpriv.privacy.clippers.base import CLIP_NORM, Clipper, StoredNorms
 
 if TYPE_CHECKING:
     import torch
@@ -27,16 +26,17 @@ class NoClipper(StoredNorms):
         return "none"
 
 
+@declared
 class ConstantClipper(StoredNorms):
     """g · min(1, C / ‖g‖) with one C (Abadi et al. 2016)."""
 
-    def __init__(self, clip_norm: float):
-        self.initial = checks.number("clip_norm", clip_norm, above=0, at_most=LARGEST)
+    initial: float = field(CLIP_NORM, alias="clip_norm", unit="C", help="the clip norm")
 
     def describe(self) -> str:
         return f"constant, clip norm {self.initial:g}"
 
 
+@declared
 class PolynomialClipper(Clipper):
     """C_t = C_0 (1 - t / T)^power for t < T = ``horizon``, then and never below ``min_clip_norm``.
 
@@ -44,25 +44,24 @@ class PolynomialClipper(Clipper):
     section 4.4). It depends on the round alone, so nothing is asked and nothing charged.
     """
 
-    def __init__(
-        self,
-        initial_clip_norm: float,
-        power: float = 1.0,
-        horizon: int | None = None,
-        min_clip_norm: float = 1e-6,
-    ):
-        self.initial = checks.number(
-            "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
-        )
-        self.power = checks.number("power", power, at_least=0)
-        if horizon is None:
-            raise ArgumentError(
-                "horizon", None, "a whole number >= 1 when rounds is null, which it defaults to"
-            )
-        self.horizon = checks.whole("horizon", horizon, at_least=1)
-        self.min_clip_norm = checks.not_above(
-            "min_clip_norm", min_clip_norm, "initial_clip_norm", self.initial, above=0
-        )
+    initial: float = field(
+        CLIP_NORM, alias="initial_clip_norm", unit="C_0", help="clip norm of the first round"
+    )
+    power: float = field(
+        number(at_least=0), default=1.0, help="exponent of the decay; 1 is linear, 0 none"
+    )
+    horizon: int = field(
+        not_null(
+            whole(at_least=1),
+            "a whole number >= 1 when rounds is null, which it defaults to",
+        ),
+        default=None,
+        unit="rounds",
+        help="T, after which the clip norm is the smallest",
+    )
+    min_clip_norm: float = field(
+        number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
+    )
 
     def value(self, round_index: int) -> float:
         """C_t."""
@@ -83,6 +82,7 @@ class PolynomialClipper(Clipper):
         return f"{self.initial:g} (1 - t/{self.horizon})^{self.power:g}"
 
 
+@declared
 class AutomaticClipper(StoredNorms):
     """g / (‖g‖ + γ): every record gets norm below 1, whatever its gradient (Bu et al. 2023, AUTO-S).
 
@@ -91,8 +91,7 @@ class AutomaticClipper(StoredNorms):
 
     initial = 1.0
 
-    def __init__(self, gamma: float = 0.01):
-        self.gamma = checks.number("gamma", gamma, above=0)
+    gamma: float = field(number(above=0), default=0.01, unit="γ", help="added to the norm")
 
     def factors(self, norms: Tensor, clip_norms: Tensor) -> Tensor:
         return 1.0 / (norms + self.gamma)

@@ -18,13 +18,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import declared, field, number, or_null, own_check, when, whole
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
-from fedpriv.privacy.clippers.base import LARGEST, StoredNorms
+from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, StoredNorms
 from fedpriv.privacy.mechanisms.bounded import ONE_HOT, histogram
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
@@ -66,35 +67,81 @@ def median_bin(counts: Sequence[float]) -> int | None:
     return len(kept) - 1
 
 
+def _bins(name: str, value: Any) -> int:
+    bins = checks.whole(name, value, at_least=1)
+    if bins > _MOST_BINS:
+        raise ArgumentError(name, bins, f"<= {_MOST_BINS}")
+    return bins
+
+
+def _edges(name: str, edges: Any) -> list[float]:
+    if isinstance(edges, str) or not isinstance(edges, Sequence) or not edges:
+        raise ArgumentError(name, edges, "a list of upper edges, such as [0.01,0.1,1]")
+    values = [checks.number(name, edge, above=0, at_most=LARGEST) for edge in edges]
+    if any(a >= b for a, b in itertools.pairwise(values)):
+        raise ArgumentError(name, list(edges), "in ascending order, each once")
+    if len(values) > _MOST_BINS:
+        raise ArgumentError(name, f"{len(values)} edges", f"at most {_MOST_BINS}")
+    return values
+
+
+def _without_edges(part: MedianHistogramClipper, value: Any) -> bool:
+    return part.edges is None
+
+
+@declared
 class MedianHistogramClipper(StoredNorms):
     """C jumps to the median of the norms, read off a noised histogram every ``update_interval`` rounds.
 
-    Give ``update_interval`` (rounds) or ``updates`` (how many in ``rounds``), or both; bins are
-    ``edges`` or ``bins`` geometric ones from 2^``smallest_exponent`` to 2^``largest_exponent``.
+    Give ``update_interval`` or ``updates``, or both; bins are ``edges``, or geometric ones.
     """
 
     one_query_a_round = True
 
-    def __init__(
-        self,
-        initial_clip_norm: float,
-        epsilon: float = 0.8,
-        delta: float = 1e-8,
-        update_interval: int | None = None,
-        updates: int | None = None,
-        rounds: int | None = None,
-        edges: Sequence[float] | None = None,
-        smallest_exponent: float = -7.0,
-        largest_exponent: float = 5.0,
-        bins: int = 13,
-    ):
-        self.initial = checks.number(
-            "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
+    initial: float = field(
+        CLIP_NORM, alias="initial_clip_norm", help="clip norm before the first histogram"
+    )
+    epsilon: float = field(
+        number(above=0), default=0.8, help="ε of all planned histograms together"
+    )
+    delta: float = field(number(above=0, below=1), default=1e-8, help="δ that goes with it")
+    update_interval: int | None = field(
+        or_null(whole(at_least=1)),
+        default=None,
+        unit="rounds",
+        help="from one histogram to the next",
+    )
+    updates: int | None = field(
+        or_null(whole(at_least=1)), default=None, help="how many histograms"
+    )
+    rounds: int | None = field(or_null(whole(at_least=1)), default=None, help="rounds of the run")
+    edges: Sequence[float] | None = field(
+        or_null(own_check(_edges)), default=None, help="upper edges of the bins, ascending"
+    )
+    smallest_exponent: float = field(
+        when(_without_edges, number(at_least=-60, at_most=39)),
+        default=-7.0,
+        help="a: the first bin is [0, 2^a]",
+    )
+    largest_exponent: float = field(
+        when(_without_edges, number(at_least=-60, at_most=39)),
+        default=5.0,
+        help="b: the last bin ends at 2^b",
+    )
+    bins: int = field(
+        when(_without_edges, own_check(_bins)), default=13, help="how many geometric bins"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self.update_interval, self.updates = _schedule(
+            self.update_interval, self.updates, self.rounds
         )
-        self.epsilon = checks.number("epsilon", epsilon, above=0)
-        self.delta = checks.number("delta", delta, above=0, below=1)
-        self.update_interval, self.updates = _schedule(update_interval, updates, rounds)
-        self.edges = _edges(edges, smallest_exponent, largest_exponent, bins)
+        if self.edges is None:
+            smallest, largest = self.smallest_exponent, self.largest_exponent
+            if self.bins > 1 and not smallest < largest:
+                allowed = f"> {smallest:g}, smallest_exponent"
+                raise ArgumentError("largest_exponent", largest, allowed)
+            self.edges = geometric_edges(smallest, largest, self.bins)
         mu = math.sqrt(GdpAccountant().largest_sum(self.epsilon, self.delta))
         self.noise_std = ONE_HOT * math.sqrt(self.updates) / mu
         self.aggregator_caveat = (
@@ -142,12 +189,7 @@ class MedianHistogramClipper(StoredNorms):
 
 def _schedule(interval: int | None, updates: int | None, rounds: int | None) -> tuple[int, int]:
     """(rounds between two updates, how many updates are planned)."""
-    if interval is not None:
-        interval = checks.whole("update_interval", interval, at_least=1)
-    if updates is not None:
-        updates = checks.whole("updates", updates, at_least=1)
     if rounds is not None:
-        rounds = checks.whole("rounds", rounds, at_least=1)
         _fit(interval, updates, rounds)
     if interval is not None and updates is not None:
         return interval, updates
@@ -172,25 +214,3 @@ def _fit(interval: int | None, updates: int | None, rounds: int) -> None:
         if interval is not None:
             why = f"which fit into {counted(rounds, 'round')} with update_interval = {interval}"
         raise ArgumentError("updates", updates, f"<= {fit}, {why}")
-
-
-def _edges(
-    edges: Sequence[float] | None, smallest: float, largest: float, bins: int
-) -> list[float]:
-    if edges is None:
-        bins = checks.whole("bins", bins, at_least=1)
-        if bins > _MOST_BINS:
-            raise ArgumentError("bins", bins, f"<= {_MOST_BINS}")
-        smallest = checks.number("smallest_exponent", smallest, at_least=-60, at_most=39)
-        largest = checks.number("largest_exponent", largest, at_least=-60, at_most=39)
-        if bins > 1 and not smallest < largest:
-            raise ArgumentError("largest_exponent", largest, f"> {smallest:g}, smallest_exponent")
-        return geometric_edges(smallest, largest, bins)
-    if isinstance(edges, str) or not isinstance(edges, Sequence) or not edges:
-        raise ArgumentError("edges", edges, "a list of upper edges, such as [0.01,0.1,1]")
-    values = [checks.number("edges", edge, above=0, at_most=LARGEST) for edge in edges]
-    if any(a >= b for a, b in itertools.pairwise(values)):
-        raise ArgumentError("edges", list(edges), "in ascending order, each once")
-    if len(values) > _MOST_BINS:
-        raise ArgumentError("edges", f"{len(values)} edges", f"at most {_MOST_BINS}")
-    return values

@@ -15,13 +15,24 @@ above (their "global" allocation).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers.base import LARGEST, Clipper
+from fedpriv.common.fields import (
+    boolean,
+    declared,
+    field,
+    number,
+    or_null,
+    own_check,
+    set_apart,
+    when,
+)
+from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, Clipper
 from fedpriv.privacy.clippers.parts import Layers, Parts, grouped
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, split_multiplier
 from fedpriv.privacy.mechanisms.bounded import bounded_rows
@@ -37,38 +48,55 @@ if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms.bounded import Bounded
 
 
+def _clip_norms(name: str, values: Any) -> list[float]:
+    given = checks.sequence(name, values, "a list of numbers")
+    return [checks.number(name, value, above=0, at_most=LARGEST) for value in given]
+
+
+def _alone(part: PerLayerClipper, value: Any) -> bool:
+    return value is not None and part.initial is None
+
+
+def _names(name: str, groups: Any) -> list[list[str]]:
+    """Groups of layers by name; torch numbers those of a sequence, and YAML reads 1 as a number."""
+    allowed = "a list of lists of names of layers"
+    found = [
+        list(checks.sequence(name, group, allowed))
+        for group in checks.sequence(name, groups, allowed)
+    ]
+    for layer in itertools.chain(*found):
+        if isinstance(layer, bool) or not isinstance(layer, str | int):
+            raise ArgumentError(name, groups, allowed)
+    return [[str(layer) for layer in group] for group in found]
+
+
+@declared
 class PerLayerClipper(Clipper):
     """Each layer, or each of ``groups`` of layers (lists of their names), has a clip norm of its own."""
 
-    def __init__(
-        self,
-        clip_norm: float | None = 1.0,
-        clip_norms: Sequence[float] | None = None,
-        groups: Sequence[Sequence[str]] | None = None,
-    ):
-        if (clip_norm is None) == (clip_norms is None):
+    initial: float | None = field(
+        or_null(CLIP_NORM), default=1.0, alias="clip_norm", help="C, shared out evenly"
+    )
+    _given: Sequence[float] | None = field(
+        when(_alone, own_check(_clip_norms)),
+        default=None,
+        alias="clip_norms",
+        help="C_p of each part",
+    )
+    _groups: Sequence[Sequence[str]] | None = field(
+        or_null(own_check(_names)), default=None, help="layers that are clipped as one; null: none"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if (self.initial is None) == (self._given is None):
             allowed = (
                 "a list, or clip_norm a number"
-                if clip_norms is None
+                if self._given is None
                 else "null, or a list with clip_norm=null"
             )
-            raise ArgumentError("clip_norms", clip_norms, allowed)
-        self._given = None
-        if clip_norms is None:
-            self.initial = checks.number("clip_norm", clip_norm, above=0, at_most=LARGEST)
-        else:
-            self._given = [
-                checks.number("clip_norms", own, above=0, at_most=LARGEST)
-                for own in checks.sequence("clip_norms", clip_norms, "a list of numbers")
-            ]
+            raise ArgumentError("clip_norms", self._given, allowed)
+        if self._given is not None:
             self.initial = math.hypot(*self._given)
-        self._groups = None
-        if groups is not None:
-            wanted = "a list of lists of names of layers"
-            self._groups = [
-                [_name(name, groups, wanted) for name in checks.sequence("groups", group, wanted)]
-                for group in checks.sequence("groups", groups, wanted)
-            ]
         self._parts: Parts | None = None
 
     def see_layers(self, layers: Layers) -> None:
@@ -110,40 +138,41 @@ class PerLayerClipper(Clipper):
         self._norms.copy_(state["bounds"])
 
 
-def _name(name: object, groups: object, wanted: str) -> str:
-    """The name of a layer; torch numbers those of a sequence, and YAML reads 1 as a number."""
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise ArgumentError("groups", groups, wanted)
-    return str(name)
-
-
+@declared
 class PerLayerQuantileClipper(PerLayerClipper):
     """C_p follows the ``target_quantile`` γ of the norms of its part; the bits are noised by a trusted
     aggregator, or by each client where it holds its own clip norms."""
 
-    def __init__(
-        self,
-        initial_clip_norm: float,
-        target_quantile: float = 0.5,
-        quantile_learning_rate: float = 0.2,
-        bit_noise: float = 5.0,
-        split: bool = True,
-        groups: Sequence[Sequence[str]] | None = None,
-        min_clip_norm: float = 1e-6,
-    ):
-        initial = checks.number("initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST)
-        super().__init__(initial, groups=groups)
-        self.target_quantile = checks.number("target_quantile", target_quantile, above=0, below=1)
-        self.quantile_learning_rate = checks.number(
-            "quantile_learning_rate", quantile_learning_rate, above=0
-        )
-        self.bit_noise = checks.number("bit_noise", bit_noise, above=0)
-        self.split = checks.boolean("split", split)
+    initial: float = field(
+        CLIP_NORM, alias="initial_clip_norm", help="clip norm of the first round, shared out evenly"
+    )
+    _given: None = set_apart(None)
+    target_quantile: float = field(
+        number(above=0, below=1), default=0.5, unit="γ", help="the fraction that is not clipped"
+    )
+    quantile_learning_rate: float = field(
+        number(above=0), default=0.2, unit="η_C", help="step of the clip norms"
+    )
+    bit_noise: float = field(
+        number(above=0),
+        default=5.0,
+        unit="σ_b",
+        help="std of the noise on each sum of bits, over √G",
+    )
+    split: bool = field(
+        boolean, default=True, help="gradient and bits together cost what the noise multiplier says"
+    )
+    _groups: Sequence[Sequence[str]] | None = field(
+        or_null(own_check(_names)), default=None, help="layers that are clipped as one; null: none"
+    )
+    min_clip_norm: float = field(
+        number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if self.split:
             self.largest_noise_multiplier = 2.0 * self.bit_noise
-        self.min_clip_norm = checks.not_above(
-            "min_clip_norm", min_clip_norm, "initial_clip_norm", initial, above=0
-        )
         self.aggregator_caveat = (
             "The fractions of unclipped layers are summed and noised by a trusted aggregator, which is "
             "simulated: whoever runs it sees every client's exact bits."

@@ -21,9 +21,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers.base import LARGEST, StoredNorms
+from fedpriv.common.fields import boolean, declared, field, number, one_of, when
+from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, StoredNorms
 from fedpriv.privacy.mechanisms.bounded import bounded_sum
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 BIT_SENSITIVITY = 0.5  # of a centred bit, when a unit joins or leaves
 UPDATES = ("geometric", "linear")
-MECHANISMS = ("gaussian", "randomized_response")
+GAUSSIAN, RESPONSE = "gaussian", "randomized_response"
+MECHANISMS = (GAUSSIAN, RESPONSE)
 _AGGREGATED = (
     "The fraction of unclipped uploads is summed and noised by a trusted aggregator, which is "
     "simulated: whoever runs it sees every client's exact bit."
@@ -76,53 +77,66 @@ def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
     return noise_multiplier / math.sqrt(1.0 - (noise_multiplier / (2.0 * bit_noise)) ** 2)
 
 
+def _gaussian(part: QuantileClipper, value: object) -> bool:
+    return part.bit_mechanism == GAUSSIAN
+
+
+def _response(part: QuantileClipper, value: object) -> bool:
+    return part.bit_mechanism == RESPONSE
+
+
+@declared
 class QuantileClipper(StoredNorms):
     """C follows the ``target_quantile`` γ of the norms (γ: the fraction *not* clipped)."""
 
     whole_steps = 1.0 / BIT_SENSITIVITY
 
-    def __init__(
-        self,
-        initial_clip_norm: float,
-        target_quantile: float = 0.5,
-        quantile_learning_rate: float = 0.2,
-        update: str = "geometric",
-        bit_mechanism: str = "gaussian",
-        noised_by: str = AGGREGATOR,
-        bit_noise: float | None = 5.0,
-        bit_epsilon: float | None = None,
-        split: bool = True,
-        min_clip_norm: float = 1e-6,
-    ):
-        self.initial = checks.number(
-            "initial_clip_norm", initial_clip_norm, above=0, at_most=LARGEST
-        )
-        self.target_quantile = checks.number("target_quantile", target_quantile, above=0, below=1)
-        self.quantile_learning_rate = checks.number(
-            "quantile_learning_rate", quantile_learning_rate, above=0
-        )
-        self.update = checks.one_of("update", update, UPDATES)
-        self.bit_mechanism = checks.one_of("bit_mechanism", bit_mechanism, MECHANISMS)
-        self.noised_by = checks.one_of("noised_by", noised_by, (AGGREGATOR, CLIENT))
-        self.min_clip_norm = checks.not_above(
-            "min_clip_norm", min_clip_norm, "initial_clip_norm", self.initial, above=0
-        )
-        self.bit_noise = self.bit_epsilon = None
-        if self.bit_mechanism == "gaussian":
-            self.bit_noise = checks.number("bit_noise", bit_noise, at_least=0)
-            if bit_epsilon is not None:
-                raise ArgumentError("bit_epsilon", bit_epsilon, "null with bit_mechanism=gaussian")
+    initial: float = field(
+        CLIP_NORM, alias="initial_clip_norm", help="clip norm of the first round"
+    )
+    target_quantile: float = field(
+        number(above=0, below=1), default=0.5, unit="γ", help="the fraction that is not clipped"
+    )
+    quantile_learning_rate: float = field(
+        number(above=0), default=0.2, unit="η_C", help="step of the clip norm"
+    )
+    update: str = field(one_of(UPDATES), default="geometric", help="how C moves")
+    bit_mechanism: str = field(one_of(MECHANISMS), default=GAUSSIAN, help="how bits are noised")
+    noised_by: str = field(one_of((AGGREGATOR, CLIENT)), default=AGGREGATOR, help="who noises bits")
+    bit_noise: float | None = field(
+        when(_gaussian, number(at_least=0)),
+        default=5.0,
+        unit="σ_b",
+        help="std of the noise on the sum of bits, or on each client's bit",
+    )
+    bit_epsilon: float | None = field(
+        when(_response, number(at_least=1e-3, at_most=50)),
+        default=None,
+        help="ε of one bit by randomized response",
+    )
+    split: bool = field(
+        boolean, default=True, help="gradient and bits together cost what the noise multiplier says"
+    )
+    min_clip_norm: float = field(
+        number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.bit_mechanism == GAUSSIAN:
+            if self.bit_epsilon is not None:
+                allowed = "null with bit_mechanism=gaussian"
+                raise ArgumentError("bit_epsilon", self.bit_epsilon, allowed)
         else:
-            self.bit_epsilon = checks.number("bit_epsilon", bit_epsilon, at_least=1e-3, at_most=50)
+            self.bit_noise, self.split = None, False
             if self.noised_by != CLIENT:
                 raise ArgumentError(
-                    "noised_by", noised_by, "client with bit_mechanism=randomized_response"
+                    "noised_by", self.noised_by, "client with bit_mechanism=randomized_response"
                 )
-        self.split = checks.boolean("split", split) and self.bit_mechanism == "gaussian"
         if self.split:
-            checks.number("bit_noise", bit_noise, above=0)
+            if not self.bit_noise > 0:
+                raise ArgumentError("bit_noise", 0, "> 0")
             self.largest_noise_multiplier = 2.0 * self.bit_noise
-        if self.bit_mechanism == "gaussian" and self.noised_by == AGGREGATOR:
+        if self.bit_mechanism == GAUSSIAN and self.noised_by == AGGREGATOR:
             self.aggregator_caveat = _AGGREGATED
 
     def gradient_multiplier(self, noise_multiplier: float) -> float:
@@ -131,7 +145,7 @@ class QuantileClipper(StoredNorms):
         return split_multiplier(noise_multiplier, self.bit_noise)
 
     def query(self, round_index: int, noise_multiplier: float) -> Query:
-        if self.bit_mechanism == "randomized_response":
+        if self.bit_mechanism == RESPONSE:
             return RandomizedBit(CLIP_STATISTIC, self.bit_epsilon)
         return GaussianQuery(CLIP_STATISTIC, self.bit_noise / BIT_SENSITIVITY, by=self.noised_by)
 
@@ -153,7 +167,7 @@ class QuantileClipper(StoredNorms):
     def describe(self) -> str:
         noise = (
             f"randomized response, epsilon {self.bit_epsilon:g} a bit"
-            if self.bit_mechanism == "randomized_response"
+            if self.bit_mechanism == RESPONSE
             else f"bits noised by the {self.noised_by}, std {self.bit_noise:g}"
         )
         return (

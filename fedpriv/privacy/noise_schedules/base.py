@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import advised, field, number
 from fedpriv.privacy.mechanisms.query import Query
 
 if TYPE_CHECKING:
@@ -123,10 +122,15 @@ class NoiseSchedule(ABC):
         """Restore what ``state_dict`` gave."""
 
 
-def initial_sigma(noise_multiplier: float) -> float:
-    """σ_0, checked. Raises ArgumentError that names the option without noise."""
-    try:
-        return checks.number("noise_multiplier", noise_multiplier, above=0, at_most=1e6)
-    except ArgumentError as error:
-        hint = "no noise is noise_schedule=none"
-        raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
+def initial_noise_multiplier() -> Any:
+    """Return the field of σ_0, whose errors name the option without noise."""
+    return field(
+        advised(number(above=0, at_most=1e6), "no noise is noise_schedule=none"),
+        alias="noise_multiplier",
+        unit="σ_0",
+        help="noise multiplier of the first round",
+    )
+
+
+BETA = number(above=0, at_most=1)
+"""What a factor by which σ is lowered may be."""

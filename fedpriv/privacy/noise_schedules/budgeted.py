@@ -19,14 +19,14 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import declared, field, not_null, number, one_of, or_null, whole
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.claims import MomentsBound, wei_budget
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import TRAINING_LOSS
 from fedpriv.privacy.mechanisms.visible import Visible, seen
-from fedpriv.privacy.noise_schedules.base import LossQuery, NoiseSchedule, Setting
+from fedpriv.privacy.noise_schedules.base import BETA, LossQuery, NoiseSchedule, Setting
 
 FORMS = ("printed", "exact")
 DISCOUNTS = ("beta_squared", "beta")
@@ -76,22 +76,34 @@ def _spreading(setting: Setting, form: str | None) -> Spreading:
     return Spreading(sensitivity, rate, printed)
 
 
+def _form() -> Any:
+    return field(
+        or_null(one_of(FORMS)),
+        default=None,
+        help="which B; null: printed where the published view is enforced, else exact",
+    )
+
+
+@declared
 class UniformBudget(NoiseSchedule):
-    """z = (T/B)^(1/2) in every round, so that T = ``rounds`` rounds cost ε (eq. 15).
+    """z = (T/B)^(1/2) in every round, so that T = ``rounds`` rounds cost ε (eq. 15)."""
 
-    ``form``: ``printed``, ``exact``, or ``None``: printed where the published view is enforced.
-    """
+    epsilon: float = field(
+        not_null(
+            number(above=0),
+            "a number > 0: the budget to spread (that of the run, unless epsilon=null)",
+        ),
+        help="the budget to spread",
+    )
+    delta: float = field(number(above=0, below=1), help="δ that goes with it")
+    rounds: int = field(
+        not_null(whole(at_least=1), "a whole number >= 1: T (rounds of the run)"),
+        unit="T",
+        help="over how many rounds the budget is spread",
+    )
+    form: str | None = _form()
 
-    def __init__(self, epsilon: float, delta: float, rounds: int, form: str | None = None):
-        if epsilon is None:
-            allowed = "a number > 0: the budget to spread (that of the run, unless epsilon=null)"
-            raise ArgumentError("epsilon", None, allowed)
-        if rounds is None:
-            raise ArgumentError("rounds", None, "a whole number >= 1: T (rounds of the run)")
-        self.epsilon = checks.number("epsilon", epsilon, above=0)
-        self.delta = checks.number("delta", delta, above=0, below=1)
-        self.rounds = checks.whole("rounds", rounds, at_least=1)
-        self.form = None if form is None else checks.one_of("form", form, FORMS)
+    def __attrs_post_init__(self) -> None:
         self._whole: float | None = None
         self._sigma: float | None = None
 
@@ -133,6 +145,7 @@ class UniformBudget(NoiseSchedule):
         return round_index + 1 > self.planned_rounds
 
 
+@declared
 class RecalculatedNoise(UniformBudget):
     """Eq. (19) with communication rounds discounting: T shrinks whenever the loss does not fall.
 
@@ -147,30 +160,26 @@ class RecalculatedNoise(UniformBudget):
     spread; ``exact``: the same without noise, as the work has it, for which there is no finite ε.
     """
 
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float,
-        rounds: int,
-        beta: float = 0.9,
-        discount: str = "beta_squared",
-        discount_at: str = "completed_rounds",
-        trigger: str = "validation",
-        loss_bound: float = 5.0,
-        loss_noise_multiplier: float = 10.0,
-        form: str | None = None,
-    ):
-        super().__init__(epsilon, delta, rounds, form)
-        self.beta = checks.number("beta", beta, above=0, at_most=1)
-        self.discount = checks.one_of("discount", discount, DISCOUNTS)
-        self.discount_at = checks.one_of("discount_at", discount_at, DISCOUNTED_AT)
-        if discount == "beta" and discount_at == "printed":
-            raise ArgumentError("discount_at", discount_at, "completed_rounds with discount=beta")
-        self.trigger = checks.one_of("trigger", trigger, TRIGGERS)
-        self.loss_bound = checks.number("loss_bound", loss_bound, above=0)
-        self.loss_noise_multiplier = checks.number(
-            "loss_noise_multiplier", loss_noise_multiplier, above=0
-        )
+    beta: float = field(BETA, default=0.9, unit="β", help="discount of the rounds that are left")
+    discount: str = field(one_of(DISCOUNTS), default="beta_squared", help="how T shrinks")
+    discount_at: str = field(
+        one_of(DISCOUNTED_AT), default="completed_rounds", help="t in beta_squared"
+    )
+    trigger: str = field(one_of(TRIGGERS), default="validation", help="whose loss must fall")
+    loss_bound: float = field(
+        number(above=0), default=5.0, unit="b", help="at which each client's loss is cut"
+    )
+    loss_noise_multiplier: float = field(
+        number(above=0), default=10.0, help="noise multiplier of the losses with trigger=noised"
+    )
+    form: str | None = _form()
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.discount == "beta" and self.discount_at == "printed":
+            raise ArgumentError(
+                "discount_at", self.discount_at, "completed_rounds with discount=beta"
+            )
         self.adaptive = self.beta < 1
         self.reads_validation = self.trigger == "validation"
         self._planned = float(self.rounds)

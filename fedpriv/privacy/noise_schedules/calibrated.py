@@ -6,47 +6,55 @@ asked beside the gradient is in the privacy cost. σ is the smallest, to 6 digit
 
 from __future__ import annotations
 
-from fedpriv.common import checks
+from typing import Any
+
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import declared, field, number, or_null, when, whole
 from fedpriv.privacy.noise_schedules.base import NoiseSchedule, Setting
 
 
+def _spread_over_run(part: CalibratedNoise, value: Any) -> bool:
+    return value is not None and part.epsilon_per_draw is None
+
+
+@declared
 class CalibratedNoise(NoiseSchedule):
     """σ_t = σ with ε(σ, draws) = ``epsilon``, or with ε(σ, 1) = ``epsilon_per_draw`` where that is given.
 
-    ``draws``: how many a client makes in a run; ``None``: rounds × local steps, times m/K (rounded up)
-    where m of K clients are sampled. A run with ε per draw costs what its draws compose to.
+    A run with ε per draw costs what its draws compose to.
     """
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        epsilon_per_draw: float | None = None,
-        draws: int | None = None,
-    ):
-        self.epsilon = epsilon
-        self.epsilon_per_draw = epsilon_per_draw
-        self.draws = None if draws is None else checks.whole("draws", draws, at_least=1)
-        if epsilon_per_draw is not None:
-            self.epsilon_per_draw = checks.number("epsilon_per_draw", epsilon_per_draw, above=0)
-            if draws is not None:
-                raise ArgumentError("draws", draws, "null with epsilon_per_draw")
-            if epsilon is not None and epsilon_per_draw > epsilon:
+    epsilon: float | None = field(
+        when(_spread_over_run, number(above=0)), default=None, help="ε of the run"
+    )
+    epsilon_per_draw: float | None = field(
+        or_null(number(above=0)), default=None, help="ε of a single draw"
+    )
+    draws: int | None = field(
+        or_null(whole(at_least=1)),
+        default=None,
+        help="draws of a client in a run; null: rounds × local steps, times m/K (rounded up) where m of K "
+        "clients are sampled",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.epsilon_per_draw is not None:
+            if self.draws is not None:
+                raise ArgumentError("draws", self.draws, "null with epsilon_per_draw")
+            if self.epsilon is not None and self.epsilon_per_draw > self.epsilon:
                 raise ArgumentError(
                     "epsilon_per_draw",
-                    epsilon_per_draw,
-                    f"<= {epsilon:g}, the budget of the run",
+                    f"{self.epsilon_per_draw:g}",
+                    f"<= {self.epsilon:g}, the budget of the run",
                     "null calibrates sigma to that budget",
                 )
-        elif epsilon is None:
+        elif self.epsilon is None:
             raise ConfigError(
                 "epsilon",
                 None,
                 "a number > 0 with noise_schedule=calibrated",
                 "noise_schedule.epsilon_per_draw takes its place where each release has its own",
             )
-        else:
-            self.epsilon = checks.number("epsilon", epsilon, above=0)
         self._sigma: float | None = None
 
     @property

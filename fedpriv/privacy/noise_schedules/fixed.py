@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from fedpriv.common import checks
-from fedpriv.privacy.noise_schedules.base import NoiseSchedule, initial_sigma
+from typing import Any
+
+from fedpriv.common.fields import declared, field, number, whole
+from fedpriv.privacy.noise_schedules.base import BETA, NoiseSchedule, initial_noise_multiplier
+
+
+def _min_noise_multiplier() -> Any:
+    return field(
+        number(above=0, at_most="noise_multiplier"),
+        default=1e-3,
+        alias="min_noise_multiplier",
+        unit="σ_min",
+        help="the smallest noise multiplier",
+    )
 
 
 class NoNoise(NoiseSchedule):
@@ -13,49 +25,37 @@ class NoNoise(NoiseSchedule):
         return 0.0
 
 
+@declared
 class ConstantNoise(NoiseSchedule):
     """σ_t = σ."""
 
-    def __init__(self, noise_multiplier: float):
-        self.initial = initial_sigma(noise_multiplier)
+    initial: float = initial_noise_multiplier()
 
     def noise_multiplier(self, round_index: int) -> float:
         return self.initial
 
 
+@declared
 class ExponentialNoise(NoiseSchedule):
     """σ_t = max(σ_0 β^t, σ_min)."""
 
-    def __init__(self, noise_multiplier: float, beta: float, min_noise_multiplier: float = 1e-3):
-        self.initial, self.beta = initial_sigma(noise_multiplier), _beta(beta)
-        self.minimum = _minimum(min_noise_multiplier, self.initial)
+    initial: float = initial_noise_multiplier()
+    beta: float = field(BETA, unit="β", help="factor by which σ is lowered in each round")
+    minimum: float = _min_noise_multiplier()
 
     def noise_multiplier(self, round_index: int) -> float:
         return max(self.initial * self.beta**round_index, self.minimum)
 
 
+@declared
 class StepNoise(NoiseSchedule):
     """σ_t = σ_0 β^⌊t / interval⌋, not below σ_min."""
 
-    def __init__(
-        self,
-        noise_multiplier: float,
-        beta: float,
-        interval: int,
-        min_noise_multiplier: float = 1e-3,
-    ):
-        self.initial, self.beta = initial_sigma(noise_multiplier), _beta(beta)
-        self.interval = checks.whole("interval", interval, at_least=1)
-        self.minimum = _minimum(min_noise_multiplier, self.initial)
+    initial: float = initial_noise_multiplier()
+    beta: float = field(BETA, unit="β", help="factor by which σ is lowered after each interval")
+    interval: int = field(whole(at_least=1), unit="rounds", help="rounds of the same σ")
+    minimum: float = _min_noise_multiplier()
 
     def noise_multiplier(self, round_index: int) -> float:
         lowered = self.initial * self.beta ** (round_index // self.interval)
         return max(lowered, self.minimum)
-
-
-def _beta(value: float) -> float:
-    return checks.number("beta", value, above=0, at_most=1)
-
-
-def _minimum(value: float, initial: float) -> float:
-    return checks.not_above("min_noise_multiplier", value, "noise_multiplier", initial, above=0)

@@ -15,23 +15,27 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from fedpriv.common import checks
+from fedpriv.common.fields import declared, field, one_of
 from fedpriv.privacy.mechanisms.visible import Visible, seen
-from fedpriv.privacy.noise_schedules.base import NoiseSchedule, initial_sigma
+from fedpriv.privacy.noise_schedules.base import BETA, NoiseSchedule, initial_noise_multiplier
 
 DECAY_INDICES = ("eq9", "algorithm1")
 _FIRST_MEASURED = 3  # J(w_0), J(w_1), J(w_2) are infinite by definition
 
 
+@declared
 class ValidationDecay(NoiseSchedule):
     """σ decays by β after three falls of the public validation loss in a row."""
 
     reads_validation = True
 
-    def __init__(self, noise_multiplier: float, beta: float, decay_index: str = "eq9"):
-        self.initial = initial_sigma(noise_multiplier)
-        self.beta = checks.number("beta", beta, above=0, at_most=1)
-        self.decay_index = checks.one_of("decay_index", decay_index, DECAY_INDICES)
+    initial: float = initial_noise_multiplier()
+    beta: float = field(BETA, unit="β", help="factor by which σ is lowered")
+    decay_index: str = field(
+        one_of(DECAY_INDICES), default="eq9", help="which losses are compared; see the module"
+    )
+
+    def __attrs_post_init__(self) -> None:
         self.adaptive = self.beta < 1
         self._sigma = self.initial
         self._losses: deque[float] = deque([float("inf")] * 5, maxlen=5)

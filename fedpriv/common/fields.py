@@ -1,0 +1,174 @@
+"""Declared fields: the constructor arguments of a configurable part, each stated once.
+
+    @declared
+    class QuantileClipper(Clipper):
+        initial_clip_norm: float = field(number(above=0), help="clip norm of the first round")
+        min_clip_norm: float = field(
+            number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
+        )
+
+A thin layer over attrs. :func:`declared` writes the constructor, whose arguments are the fields in the order
+of their declaration. The constructor stores all arguments, then checks them in the same order; each check
+gives an argument its proper type, or raises an ArgumentError that says what is allowed. So a bound may name
+another argument. Rules between arguments, and what follows from them, stand in ``__attrs_post_init__``.
+
+A subclass may be declared too, or have an ``__init__`` of its own that calls ``super().__init__``. A declared
+subclass that states a field again moves that argument to its own place, with its own default and range. An
+argument that is called as a method of the class has an attribute of another name (``alias``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar, dataclass_transform
+
+import attrs
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+
+Check = Callable[[str, Any, Any], Any]
+"""(argument, value, part) -> the value in its proper type. Raises ArgumentError."""
+
+_Class = TypeVar("_Class", bound=type)
+
+
+# ---- what an argument may be
+
+
+def number(
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | str | None = None,
+) -> Check:
+    """Return the check of a finite float; ``at_most`` may name another argument, with ``above`` alone."""
+
+    def check(name: str, value: Any, part: Any) -> float:
+        most = at_most
+        if isinstance(at_most, str):
+            most = argument_of(part, at_most)
+            if most is not None:
+                return checks.not_above(name, value, at_most, most, above=above)
+        return checks.number(name, value, above=above, at_least=at_least, below=below, at_most=most)
+
+    return check
+
+
+def whole(*, at_least: int = 0, at_most: int | str | None = None) -> Check:
+    """Return the check of a whole number; ``at_most`` may name another argument."""
+
+    def check(name: str, value: Any, part: Any) -> int:
+        most = argument_of(part, at_most) if isinstance(at_most, str) else at_most
+        return checks.whole(name, value, at_least=at_least, at_most=most)
+
+    return check
+
+
+def one_of(options: Collection[str]) -> Check:
+    """Return the check of a choice among a few names."""
+    return own_check(lambda name, value: checks.one_of(name, value, options))
+
+
+def own_check(check: Callable[[str, Any], Any]) -> Check:
+    """Return a check that needs nothing but (argument, value), such as those of ``common/checks``."""
+    return lambda name, value, part: check(name, value)
+
+
+boolean = own_check(checks.boolean)
+text = own_check(checks.text)
+seed = own_check(checks.seed)
+anything = own_check(lambda name, value: value)
+"""For values that ``__attrs_post_init__`` checks, because what is allowed depends on others."""
+
+
+def when(condition: Callable[[Any, Any], bool], check: Check) -> Check:
+    """Return a check that is made only where ``condition(part, value)`` holds."""
+    return lambda name, value, part: check(name, value, part) if condition(part, value) else value
+
+
+def or_null(check: Check) -> Check:
+    """Return a check that leaves null as it is."""
+    return when(lambda part, value: value is not None, check)
+
+
+def not_null(check: Check, allowed: str) -> Check:
+    """Return a check that refuses null in words of its own."""
+
+    def refusing(name: str, value: Any, part: Any) -> Any:
+        if value is None:
+            raise ArgumentError(name, None, allowed)
+        return check(name, value, part)
+
+    return refusing
+
+
+def advised(check: Check, hint: str) -> Check:
+    """Return a check whose errors tell the user what to do."""
+
+    def advising(name: str, value: Any, part: Any) -> Any:
+        try:
+            return check(name, value, part)
+        except ArgumentError as error:
+            raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
+
+    return advising
+
+
+# ---- fields
+
+
+def field(
+    check: Check,
+    *,
+    default: Any = attrs.NOTHING,
+    help: str,
+    unit: str = "",
+    alias: str | None = None,
+    kw_only: bool = False,
+) -> Any:
+    """Declare one constructor argument.
+
+    Args:
+        check: What it may be.
+        default: The value where none is given; without one the argument is required.
+        help: What it is, in a line.
+        unit: In what it is counted, or its symbol in the formulas.
+        alias: The argument's name, where the attribute has another.
+        kw_only: Whether it is given by name alone.
+    """
+
+    def validate(part: Any, attribute: attrs.Attribute, value: Any) -> None:
+        setattr(part, attribute.name, check(attribute.alias, value, part))
+
+    return attrs.field(
+        default=default,
+        validator=validate,
+        alias=alias,
+        kw_only=kw_only,
+        metadata={"help": help, "unit": unit},
+    )
+
+
+def set_apart(value: Any) -> Any:
+    """Declare a field of a base class that is no argument of this one: it has always the same value."""
+    return attrs.field(default=value, init=False)
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field, set_apart))
+def declared(kind: _Class) -> _Class:
+    """Write the constructor of a class from its fields. Two objects are equal only if they are the same."""
+    return attrs.define(
+        kind,
+        slots=False,
+        eq=False,
+        repr=False,
+        auto_attribs=False,
+        on_setattr=attrs.setters.NO_OP,
+    )
+
+
+def argument_of(part: Any, name: str) -> Any:
+    """Return the value of a declared object's argument, whatever its attribute is called."""
+    return next(getattr(part, f.name) for f in attrs.fields(type(part)) if f.alias == name)
