@@ -56,11 +56,12 @@ def number(
     return check
 
 
-def whole(*, at_least: int = 0, at_most: int | str | None = None) -> Check:
-    """Return the check of a whole number; ``at_most`` may name another argument."""
+def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None = None) -> Check:
+    """Return the check of a whole number; ``at_most`` may name another argument, or be asked of the part."""
 
     def check(name: str, value: Any, part: Any) -> int:
         most = argument_of(part, at_most) if isinstance(at_most, str) else at_most
+        most = most(part) if callable(most) else most
         return checks.whole(name, value, at_least=at_least, at_most=most)
 
     return check
@@ -78,7 +79,7 @@ def own_check(check: Callable[[str, Any], Any]) -> Check:
 
 boolean = own_check(checks.boolean)
 text = own_check(checks.text)
-seed = own_check(checks.seed)
+random_seed = own_check(checks.seed)
 anything = own_check(lambda name, value: value)
 """For values that ``__attrs_post_init__`` checks, because what is allowed depends on others."""
 
@@ -151,12 +152,24 @@ def field(
     )
 
 
+def inherited(base: type, name: str, *, default: Any = attrs.NOTHING) -> Any:
+    """Declare a base class's field again: at this place among the arguments, with a default of its own."""
+    own = attrs.fields_dict(base)[name]
+    return attrs.field(
+        default=own.default if default is attrs.NOTHING else default,
+        validator=own.validator,
+        alias=own.alias,
+        kw_only=own.kw_only,
+        metadata=own.metadata,
+    )
+
+
 def set_apart(value: Any) -> Any:
     """Declare a field of a base class that is no argument of this one: it has always the same value."""
     return attrs.field(default=value, init=False)
 
 
-@dataclass_transform(eq_default=False, field_specifiers=(field, set_apart))
+@dataclass_transform(eq_default=False, field_specifiers=(field, inherited, set_apart))
 def declared(kind: _Class) -> _Class:
     """Write the constructor of a class from its fields. Two objects are equal only if they are the same."""
     return attrs.define(

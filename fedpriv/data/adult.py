@@ -23,8 +23,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedpriv.common import checks
 from fedpriv.common.errors import DataError, show
+from fedpriv.common.fields import boolean, declared, field, inherited
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.storage import StoredFile
 from fedpriv.data.stored import StoredFiles
@@ -106,11 +106,11 @@ CATEGORICAL = tuple(column for column in COLUMNS if isinstance(column, Categoric
 INPUTS = len(NUMERIC) + sum(len(column.words) for column in CATEGORICAL)
 
 
+@declared
 class Adult(StoredFiles):
     """UCI Adult: 32,561 + 16,281 people, whether each earns more than 50K; 105 inputs, two classes.
 
-    ``drop_missing``: leave out records with a missing value, as many publications do; 30,162 + 15,060
-    remain. The other keys: ``StoredFiles``.
+    Without records that have a missing value, which many publications leave out, 30,162 + 15,060 remain.
     """
 
     name = "adult"
@@ -126,17 +126,20 @@ class Adult(StoredFiles):
     )
     complete_records: ClassVar[tuple[int, int]] = (30_162, 15_060)
 
-    def __init__(
-        self,
-        path: str | None = None,
-        drop_missing: bool = False,
-        validation_records: int = 2000,
-        download: bool = True,
-    ):
-        self.drop_missing = checks.boolean("drop_missing", drop_missing)
+    path: str | None = inherited(StoredFiles, "path")
+    drop_missing: bool = field(
+        boolean, default=False, help="leave out records with a missing value"
+    )
+    validation_records: int = inherited(StoredFiles, "validation_records")
+    download_if_absent: bool = inherited(StoredFiles, "download_if_absent")
+
+    def __attrs_post_init__(self) -> None:
         if self.drop_missing:
             self.train_records, self.test_records = self.complete_records
-        super().__init__(path, validation_records, download)
+
+    @property
+    def _train_records(self) -> int:
+        return self.complete_records[0] if self.drop_missing else self.train_records
 
     def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
         train, test = (

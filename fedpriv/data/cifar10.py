@@ -20,8 +20,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedpriv.common import checks
 from fedpriv.common.errors import DataError
+from fedpriv.common.fields import declared, field, inherited, one_of
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data import encoded
 from fedpriv.data.records import DataStatus, LoadedDataset
@@ -40,6 +40,7 @@ LOSSY = (
 )
 
 
+@declared
 class Cifar10(StoredImages):
     """CIFAR-10: 50,000 + 10,000 colour photographs in ten classes, 3x32x32.
 
@@ -66,17 +67,14 @@ class Cifar10(StoredImages):
         StoredFile(f"{FOLDER}/test_batch", "40351d587109b95175f43aff81a1287e"),
     )
 
-    def __init__(
-        self,
-        path: str | None = None,
-        source: str = TORCHVISION,
-        normalize: bool = False,
-        validation_records: int = 2000,
-        download: bool = True,
-    ):
-        self.source = checks.one_of("source", source, (TORCHVISION, JPEG))
+    path: str | None = inherited(StoredImages, "path")
+    source: str = field(one_of((TORCHVISION, JPEG)), default=TORCHVISION, help="see the class")
+    normalize: bool = inherited(StoredImages, "normalize")
+    validation_records: int = inherited(StoredImages, "validation_records")
+    download_if_absent: bool = inherited(StoredImages, "download_if_absent")
+
+    def __attrs_post_init__(self) -> None:
         self.caveats = self.notes = ()
-        super().__init__(path, normalize, validation_records, download)
         if self.source == JPEG:
             self.files, self.contents = JPEG_FILES, " and ".join(file.path for file in JPEG_FILES)
             self.caveats = self.notes = (LOSSY,)

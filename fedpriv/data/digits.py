@@ -16,10 +16,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedpriv.common import checks
+from fedpriv.common.fields import boolean, declared, field, whole
 from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
 
 
+@declared
 class Digits:
     """Handwritten digits, 1x8x8, pixels (0..16) divided by 16.
 
@@ -35,11 +36,12 @@ class Digits:
     classes: ClassVar[int] = 10
     task: ClassVar[str] = CLASSIFICATION
 
-    def __init__(self, normalize: bool = True, validation_records: int = 200):
-        self.normalize = checks.boolean("normalize", normalize)
-        self.validation_records = checks.whole(
-            "validation_records", validation_records, at_least=1, at_most=self.train_records - 1
-        )
+    normalize: bool = field(boolean, default=True, help="mean 0 and standard deviation 1 per image")
+    validation_records: int = field(
+        whole(at_least=1, at_most=lambda digits: digits.train_records - 1),
+        default=200,
+        help="size of the public validation split",
+    )
 
     def load(self) -> LoadedDataset:
         """The digits that come with scikit-learn, in its order within each split."""

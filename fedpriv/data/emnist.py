@@ -16,8 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedpriv.common import checks
 from fedpriv.common.errors import DataError
+from fedpriv.common.fields import declared, field, inherited, one_of
 from fedpriv.data.mnist import parse_idx
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.storage import StoredFile
@@ -43,6 +43,7 @@ def files_of(split: str) -> tuple[StoredFile, ...]:
     )
 
 
+@declared
 class Emnist(StoredImages):
     """EMNIST: 1x28x28 grey images of digits, letters or both.
 
@@ -60,19 +61,20 @@ class Emnist(StoredImages):
     archives: ClassVar = {"gzip.zip": "58c8d27c78d21e728a6bc7b3cc06412e"}
     files: ClassVar = files_of("digits")
 
-    def __init__(
-        self,
-        path: str | None = None,
-        split: str = "digits",
-        normalize: bool = False,
-        validation_records: int = 2000,
-        download: bool = True,
-    ):
-        self.split = checks.one_of("split", split, SPLITS)
+    path: str | None = inherited(StoredImages, "path")
+    split: str = field(one_of(SPLITS), default="digits", help="which classes; see the class")
+    normalize: bool = inherited(StoredImages, "normalize")
+    validation_records: int = inherited(StoredImages, "validation_records")
+    download_if_absent: bool = inherited(StoredImages, "download_if_absent")
+
+    def __attrs_post_init__(self) -> None:
         self.train_records, self.test_records, self.classes = SPLITS[self.split]
         self.files = files_of(self.split)
         self.contents = f"EMNIST/raw with its four unzipped idx files emnist-{self.split}-*-ubyte"
-        super().__init__(path, normalize, validation_records, download)
+
+    @property
+    def _train_records(self) -> int:
+        return SPLITS[self.split][0]
 
     @property
     def _published_files(self) -> tuple[StoredFile, ...]:

@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpriv.common import checks
 from fedpriv.common.errors import DataError, show
+from fedpriv.common.fields import boolean, declared, field, inherited
 from fedpriv.data import encoded
 from fedpriv.data.own_files import OwnFiles
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
@@ -32,12 +32,12 @@ FOLDER = "femnist/data"
 PIXELS = 28 * 28
 
 
+@declared
 class Femnist(OwnFiles):
     """Digits and letters, 1x28x28, with the writer of each training image as client id; split as LEAF
     did.
 
-    ``path``: the folder that holds ``femnist/data``. ``only_digits``: leave out letters; ten classes
-    remain. The other key: ``OwnFiles``.
+    ``path`` is the folder that holds ``femnist/data``.
     """
 
     name = "femnist"
@@ -46,14 +46,11 @@ class Femnist(OwnFiles):
     contents = f"the JSON files of LEAF as {FOLDER}/train/*.json and {FOLDER}/test/*.json"
     assumed_records: ClassVar = (700_000, 80_000)
 
-    def __init__(
-        self,
-        path: str | None = None,
-        only_digits: bool = False,
-        validation_records: int = 2000,
-    ):
-        super().__init__(path, validation_records)
-        self.only_digits = checks.boolean("only_digits", only_digits)
+    path: str | None = inherited(OwnFiles, "path", default=None)
+    only_digits: bool = field(boolean, default=False, help="leave out letters; ten classes remain")
+    validation_records: int = inherited(OwnFiles, "validation_records", default=2000)
+
+    def __attrs_post_init__(self) -> None:
         self.classes = 10 if self.only_digits else 62
 
     def load(self) -> LoadedDataset:

@@ -22,22 +22,23 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, DataError, show
+from fedpriv.common.fields import anything, declared, field, not_null, text
 from fedpriv.common.words import counted
 from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
 
 FORMAT = "numbers separated by blanks, one record a line, the last number its label 0 or 1"
 OWN_FILE = f"a file of your own: name it with dataset.path=FILE ({FORMAT})"
+OWN_RECORDS = f"the file with your records ({FORMAT})"
 UNSCALED = "columns as they are; dataset.scale (a public divisor for each) brings them to one scale"
 
 
+@declared
 class Ipums:
     """Records of two classes from the user's own file, ``path``.
 
-    ``test_records``: how many are held out as test records; null: a fifth. ``scale``: null takes the
-    inputs as they are; a list with one divisor per input column gives x / divisor; ``{centre: [...],
-    width: [...]}`` gives (x - centre) / width. These numbers are taken as public: choose them from
-    what the columns mean, not from the records. ``validation_records``: size of the public
-    validation split; null: a tenth of the training records.
+    A ``scale`` of null takes the inputs as they are; a list with one divisor per input column gives
+    x / divisor; ``{centre: [...], width: [...]}`` gives (x - centre) / width. These numbers are taken
+    as public: choose them from what the columns mean, not from the records.
 
     The constructor counts the records and the columns of the file's first line, so the facts are
     known before the file is read. It raises DataError for a file too small to split.
@@ -47,40 +48,39 @@ class Ipums:
     classes: ClassVar[int] = 2
     task: ClassVar[str] = CLASSIFICATION
 
-    def __init__(
-        self,
-        path: str | None = None,
-        test_records: int | None = None,
-        scale: Any = None,
-        validation_records: int | None = None,
-    ):
-        allowed = f"the file with your records ({FORMAT})"
-        if path is None:
-            raise ArgumentError("path", None, allowed)
-        self.path = checks.text("path", path)
+    path: str = field(not_null(text, OWN_RECORDS), default=None, help="your file")
+    test_records: int = field(
+        anything, default=None, help="held out as test records; null: a fifth"
+    )
+    scale: Any = field(anything, default=None, help="divisors of the input columns; see the class")
+    validation_records: int = field(
+        anything,
+        default=None,
+        help="size of the public validation split; null: a tenth of the training records",
+    )
+
+    def __attrs_post_init__(self) -> None:
         try:
             lines = read_lines(self.file)
         except OSError as error:
-            raise ArgumentError("path", path, allowed, error.strerror or str(error)) from None
+            reason = error.strerror or str(error)
+            raise ArgumentError("path", self.path, OWN_RECORDS, reason) from None
         self.columns = self._columns(lines)
-        records = len(lines)
-        self.test_records = max(1, records // 5)
-        if test_records is not None:
-            self.test_records = checks.whole(
-                "test_records", test_records, at_least=1, at_most=records - 2
-            )
-        self.train_records = records - self.test_records
-        self.validation_records = max(1, self.train_records // 10)
-        if validation_records is not None:
-            self.validation_records = checks.whole(
-                "validation_records",
-                validation_records,
-                at_least=1,
-                at_most=self.train_records - 1,
-            )
         self.input_shape = (self.columns - 1,)
-        self._centre, self._width = _scale(scale, self.columns - 1)
-        self.notes = () if scale is not None else (UNSCALED,)
+        # What is allowed below follows from the file.
+        held_out = max(1, len(lines) // 5) if self.test_records is None else self.test_records
+        self.test_records = checks.whole(
+            "test_records", held_out, at_least=1, at_most=len(lines) - 2
+        )
+        self.train_records = len(lines) - self.test_records
+        public = self.validation_records
+        if public is None:
+            public = max(1, self.train_records // 10)
+        self.validation_records = checks.whole(
+            "validation_records", public, at_least=1, at_most=self.train_records - 1
+        )
+        self._centre, self._width = _scale(self.scale, self.columns - 1)
+        self.notes = () if self.scale is not None else (UNSCALED,)
 
     @property
     def file(self) -> Path:
@@ -143,8 +143,8 @@ class Ipums:
         except OSError as error:
             raise DataError(f"cannot read {self.file}: {error.strerror or error}") from error
         values = np.empty((len(lines), self.columns))
-        for row, (number, text) in enumerate(lines):
-            values[row] = self._numbers(number, text.split())
+        for row, (number, line) in enumerate(lines):
+            values[row] = self._numbers(number, line.split())
         labels = values[:, -1]
         for row in np.flatnonzero((labels != 0) & (labels != 1))[:1]:
             number, text = lines[row]

@@ -6,26 +6,25 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError, DataError
+from fedpriv.common.fields import declared, field, or_null, text, whole
 from fedpriv.data.records import DataStatus
 from fedpriv.data.storage import DataFolder, data_folder, missing_folder
 
 
+@declared
 class OwnFiles(ABC):
     """A data set whose files the user brings.
 
-    ``path``: the folder that holds them; null means the environment variable FEDPRIV_DATA and, without
-    it, the cache. ``validation_records``: size of the public validation split.
+    A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache.
     """
 
     name: ClassVar[str]
     contents: ClassVar[str]  # what to put into a data folder, in words
     assumed_records: ClassVar[tuple[int, int]]  # for a plan made without the files
 
-    def __init__(self, path: str | None, validation_records: int):
-        self.path = None if path is None else checks.text("path", path)
-        self.validation_records = checks.whole("validation_records", validation_records, at_least=1)
+    path: str | None = field(or_null(text), help="the folder with the files; null: see the class")
+    validation_records: int = field(whole(at_least=1), help="size of the public validation split")
 
     @property
     def folder(self) -> DataFolder:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import declared, field, number, or_null, random_seed, whole
 from fedpriv.common.random_streams import numpy_stream
 
 
+@declared
 class Iid:
     """Records shuffled and dealt out evenly: client sizes differ by at most one."""
 
-    def __init__(self, clients: int = 10, seed: int = 0):
-        self.clients = checks.whole("clients", clients, at_least=1)
-        self.seed = checks.seed("seed", seed)
+    clients: int = field(whole(at_least=1), default=10, help="how many clients")
+    seed: int = field(random_seed, default=0, help="shuffles the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Indices per client; ``labels`` [n] gives only the number of records."""
@@ -28,6 +28,7 @@ class Iid:
         return [np.sort(part) for part in np.array_split(shuffled, self.clients)]
 
 
+@declared
 class FixedSize:
     """Every client has exactly ``records`` records, drawn without replacement by ``seed``.
 
@@ -36,10 +37,9 @@ class FixedSize:
     Source: Wei et al., CDP with communication rounds discounting: 50 clients of 128 records.
     """
 
-    def __init__(self, clients: int = 50, records: int = 128, seed: int = 0):
-        self.clients = checks.whole("clients", clients, at_least=1)
-        self.records = checks.whole("records", records, at_least=1)
-        self.seed = checks.seed("seed", seed)
+    clients: int = field(whole(at_least=1), default=50, help="how many clients")
+    records: int = field(whole(at_least=1), default=128, help="records of each client")
+    seed: int = field(random_seed, default=0, help="draws the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Indices per client; ``labels`` [n] gives only the number of records."""
@@ -53,6 +53,7 @@ class FixedSize:
         return list(np.sort(drawn.reshape(self.clients, self.records), axis=1))
 
 
+@declared
 class Shards:
     """Records sorted by label, cut into equal shards, a fixed number of random shards per client.
 
@@ -64,34 +65,33 @@ class Shards:
     400 "fragments", 40 for each of 10 clients.
     """
 
-    def __init__(
-        self,
-        clients: int = 10,
-        shards: int | None = None,
-        shards_per_client: int | None = None,
-        seed: int = 0,
-    ):
-        self.clients = checks.whole("clients", clients, at_least=1)
-        self.shards_per_client = self._per_client(shards, shards_per_client)
-        self.shards = self.clients * self.shards_per_client
-        self.seed = checks.seed("seed", seed)
+    clients: int = field(whole(at_least=1), default=10, help="how many clients")
+    shards: int | None = field(
+        or_null(whole(at_least=1)), default=None, help="how many; null: clients * shards_per_client"
+    )
+    shards_per_client: int | None = field(
+        or_null(whole(at_least=1)),
+        default=None,
+        help="how many each client gets; null: shards / clients",
+    )
+    seed: int = field(random_seed, default=0, help="deals out the shards")
 
-    def _per_client(self, shards: int | None, shards_per_client: int | None) -> int:
-        if shards is None and shards_per_client is None:
-            raise ArgumentError("shards", None, "a whole number when shards_per_client is null")
-        if shards_per_client is not None:
-            per_client = checks.whole("shards_per_client", shards_per_client, at_least=1)
-            total = self.clients * per_client
-            if shards is not None and checks.whole("shards", shards, at_least=1) != total:
-                rule = f"clients * shards_per_client = {self.clients} * {per_client} = {total}"
-                raise ArgumentError("shards", shards, f"{rule}, or null")
-            return per_client
-        total = checks.whole("shards", shards, at_least=1)
-        if total % self.clients:
-            raise ArgumentError(
-                "shards", total, f"a multiple of partition.clients = {self.clients}"
+    def __attrs_post_init__(self) -> None:
+        if self.shards is None and self.shards_per_client is None:
+            allowed = "a whole number when shards_per_client is null"
+            raise ArgumentError("shards", None, allowed)
+        if self.shards_per_client is None:
+            self.shards_per_client, left = divmod(self.shards, self.clients)
+            if left:
+                allowed = f"a multiple of partition.clients = {self.clients}"
+                raise ArgumentError("shards", self.shards, allowed)
+        total = self.clients * self.shards_per_client
+        if self.shards not in (None, total):
+            rule = (
+                f"clients * shards_per_client = {self.clients} * {self.shards_per_client} = {total}"
             )
-        return total // self.clients
+            raise ArgumentError("shards", self.shards, f"{rule}, or null")
+        self.shards = total
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Indices per client from the labels [n]."""
@@ -108,6 +108,7 @@ class Shards:
         ]
 
 
+@declared
 class Dirichlet:
     """Each label is divided among the clients in proportions drawn from Dirichlet(alpha, …, alpha).
 
@@ -120,12 +121,17 @@ class Dirichlet:
 
     TRIES = 100
 
-    def __init__(self, clients: int = 10, alpha: float = 0.5, min_records: int = 10, seed: int = 0):
-        self.clients = checks.whole("clients", clients, at_least=1)
-        # beyond 1e6 it is iid; far beyond, the sum of numpy's gamma draws overflows
-        self.alpha = checks.number("alpha", alpha, above=0, at_most=1e6)
-        self.min_records = checks.whole("min_records", min_records, at_least=1)
-        self.seed = checks.seed("seed", seed)
+    clients: int = field(whole(at_least=1), default=10, help="how many clients")
+    # beyond 1e6 it is iid; far beyond, the sum of numpy's gamma draws overflows
+    alpha: float = field(
+        number(above=0, at_most=1e6),
+        default=0.5,
+        help="concentration; small: few labels per client",
+    )
+    min_records: int = field(
+        whole(at_least=1), default=10, help="with fewer for a client the draw is made again"
+    )
+    seed: int = field(random_seed, default=0, help="draws the proportions")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Indices per client from the labels [n]."""
@@ -157,6 +163,7 @@ class Dirichlet:
         return [np.flatnonzero(owner == client) for client in range(self.clients)]
 
 
+@declared
 class Natural:
     """One client per user, the author of the records (for MNIST: per writer), in the order of their ids.
 
@@ -165,10 +172,15 @@ class Natural:
     records of users left out are not used.
     """
 
-    def __init__(self, clients: int | None = None, min_records: int = 1, seed: int = 0):
-        self.clients = None if clients is None else checks.whole("clients", clients, at_least=1)
-        self.min_records = checks.whole("min_records", min_records, at_least=1)
-        self.seed = checks.seed("seed", seed)
+    clients: int | None = field(
+        or_null(whole(at_least=1)),
+        default=None,
+        help="how many users; null: all with enough records",
+    )
+    min_records: int = field(
+        whole(at_least=1), default=1, help="users with fewer records are left out"
+    )
+    seed: int = field(random_seed, default=0, help="chooses the users")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Indices per client from ``client_ids`` [n]."""

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.common import checks
 from fedpriv.common.errors import DataError
+from fedpriv.common.fields import boolean, declared, field, inherited, or_null, text, whole
 from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
 from fedpriv.data.storage import (
     CACHE,
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+@declared
 class StoredFiles(ABC):
     """A data set kept as files with known checksums.
 
-    ``path``: the folder that holds the files; null means the environment variable FEDPRIV_DATA and,
-    without it, the cache (``~/.cache/fedpriv``). ``validation_records``: size of the public
-    validation split. ``download``: fetch the files once if the cache is searched and lacks them; a
-    folder that was named is never filled unasked.
+    A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache
+    (``~/.cache/fedpriv``). A folder that was named is never filled unasked.
     """
 
     name: ClassVar[str]
@@ -43,14 +42,25 @@ class StoredFiles(ABC):
     archives: ClassVar[dict[str, str]] = {}  # what the files are packed in there, and its MD5
     contents: ClassVar[str]  # what to put into a data folder, in words
 
-    def __init__(
-        self, path: str | None = None, validation_records: int = 2000, download: bool = True
-    ):
-        self.path = None if path is None else checks.text("path", path)
-        self.validation_records = checks.whole(
-            "validation_records", validation_records, at_least=1, at_most=self.train_records - 1
-        )
-        self.download_if_absent = checks.boolean("download", download)
+    path: str | None = field(
+        or_null(text), default=None, help="the folder with the files; null: see the class"
+    )
+    validation_records: int = field(
+        whole(at_least=1, at_most=lambda dataset: dataset._train_records - 1),
+        default=2000,
+        help="size of the public validation split",
+    )
+    download_if_absent: bool = field(
+        boolean,
+        default=True,
+        alias="download",
+        help="fetch the files once if the cache is searched and lacks them",
+    )
+
+    @property
+    def _train_records(self) -> int:
+        """How many there are with these settings, already while these are checked."""
+        return self.train_records
 
     @property
     def folder(self) -> DataFolder:
@@ -135,26 +145,25 @@ class StoredFiles(ABC):
         """The verified bytes of ``files``, in that order, as tensors."""
 
 
+@declared
 class StoredImages(StoredFiles):
     """An image data set; pixels are scaled to [0, 1].
 
-    ``normalize``: subtract ``mean`` and divide by ``std`` per channel; these are the constants
-    everybody publishes, taken as public. The other keys: ``StoredFiles``.
+    ``mean`` and ``std`` of each channel are the constants everybody publishes, taken as public.
     """
 
     classes = 10
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
 
-    def __init__(
-        self,
-        path: str | None = None,
-        normalize: bool = False,
-        validation_records: int = 2000,
-        download: bool = True,
-    ):
-        super().__init__(path, validation_records, download)
-        self.normalize = checks.boolean("normalize", normalize)
+    path: str | None = inherited(StoredFiles, "path")
+    normalize: bool = field(
+        boolean,
+        default=False,
+        help="subtract the published mean of each channel, divide by its std",
+    )
+    validation_records: int = inherited(StoredFiles, "validation_records")
+    download_if_absent: bool = inherited(StoredFiles, "download_if_absent")
 
     def _records(self, pixels: np.ndarray, labels: np.ndarray) -> Records:
         """uint8 pixels [n, C·H·W or C, H, W] and labels [n] as float32 and int64 tensors."""

@@ -24,15 +24,34 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, DataError, show
+from fedpriv.common.fields import (
+    declared,
+    field,
+    inherited,
+    number,
+    or_null,
+    own_check,
+    text,
+    when,
+)
 from fedpriv.data.records import LANGUAGE_MODEL
 from fedpriv.data.text.corpus import PUBLIC, TEST, TRAIN, Corpus, deal
-from fedpriv.data.text.dataset import TextDataset, share, shares
+from fedpriv.data.text.dataset import TextDataset, refuse_nobody_to_train_on, share_of_authors
 from fedpriv.data.text.tokens import replace_urls, unescape
 
 FORMATS = (".jsonl", ".json", ".csv")
 LEFT_OUT = -1  # the role of a text that is not used
 
 
+def _authors(name: str, value: Any) -> tuple[str, ...]:
+    allowed = "a list of authors"
+    given = checks.sequence(name, value, allowed)
+    if not all(isinstance(author, str) for author in given):
+        raise ArgumentError(name, value, allowed)
+    return tuple(given)
+
+
+@declared
 class Comments(TextDataset):
     """A file of comments: which fields, or columns, its rows have, and which of them are used.
 
@@ -50,9 +69,12 @@ class Comments(TextDataset):
     public_split: str | None
     test_share: float
 
-    def __init__(self, *, excluded_authors: Sequence[str], **common: Any):
-        self.excluded_authors = _authors(excluded_authors)
-        super().__init__(**common)
+    excluded_authors: Sequence[str] = field(
+        own_check(_authors), kw_only=True, help="robots, whose texts are not used at all"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if self.file is not None and _format(self.file) not in FORMATS:
             allowed = f"a file ending in {', '.join(FORMATS)}, or one of them and .gz"
             raise ArgumentError("file", self.file, allowed)
@@ -96,13 +118,12 @@ class Comments(TextDataset):
         return roles
 
 
+@declared
 class Reddit(Comments):
     """Comments as token ids with the next tokens as targets; a client is an author.
 
-    ``author_key``, ``text_key``, ``split_key``, ``train_split``, ``test_split``, ``public_split``: of
-    the file's rows, see ``Comments``; the defaults are those of Pushshift's dumps.
-    ``excluded_authors``: robots, whose texts are not used at all. ``public_share``, ``test_share``:
-    shares of the authors, where no column says it. The other keys: ``TextDataset``.
+    The defaults of the keys are those of Pushshift's dumps. A ``split_key`` of null deals out the authors
+    by ``public_share`` and ``test_share``.
     """
 
     name = "reddit"
@@ -110,33 +131,40 @@ class Reddit(Comments):
     contents = "comments of your own (JSON lines or CSV, also .gz) as reddit/comments.jsonl"
     assumed_records: ClassVar = (100_000, 10_000)
 
-    def __init__(
-        self,
-        *,
-        author_key: str = "author",
-        text_key: str = "body",
-        split_key: str | None = None,
-        train_split: str = "train",
-        test_split: str = "test",
-        public_split: str | None = None,
-        public_share: float = 0.1,
-        test_share: float = 0.1,
-        excluded_authors: Sequence[str] = ("AutoModerator", "[deleted]"),
-        **common: Any,
-    ):
-        self.author_key = checks.text("author_key", author_key)
-        self.text_key = checks.text("text_key", text_key)
-        self.split_key = None if split_key is None else checks.text("split_key", split_key)
-        self.train_split = checks.text("train_split", train_split)
-        self.test_split = checks.text("test_split", test_split)
-        self.public_split = _public_split(public_split, self.split_key)
-        if self.split_key is None:
-            self.public_share, self.test_share = shares(public_share, test_share)
-        else:
-            self.public_share, self.test_share = share("public_share", public_share), 0.0
-        super().__init__(excluded_authors=excluded_authors, **common)
+    author_key: str = field(text, default="author", kw_only=True, help="of each row's author")
+    text_key: str = field(text, default="body", kw_only=True, help="of each row's text")
+    split_key: str | None = field(
+        or_null(text), default=None, kw_only=True, help="of the split of each row; null: none"
+    )
+    train_split: str = field(text, default="train", kw_only=True, help="rows to train on")
+    test_split: str = field(text, default="test", kw_only=True, help="rows for testing")
+    public_split: str | None = field(
+        when(lambda reddit, name: name is not None and reddit.split_key is not None, text),
+        default=None,
+        kw_only=True,
+        help="rows whose authors are public; null: none",
+    )
+    public_share: float = share_of_authors(default=0.1, help="authors whose texts are public")
+    test_share: float = field(
+        when(lambda reddit, share: reddit.split_key is None, number(above=0, below=1)),
+        default=0.1,
+        kw_only=True,
+        help="authors whose texts are the test records, without split_key",
+    )
+    excluded_authors: Sequence[str] = inherited(
+        Comments, "excluded_authors", default=("AutoModerator", "[deleted]")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.split_key is not None:
+            self.test_share = 0.0
+        elif self.public_split is not None:
+            raise ArgumentError("public_split", self.public_split, "null where split_key is null")
+        refuse_nobody_to_train_on(self.public_share, self.test_share)
+        super().__attrs_post_init__()
 
 
+@declared
 class UbuntuIrc(Comments):
     """Messages of the Ubuntu support channel, 2004 to 2018; a client is an author.
 
@@ -160,18 +188,10 @@ class UbuntuIrc(Comments):
     test_split = "test"
     public_split = "dev"
 
-    def __init__(
-        self,
-        *,
-        excluded_authors: Sequence[str] = ("author06784", "author00516"),
-        min_records_per_client: int = 10,
-        **common: Any,
-    ):
-        super().__init__(
-            excluded_authors=excluded_authors,
-            min_records_per_client=min_records_per_client,
-            **common,
-        )
+    excluded_authors: Sequence[str] = inherited(
+        Comments, "excluded_authors", default=("author06784", "author00516")
+    )
+    min_records_per_client: int = inherited(Comments, "min_records_per_client", default=10)
 
 
 def read_rows(content: bytes, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
@@ -208,36 +228,20 @@ def _csv_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int,
 
 
 def _json_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(text.split("\n"), start=1):
+    for line_number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise DataError(f"{path}, line {number}: no JSON object ({error})") from None
+            raise DataError(f"{path}, line {line_number}: no JSON object ({error})") from None
         fields = [row.get(key) if isinstance(row, dict) else None for key in keys]
-        for key, field in zip(keys, fields, strict=True):
-            if not isinstance(field, str):
-                raise DataError(f"{path}, line {number}: no text {key}, got {show(field)}")
-        yield number, fields
+        for key, value in zip(keys, fields, strict=True):
+            if not isinstance(value, str):
+                raise DataError(f"{path}, line {line_number}: no text {key}, got {show(value)}")
+        yield line_number, fields
 
 
 def _format(name: str) -> str:
     """The ending of a file's name, without ``.gz``."""
     return Path(name.removesuffix(".gz")).suffix
-
-
-def _public_split(name: Any, split_key: str | None) -> str | None:
-    if name is None:
-        return None
-    if split_key is None:
-        raise ArgumentError("public_split", name, "null where split_key is null")
-    return checks.text("public_split", name)
-
-
-def _authors(names: Any) -> tuple[str, ...]:
-    allowed = "a list of authors"
-    given = checks.sequence("excluded_authors", names, allowed)
-    if not all(isinstance(name, str) for name in given):
-        raise ArgumentError("excluded_authors", names, allowed)
-    return tuple(given)

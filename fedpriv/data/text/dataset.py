@@ -11,8 +11,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, DataError
+from fedpriv.common.fields import (
+    anything,
+    declared,
+    field,
+    number,
+    one_of,
+    or_null,
+    text,
+    when,
+    whole,
+)
 from fedpriv.data import encoded
 from fedpriv.data.own_files import OwnFiles
 from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, LoadedDataset, Records
@@ -20,7 +30,13 @@ from fedpriv.data.storage import PATH_KEY, StoredFile, md5, unreadable
 from fedpriv.data.text.corpus import TEST, TRAIN, Corpus
 from fedpriv.data.text.tokens import LEVELS, WORD
 from fedpriv.data.text.vocabulary import Vocabulary
-from fedpriv.data.text.vocabulary_source import FROM_PRIVATE_TEXTS, FROM_PUBLIC, VocabularySource
+from fedpriv.data.text.vocabulary_source import (
+    FROM_FILE,
+    FROM_PRIVATE_TEXTS,
+    FROM_PUBLIC,
+    KINDS,
+    VocabularySource,
+)
 from fedpriv.data.text.windows import LONG_TEXTS, WINDOWS, TokenIds, next_tokens, sequences
 
 WINDOWED = (
@@ -30,23 +46,16 @@ WINDOWED = (
 _LARGE_FILE = 2**21  # bytes; reading it takes seconds
 
 
+@declared
 class TextDataset(OwnFiles):
     """Texts of many authors as sequences of ``length`` token ids.
 
-    ``path``: the folder that holds the file; null means the environment variable FEDPRIV_DATA and,
-    without it, the cache. ``file``: its name in that folder, or an absolute one; null: the usual
-    names. ``level``: word or character. ``long_texts``: a text longer than ``length`` is cut into
-    ``windows``, each a record, or ``truncate`` keeps its beginning.
+    A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache.
 
     ``vocabulary`` says where it comes from: ``public`` text that no client wrote, a ``file`` with one
     token a line (``vocabulary_file``), ``fixed`` (printable ASCII, for characters), or ``private``,
     the clients' training texts: a release without noise, which no finite epsilon covers. It has
-    ``vocabulary_size`` ids at most, id 0 to pad and id 1 for unknown tokens among them; an id without
-    a token is never used. ``vocabulary_words`` are tokens it holds in any case (for an attack's
-    sentence, say).
-
-    Authors with fewer than ``min_records_per_client`` training records are left out.
-    ``validation_records``: size of the public validation split.
+    ``vocabulary_size`` ids at most; an id without a token is never used.
 
     The records of a ``language_model`` have the next token at each position as targets, int64
     [n, L], 0 where there is none; those for ``classification`` one label each. Token ids are kept in
@@ -60,37 +69,68 @@ class TextDataset(OwnFiles):
     sites: ClassVar[tuple[str, ...]] = ()  # servers that have that one
     public_share: float  # of the authors: their texts are public
 
-    def __init__(
-        self,
-        *,
-        path: str | None = None,
-        file: str | None = None,
-        level: str = WORD,
-        length: int = 30,
-        long_texts: str = WINDOWS,
-        vocabulary: str = FROM_PUBLIC,
-        vocabulary_size: int = 5000,
-        vocabulary_file: str | None = None,
-        vocabulary_words: Iterable[str] = (),
-        min_records_per_client: int = 1,
-        validation_records: int = 2000,
-    ):
-        """What says whose texts are public must be set before."""
-        super().__init__(path, validation_records)
-        self.file = None if file is None else checks.text("file", file)
-        self.level = checks.one_of("level", level, LEVELS)
-        self.length = checks.whole("length", length, at_least=1, at_most=10_000)
-        self.long_texts = checks.one_of("long_texts", long_texts, LONG_TEXTS)
+    path: str | None = field(
+        or_null(text),
+        default=None,
+        kw_only=True,
+        help="the folder with the file; null: see the class",
+    )
+    validation_records: int = field(
+        whole(at_least=1), default=2000, kw_only=True, help="size of the public validation split"
+    )
+    file: str | None = field(
+        or_null(text),
+        default=None,
+        kw_only=True,
+        help="its name in that folder, or an absolute one; null: the usual names",
+    )
+    level: str = field(one_of(LEVELS), default=WORD, kw_only=True, help="what a token is")
+    length: int = field(
+        whole(at_least=1, at_most=10_000),
+        default=30,
+        unit="tokens",
+        kw_only=True,
+        help="of a record",
+    )
+    long_texts: str = field(
+        one_of(LONG_TEXTS),
+        default=WINDOWS,
+        kw_only=True,
+        help="windows: a longer text is several records; truncate: its beginning is one",
+    )
+    _vocabulary: str = field(
+        one_of(KINDS), default=FROM_PUBLIC, kw_only=True, help="where the vocabulary comes from"
+    )
+    _vocabulary_size: int = field(
+        whole(at_least=3, at_most=2**31 - 1),
+        default=5000,
+        kw_only=True,
+        help="ids at most: id 0 to pad, id 1 for unknown tokens, and the tokens",
+    )
+    _vocabulary_file: str | None = field(
+        when(lambda dataset, file: dataset._vocabulary == FROM_FILE and file is not None, text),
+        default=None,
+        kw_only=True,
+        help="vocabulary=file: a list, one token a line",
+    )
+    _vocabulary_words: Iterable[str] = field(
+        anything,
+        default=(),
+        kw_only=True,
+        help="tokens it holds in any case (of an attack's sentence)",
+    )
+    min_records_per_client: int = field(
+        whole(at_least=1), default=1, kw_only=True, help="authors with fewer are left out"
+    )
+
+    def __attrs_post_init__(self) -> None:
         self._source = VocabularySource.checked(
-            vocabulary,
+            self._vocabulary,
             self.level,
-            vocabulary_size,
-            vocabulary_file,
-            vocabulary_words,
+            self._vocabulary_size,
+            self._vocabulary_file,
+            self._vocabulary_words,
             self._has_public_texts,
-        )
-        self.min_records_per_client = checks.whole(
-            "min_records_per_client", min_records_per_client, at_least=1
         )
 
     @property
@@ -296,17 +336,18 @@ class TextDataset(OwnFiles):
         return counts >= self.min_records_per_client
 
 
-def share(name: str, value: Any) -> float:
-    """A share of a corpus: 0 <= share < 1."""
-    return checks.number(name, value, at_least=0, below=1)
+def share_of_authors(*, default: float, help: str) -> Any:
+    """Return the field of a share of the authors whose texts are public: 0 <= share < 1."""
+    return field(number(at_least=0, below=1), default=default, kw_only=True, help=help)
 
 
-def shares(public: Any, test: Any) -> tuple[float, float]:
-    """The shares of authors set aside; together they leave somebody to train on."""
-    public, test = (
-        share("public_share", public),
-        checks.number("test_share", test, above=0, below=1),
-    )
-    if public + test >= 1:
-        raise ArgumentError("test_share", test, f"< {1 - public:g}, 1 less dataset.public_share")
-    return public, test
+def share_of_tests(*, default: float, help: str) -> Any:
+    """Return the field of a share of texts for testing: 0 < share < 1."""
+    return field(number(above=0, below=1), default=default, kw_only=True, help=help)
+
+
+def refuse_nobody_to_train_on(public_share: float, test_share: float) -> None:
+    """Raise ArgumentError where the two shares together are everybody."""
+    if public_share + test_share >= 1:
+        allowed = f"< {1 - public_share:g}, 1 less dataset.public_share"
+        raise ArgumentError("test_share", test_share, allowed)

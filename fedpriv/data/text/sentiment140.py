@@ -17,14 +17,20 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from fedpriv.common.errors import DataError, show
+from fedpriv.common.fields import declared, inherited
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.data.text.corpus import Corpus, deal
-from fedpriv.data.text.dataset import TextDataset, shares
+from fedpriv.data.text.dataset import (
+    TextDataset,
+    refuse_nobody_to_train_on,
+    share_of_authors,
+    share_of_tests,
+)
 from fedpriv.data.text.tokens import replace_urls, replace_users, unescape
 from fedpriv.data.text.windows import TRUNCATE
 
@@ -32,11 +38,9 @@ COLUMNS = ("polarity", "id", "date", "query", "user", "text")
 POLARITIES = {"0": 0, "4": 1}
 
 
+@declared
 class Sentiment140(TextDataset):
-    """Tweets as token ids, target 1 for a positive one; a client is a user.
-
-    ``public_share``, ``test_share``: shares of the users. The other keys: ``TextDataset``.
-    """
+    """Tweets as token ids, target 1 for a positive one; a client is a user."""
 
     name = "sentiment140"
     task = CLASSIFICATION
@@ -47,23 +51,15 @@ class Sentiment140(TextDataset):
     contents = usual_files[0]
     assumed_records: ClassVar = (600_000, 160_000)  # roughly, of 1.6 million
 
-    def __init__(
-        self,
-        *,
-        public_share: float = 0.1,
-        test_share: float = 0.1,
-        length: int = 40,
-        long_texts: str = TRUNCATE,
-        min_records_per_client: int = 5,
-        **common: Any,
-    ):
-        self.public_share, self.test_share = shares(public_share, test_share)
-        super().__init__(
-            length=length,
-            long_texts=long_texts,
-            min_records_per_client=min_records_per_client,
-            **common,
-        )
+    public_share: float = share_of_authors(default=0.1, help="users whose texts are public")
+    test_share: float = share_of_tests(default=0.1, help="users whose texts are the test records")
+    length: int = inherited(TextDataset, "length", default=40)
+    long_texts: str = inherited(TextDataset, "long_texts", default=TRUNCATE)
+    min_records_per_client: int = inherited(TextDataset, "min_records_per_client", default=5)
+
+    def __attrs_post_init__(self) -> None:
+        refuse_nobody_to_train_on(self.public_share, self.test_share)
+        super().__attrs_post_init__()
 
     def _read(self, content: bytes, path: Path) -> Corpus:
         texts, users, labels = parse_tweets(content, path)

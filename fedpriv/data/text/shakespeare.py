@@ -14,27 +14,30 @@ Source: A. Karpathy, char-rnn, data/tinyshakespeare/input.txt.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from fedpriv.common.errors import DataError
+from fedpriv.common.fields import declared, inherited
 from fedpriv.data.records import LANGUAGE_MODEL
 from fedpriv.data.storage import StoredFile
 from fedpriv.data.text.corpus import PUBLIC, TEST, TRAIN, Corpus, fraction_of
-from fedpriv.data.text.dataset import TextDataset, shares
+from fedpriv.data.text.dataset import (
+    TextDataset,
+    refuse_nobody_to_train_on,
+    share_of_authors,
+    share_of_tests,
+)
 from fedpriv.data.text.tokens import CHARACTER
 from fedpriv.data.text.vocabulary_source import FIXED
 
 FILE = "tinyshakespeare/input.txt"
 
 
+@declared
 class Shakespeare(TextDataset):
-    """Speeches as character ids with the next characters as targets; a client is a role.
-
-    ``test_share``: the last part of each role's text. ``public_share``: the share of roles, chosen by
-    a hash of their name, whose text is public and no client's. The other keys: ``TextDataset``.
-    """
+    """Speeches as character ids with the next characters as targets; a client is a role."""
 
     name = "shakespeare"
     task = LANGUAGE_MODEL
@@ -44,27 +47,20 @@ class Shakespeare(TextDataset):
     sites = ("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",)
     assumed_records: ClassVar = (10_600, 2_700)
 
-    def __init__(
-        self,
-        *,
-        public_share: float = 0.0,
-        test_share: float = 0.2,
-        level: str = CHARACTER,
-        length: int = 80,
-        vocabulary: str = FIXED,
-        min_records_per_client: int = 2,
-        validation_records: int = 1000,
-        **common: Any,
-    ):
-        self.public_share, self.test_share = shares(public_share, test_share)
-        super().__init__(
-            level=level,
-            length=length,
-            vocabulary=vocabulary,
-            min_records_per_client=min_records_per_client,
-            validation_records=validation_records,
-            **common,
-        )
+    public_share: float = share_of_authors(
+        default=0.0,
+        help="roles, chosen by a hash of their name, whose text is public and no client's",
+    )
+    test_share: float = share_of_tests(default=0.2, help="the last part of each role's text")
+    level: str = inherited(TextDataset, "level", default=CHARACTER)
+    length: int = inherited(TextDataset, "length", default=80)
+    _vocabulary: str = inherited(TextDataset, "_vocabulary", default=FIXED)
+    min_records_per_client: int = inherited(TextDataset, "min_records_per_client", default=2)
+    validation_records: int = inherited(TextDataset, "validation_records", default=1000)
+
+    def __attrs_post_init__(self) -> None:
+        refuse_nobody_to_train_on(self.public_share, self.test_share)
+        super().__attrs_post_init__()
 
     def _windows_caveat(self) -> str:
         return (

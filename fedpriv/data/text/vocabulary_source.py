@@ -40,12 +40,21 @@ class VocabularySource:
 
     @classmethod
     def checked(
-        cls, kind: Any, level: str, size: Any, file: Any, words: Any, has_public_texts: bool
+        cls,
+        kind: str,
+        level: str,
+        size: int,
+        file: str | None,
+        words: Any,
+        has_public_texts: bool,
     ) -> VocabularySource:
-        """From the keys of a data set; ArgumentError for one that is not allowed."""
-        kind, words = _kind(kind, level, has_public_texts), _words(words, level)
-        file = _file(kind, file)
-        size = checks.whole("vocabulary_size", size, at_least=3, at_most=2**31 - 1)
+        """From the keys of a data set; ArgumentError for those that do not go together."""
+        _refuse_kind(kind, level, has_public_texts)
+        words = _words(words, level)
+        if kind == FROM_FILE and file is None:
+            raise ArgumentError("vocabulary_file", None, "a file, one token a line")
+        if kind != FROM_FILE and file is not None:
+            raise ArgumentError("vocabulary_file", file, f"null with vocabulary={kind}")
         if kind == FIXED:
             size = len(SPECIAL) + len({*CHARACTERS, *words})
         elif size < len(SPECIAL) + len(words):
@@ -87,25 +96,13 @@ class VocabularySource:
         return Path(self.file).expanduser()
 
 
-def _kind(kind: Any, level: str, has_public_texts: bool) -> str:
-    kind = checks.one_of("vocabulary", kind, KINDS)
+def _refuse_kind(kind: str, level: str, has_public_texts: bool) -> None:
     if kind == FIXED and level != CHARACTER:
         allowed = "public, file or private with level=word (fixed is a list of characters)"
         raise ArgumentError("vocabulary", kind, allowed)
     if kind == FROM_PUBLIC and not has_public_texts:
         allowed = "file, fixed or private where no text is public (public_share=0)"
         raise ArgumentError("vocabulary", kind, allowed)
-    return kind
-
-
-def _file(kind: str, file: Any) -> str | None:
-    if kind == FROM_FILE:
-        if file is None:
-            raise ArgumentError("vocabulary_file", None, "a file, one token a line")
-        return checks.text("vocabulary_file", file)
-    if file is not None:
-        raise ArgumentError("vocabulary_file", file, f"null with vocabulary={kind}")
-    return None
 
 
 def _words(words: Any, level: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from fedpriv.common.fields import (
     boolean,
     declared,
     field,
+    inherited,
     number,
     or_null,
     own_check,
@@ -162,9 +163,7 @@ class PerLayerQuantileClipper(PerLayerClipper):
     split: bool = field(
         boolean, default=True, help="gradient and bits together cost what the noise multiplier says"
     )
-    _groups: Sequence[Sequence[str]] | None = field(
-        or_null(own_check(_names)), default=None, help="layers that are clipped as one; null: none"
-    )
+    _groups: Sequence[Sequence[str]] | None = inherited(PerLayerClipper, "_groups")
     min_clip_norm: float = field(
         number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
     )

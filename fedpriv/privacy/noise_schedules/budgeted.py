@@ -20,7 +20,16 @@ from typing import Any
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.common.fields import declared, field, not_null, number, one_of, or_null, whole
+from fedpriv.common.fields import (
+    declared,
+    field,
+    inherited,
+    not_null,
+    number,
+    one_of,
+    or_null,
+    whole,
+)
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.claims import MomentsBound, wei_budget
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
@@ -76,14 +85,6 @@ def _spreading(setting: Setting, form: str | None) -> Spreading:
     return Spreading(sensitivity, rate, printed)
 
 
-def _form() -> Any:
-    return field(
-        or_null(one_of(FORMS)),
-        default=None,
-        help="which B; null: printed where the published view is enforced, else exact",
-    )
-
-
 @declared
 class UniformBudget(NoiseSchedule):
     """z = (T/B)^(1/2) in every round, so that T = ``rounds`` rounds cost ε (eq. 15)."""
@@ -101,7 +102,11 @@ class UniformBudget(NoiseSchedule):
         unit="T",
         help="over how many rounds the budget is spread",
     )
-    form: str | None = _form()
+    form: str | None = field(
+        or_null(one_of(FORMS)),
+        default=None,
+        help="which B; null: printed where the published view is enforced, else exact",
+    )
 
     def __attrs_post_init__(self) -> None:
         self._whole: float | None = None
@@ -172,7 +177,7 @@ class RecalculatedNoise(UniformBudget):
     loss_noise_multiplier: float = field(
         number(above=0), default=10.0, help="noise multiplier of the losses with trigger=noised"
     )
-    form: str | None = _form()
+    form: str | None = inherited(UniformBudget, "form")
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
