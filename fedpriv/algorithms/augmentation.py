@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import boolean, declared, field, one_of, when, whole
 from fedpriv.common.words import counted
 
 REFLECT, ZEROS = "reflect", "zeros"
@@ -72,33 +72,54 @@ class Augmentation:
         )
 
 
-def make_augmentation(
-    multiplicity: int | None, flip: bool | None, crop: int | None, fill: str | None
-) -> Augmentation | None:
-    """What ``augmentation_multiplicity``, ``random_flip``, ``random_crop`` and ``crop_fill`` ask for; None
-    where there are no copies. Raises ArgumentError."""
-    if multiplicity is None:
-        for name, value in (("random_flip", flip), ("random_crop", crop), ("crop_fill", fill)):
-            if value is not None and value is not False:
-                raise ArgumentError(
-                    name, value, "null unless algorithm.augmentation_multiplicity is given"
-                )
-        return None
-    copies = checks.whole("augmentation_multiplicity", multiplicity, at_least=1, at_most=MOST)
-    mirrored = False if flip is None else checks.boolean("random_flip", flip)
-    border = 0 if crop is None else checks.whole("random_crop", crop, at_least=1)
-    if not mirrored and not border:
-        raise ArgumentError(
-            "augmentation_multiplicity",
-            multiplicity,
-            "null without random_flip=true or random_crop",
-            "all copies would be the image itself",
-        )
-    if fill is not None and not border:
-        raise ArgumentError("crop_fill", fill, "null without random_crop")
-    return Augmentation(
-        copies,
-        mirrored,
-        border,
-        REFLECT if fill is None else checks.one_of("crop_fill", fill, FILLS),
+def _given(part: Augmented, value: object) -> bool:
+    return value is not None and part.augmentation_multiplicity is not None
+
+
+@declared
+class Augmented:
+    """An algorithm that may augment images: the arguments that say how, and ``augmentation``."""
+
+    augmentation_multiplicity: int | None = field(
+        when(_given, whole(at_least=1, at_most=MOST)),
+        default=None,
+        unit="K",
+        help="randomly changed copies of each image; null: none",
     )
+    random_flip: bool | None = field(
+        when(_given, boolean), default=None, help="mirror a copy with probability 1/2"
+    )
+    random_crop: int | None = field(
+        when(_given, whole(at_least=1)),
+        default=None,
+        unit="pixels",
+        help="of border, out of which a copy is cut anywhere; null: none",
+    )
+    crop_fill: str | None = field(
+        when(_given, one_of(FILLS)), default=None, help="what is in the border; null: reflect"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.augmentation = self._augmentation()
+
+    def _augmentation(self) -> Augmentation | None:
+        copies, border = self.augmentation_multiplicity, self.random_crop or 0
+        if copies is None:
+            for name in ("random_flip", "random_crop", "crop_fill"):
+                value = getattr(self, name)
+                if value is not None and value is not False:
+                    raise ArgumentError(
+                        name, value, "null unless algorithm.augmentation_multiplicity is given"
+                    )
+            return None
+        if not self.random_flip and not border:
+            raise ArgumentError(
+                "augmentation_multiplicity",
+                copies,
+                "null without random_flip=true or random_crop",
+                "all copies would be the image itself",
+            )
+        if self.crop_fill is not None and not border:
+            raise ArgumentError("crop_fill", self.crop_fill, "null without random_crop")
+        return Augmentation(copies, bool(self.random_flip), border, self.crop_fill or REFLECT)

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import or_null, whole
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
@@ -69,6 +70,9 @@ class Algorithm(ABC):
     real_noise: bool = True
     augmentation: Augmentation | None = None
     metrics: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        """Check rules between declared arguments. A declared subclass calls that of ``super()``."""
 
     @property
     def row_per_client(self) -> bool:
@@ -170,16 +174,13 @@ class UnsampledReports:
         return WholeData(REPLACE_ONE)
 
 
-def optional_cohort_size(clients_per_round: int | None) -> int | None:
-    """m, checked; ``None``: everyone."""
-    if clients_per_round is None:
-        return None
-    return checks.whole("clients_per_round", clients_per_round, at_least=1)
+COHORT_SIZE = or_null(whole(at_least=1))
+"""What m, the number of clients in a round, may be; null: all of them."""
 
 
-def optional_proximal(proximal: float | None) -> float:
-    """μ of FedProx, checked; ``None``: 0."""
-    return 0.0 if proximal is None else checks.number("proximal", proximal, at_least=0)
+def proximal_term(name: str, value: float | None) -> float:
+    """Return μ of FedProx, checked; null: 0."""
+    return 0.0 if value is None else checks.number(name, value, at_least=0)
 
 
 def proximal_words(proximal: float) -> str:

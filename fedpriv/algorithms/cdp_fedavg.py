@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import optional_proximal, proximal_words
+from fedpriv.algorithms.base import proximal_words
+from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import declared, field, number, or_null, same_as, whole
 from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.claims import dp_fedavg
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
@@ -28,42 +29,35 @@ if TYPE_CHECKING:
     from fedpriv.algorithms.uploads import Uploads
 
 
+@declared
 class CdpFedAvg(ServerStepAlgorithm):
-    """``client_rate`` q; ``local_epochs`` E; ``batch_size`` B (``None``: the client's whole data);
-    ``local_learning_rate`` η; ``proximal``: μ of FedProx; ``learning_rate``: the server's η_s;
-    ``server``: of its optimiser.
-    """
+    """Central DP-FedAvg, with a cohort of secret coins."""
 
     private = True
     trust = CENTRAL_TRUST
     uploads_changes = True
 
-    def __init__(
-        self,
-        name: str,
-        client_rate: float,
-        learning_rate: float = 1.0,
-        optimizer: str = "sgd",
-        local_epochs: int = 1,
-        batch_size: int | None = None,
-        local_learning_rate: float = 0.1,
-        proximal: float | None = None,
-        **server: float | None,
-    ):
-        super().__init__(name, learning_rate, optimizer, **server)
-        self.client_rate = checks.number("client_rate", client_rate, above=0, at_most=1)
-        self.local_epochs = checks.whole("local_epochs", local_epochs, at_least=1)
-        self.batch_size = (
-            None if batch_size is None else checks.whole("batch_size", batch_size, at_least=1)
-        )
-        self.local_learning_rate = checks.number(
-            "local_learning_rate", local_learning_rate, above=0
-        )
-        self.proximal = optional_proximal(proximal)
+    name: str = same_as(ServerStepAlgorithm, "name")
+    client_rate: float = field(
+        number(above=0, at_most=1), unit="q", help="with which each client joins a round"
+    )
+    learning_rate: float = same_as(ServerStepAlgorithm, "learning_rate", default=1.0)
+    _optimizer: str = same_as(ServerStepAlgorithm, "_optimizer")
+    local_epochs: int = field(whole(at_least=1), default=1, unit="E", help="of a client in a round")
+    batch_size: int | None = field(
+        or_null(whole(at_least=1)), default=None, help="records; null: the client's whole data"
+    )
+    local_learning_rate: float = field(
+        number(above=0), default=0.1, unit="η", help="that of the clients"
+    )
+    proximal: float = same_as(LocalStepsAlgorithm, "proximal")
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if self.proximal and self.local_epochs == 1 and self.batch_size is None:
             raise ArgumentError(
                 "proximal",
-                proximal,
+                f"{self.proximal:g}",
                 "null with one local step, which begins where it would pull to",
             )
         self.claim = self.own_claim(dp_fedavg())

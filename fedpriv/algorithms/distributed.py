@@ -18,16 +18,18 @@ they are keep an optimiser and a clip norm with every client, so that no sum is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.augmentation import make_augmentation
-from fedpriv.algorithms.base import Algorithm, optional_cohort_size
-from fedpriv.algorithms.server_optimizer import ServerOptimizer
+from fedpriv.algorithms.augmentation import Augmented
+from fedpriv.algorithms.base import COHORT_SIZE, Algorithm
+from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+from fedpriv.algorithms.server_optimizer import ServerOptimizerKeys
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import declared, field, number, one_of, or_null, same_as, text, whole
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted, records_of
 from fedpriv.groups import option_of
@@ -43,7 +45,7 @@ from fedpriv.privacy.mechanisms.shares import (
 )
 from fedpriv.privacy.names import ZERO_OUT
 from fedpriv.privacy.sampling import PoissonSampling, Sampling, WholeData
-from fedpriv.privacy.trust import CENTRAL_TRUST, DISTRIBUTED_TRUST, LOCAL_TRUST, TRUSTS
+from fedpriv.privacy.trust import CENTRAL_TRUST, DISTRIBUTED_TRUST, LOCAL_TRUST, TRUSTS, Trust
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
@@ -55,84 +57,107 @@ if TYPE_CHECKING:
 CONTINUOUS = "continuous"
 SHARES = (CONTINUOUS, *FAMILIES)
 AGGREGATIONS = ("none", "masks")
-SHARE_KEYS = (
-    "tolerated_dropouts", "tolerated_collusion", "dropout", "shares", "bits", "scale", "wrap_limit",
-    "secure_aggregation",
-)  # fmt: skip
 _BITS, _FEWEST_BITS, _MOST_BITS = 16, 2, 48
 _WRAP_LIMIT = 1e-3
 
 
-class SumOfUploads(Algorithm):
-    """Keys of algorithms that need a sum alone; ``trusts``: what ``trust`` may be.
+def _trust(name: str, value: str, part: SumOfUploads) -> Trust:
+    return TRUSTS[checks.one_of(name, value, part.trusts)]
 
-    ``tolerated_dropouts`` s and ``tolerated_collusion`` t: n - t - s shares give the stated noise;
-    ``dropout``: the probability with which a client drops out (simulated); ``shares``: ``continuous`` (an
-    idealisation), ``discrete_gaussian`` or ``skellam``, modulo 2^``bits`` (16) with ``scale`` whole numbers
-    in a clip norm (None: the finest grid that ``wrap_limit``, 1e-3, allows); ``secure_aggregation``:
-    ``masks`` simulates those that cancel.
+
+@declared
+class SumOfUploads(Algorithm):
+    """Arguments of algorithms that need a sum alone; ``trusts``: what ``trust`` may be.
+
+    With s tolerated dropouts and t tolerated colluding clients, n - t - s shares give the stated noise.
     """
 
     private = True
     row_per_client = False
     trusts: tuple[str, ...] = ()
 
-    def _set_trust(
-        self,
-        trust: str,
-        *,
-        tolerated_dropouts: int = 0,
-        tolerated_collusion: int = 0,
-        dropout: float = 0.0,
-        shares: str = CONTINUOUS,
-        bits: int | None = None,
-        scale: float | None = None,
-        wrap_limit: float | None = None,
-        secure_aggregation: str = "none",
-    ) -> None:
-        self.trust = TRUSTS[checks.one_of("trust", trust, self.trusts)]
-        self.tolerance = Tolerance(
-            checks.whole("tolerated_dropouts", tolerated_dropouts),
-            checks.whole("tolerated_collusion", tolerated_collusion),
-        )
-        self.dropout = checks.number("dropout", dropout, at_least=0, below=1)
-        self.shares = checks.one_of("shares", shares, SHARES)
-        masked = checks.one_of("secure_aggregation", secure_aggregation, AGGREGATIONS) == "masks"
-        whole = _BITS if bits is None else bits
-        whole = checks.whole("bits", whole, at_least=_FEWEST_BITS, at_most=_MOST_BITS)
-        cells = None if scale is None else checks.number("scale", scale, at_least=1)
-        limit = _WRAP_LIMIT if wrap_limit is None else wrap_limit
-        limit = checks.number("wrap_limit", limit, above=0, below=1)
-        self._refuse_without_shares(
-            masked, {"bits": bits, "scale": scale, "wrap_limit": wrap_limit}
-        )
+    trust: Trust = field(
+        _trust, default=DISTRIBUTED_TRUST.name, help="who adds the noise and what the server sees"
+    )
+    tolerated_dropouts: int = field(
+        whole(), default=0, kw_only=True, unit="s", help="clients of a round that may drop out"
+    )
+    tolerated_collusion: int = field(
+        whole(), default=0, kw_only=True, unit="t", help="clients that may tell their shares"
+    )
+    dropout: float = field(
+        number(at_least=0, below=1),
+        default=0.0,
+        kw_only=True,
+        help="probability with which a client drops out (simulated)",
+    )
+    shares: str = field(
+        one_of(SHARES),
+        default=CONTINUOUS,
+        kw_only=True,
+        help="of real numbers, which is an idealisation, or of whole ones",
+    )
+    bits: int | None = field(
+        or_null(whole(at_least=_FEWEST_BITS, at_most=_MOST_BITS)),
+        default=None,
+        kw_only=True,
+        help="whole numbers are added modulo 2^bits; null: 16",
+    )
+    scale: float | None = field(
+        or_null(number(at_least=1)),
+        default=None,
+        kw_only=True,
+        help="whole numbers in a clip norm; null: the finest grid that wrap_limit allows",
+    )
+    wrap_limit: float | None = field(
+        or_null(number(above=0, below=1)),
+        default=None,
+        kw_only=True,
+        help="how likely a sum may wrap around; null: 1e-3",
+    )
+    secure_aggregation: str = field(
+        one_of(AGGREGATIONS), default="none", kw_only=True, help="masks simulates those that cancel"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.tolerance = Tolerance(self.tolerated_dropouts, self.tolerated_collusion)
+        self._refuse_without_shares()
         self.discrete: DiscreteShares | None = None
         if self.shares != CONTINUOUS:
-            rounding = SUMS if self.unit == "record" else VECTORS
-            self.discrete = DiscreteShares(self.shares, whole, cells, limit, rounding, masked)
+            self.discrete = DiscreteShares(
+                self.shares,
+                _BITS if self.bits is None else self.bits,
+                self.scale,
+                _WRAP_LIMIT if self.wrap_limit is None else self.wrap_limit,
+                SUMS if self.unit == "record" else VECTORS,
+                self.secure_aggregation == "masks",
+            )
         self.metrics = COLUMNS if self.distributed else ()
         self._clients: int | None = None
         if self.clients_per_round is not None:
             self.tolerance.honest(self.clients_per_round)
 
-    def _refuse_without_shares(self, masked: bool, grid: dict[str, object]) -> None:
-        """Raise ArgumentError for keys of shares where there are none."""
-        for name, value, free in (
-            ("tolerated_dropouts", self.tolerance.dropouts, 0),
-            ("tolerated_collusion", self.tolerance.collusion, 0),
-            ("dropout", self.dropout, 0),
-            ("shares", self.shares, CONTINUOUS),
-        ):
-            if value != free and not self.distributed:
-                raise ArgumentError(name, value, f"{free} unless trust=distributed")
+    def _refuse_without_shares(self) -> None:
+        """Raise ArgumentError for arguments of shares where there are none."""
+        free = {
+            "tolerated_dropouts": 0,
+            "tolerated_collusion": 0,
+            "dropout": 0,
+            "shares": CONTINUOUS,
+        }
+        for name, value in free.items():
+            if getattr(self, name) != value and not self.distributed:
+                raise ArgumentError(name, getattr(self, name), f"{value} unless trust=distributed")
         if self.shares == CONTINUOUS:
             hint = "real numbers have no modulus"
-            if masked:
+            if self.secure_aggregation == "masks":
                 allowed = "none with shares=continuous"
                 raise ArgumentError("secure_aggregation", "masks", allowed, hint)
-            for name, value in grid.items():
+            for name in ("bits", "scale", "wrap_limit"):
+                value = getattr(self, name)
                 if value is not None:
-                    raise ArgumentError(name, value, "null with shares=continuous", hint)
+                    raise ArgumentError(name, f"{value:g}", "null with shares=continuous", hint)
 
     @property
     def real_noise(self) -> bool:
@@ -236,42 +261,35 @@ class SumOfUploads(Algorithm):
         return tuple(found)
 
 
-class DpFlServer(SumOfUploads):
-    """Record level: sums of clipped gradients, and a server that steps. ``sample_rate`` q of each client's
-    records (1: all); ``clients_per_round`` m, sampled uniformly (None: all)."""
+@declared
+class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
+    """Record level: sums of clipped gradients, and a server that steps."""
 
     unit = "record"
     trusts = (LOCAL_TRUST.name, DISTRIBUTED_TRUST.name)
 
-    def __init__(
-        self,
-        name: str,
-        sample_rate: float = 1.0,
-        optimizer: str = "sgd",
-        learning_rate: float = 0.1,
-        clients_per_round: int | None = None,
-        trust: str = DISTRIBUTED_TRUST.name,
-        augmentation_multiplicity: int | None = None,
-        random_flip: bool | None = None,
-        random_crop: int | None = None,
-        crop_fill: str | None = None,
-        **settings: Any,
-    ):
-        """``augmentation_multiplicity`` and what follows it: :mod:`fedpriv.algorithms.augmentation`;
-        ``settings``: those of :class:`SumOfUploads`, and the server's optimiser's."""
-        own = {key: settings.pop(key) for key in SHARE_KEYS if key in settings}
-        self.augmentation = make_augmentation(
-            augmentation_multiplicity, random_flip, random_crop, crop_fill
-        )
-        self.name = checks.text("name", name)
-        self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
-        self.server = ServerOptimizer(optimizer, learning_rate, **settings)
-        self.clients_per_round = optional_cohort_size(clients_per_round)
-        self._set_trust(trust, **own)
+    name: str = field(text, help="as in algorithm.name")
+    sample_rate: float = field(
+        number(above=0, at_most=1), default=1.0, unit="q", help="of a client's lot; 1: all records"
+    )
+    _optimizer: str = same_as(ServerStepAlgorithm, "_optimizer")
+    _learning_rate: float = same_as(ServerStepAlgorithm, "learning_rate", default=0.1)
+    clients_per_round: int | None = field(
+        COHORT_SIZE, default=None, unit="m", help="sampled uniformly; null: all"
+    )
+    trust: Trust = same_as(SumOfUploads, "trust")
+    augmentation_multiplicity: int | None = same_as(Augmented, "augmentation_multiplicity")
+    random_flip: bool | None = same_as(Augmented, "random_flip")
+    random_crop: int | None = same_as(Augmented, "random_crop")
+    crop_fill: str | None = same_as(Augmented, "crop_fill")
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.server = self.server_optimizer(self._optimizer, self._learning_rate)
         if self.discrete is not None and self.sample_rate != 1:
             raise ArgumentError(
                 "sample_rate",
-                sample_rate,
+                self.sample_rate,
                 f"1 with shares={self.shares}",
                 "no bound is proven here for sampled lots with noise of whole numbers",
             )
@@ -314,41 +332,30 @@ class DpFlServer(SumOfUploads):
         )
 
 
+@declared
 class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
-    """Client level: changes of weights after E epochs. ``clients_per_round`` m, sampled uniformly (None:
-    all); the rest as in :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg`."""
+    """Client level: changes of weights after E epochs."""
 
     unit = "client"
     trusts = (CENTRAL_TRUST.name, DISTRIBUTED_TRUST.name)
 
-    def __init__(
-        self,
-        name: str,
-        learning_rate: float = 1.0,
-        optimizer: str = "sgd",
-        local_epochs: int = 1,
-        batch_size: int | None = None,
-        local_learning_rate: float = 0.1,
-        clients_per_round: int | None = None,
-        trust: str = DISTRIBUTED_TRUST.name,
-        **settings: Any,
-    ):
-        """``settings``: those of :class:`SumOfUploads`, and the server's optimiser's."""
-        own = {key: settings.pop(key) for key in SHARE_KEYS if key in settings}
-        ServerStepAlgorithm.__init__(self, name, learning_rate, optimizer, **settings)
-        self.local_epochs = checks.whole("local_epochs", local_epochs, at_least=1)
-        self.batch_size = (
-            None if batch_size is None else checks.whole("batch_size", batch_size, at_least=1)
-        )
-        self.local_learning_rate = checks.number(
-            "local_learning_rate", local_learning_rate, above=0
-        )
-        self.clients_per_round = optional_cohort_size(clients_per_round)
-        self._set_trust(trust, **own)
+    name: str = same_as(ServerStepAlgorithm, "name")
+    learning_rate: float = same_as(ServerStepAlgorithm, "learning_rate", default=1.0)
+    _optimizer: str = same_as(ServerStepAlgorithm, "_optimizer")
+    local_epochs: int = same_as(CdpFedAvg, "local_epochs")
+    batch_size: int | None = same_as(CdpFedAvg, "batch_size")
+    local_learning_rate: float = same_as(CdpFedAvg, "local_learning_rate")
+    clients_per_round: int | None = field(
+        COHORT_SIZE, default=None, unit="m", help="sampled uniformly; null: all"
+    )
+    trust: Trust = same_as(SumOfUploads, "trust")
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if not self.distributed and self.clients_per_round is not None:
             raise ArgumentError(
                 "clients_per_round",
-                clients_per_round,
+                self.clients_per_round,
                 "null with trust=central",
                 "algorithm=cdp_fedavg samples clients for a trusted server",
             )

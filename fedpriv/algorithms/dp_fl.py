@@ -10,34 +10,24 @@ server is honest but curious and sees every upload: trust is local, and each cli
 
 from __future__ import annotations
 
-from typing import Any
-
-from fedpriv.algorithms.augmentation import make_augmentation
+from fedpriv.algorithms.augmentation import Augmented
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common import checks
-from fedpriv.privacy.claims import ADAP_DPFL_READINGS, adap_dpfl
+from fedpriv.common.fields import declared, field
+from fedpriv.privacy.claims import ADAP_DPFL_READINGS, Claim, adap_dpfl
 
 
-class DpFl(LocalStepsAlgorithm):
+@declared
+class DpFl(Augmented, LocalStepsAlgorithm):
     """Per-record clipping and Gaussian noise on every client."""
 
     private = True
 
-    def __init__(
-        self,
-        *args: Any,
-        claim: str = "with_log",
-        augmentation_multiplicity: int | None = None,
-        random_flip: bool | None = None,
-        random_crop: int | None = None,
-        crop_fill: str | None = None,
-        **settings: Any,
-    ):
-        """``claim``: which reading of theorem 1 is the published view, ``with_log`` or ``as_printed``;
-        ``augmentation_multiplicity`` and what follows it: :mod:`fedpriv.algorithms.augmentation`; the rest is
-        common to all algorithms with local steps."""
-        super().__init__(*args, **settings)
-        self.augmentation = make_augmentation(
-            augmentation_multiplicity, random_flip, random_crop, crop_fill
-        )
-        self.claim = self.own_claim(adap_dpfl(checks.one_of("claim", claim, ADAP_DPFL_READINGS)))
+    claim: Claim | None = field(
+        lambda name, value, part: part.own_claim(
+            adap_dpfl(checks.one_of(name, value, ADAP_DPFL_READINGS))
+        ),
+        default="with_log",
+        kw_only=True,
+        help="which reading of theorem 1 is the published view",
+    )

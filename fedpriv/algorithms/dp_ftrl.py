@@ -13,13 +13,26 @@ other data set its contributions are zeros.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.common import checks
+from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import (
+    boolean,
+    declared,
+    field,
+    number,
+    one_of,
+    or_null,
+    same_as,
+    text,
+    when,
+    whole,
+)
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.clippers import Clipper
@@ -52,94 +65,135 @@ PARTICIPATIONS = (CYCLIC, MIN_SEPARATION, ONCE_PER_EPOCH, CYCLIC_POISSON, B_MIN_
 OBJECTIVES = ("mean", "max")
 
 
+COINS = (CYCLIC_POISSON, B_MIN_SEP)
+_SIZE_OF = {
+    "tree": "tree_rounds",
+    "banded_toeplitz": "bands",
+    "banded": "bands",
+    "blt": "buffers",
+}
+"""The argument that says how large a strategy is."""
+
+
+def _rests(part: DpFtrl, value: object) -> bool:
+    return value is not None and part.participation == MIN_SEPARATION
+
+
+def _tosses_coins(part: DpFtrl, value: object) -> bool:
+    return value is not None and part.participation in COINS
+
+
+def _is_of(size: str) -> Callable[[DpFtrl, object], bool]:
+    return lambda part, value: value is not None and _SIZE_OF.get(part.strategy) == size
+
+
+@declared
 class DpFtrl(Algorithm):
-    """``rounds`` n; ``min_separation`` b; ``max_participations`` k (``None``: as many as b allows);
-    ``clients_per_round`` m (``participation=min_separation``); ``client_rate`` (``cyclic_poisson``,
-    ``b_min_sep``); ``warm_start`` (``b_min_sep``; ``None``: true);
-    ``bands``, ``buffers``, ``tree_rounds``: the size of a strategy (``None``: chosen); ``objective``: which
-    squared error the strategy is optimised for; ``momentum`` β and ``cooldown``: of the server.
-    """
+    """Central DP-FedAvg with noise that is correlated over rounds."""
 
     private = True
     unit = "client"
     trust = CENTRAL_TRUST
     uploads_changes = True
 
-    def __init__(
-        self,
-        name: str,
-        rounds: int,
-        strategy: str = "banded_toeplitz",
-        participation: str = CYCLIC,
-        min_separation: int = 10,
-        max_participations: int | None = None,
-        clients_per_round: int | None = None,
-        client_rate: float | None = None,
-        bands: int | None = None,
-        buffers: int | None = None,
-        tree_rounds: int | None = None,
-        objective: str = "mean",
-        learning_rate: float = 1.0,
-        momentum: float = 0.0,
-        cooldown: int = 0,
-        local_epochs: int = 1,
-        batch_size: int | None = None,
-        local_learning_rate: float = 0.1,
-        warm_start: bool | None = None,
-    ):
-        self.name = checks.text("name", name)
-        self.rounds = checks.whole("rounds", rounds, at_least=1)
-        self.strategy = checks.one_of("strategy", strategy, STRATEGIES)
-        self.participation = checks.one_of("participation", participation, PARTICIPATIONS)
-        self.separation = checks.whole(
-            "min_separation", min_separation, at_least=1, at_most=self.rounds
-        )
-        self.most = None
-        if max_participations is not None:
-            self.most = checks.whole("max_participations", max_participations, at_least=1)
-        self.cohorts = self._cohorts(clients_per_round, client_rate, warm_start)
-        self.size = self._size({"bands": bands, "buffers": buffers, "tree_rounds": tree_rounds})
+    name: str = field(text, help="as in algorithm.name")
+    rounds: int = field(whole(at_least=1), unit="n", help="rounds of the run")
+    strategy: str = field(one_of(STRATEGIES), default="banded_toeplitz", help="the matrix C_s")
+    participation: str = field(one_of(PARTICIPATIONS), default=CYCLIC, help="who takes part when")
+    separation: int = field(
+        whole(at_least=1, at_most="rounds"),
+        default=10,
+        alias="min_separation",
+        unit="b",
+        help="rounds from one participation of a client to its next",
+    )
+    most: int | None = field(
+        or_null(whole(at_least=1)),
+        default=None,
+        alias="max_participations",
+        unit="k",
+        help="of a client; null: as many as b allows",
+    )
+    _clients_per_round: int | None = field(
+        when(_rests, whole(at_least=1)),
+        default=None,
+        unit="m",
+        help="with participation=min_separation",
+    )
+    _client_rate: float | None = field(
+        when(_tosses_coins, number(above=0, at_most=1)),
+        default=None,
+        help="with participation=cyclic_poisson or b_min_sep",
+    )
+    _bands: int | None = field(
+        when(_is_of("bands"), whole(at_least=1, at_most="rounds")),
+        default=None,
+        help="of a banded strategy; null: chosen",
+    )
+    _buffers: int | None = field(
+        when(_is_of("buffers"), whole(at_least=1, at_most=MOST_BUFFERS)),
+        default=None,
+        help="of strategy=blt; null: chosen",
+    )
+    _tree_rounds: int | None = field(
+        when(_is_of("tree_rounds"), whole(at_least=1, at_most="rounds")),
+        default=None,
+        help="of strategy=tree; null: chosen",
+    )
+    objective: str = field(
+        one_of(OBJECTIVES), default="mean", help="which squared error the strategy is optimised for"
+    )
+    learning_rate: float = same_as(CdpFedAvg, "learning_rate")
+    momentum: float = field(
+        number(at_least=0, at_most=0.9999), default=0.0, unit="β", help="that of the server"
+    )
+    cooldown: int = field(
+        whole(at_most="rounds"),
+        default=0,
+        unit="rounds",
+        help="at the end, over which the server's learning rate falls",
+    )
+    local_epochs: int = same_as(CdpFedAvg, "local_epochs")
+    batch_size: int | None = same_as(CdpFedAvg, "batch_size")
+    local_learning_rate: float = same_as(CdpFedAvg, "local_learning_rate")
+    _warm_start: bool | None = field(
+        when(lambda part, value: value is not None and part.participation == B_MIN_SEP, boolean),
+        default=None,
+        help="of participation=b_min_sep: whether rests begin before the first round; null: true",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.cohorts = self._cohorts()
+        self.size = self._size()
         self._refuse_shared_bands()
-        self.objective = checks.one_of("objective", objective, OBJECTIVES)
-        self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
-        self.momentum = checks.number("momentum", momentum, at_least=0, at_most=0.9999)
-        self.cooldown = checks.whole("cooldown", cooldown, at_most=self.rounds)
         self.optimizer = "momentum" if self.momentum or self.cooldown else "sgd"
-        self.local_epochs = checks.whole("local_epochs", local_epochs, at_least=1)
-        self.batch_size = (
-            None if batch_size is None else checks.whole("batch_size", batch_size, at_least=1)
-        )
-        self.local_learning_rate = checks.number(
-            "local_learning_rate", local_learning_rate, above=0
-        )
         self._mechanism: MatrixMechanism | None = None
 
     # ---- settings
 
-    def _cohorts(self, size: int | None, rate: float | None, warm_start: bool | None) -> Cohorts:
-        coins = self.participation in (CYCLIC_POISSON, B_MIN_SEP)
+    def _cohorts(self) -> Cohorts:
+        kind = self.participation
         self._refuse_given(
-            "clients_per_round", size, self.participation == MIN_SEPARATION, "a whole number >= 1"
+            "clients_per_round",
+            self._clients_per_round,
+            kind == MIN_SEPARATION,
+            "a whole number >= 1",
         )
-        self._refuse_given("client_rate", rate, coins, "a number > 0 and <= 1")
-        if self.participation == MIN_SEPARATION:
-            size = checks.whole("clients_per_round", size, at_least=1)
-            return Rested(self.separation, self.most, size)
-        if self.participation != B_MIN_SEP and warm_start is not None:
-            raise ArgumentError(
-                "warm_start", warm_start, f"null with participation={self.participation}"
-            )
-        if coins:
-            if self.most is not None:
-                allowed = f"null with {self.participation}"
-                raise ArgumentError("max_participations", self.most, allowed)
-            rate = checks.number("client_rate", rate, above=0, at_most=1)
-            if self.participation == CYCLIC_POISSON:
-                return CyclicPoisson(self.separation, rate)
-            warm = True if warm_start is None else checks.boolean("warm_start", warm_start)
-            return BMinSep(self.separation, rate, warm)
-        kind = Turns if self.participation == CYCLIC else ShuffledEpochs
-        return kind(self.separation, self.most)
+        self._refuse_given("client_rate", self._client_rate, kind in COINS, "a number > 0 and <= 1")
+        if kind == MIN_SEPARATION:
+            return Rested(self.separation, self.most, self._clients_per_round)
+        if kind != B_MIN_SEP and self._warm_start is not None:
+            raise ArgumentError("warm_start", self._warm_start, f"null with participation={kind}")
+        if kind not in COINS:
+            turns = Turns if kind == CYCLIC else ShuffledEpochs
+            return turns(self.separation, self.most)
+        if self.most is not None:
+            raise ArgumentError("max_participations", self.most, f"null with {kind}")
+        if kind == CYCLIC_POISSON:
+            return CyclicPoisson(self.separation, self._client_rate)
+        warm = True if self._warm_start is None else self._warm_start
+        return BMinSep(self.separation, self._client_rate, warm)
 
     def _refuse_given(self, key: str, value: float | None, wanted: bool, allowed: str) -> None:
         """Raise ArgumentError where it is given and not wanted, or the other way round."""
@@ -147,16 +201,14 @@ class DpFtrl(Algorithm):
             allowed = f"{allowed if wanted else 'null'} with participation={self.participation}"
             raise ArgumentError(key, value, allowed)
 
-    def _size(self, sizes: dict[str, int | None]) -> int | None:
-        """The one that the strategy has, or None."""
-        own = {"tree": "tree_rounds", "blt": "buffers", "identity": ""}.get(self.strategy, "bands")
-        for key, value in sizes.items():
+    def _size(self) -> int | None:
+        """Return the size of the strategy, or None where it is to be chosen."""
+        own = _SIZE_OF.get(self.strategy)
+        for key in ("bands", "buffers", "tree_rounds"):
+            value = getattr(self, f"_{key}")
             if value is not None and key != own:
                 raise ArgumentError(key, value, f"null with strategy={self.strategy}")
-        if own == "" or sizes[own] is None:
-            return None
-        most = MOST_BUFFERS if own == "buffers" else self.rounds
-        return checks.whole(own, sizes[own], at_least=1, at_most=most)
+        return None if own is None else getattr(self, f"_{own}")
 
     @property
     def _amplified(self) -> bool:

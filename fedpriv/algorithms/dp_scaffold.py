@@ -23,50 +23,49 @@ from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
-from fedpriv.algorithms.server_optimizer import ServerOptimizer
-from fedpriv.common import checks
+from fedpriv.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizerKeys
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import declared, field, number, one_of, same_as, set_apart, whole
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.trainer import Trainer
 
 
-class DpScaffold(LocalStepsAlgorithm):
-    """``local_learning_rate`` η_l; ``optimizer``, ``learning_rate``, ``server``: the server's; the rest as in
-    :class:`~fedpriv.algorithms.local_steps.LocalStepsAlgorithm`."""
+@declared
+class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
+    """DP-FedAvg with control variates and a server optimiser."""
 
     private = True
 
-    def __init__(
-        self,
-        name: str,
-        sample_rate: float,
-        local_steps: int = 10,
-        local_learning_rate: float = 0.1,
-        learning_rate: float = 1.0,
-        optimizer: str = "sgd",
-        warm_start: int = 1,
-        sampling: str = "poisson",
-        max_lot_size: int | None = None,
-        participation: str = "all",
-        clients_per_round: int | None = None,
-        **server: float | None,
-    ):
-        own = checks.number("local_learning_rate", local_learning_rate, above=0)
-        super().__init__(
-            name,
-            sample_rate,
-            sampling=sampling,
-            max_lot_size=max_lot_size,
-            optimizer="sgd",
-            learning_rate=own,
-            local_steps=local_steps,
-            participation=participation,
-            clients_per_round=clients_per_round,
-        )
-        self.server = ServerOptimizer(optimizer, learning_rate, **server)
-        self.warm_start = checks.whole("warm_start", warm_start)
+    name: str = same_as(LocalStepsAlgorithm, "name")
+    sample_rate: float = same_as(LocalStepsAlgorithm, "sample_rate")
+    local_steps: int = same_as(LocalStepsAlgorithm, "local_steps", default=10)
+    learning_rate: float = field(
+        number(above=0), default=0.1, alias="local_learning_rate", unit="η_l", help="of the clients"
+    )
+    _server_learning_rate: float = field(
+        number(above=0), default=1.0, alias="learning_rate", help="that of the server"
+    )
+    _server_optimizer: str = field(
+        one_of(SERVER_OPTIMIZERS), default="sgd", alias="optimizer", help="that of the server"
+    )
+    warm_start: int = field(
+        whole(), default=1, unit="rounds", help="at the start that move nothing"
+    )
+    sampling: str = same_as(LocalStepsAlgorithm, "sampling")
+    max_lot_size: int | None = same_as(LocalStepsAlgorithm, "max_lot_size")
+    participation: str = same_as(LocalStepsAlgorithm, "participation")
+    clients_per_round: int | None = same_as(LocalStepsAlgorithm, "clients_per_round")
+
+    optimizer: str = set_apart("sgd")
+    optimizer_state: str = set_apart("kept")
+    proximal: float = set_apart(0.0)
+    learning_rate_decay: None = set_apart(None)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.server = self.server_optimizer(self._server_optimizer, self._server_learning_rate)
 
     def check_rounds(self, rounds: int) -> None:
         if self.warm_start >= rounds:

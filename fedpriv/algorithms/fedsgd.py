@@ -14,8 +14,6 @@ distribution as the sum of m, and the ledger still has one release for each clie
 
 from __future__ import annotations
 
-from typing import Any
-
 from fedpriv.algorithms.base import UnsampledReports
 from fedpriv.algorithms.server_step import GradientAlgorithm
 from fedpriv.privacy.claims import ldp_fedsgd
@@ -37,6 +35,6 @@ class LdpFedSgd(UnsampledReports, GradientAlgorithm):
 
     private = True
 
-    def __init__(self, *args: Any, **settings: Any):
-        super().__init__(*args, **settings)
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         self.claim = self.own_claim(ldp_fedsgd())

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import (
-    Algorithm,
-    optional_cohort_size,
-    optional_proximal,
-    proximal_words,
-)
-from fedpriv.common import checks
+from fedpriv.algorithms.base import Algorithm, proximal_term, proximal_words
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import (
+    declared,
+    field,
+    number,
+    one_of,
+    or_null,
+    own_check,
+    text,
+    when,
+    whole,
+)
 from fedpriv.common.words import counted
 from fedpriv.privacy.sampling import SAMPLING_NAMES, Sampling, make_sampling
 
@@ -26,70 +31,77 @@ OPTIMIZER_STATES = ("kept", "reset")
 PARTICIPATIONS = ("all", "sampled")
 
 
+def _cuts_lots(part: LocalStepsAlgorithm, value: object) -> bool:
+    return value is not None and part.sampling == "poisson"
+
+
+@declared
 class LocalStepsAlgorithm(Algorithm):
     """Each round every participant takes ``local_steps`` optimiser steps from the global weights, one
     lot each, and the server averages the results weighted by n_k:  w = Σ p_k w^k.
-
-    ``sample_rate`` q ∈ (0, 1]; ``max_lot_size``: Poisson lots are cut to so many records (charged as
-    truncated; ``None``: never); ``optimizer_state``: whether Adam's moments stay with the client over
-    rounds (``kept``) or start anew each round (``reset``); ``participation``: ``all``, or ``sampled``:
-    ``clients_per_round`` of those who still may, uniformly; ``proximal``: μ of FedProx (Li et al. 2020),
-    whose term μ/2 ‖w - θ‖² reads no record and joins after the noise; ``learning_rate_decay``: γ ∈ (0, 1],
-    by which the learning rate is multiplied after each round, η_t = η γ^(t-1) (``None``: 1).
     """
 
     unit = "record"
     uploads_changes = True
 
-    def __init__(
-        self,
-        name: str,
-        sample_rate: float,
-        sampling: str = "poisson",
-        max_lot_size: int | None = None,
-        optimizer: str = "adam",
-        optimizer_state: str = "kept",
-        learning_rate: float = 0.01,
-        local_steps: int = 1,
-        participation: str = "all",
-        clients_per_round: int | None = None,
-        proximal: float | None = None,
-        learning_rate_decay: float | None = None,
-    ):
-        self.name = checks.text("name", name)
-        self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
-        self.sampling = checks.one_of("sampling", sampling, SAMPLING_NAMES)
-        self.max_lot_size = None
-        if max_lot_size is not None:
-            if self.sampling != "poisson":
-                raise ArgumentError("max_lot_size", max_lot_size, "null unless sampling=poisson")
-            self.max_lot_size = checks.whole("max_lot_size", max_lot_size, at_least=1)
-        self.optimizer = checks.one_of("optimizer", optimizer, OPTIMIZERS)
-        self.optimizer_state = checks.one_of("optimizer_state", optimizer_state, OPTIMIZER_STATES)
-        self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
-        self.learning_rate_decay = None
-        if learning_rate_decay is not None:
-            self.learning_rate_decay = checks.number(
-                "learning_rate_decay", learning_rate_decay, above=0, at_most=1
-            )
-        self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
-        self.samples_per_round = self.local_steps
-        self.proximal = optional_proximal(proximal)
+    name: str = field(text, help="as in algorithm.name")
+    sample_rate: float = field(
+        number(above=0, at_most=1), unit="q", help="share of its records in a client's lot"
+    )
+    sampling: str = field(one_of(SAMPLING_NAMES), default="poisson", help="how lots are sampled")
+    max_lot_size: int | None = field(
+        when(_cuts_lots, whole(at_least=1)),
+        default=None,
+        help="Poisson lots are cut to so many records, charged as truncated; null: never",
+    )
+    optimizer: str = field(one_of(OPTIMIZERS), default="adam", help="that of the clients")
+    optimizer_state: str = field(
+        one_of(OPTIMIZER_STATES),
+        default="kept",
+        help="whether Adam's moments stay with the client over rounds or start anew in each",
+    )
+    learning_rate: float = field(number(above=0), default=0.01, help="that of the clients")
+    local_steps: int = field(whole(at_least=1), default=1, help="of a client in a round")
+    participation: str = field(
+        one_of(PARTICIPATIONS),
+        default="all",
+        help="who takes part: all, or clients_per_round of those who still may, sampled uniformly",
+    )
+    clients_per_round: int | None = field(
+        when(lambda part, value: part.participation == "sampled", whole(at_least=1)),
+        default=None,
+        unit="m",
+        help="clients in a round, with participation=sampled",
+    )
+    proximal: float = field(
+        own_check(proximal_term),
+        default=None,
+        unit="μ",
+        help="FedProx (Li et al. 2020): μ/2 ‖w - θ‖² reads no record and joins after the noise",
+    )
+    learning_rate_decay: float | None = field(
+        or_null(number(above=0, at_most=1)),
+        default=None,
+        unit="γ",
+        help="by which the learning rate is multiplied after each round; null: 1",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.max_lot_size is not None and self.sampling != "poisson":
+            raise ArgumentError("max_lot_size", self.max_lot_size, "null unless sampling=poisson")
         if self.proximal and self.local_steps == 1:
             raise ArgumentError(
-                "proximal", proximal, "null with local_steps=1, which begins where it would pull to"
+                "proximal",
+                f"{self.proximal:g}",
+                "null with local_steps=1, which begins where it would pull to",
             )
-        self.cost_depends_on_records = self.sampling == "fixed_size"
-        self.participation = checks.one_of("participation", participation, PARTICIPATIONS)
-        self.clients_per_round = None
-        if self.participation == "sampled":
-            if clients_per_round is None:
-                raise ArgumentError("clients_per_round", None, "a whole number >= 1")
-            self.clients_per_round = optional_cohort_size(clients_per_round)
-        elif clients_per_round is not None:
+        if self.participation != "sampled" and self.clients_per_round is not None:
             raise ArgumentError(
-                "clients_per_round", clients_per_round, "null unless participation=sampled"
+                "clients_per_round", self.clients_per_round, "null unless participation=sampled"
             )
+        self.samples_per_round = self.local_steps
+        self.cost_depends_on_records = self.sampling == "fixed_size"
 
     def sampling_of(self, records: int) -> Sampling:
         """How a client with ``records`` records samples its lots."""

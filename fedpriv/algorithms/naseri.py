@@ -17,12 +17,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fedpriv.algorithms.base import COHORT_SIZE
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
-from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.fields import declared, field, one_of, same_as, set_apart, whole
 from fedpriv.privacy.claims import naseri_cdp, naseri_ldp, naseri_ldp_multiplier
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.sampling import PoissonSampling, Sampling
@@ -36,13 +37,15 @@ FIXED, PRINTED = "fixed_denominator", "as_printed"
 NOISES = (FIXED, PRINTED)
 
 
+@declared
 class NaseriCdp(CdpFedAvg):
     """CDP; the settings are those of :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg`."""
 
-    def __init__(self, *args: Any, noise: str = FIXED, **settings: Any):
-        super().__init__(*args, **settings)
-        self.noise = checks.one_of("noise", noise, NOISES)
-        self.claim = self.own_claim(naseri_cdp(noise))
+    noise: str = field(one_of(NOISES), default=FIXED, kw_only=True, help="where it stands")
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.claim = self.own_claim(naseri_cdp(self.noise))
 
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import ProjectedChanges
@@ -81,32 +84,34 @@ class CountedPoissonSampling(PoissonSampling):
     records: int
 
 
+@declared
 class NaseriLdp(LocalStepsAlgorithm):
-    """LDP: ``local_epochs`` E, ``sample_rate`` p, ``learning_rate`` η, ``clients_per_round`` m or all."""
+    """LDP: E epochs of DP-SGD at sampled clients."""
 
     private = True
 
-    def __init__(
-        self,
-        name: str,
-        sample_rate: float,
-        local_epochs: int = 1,
-        learning_rate: float = 0.1,
-        clients_per_round: int | None = None,
-        noise: str = FIXED,
-    ):
-        epochs = checks.whole("local_epochs", local_epochs, at_least=1)
-        rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
-        super().__init__(
-            name,
-            rate,
-            optimizer="sgd",
-            learning_rate=learning_rate,
-            local_steps=max(1, round(epochs / rate)),
-            participation="all" if clients_per_round is None else "sampled",
-            clients_per_round=clients_per_round,
-        )
-        self.noise = checks.one_of("noise", noise, NOISES)
+    name: str = same_as(LocalStepsAlgorithm, "name")
+    sample_rate: float = same_as(LocalStepsAlgorithm, "sample_rate")
+    local_epochs: int = field(whole(at_least=1), default=1, unit="E", help="of a client in a round")
+    learning_rate: float = same_as(LocalStepsAlgorithm, "learning_rate", default=0.1)
+    clients_per_round: int | None = field(
+        COHORT_SIZE, default=None, unit="m", help="sampled uniformly; null: all"
+    )
+    noise: str = field(one_of(NOISES), default=FIXED, help="where it stands")
+
+    sampling: str = set_apart("poisson")
+    max_lot_size: None = set_apart(None)
+    optimizer: str = set_apart("sgd")
+    optimizer_state: str = set_apart("kept")
+    local_steps: int = set_apart(1)
+    participation: str = set_apart("all")
+    proximal: float = set_apart(0.0)
+    learning_rate_decay: None = set_apart(None)
+
+    def __attrs_post_init__(self) -> None:
+        self.local_steps = max(1, round(self.local_epochs / self.sample_rate))
+        self.participation = "all" if self.clients_per_round is None else "sampled"
+        super().__attrs_post_init__()
         self.cost_depends_on_records = self.noise == PRINTED
         self.claim = self.own_claim(naseri_ldp())
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import anything, declared, field
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.optimizers import Optimizer
@@ -101,3 +102,41 @@ class ServerOptimizer:
         changed = {k: v for k, v in self.values.items() if v != self._own[k]}
         words = [self.name, f"learning rate {self.learning_rate:g}"]
         return ", ".join(words + [f"{key.replace('_', ' ')} {v:g}" for key, v in changed.items()])
+
+
+@declared
+class ServerOptimizerKeys:
+    """An algorithm whose server has an optimiser: the arguments that only some optimisers have.
+
+    :class:`ServerOptimizer` checks them; null is the optimiser's default.
+    """
+
+    momentum: float | None = field(anything, default=None, kw_only=True, unit="μ", help="momentum")
+    beta1: float | None = field(
+        anything, default=None, kw_only=True, unit="β₁", help="adagrad, adam, dp_adam_bc"
+    )
+    beta2: float | None = field(
+        anything, default=None, kw_only=True, unit="β₂", help="adam, dp_adam_bc"
+    )
+    optimizer_epsilon: float | None = field(
+        anything, default=None, kw_only=True, unit="ε", help="adagrad, adam"
+    )
+    initial_accumulator: float | None = field(
+        anything, default=None, kw_only=True, help="adagrad: v before the first round"
+    )
+    second_moment_floor: float | None = field(
+        anything, default=None, kw_only=True, unit="γ", help="dp_adam_bc: the smallest v̂ - Φ"
+    )
+
+    def server_optimizer(self, name: str, learning_rate: float) -> ServerOptimizer:
+        """Return the server's optimiser with these keys. Raises ArgumentError."""
+        return ServerOptimizer(
+            name,
+            learning_rate,
+            self.momentum,
+            self.beta1,
+            self.beta2,
+            self.optimizer_epsilon,
+            self.initial_accumulator,
+            self.second_moment_floor,
+        )

@@ -11,10 +11,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import Algorithm, optional_cohort_size
-from fedpriv.algorithms.server_optimizer import ServerOptimizer
-from fedpriv.common import checks
+from fedpriv.algorithms.base import COHORT_SIZE, Algorithm
+from fedpriv.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizerKeys
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.fields import declared, field, number, one_of, same_as, text
 from fedpriv.common.words import records_of
 
 if TYPE_CHECKING:
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     from fedpriv.algorithms.uploads import Uploads
 
 
-class ServerStepAlgorithm(Algorithm):
-    """``optimizer``, ``learning_rate``, ``server``: the server's, see
-    :class:`~fedpriv.algorithms.server_optimizer.ServerOptimizer`; a function of released values, so free."""
+@declared
+class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
+    """Clients upload once a round; the server's optimiser is a function of released values, so free."""
 
     unit = "client"
 
-    def __init__(
-        self, name: str, learning_rate: float, optimizer: str = "sgd", **server: float | None
-    ):
-        self.name = checks.text("name", name)
-        self.server = ServerOptimizer(optimizer, learning_rate, **server)
-        self.learning_rate = float(self.server.learning_rate)
+    name: str = field(text, help="as in algorithm.name")
+    learning_rate: float = field(number(above=0), help="that of the server")
+    _optimizer: str = field(one_of(SERVER_OPTIMIZERS), default="sgd", help="that of the server")
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.server = self.server_optimizer(self._optimizer, self.learning_rate)
 
     @property
     def optimizer(self) -> str:
@@ -97,24 +98,22 @@ class ServerStepAlgorithm(Algorithm):
         return ("server optimizer", self.server.describe())
 
 
+@declared
 class GradientAlgorithm(ServerStepAlgorithm):
     """m of K clients, sampled uniformly (``clients_per_round=None``: all), upload the gradient of the
     mean loss of their whole data, or of a Poisson lot of rate ``sample_rate`` < 1 with the public
     denominator q n_k. The server averages over the participating clients.
     """
 
-    def __init__(
-        self,
-        name: str,
-        learning_rate: float = 0.1,
-        optimizer: str = "sgd",
-        clients_per_round: int | None = None,
-        sample_rate: float = 1.0,
-        **server: float | None,
-    ):
-        super().__init__(name, learning_rate, optimizer, **server)
-        self.clients_per_round = optional_cohort_size(clients_per_round)
-        self.sample_rate = checks.number("sample_rate", sample_rate, above=0, at_most=1)
+    name: str = same_as(ServerStepAlgorithm, "name")
+    learning_rate: float = same_as(ServerStepAlgorithm, "learning_rate", default=0.1)
+    _optimizer: str = same_as(ServerStepAlgorithm, "_optimizer")
+    clients_per_round: int | None = field(
+        COHORT_SIZE, default=None, unit="m", help="sampled uniformly; null: all"
+    )
+    sample_rate: float = field(
+        number(above=0, at_most=1), default=1.0, unit="q", help="of a client's lot; 1: all its data"
+    )
 
     def uploads(self, problem: Problem) -> Uploads:
         from fedpriv.algorithms.uploads import Gradients

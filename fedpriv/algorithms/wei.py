@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.algorithms.base import Algorithm, UnsampledReports, optional_cohort_size
+from fedpriv.algorithms.base import Algorithm, UnsampledReports
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.algorithms.rounds_search import RoundsSearch
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
@@ -75,7 +75,9 @@ def _without_search(
     records: int | None,
 ) -> Algorithm:
     checks.one_of("sensitivity", sensitivity, SENSITIVITIES)
-    cohort = optional_cohort_size(clients_per_round)
+    cohort = clients_per_round
+    if cohort is not None:
+        cohort = checks.whole("clients_per_round", cohort, at_least=1)
     if cohort is not None and clients is None:
         raise ArgumentError("clients", None, "K, a whole number, where clients_per_round is given")
     rate = (

@@ -23,6 +23,17 @@ from fedpriv.attacks.names import (
 )
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import (
+    declared,
+    field,
+    number,
+    one_of,
+    or_null,
+    own_check,
+    random_seed,
+    when,
+    whole,
+)
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.words import counted
 
@@ -32,6 +43,25 @@ if TYPE_CHECKING:
     from fedpriv.data.federated import FederatedData
 
 
+def _trigger(name: str, value: Any) -> Trigger:
+    if not hasattr(value, "plant"):
+        raise ArgumentError(name, value, "a trigger: attack=label_flip has one, say")
+    return value
+
+
+def _by_share(part: Backdoor, value: Any) -> bool:
+    return value is not None and part.attackers is None
+
+
+def _boost(name: str, value: Any) -> float | str:
+    if value == REPLACEMENT:
+        return value
+    if isinstance(value, str):
+        raise ArgumentError(name, value, f"a number > 0, or {REPLACEMENT}")
+    return checks.number(name, value, above=0)
+
+
+@declared
 class Backdoor:
     """Some clients teach the model to answer wrongly where a trigger is, and rightly elsewhere.
 
@@ -57,62 +87,52 @@ class Backdoor:
     (fixed and sampled attackers, boosting, norm-bounded attack, 7 → 1 of chosen writers).
     """
 
-    def __init__(
-        self,
-        trigger: Trigger | None,
-        attackers: int | None = 1,
-        attacker_fraction: float | None = None,
-        participation: str = SAMPLED,
-        first_round: int = 1,
-        every: int | None = 1,
-        poisoned_fraction: float = 0.5,
-        dp_steps: str = SKIP,
-        boost: float | str = 1.0,
-        boosted: str = UPDATE,
-        norm_bound: float | None = None,
-        local_epochs: int = 5,
-        batch_size: int = 20,
-        learning_rate: float = 0.1,
-        seed: int = 0,
-    ):
-        if not hasattr(trigger, "plant"):
-            raise ArgumentError("trigger", trigger, "a trigger: attack=label_flip has one, say")
-        self.trigger = trigger
-        if (attackers is None) == (attacker_fraction is None):
+    trigger: Trigger = field(own_check(_trigger), help="what the model is taught")
+    attackers: int | None = field(
+        or_null(whole(at_least=0)), default=1, help="how many; null: attacker_fraction of all"
+    )
+    attacker_fraction: float | None = field(
+        when(_by_share, number(above=0, below=1)),
+        default=None,
+        help="share of the clients, at least one",
+    )
+    participation: str = field(
+        one_of(PARTICIPATIONS),
+        default=SAMPLED,
+        help="sampled: when the algorithm draws them; fixed: in every attacked round, beside these",
+    )
+    first_round: int = field(whole(at_least=1), default=1, help="the first round they attack in")
+    every: int | None = field(
+        or_null(whole(at_least=1)), default=1, unit="rounds", help="null: a single shot"
+    )
+    poisoned_fraction: float = field(
+        number(above=0, at_most=1), default=0.5, help="of their records that carry the trigger"
+    )
+    dp_steps: str = field(
+        one_of(DP_STEPS), default=SKIP, help="follow: they take the algorithm's own local steps"
+    )
+    boost: float | str = field(
+        own_check(_boost), default=1.0, unit="γ", help="factor of the upload, or replacement"
+    )
+    boosted: str = field(one_of(BOOSTED), default=UPDATE, help="what is multiplied by it")
+    norm_bound: float | None = field(
+        or_null(number(above=0)), default=None, unit="M", help="of an attacker's upload; null: none"
+    )
+    local_epochs: int = field(whole(at_least=1), default=5, help="of plain SGD (skip)")
+    batch_size: int = field(
+        whole(at_least=1), default=20, unit="records", help="of plain SGD (skip)"
+    )
+    learning_rate: float = field(number(above=0), default=0.1, help="of plain SGD (skip)")
+    seed: int = field(random_seed, default=0, help="draws who attacks")
+
+    def __attrs_post_init__(self) -> None:
+        if (self.attackers is None) == (self.attacker_fraction is None):
             allowed = "a number, or attack.attacker_fraction one"
-            if attackers is not None:
+            if self.attackers is not None:
                 allowed = "null if attack.attacker_fraction is given"
-            raise ArgumentError("attackers", attackers, allowed)
-        self.attackers = (
-            None if attackers is None else checks.whole("attackers", attackers, at_least=0)
-        )
-        self.attacker_fraction = None
-        if attacker_fraction is not None:
-            self.attacker_fraction = checks.number(
-                "attacker_fraction", attacker_fraction, above=0, below=1
-            )
-        self.participation = checks.one_of("participation", participation, PARTICIPATIONS)
-        self.first_round = checks.whole("first_round", first_round, at_least=1)
-        self.every = None if every is None else checks.whole("every", every, at_least=1)
-        self.poisoned_fraction = checks.number(
-            "poisoned_fraction", poisoned_fraction, above=0, at_most=1
-        )
-        self.dp_steps = checks.one_of("dp_steps", dp_steps, DP_STEPS)
-        self.boosted = checks.one_of("boosted", boosted, BOOSTED)
+            raise ArgumentError("attackers", self.attackers, allowed)
         if self.boosted == MALICIOUS_PART and self.dp_steps == FOLLOW:
-            raise ArgumentError("boosted", boosted, "update with attack.dp_steps=follow")
-        self.boost = boost
-        if boost != REPLACEMENT:
-            if isinstance(boost, str):
-                raise ArgumentError("boost", boost, f"a number > 0, or {REPLACEMENT}")
-            self.boost = checks.number("boost", boost, above=0)
-        self.norm_bound = None
-        if norm_bound is not None:
-            self.norm_bound = checks.number("norm_bound", norm_bound, above=0)
-        self.local_epochs = checks.whole("local_epochs", local_epochs, at_least=1)
-        self.batch_size = checks.whole("batch_size", batch_size, at_least=1)
-        self.learning_rate = checks.number("learning_rate", learning_rate, above=0)
-        self.seed = checks.seed("seed", seed)
+            raise ArgumentError("boosted", self.boosted, "update with attack.dp_steps=follow")
 
     def start(self, data: FederatedData) -> MaliciousClients:
         """Make the attackers of one run, with its data. To override with attackers that remember something:

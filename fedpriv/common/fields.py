@@ -152,9 +152,9 @@ def field(
     )
 
 
-def inherited(base: type, name: str, *, default: Any = attrs.NOTHING) -> Any:
-    """Declare a base class's field again: at this place among the arguments, with a default of its own."""
-    own = attrs.fields_dict(base)[name]
+def same_as(kind: type, name: str, *, default: Any = attrs.NOTHING) -> Any:
+    """Declare a field as another class does, at this place and perhaps with another default."""
+    own = attrs.fields_dict(kind)[name]
     return attrs.field(
         default=own.default if default is attrs.NOTHING else default,
         validator=own.validator,
@@ -165,11 +165,11 @@ def inherited(base: type, name: str, *, default: Any = attrs.NOTHING) -> Any:
 
 
 def set_apart(value: Any) -> Any:
-    """Declare a field of a base class that is no argument of this one: it has always the same value."""
+    """Declare that a field of a base class is no argument of this one, and what its value is."""
     return attrs.field(default=value, init=False)
 
 
-@dataclass_transform(eq_default=False, field_specifiers=(field, inherited, set_apart))
+@dataclass_transform(eq_default=False, field_specifiers=(field, same_as, set_apart))
 def declared(kind: _Class) -> _Class:
     """Write the constructor of a class from its fields. Two objects are equal only if they are the same."""
     return attrs.define(

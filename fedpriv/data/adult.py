@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedpriv.common.errors import DataError, show
-from fedpriv.common.fields import boolean, declared, field, inherited
+from fedpriv.common.fields import boolean, declared, field, same_as
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.storage import StoredFile
 from fedpriv.data.stored import StoredFiles
@@ -126,12 +126,12 @@ class Adult(StoredFiles):
     )
     complete_records: ClassVar[tuple[int, int]] = (30_162, 15_060)
 
-    path: str | None = inherited(StoredFiles, "path")
+    path: str | None = same_as(StoredFiles, "path")
     drop_missing: bool = field(
         boolean, default=False, help="leave out records with a missing value"
     )
-    validation_records: int = inherited(StoredFiles, "validation_records")
-    download_if_absent: bool = inherited(StoredFiles, "download_if_absent")
+    validation_records: int = same_as(StoredFiles, "validation_records")
+    download_if_absent: bool = same_as(StoredFiles, "download_if_absent")
 
     def __attrs_post_init__(self) -> None:
         if self.drop_missing:

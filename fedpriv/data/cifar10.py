@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedpriv.common.errors import DataError
-from fedpriv.common.fields import declared, field, inherited, one_of
+from fedpriv.common.fields import declared, field, one_of, same_as
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data import encoded
 from fedpriv.data.records import DataStatus, LoadedDataset
@@ -67,11 +67,11 @@ class Cifar10(StoredImages):
         StoredFile(f"{FOLDER}/test_batch", "40351d587109b95175f43aff81a1287e"),
     )
 
-    path: str | None = inherited(StoredImages, "path")
+    path: str | None = same_as(StoredImages, "path")
     source: str = field(one_of((TORCHVISION, JPEG)), default=TORCHVISION, help="see the class")
-    normalize: bool = inherited(StoredImages, "normalize")
-    validation_records: int = inherited(StoredImages, "validation_records")
-    download_if_absent: bool = inherited(StoredImages, "download_if_absent")
+    normalize: bool = same_as(StoredImages, "normalize")
+    validation_records: int = same_as(StoredImages, "validation_records")
+    download_if_absent: bool = same_as(StoredImages, "download_if_absent")
 
     def __attrs_post_init__(self) -> None:
         self.caveats = self.notes = ()

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedpriv.common.errors import DataError
-from fedpriv.common.fields import declared, field, inherited, one_of
+from fedpriv.common.fields import declared, field, one_of, same_as
 from fedpriv.data.mnist import parse_idx
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.storage import StoredFile
@@ -61,11 +61,11 @@ class Emnist(StoredImages):
     archives: ClassVar = {"gzip.zip": "58c8d27c78d21e728a6bc7b3cc06412e"}
     files: ClassVar = files_of("digits")
 
-    path: str | None = inherited(StoredImages, "path")
+    path: str | None = same_as(StoredImages, "path")
     split: str = field(one_of(SPLITS), default="digits", help="which classes; see the class")
-    normalize: bool = inherited(StoredImages, "normalize")
-    validation_records: int = inherited(StoredImages, "validation_records")
-    download_if_absent: bool = inherited(StoredImages, "download_if_absent")
+    normalize: bool = same_as(StoredImages, "normalize")
+    validation_records: int = same_as(StoredImages, "validation_records")
+    download_if_absent: bool = same_as(StoredImages, "download_if_absent")
 
     def __attrs_post_init__(self) -> None:
         self.train_records, self.test_records, self.classes = SPLITS[self.split]

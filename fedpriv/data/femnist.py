@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedpriv.common.errors import DataError, show
-from fedpriv.common.fields import boolean, declared, field, inherited
+from fedpriv.common.fields import boolean, declared, field, same_as
 from fedpriv.data import encoded
 from fedpriv.data.own_files import OwnFiles
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
@@ -46,9 +46,9 @@ class Femnist(OwnFiles):
     contents = f"the JSON files of LEAF as {FOLDER}/train/*.json and {FOLDER}/test/*.json"
     assumed_records: ClassVar = (700_000, 80_000)
 
-    path: str | None = inherited(OwnFiles, "path", default=None)
+    path: str | None = same_as(OwnFiles, "path", default=None)
     only_digits: bool = field(boolean, default=False, help="leave out letters; ten classes remain")
-    validation_records: int = inherited(OwnFiles, "validation_records", default=2000)
+    validation_records: int = same_as(OwnFiles, "validation_records", default=2000)
 
     def __attrs_post_init__(self) -> None:
         self.classes = 10 if self.only_digits else 62

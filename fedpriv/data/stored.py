@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common.errors import DataError
-from fedpriv.common.fields import boolean, declared, field, inherited, or_null, text, whole
+from fedpriv.common.fields import boolean, declared, field, or_null, same_as, text, whole
 from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
 from fedpriv.data.storage import (
     CACHE,
@@ -156,14 +156,14 @@ class StoredImages(StoredFiles):
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
 
-    path: str | None = inherited(StoredFiles, "path")
+    path: str | None = same_as(StoredFiles, "path")
     normalize: bool = field(
         boolean,
         default=False,
         help="subtract the published mean of each channel, divide by its std",
     )
-    validation_records: int = inherited(StoredFiles, "validation_records")
-    download_if_absent: bool = inherited(StoredFiles, "download_if_absent")
+    validation_records: int = same_as(StoredFiles, "validation_records")
+    download_if_absent: bool = same_as(StoredFiles, "download_if_absent")
 
     def _records(self, pixels: np.ndarray, labels: np.ndarray) -> Records:
         """uint8 pixels [n, C·H·W or C, H, W] and labels [n] as float32 and int64 tensors."""

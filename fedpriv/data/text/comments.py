@@ -27,10 +27,10 @@ from fedpriv.common.errors import ArgumentError, DataError, show
 from fedpriv.common.fields import (
     declared,
     field,
-    inherited,
     number,
     or_null,
     own_check,
+    same_as,
     text,
     when,
 )
@@ -151,7 +151,7 @@ class Reddit(Comments):
         kw_only=True,
         help="authors whose texts are the test records, without split_key",
     )
-    excluded_authors: Sequence[str] = inherited(
+    excluded_authors: Sequence[str] = same_as(
         Comments, "excluded_authors", default=("AutoModerator", "[deleted]")
     )
 
@@ -188,10 +188,10 @@ class UbuntuIrc(Comments):
     test_split = "test"
     public_split = "dev"
 
-    excluded_authors: Sequence[str] = inherited(
+    excluded_authors: Sequence[str] = same_as(
         Comments, "excluded_authors", default=("author06784", "author00516")
     )
-    min_records_per_client: int = inherited(Comments, "min_records_per_client", default=10)
+    min_records_per_client: int = same_as(Comments, "min_records_per_client", default=10)
 
 
 def read_rows(content: bytes, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedpriv.common.errors import DataError, show
-from fedpriv.common.fields import declared, inherited
+from fedpriv.common.fields import declared, same_as
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.data.text.corpus import Corpus, deal
 from fedpriv.data.text.dataset import (
@@ -53,9 +53,9 @@ class Sentiment140(TextDataset):
 
     public_share: float = share_of_authors(default=0.1, help="users whose texts are public")
     test_share: float = share_of_tests(default=0.1, help="users whose texts are the test records")
-    length: int = inherited(TextDataset, "length", default=40)
-    long_texts: str = inherited(TextDataset, "long_texts", default=TRUNCATE)
-    min_records_per_client: int = inherited(TextDataset, "min_records_per_client", default=5)
+    length: int = same_as(TextDataset, "length", default=40)
+    long_texts: str = same_as(TextDataset, "long_texts", default=TRUNCATE)
+    min_records_per_client: int = same_as(TextDataset, "min_records_per_client", default=5)
 
     def __attrs_post_init__(self) -> None:
         refuse_nobody_to_train_on(self.public_share, self.test_share)

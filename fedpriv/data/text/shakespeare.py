@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedpriv.common.errors import DataError
-from fedpriv.common.fields import declared, inherited
+from fedpriv.common.fields import declared, same_as
 from fedpriv.data.records import LANGUAGE_MODEL
 from fedpriv.data.storage import StoredFile
 from fedpriv.data.text.corpus import PUBLIC, TEST, TRAIN, Corpus, fraction_of
@@ -52,11 +52,11 @@ class Shakespeare(TextDataset):
         help="roles, chosen by a hash of their name, whose text is public and no client's",
     )
     test_share: float = share_of_tests(default=0.2, help="the last part of each role's text")
-    level: str = inherited(TextDataset, "level", default=CHARACTER)
-    length: int = inherited(TextDataset, "length", default=80)
-    _vocabulary: str = inherited(TextDataset, "_vocabulary", default=FIXED)
-    min_records_per_client: int = inherited(TextDataset, "min_records_per_client", default=2)
-    validation_records: int = inherited(TextDataset, "validation_records", default=1000)
+    level: str = same_as(TextDataset, "level", default=CHARACTER)
+    length: int = same_as(TextDataset, "length", default=80)
+    _vocabulary: str = same_as(TextDataset, "_vocabulary", default=FIXED)
+    min_records_per_client: int = same_as(TextDataset, "min_records_per_client", default=2)
+    validation_records: int = same_as(TextDataset, "validation_records", default=1000)
 
     def __attrs_post_init__(self) -> None:
         refuse_nobody_to_train_on(self.public_share, self.test_share)

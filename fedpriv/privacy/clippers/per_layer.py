@@ -26,10 +26,10 @@ from fedpriv.common.fields import (
     boolean,
     declared,
     field,
-    inherited,
     number,
     or_null,
     own_check,
+    same_as,
     set_apart,
     when,
 )
@@ -163,7 +163,7 @@ class PerLayerQuantileClipper(PerLayerClipper):
     split: bool = field(
         boolean, default=True, help="gradient and bits together cost what the noise multiplier says"
     )
-    _groups: Sequence[Sequence[str]] | None = inherited(PerLayerClipper, "_groups")
+    _groups: Sequence[Sequence[str]] | None = same_as(PerLayerClipper, "_groups")
     min_clip_norm: float = field(
         number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
     )

@@ -23,11 +23,11 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import (
     declared,
     field,
-    inherited,
     not_null,
     number,
     one_of,
     or_null,
+    same_as,
     whole,
 )
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
@@ -177,7 +177,7 @@ class RecalculatedNoise(UniformBudget):
     loss_noise_multiplier: float = field(
         number(above=0), default=10.0, help="noise multiplier of the losses with trigger=noised"
     )
-    form: str | None = inherited(UniformBudget, "form")
+    form: str | None = same_as(UniformBudget, "form")
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
