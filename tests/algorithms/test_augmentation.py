@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from fedpriv.algorithms import DpFl, DpFlServer
-from fedpriv.algorithms.augmentation import Augmentation, make_augmentation
+from fedpriv.algorithms.augmentation import Augmentation
 from fedpriv.algorithms.augmented import AugmentedRows, moved
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
@@ -211,21 +211,20 @@ def test_without_multiplicity_there_are_no_copies(algorithm):
 @pytest.mark.parametrize(
     ("keys", "argument"),
     [
-        ({"multiplicity": 4}, "augmentation_multiplicity"),
-        ({"multiplicity": 0, "flip": True}, "augmentation_multiplicity"),
-        ({"multiplicity": 2000, "flip": True}, "augmentation_multiplicity"),
-        ({"multiplicity": 2.5, "flip": True}, "augmentation_multiplicity"),
-        ({"multiplicity": 4, "flip": "yes"}, "random_flip"),
-        ({"multiplicity": 4, "crop": -1}, "random_crop"),
-        ({"multiplicity": 4, "crop": 2, "fill": "edge"}, "crop_fill"),
-        ({"multiplicity": 4, "flip": True, "fill": "zeros"}, "crop_fill"),
-        ({"flip": True}, "random_flip"),
-        ({"crop": 4}, "random_crop"),
-        ({"fill": "zeros"}, "crop_fill"),
+        ({"augmentation_multiplicity": 4}, "augmentation_multiplicity"),
+        ({"augmentation_multiplicity": 0, "random_flip": True}, "augmentation_multiplicity"),
+        ({"augmentation_multiplicity": 2000, "random_flip": True}, "augmentation_multiplicity"),
+        ({"augmentation_multiplicity": 2.5, "random_flip": True}, "augmentation_multiplicity"),
+        ({"augmentation_multiplicity": 4, "random_flip": "yes"}, "random_flip"),
+        ({"augmentation_multiplicity": 4, "random_crop": -1}, "random_crop"),
+        ({"augmentation_multiplicity": 4, "random_crop": 2, "crop_fill": "edge"}, "crop_fill"),
+        ({"augmentation_multiplicity": 4, "random_flip": True, "crop_fill": "zeros"}, "crop_fill"),
+        ({"random_flip": True}, "random_flip"),
+        ({"random_crop": 4}, "random_crop"),
+        ({"crop_fill": "zeros"}, "crop_fill"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_name(keys, argument):
-    asked = {"multiplicity": None, "flip": None, "crop": None, "fill": None, **keys}
     with pytest.raises(ArgumentError) as refused:
-        make_augmentation(**asked)
+        DpFl("name", sample_rate=0.5, **keys)
     assert refused.value.argument == argument
