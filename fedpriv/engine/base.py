@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from fedpriv.engine.flat_model import FlatModel, Loss
-from fedpriv.engine.interface import ClippedSums, Factors, copies_of
+from fedpriv.engine.interface import ClippedSums, Factors
 from fedpriv.engine.lots import Block, Lots, blocks, in_pieces, lot_sizes, sum_dtype
 from fedpriv.engine.norms import total_above
-from fedpriv.engine.parts import part_norms, part_of, parts_of
+from fedpriv.engine.parts import part_norms, part_of
 from fedpriv.engine.rules import LayerGradients
 from fedpriv.privacy.clippers.parts import Parts
 
@@ -34,13 +34,10 @@ class BlockEngine(ABC):
 
     def __init__(self, model: FlatModel, loss: Loss):
         self.model, self.loss = model, loss
+        # numbers that a pass over a record holds, where the model says it
+        self._values_per_record: int | None = getattr(model.module, "values_per_record", None)
         self._proven = False
         switch_off_inplace(model.module)
-
-    @property
-    def _values_per_record(self) -> int | None:
-        """Numbers that a pass over a record holds, where the model says it; else None."""
-        return getattr(self.model.module, "values_per_record", None)
 
     def _outputs(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.model(inputs)
@@ -85,7 +82,7 @@ class BlockEngine(ABC):
         client_of_record = client_of_record.to(device, non_blocking=True)
         if not self.model.module.training:
             self.model.module.train()
-        parts, copies = [], copies_of(inputs)
+        parts, copies = [], getattr(inputs, "copies", None)
         for block in blocks(counts, self._values_per_record, copies or 1):
             if block.start < block.stop:
                 records = slice(block.start, block.stop)
@@ -115,14 +112,22 @@ class BlockEngine(ABC):
                 self._prove(layers, losses, plain)
             norms, finite = losses.new_zeros(0), losses.isfinite()
             scale = torch.ones_like(losses)
-            parts = parts_of(factors)
+            parts = getattr(factors, "parts", None)  # what is measured and scaled apart
             if factors is not None:
                 layers = layers if parts is None else self._apart(layers)
-                norms = _norms(layers) if parts is None else part_norms(layers, parts)
-                finite = finite & (norms if parts is None else norms.sum(1)).isfinite()
+                if parts is None:
+                    norms = total_above([layer.squared_norms() for layer in layers])
+                    finite = finite & norms.isfinite()
+                else:
+                    norms = part_norms(layers, parts)
+                    finite = finite & norms.sum(1).isfinite()
                 broken = ~finite if parts is None else ~finite[:, None]
                 scale = factors(norms, client_of_record).masked_fill(broken, 0)
-                _zero_broken(layers, finite)
+                # a factor of 0 would not do for what is not finite: 0 · nan is nan; looking whether there
+                # is any would make an accelerator wait
+                if finite.device.type != "cpu" or not bool(finite.all()):
+                    for layer in layers:
+                        layer.zero_where(~finite)
             rows, sizes = sums[block.first : block.last], block.sizes(counts)
             if rows.dtype != self.model.flat.dtype:
                 _add_pieces(layers, sizes, scale, rows, parts)
@@ -152,18 +157,14 @@ class BlockEngine(ABC):
         for layer in layers:
             layer.add_sums(everyone, total)
         # Wide enough for convolutions in reduced precision (TF32); a forgotten use is far larger.
-        tolerance = 1e-2 * plain.norm() + 1e-3 * _norms(layers).norm()
+        norms = total_above([layer.squared_norms() for layer in layers])
+        tolerance = 1e-2 * plain.norm() + 1e-3 * norms.norm()
         difference = (total.squeeze(0) - plain).norm()
         if not bool(difference.isfinite()):
             return  # nothing to compare with; look again at the next records
         if bool(difference > tolerance):
             raise Unsupported("its layers do not account for all of its gradient")
         self._proven = True
-
-
-def _norms(layers: Sequence[LayerGradients]) -> torch.Tensor:
-    """L2 norm of each record's gradient over all layers [n], never too small."""
-    return total_above([layer.squared_norms() for layer in layers])
 
 
 def _add_sums(
@@ -195,17 +196,6 @@ def _add_pieces(
     _add_sums(layers, pieces, piece_of_record.to(scale.device), scale, sums, parts)
     for client, own in zip(owners, sums, strict=True):
         rows[client].add_(own)
-
-
-def _zero_broken(layers: Sequence[LayerGradients], finite: torch.Tensor) -> None:
-    """Zero the gradients that are not finite: a factor of 0 would not do, for 0 · nan is nan.
-
-    Looking whether there are any would make an accelerator wait; there the masks always apply.
-    """
-    if finite.device.type == "cpu" and bool(finite.all()):
-        return
-    for layer in layers:
-        layer.zero_where(~finite)
 
 
 def switch_off_inplace(module: nn.Module) -> None:

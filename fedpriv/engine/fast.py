@@ -70,7 +70,11 @@ class FastEngine(BlockEngine):
         with torch.enable_grad():
             with self._noting(prove) as calls:
                 losses = self._losses(inputs, targets)
-            self._check(calls, len(inputs))
+            for i, call in calls.items():
+                if call.versions != (call.read._version, call.gave._version):
+                    raise self._layers[i].refuse("what it read or gave is changed in place")
+                if call.read.dim() == 0 or {len(call.read), len(call.gave)} != {len(inputs)}:
+                    raise self._layers[i].refuse("its first dimension is not the record")
             total = losses.sum()
             plain = _plain(total, self.model) if prove else None
             used = [i for i, call in calls.items() if call.gave.requires_grad]
@@ -100,13 +104,10 @@ class FastEngine(BlockEngine):
                 raise self._layers[index].refuse("called more than once in a forward pass")
             calls[index] = _Call(read, gave, (read._version, gave._version))
 
-        def hook(index: int):
-            def after(module: nn.Module, args: tuple, output: torch.Tensor) -> None:
-                if len(args) != 1:
-                    raise self._layers[index].refuse("called with keyword arguments")
-                note(index, args[0].detach(), output)
-
-            return after
+        def after(index: int, module: nn.Module, args: tuple, output: torch.Tensor) -> None:
+            if len(args) != 1:
+                raise self._layers[index].refuse("called with keyword arguments")
+            note(index, args[0].detach(), output)
 
         handles, tapped = [], []
         for index, layer in enumerate(self._layers):
@@ -114,7 +115,7 @@ class FastEngine(BlockEngine):
                 layer.module.tap, layer.module.recurrent_gradient = partial(note, index), prove
                 tapped.append(layer.module)
             else:
-                handles.append(layer.module.register_forward_hook(hook(index)))
+                handles.append(layer.module.register_forward_hook(partial(after, index)))
         try:
             yield calls
         finally:
@@ -122,13 +123,6 @@ class FastEngine(BlockEngine):
                 handle.remove()
             for module in tapped:
                 module.tap, module.recurrent_gradient = None, True
-
-    def _check(self, calls: dict[int, _Call], n: int) -> None:
-        for index, call in calls.items():
-            if call.versions != (call.read._version, call.gave._version):
-                raise self._layers[index].refuse("what it read or gave is changed in place")
-            if call.read.dim() == 0 or len(call.read) != n or len(call.gave) != n:
-                raise self._layers[index].refuse("its first dimension is not the record")
 
 
 def _trainable_layers(model: nn.Module) -> list[_Layer]:

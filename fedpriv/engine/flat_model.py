@@ -65,6 +65,8 @@ class FlatModel:
     Attributes:
         module: The wrapped module.
         flat: The parameters [d]. Writing into it (``flat.add_(…)``) changes the model.
+        size: The number of parameters d.
+        device: Where they lie.
         loss: (outputs, targets) → loss ℓ of each record [n].
         correct: (outputs, targets) → (right answers [n], answers that count [n]) of each record.
         weight_decay: λ ≥ 0, over all parameters.
@@ -96,15 +98,6 @@ class FlatModel:
             found.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return found.hexdigest()
 
-    @property
-    def size(self) -> int:
-        """The number of parameters d."""
-        return self.flat.numel()
-
-    @property
-    def device(self) -> torch.device:
-        return self.flat.device
-
     def parameters(self) -> list[nn.Parameter]:
         """The parameters in their order in ``flat``."""
         return list(self._parameters)
@@ -128,10 +121,7 @@ class FlatModel:
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """The outputs for inputs [n, …]."""
-        return self.module(self._laid_out(inputs))
-
-    def _laid_out(self, inputs: torch.Tensor) -> torch.Tensor:
-        return channels_last(inputs) if self._images else inputs
+        return self.module(channels_last(inputs) if self._images else inputs)
 
     def copied(self, weights: torch.Tensor | None = None) -> tuple[nn.Module, list[nn.Parameter]]:
         """Copy the module with all its state, at these weights [d] (default: its own).
@@ -180,7 +170,7 @@ class FlatModel:
         if loss == self.loss:
             loss = getattr(module, "record_loss", cross_entropy)
         with torch.enable_grad():
-            losses = loss(module(self._laid_out(inputs)), targets)
+            losses = loss(module(channels_last(inputs) if self._images else inputs), targets)
             if losses.shape != (len(targets),):
                 raise ValueError(
                     f"the loss must be one per record, got shape {tuple(losses.shape)}"
@@ -205,7 +195,7 @@ class FlatModel:
         for x, y in zip(inputs.split(1), targets.split(1), strict=True):
             module, _ = self.copied()
             loss = getattr(module, "record_loss", cross_entropy)
-            losses.append(loss(module(self._laid_out(x)), y))
+            losses.append(loss(module(channels_last(x) if self._images else x), y))
         return torch.cat(losses) if losses else self.flat.new_zeros(0)
 
     def penalty(self, weights: torch.Tensor) -> torch.Tensor:
@@ -261,6 +251,7 @@ class FlatModel:
         if len({(p.dtype, p.device) for p in parameters}) != 1:
             raise ValueError("a model needs parameters, all of one dtype on one device")
         self.flat = torch.cat([p.detach().reshape(-1) for p in parameters])
+        self.size, self.device = self.flat.numel(), self.flat.device
         self._offsets, offset = [], 0
         for p in parameters:
             p.data = self.flat[offset : offset + p.numel()].view(p.shape)

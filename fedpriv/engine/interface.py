@@ -60,11 +60,6 @@ class Copies(Protocol):
         """The copies of these records [m, K, …]."""
 
 
-def copies_of(inputs: object) -> int | None:
-    """K, where each record is K copies; None where a record is what it is."""
-    return getattr(inputs, "copies", None)
-
-
 class Engine(Protocol):
     """Computes clipped sums of the gradients of one model."""
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 
 from fedpriv.engine.base import BlockEngine
+from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.lots import BLOCK_VALUES
 from fedpriv.engine.rules import LayerGradients, Rows
 
@@ -28,10 +29,10 @@ class IsolatedEngine(BlockEngine):
 
     name = "isolated"
 
-    @property
-    def _values_per_record(self) -> int:
-        """Numbers held for a record: its gradient, of a block of records at a time."""
-        return max(1, min(self.model.size, BLOCK_VALUES))
+    def __init__(self, model: FlatModel, loss: Loss):
+        super().__init__(model, loss)
+        # its gradient is held for a record, of a block of records at a time
+        self._values_per_record = max(1, min(model.size, BLOCK_VALUES))
 
     def _gradients(
         self, inputs: torch.Tensor, targets: torch.Tensor, prove: bool

@@ -71,11 +71,6 @@ def asking_for(parts: Parts | None, factors: Scale) -> Scale:
     return of_parts
 
 
-def parts_of(factors: object) -> Parts | None:
-    """The parts that factors ask for; None: the whole gradient."""
-    return getattr(factors, "parts", None)
-
-
 def part_norms(layers: Sequence[Partial], parts: Parts) -> Tensor:
     """L2 norm of each record's gradient in each part [n, G], never too small. Layers lie in one part each."""
     squares: list[list[Tensor]] = [[] for _ in parts.names]

@@ -21,7 +21,7 @@ from fedpriv.engine.interface import ClippedSums, Copies, Engine, Factors
 from fedpriv.engine.lots import BLOCK_RECORDS, PIECE
 from fedpriv.engine.make import make_engine
 from fedpriv.engine.norms import total_above
-from fedpriv.engine.parts import asking_for, parts_of
+from fedpriv.engine.parts import asking_for
 
 
 class _Lots(NamedTuple):
@@ -130,7 +130,7 @@ class StackedModel:
             if factors is None:
                 return None
             own = lambda norms, clients: factors(norms, clients + client)  # noqa: E731
-            return asking_for(parts_of(factors), own)
+            return asking_for(getattr(factors, "parts", None), own)
 
         results = []
         with self._weights_kept():
@@ -158,7 +158,7 @@ class StackedModel:
             if factors is not None:
                 pairs = list(zip(products, found, strict=True))
                 squares = [product.squared_norms(g) for product, g in pairs]
-                parts, own = parts_of(factors), [0] * len(products)
+                parts, own = getattr(factors, "parts", None), [0] * len(products)
                 if parts is None:
                     norms = total_above(squares)[present]
                     finite = finite & norms.isfinite()

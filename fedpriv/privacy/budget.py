@@ -92,6 +92,9 @@ class Budget:
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
         self._if_honest = deepcopy(self._enforced) if len(attackers) else None
+        # whether the theorem counts on sampling clients, and charges all of them in every round
+        self._of_all = claim is not None and claim.client_rate is not None
+        self._events: dict[JointQuery, tuple[DpEvent, DpEvent | None]] = {}  # (sound, claimed)
 
     def _sound_epsilon(
         self, first: DpEvent, bound: Mapping[DpEvent, int] | None, lowest_known: bool
@@ -176,11 +179,6 @@ class Budget:
         if self._if_honest is not None and sampled is not None:
             self._charge_attackers(announcement, sampled)
 
-    @property
-    def _of_all(self) -> bool:
-        """Whether the theorem counts on sampling clients, and charges all of them in every round."""
-        return self.claim is not None and self.claim.client_rate is not None
-
     def _claim(self, announcement: Announcement) -> None:
         """Charge a round in which nobody honest released anything, in the published view alone."""
         everyone = np.arange(self.ledger.clients)
@@ -193,22 +191,24 @@ class Budget:
 
     def _charge(self, release: Release, lowest: JointQuery) -> None:
         joint, clients, count = release.joint, release.clients, release.count
-        event = joint.event()
-        covered = self.claim is not None and self.claim.covers(joint)
+        if joint not in self._events:  # the same release is charged alike in every round
+            claimed_event = None
+            if self.claim is not None and self.claim.covers(joint):
+                claimed_event = self.claim.event(joint)
+            self._events[joint] = joint.event(), claimed_event
+        event, claimed_event = self._events[joint]
+        covered = claimed_event is not None
         of_all = covered and self._of_all  # present or not
         claimed = np.arange(self.ledger.clients) if of_all else clients
-        if of_all:
-            self.ledger.record(release, claimed=count)
-        elif covered or self.claim is None:
-            self.ledger.record(release)
-        else:  # the theorem is not about this
-            self.ledger.record(release, claimed=0)
+        # of what the theorem is not about, it charges nothing
+        claimed_count = count if of_all else None if covered or self.claim is None else 0
+        self.ledger.record(release, claimed=claimed_count)
         if self.view == SOUND:
             self._enforced.add(event, clients, count)
         elif covered:
-            self._enforced.add(self.claim.event(joint), claimed, count)
+            self._enforced.add(claimed_event, claimed, count)
         if covered:
-            self._published.add(self.claim.event(joint), claimed, count)
+            self._published.add(claimed_event, claimed, count)
         self._sound.add(lowest.event() if self.adaptive else event, clients, count)
         self._took_part[clients] = True
 

@@ -30,7 +30,7 @@ class Trust:
 
     def shares(self, by: str, reports: int) -> int:
         """How many clients add noise to a sum of ``reports`` reports: each its own, or somebody else once."""
-        return reports if self.noised_by_clients and by == CLIENT else 1
+        return reports if by == CLIENT and not self.secret_cohort else 1
 
     @property
     def noised_by_clients(self) -> bool:

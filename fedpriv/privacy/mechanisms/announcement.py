@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from dp_accounting import dp_event
@@ -41,9 +42,14 @@ class Group:
     upload: Sample
     after: Sample | None = None
 
-    @property
+    @cached_property
     def samples(self) -> tuple[Sample, ...]:
         return (self.upload,) if self.after is None else (self.upload, self.after)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of what is answered on the sample of the upload."""
+        return self.upload.joint.names
 
     def event(self) -> tuple[dp_event.DpEvent, int]:
         """(an event, how often): all that a participant of this group releases in the round."""
@@ -66,10 +72,6 @@ class Announcement:
     groups: tuple[Group, ...]
     asked_after: str | None = None
     before: JointQuery | None = None
-
-    def names(self, group: Group) -> frozenset[str]:
-        """What the upload of this group releases."""
-        return group.upload.joint.names - {self.asked_after}
 
 
 def _whole(events: list[tuple[dp_event.DpEvent, int]]) -> tuple[dp_event.DpEvent, int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from dp_accounting import dp_event
 
@@ -51,9 +51,9 @@ class JointQuery:
         """Of the Gaussian queries together: (Σ_j z_j^-2)^(-1/2); infinite if there is none."""
         return joint_noise_multiplier(_multipliers(self))
 
-    @property
+    @cached_property
     def names(self) -> frozenset[str]:
-        """What is answered."""
+        """The names of the queries."""
         return frozenset(query.name for query in self.queries)
 
     def query(self, name: str) -> Query:

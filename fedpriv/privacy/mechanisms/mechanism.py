@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError, ReleaseError, show
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group, Sample
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
@@ -111,6 +112,7 @@ class Mechanism:
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
         self._groups: list[tuple[Sampling, np.ndarray]] = []
         self._fixed: Pacing | None = None  # as it was before it observed anything
+        self._last: tuple[object, tuple[Group, ...]] = (None, ())  # what the groups released last
         self.clients = 0
 
     # ---- what is released
@@ -179,6 +181,7 @@ class Mechanism:
         for client, records in enumerate(records_per_client):
             groups.setdefault(self.algorithm.sampling_of(int(records)), []).append(client)
         self._groups = [(sampling, np.array(own)) for sampling, own in groups.items()]
+        self._last = (None, ())
         self.clients = len(records_per_client)
         self._fixed = None if self.schedule.adaptive else deepcopy(self.schedule)
 
@@ -198,14 +201,18 @@ class Mechanism:
                     "planned; a schedule that follows what it observes sets adaptive = True"
                 )
         lowest = self.schedule.lowest(round_index) if noise_multiplier is None else sigma
-        asked = self.schedule.loss_query
-        groups = tuple(
-            self.group(sampling, sigma, round_index, clients, lowest)
-            for sampling, clients in self._groups
-        )
-        name = None if asked is None else asked.query.name
+        asked = self._loss_query()
+        # a round of the same kind as the one before it releases the same
+        kind = (sigma, lowest, asked, self.clipper.query(round_index, sigma), round_index == 0)
+        if kind != self._last[0] or any(map(is_own, (self, self.algorithm, self.clipper))):
+            groups = tuple(
+                self.group(sampling, sigma, round_index, clients, lowest)
+                for sampling, clients in self._groups
+            )
+            self._last = (kind, groups)
         before = None if self.before is None else self.joint_before(self._groups[0][0])
-        return Announcement(round_index, groups, name, before)
+        name = None if asked is None else asked.name
+        return Announcement(round_index, self._last[1], name, before)
 
     def announce_before(self) -> Announcement:
         """What each client releases before the first round."""

@@ -12,7 +12,7 @@ import numpy as np
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
 from fedpriv.privacy.mechanisms.bounded import Bounded
-from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
+from fedpriv.privacy.mechanisms.joint import GRADIENT
 from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.mechanisms.release import Release, refuse_too_little_noise
 from fedpriv.privacy.mechanisms.visible import Unprotected, Visible, released
@@ -52,15 +52,20 @@ class OpenRound:
         self.announcement, self.cohort, self.streams = announcement, cohort, streams
         self.round_index = announcement.round_index
         self._charged, self._trust, self._row_per_client = charged, trust, row_per_client
-        self._groups = [g for g in announcement.groups if len(self._rows(g)) or not row_per_client]
+        self._groups: list[Group] = []
+        self._rows: list[np.ndarray] = []  # those that are of clients of each group, ascending
+        alike = len(announcement.groups) == 1  # all clients are of the one group
+        for group in announcement.groups:
+            rows = np.arange(len(cohort))
+            if not alike:
+                rows = np.flatnonzero(np.isin(cohort, group.clients))
+            if len(rows) or not row_per_client:
+                self._groups.append(group)
+                self._rows.append(rows)
         self._steps: list[dict[str, Measured]] = []
         self._after: Measured | None = None
         self._drawn: object | None = None
         self._added: dict[str, np.ndarray] = {}
-
-    def _rows(self, group: Group) -> np.ndarray:
-        """The rows that are of clients of this group, ascending."""
-        return np.flatnonzero(np.isin(self.cohort, group.clients))
 
     # ---- releasing
 
@@ -75,12 +80,18 @@ class OpenRound:
 
     def release(self, answers: Mapping[str, Bounded]) -> dict[str, Visible]:
         """Noise what one step answers and write it down; the answers are used up."""
-        self._refuse_unannounced(frozenset(answers))
+        for group in self._groups:
+            announced = group.names - {self.announcement.asked_after}
+            if more := answers.keys() - announced:
+                raise self._not_announced(", ".join(sorted(more)))
+            if missing := announced - answers.keys():
+                raise self._not_released(", ".join(sorted(missing)))
         measured: dict[str, Measured] = {}
         visible: dict[str, Visible] = {}
         for name, answer in answers.items():
             visible[name], measured[name] = self._release(name, answer)
-        self._note(visible)
+        # the streams that follow may depend on what was released
+        self.streams.note("released", {name: value.values for name, value in visible.items()})
         self._steps.append(measured)
         return visible
 
@@ -94,12 +105,8 @@ class OpenRound:
                 "part, which is secret here"
             )
         visible, self._after = self._release(name, answer)
-        self._note({name: visible})
+        self.streams.note("released", {name: visible.values})
         return visible
-
-    def _note(self, visible: Mapping[str, Visible]) -> None:
-        """Let the streams that follow depend on what was released."""
-        self.streams.note("released", {name: value.values for name, value in visible.items()})
 
     def _release(self, name: str, answer: Bounded) -> tuple[Visible, Measured]:
         if not isinstance(answer, Bounded):
@@ -121,9 +128,18 @@ class OpenRound:
         return released(answer.values, query.protects), (sensitivity, added)
 
     def _noise(self, name: str, query: Query, answer: Bounded) -> np.ndarray | None:
-        """Noise the answer, and return the standard deviation of what was added, if that is a number."""
+        """Noise the answer; return the standard deviation of what was added, or None if it is no number."""
         reports = 1 if self._row_per_client else len(self.cohort)
-        multipliers = self._multipliers(name, answer.values)
+        multipliers = None  # that of each row, where clients of several groups have their own
+        if (
+            self._row_per_client
+            and len(self._groups) > 1
+            and len(answer.values) == len(self.cohort)
+        ):
+            of_rows = np.empty(len(self.cohort))
+            for group, rows in zip(self._groups, self._rows, strict=True):
+                of_rows[rows] = group.upload.joint.query(name).noise_multiplier
+            multipliers = answer.values.new_tensor(of_rows, dtype=answer.values.double().dtype)
         noising = Noising(
             self._streams_of(query, answer.of_reports),
             multipliers,
@@ -147,11 +163,12 @@ class OpenRound:
         return self._added.get(name)
 
     def _query(self, name: str) -> Query | None:
-        """The query of that name; None where no privacy is claimed."""
+        """Return the announced query of that name, or None where no privacy is claimed."""
         for group in self._groups:
             for sample in group.samples:
-                if name in sample.joint.names:
-                    return sample.joint.query(name)
+                for query in sample.joint.queries:
+                    if query.name == name:
+                        return query
         if self.announcement.groups:
             raise self._not_announced(name)
         return None
@@ -166,24 +183,7 @@ class OpenRound:
             return [noise(query.purpose_of_all, t, *([step] if step else []))]
         return [noise(query.name, t, len(self._steps), client) for client in self.cohort]
 
-    def _multipliers(self, name: str, like: Tensor) -> Tensor | None:
-        """That of each row [c], where clients of several groups have their own."""
-        if not self._row_per_client or len(self._groups) < 2 or len(like) != len(self.cohort):
-            return None
-        found = np.empty(len(self.cohort))
-        for group in self._groups:
-            found[self._rows(group)] = group.upload.joint.query(name).noise_multiplier
-        return like.new_tensor(found, dtype=like.double().dtype)
-
     # ---- held against the announcement
-
-    def _refuse_unannounced(self, names: frozenset[str]) -> None:
-        for group in self._groups:
-            announced = self.announcement.names(group)
-            if names - announced:
-                raise self._not_announced(", ".join(sorted(names - announced)))
-            if announced - names:
-                raise self._not_released(", ".join(sorted(announced - names)))
 
     def _not_announced(self, what: str) -> ReleaseError:
         return ReleaseError(
@@ -208,51 +208,40 @@ class OpenRound:
     # ---- the record
 
     def close(self) -> tuple[Release, ...]:
-        """What was released, a record for each group of clients and sample. Raises ReleaseError where
+        """Return what was released, a record for each group of clients and sample. Raises ReleaseError where
         something that was announced is missing."""
         self.refuse_unless_complete()
-        asked = self.announcement.asked_after
-        if self._groups and asked is not None and self._after is None:
+        asked, after = self.announcement.asked_after, self._after
+        if self._groups and asked is not None and after is None:
             raise ReleaseError(
                 f"round {self.round_index + 1} did not release {asked}, which was announced: nothing of this "
                 "round is charged or saved"
             )
-        return tuple(r for group in self._groups for r in self._records(group))
-
-    def _records(self, group: Group) -> list[Release]:
-        members = self._charged[np.isin(self._charged, group.clients)]
-        if not len(members):
-            return []
-        places = np.searchsorted(self.cohort, members)
-        found = []
-        for step in self._steps:
-            measured = dict(step)
-            if self._after is not None and group.after is None:
-                measured[self.announcement.asked_after] = self._after
-            found.append(self._record(group.upload.joint, members, places, measured))
-        if group.after is not None:
-            measured = {self.announcement.asked_after: self._after}
-            found.append(self._record(group.after.joint, members, places, measured))
-        return found
-
-    def _record(
-        self,
-        joint: JointQuery,
-        members: np.ndarray,
-        places: np.ndarray,
-        measured: Mapping[str, Measured],
-    ) -> Release:
-        def own(values: np.ndarray) -> np.ndarray:
-            return values if len(values) == 1 else values[places]  # one number for all
-
         reports = 1 if self._row_per_client else len(self.cohort)
-        return Release(
-            joint,
-            members,
-            {name: own(sensitivity) for name, (sensitivity, _) in measured.items()},
-            {name: own(std) for name, (_, std) in measured.items() if std is not None},
-            {query.name: self._trust.shares(query.by, reports) for query in joint.queries},
-        )
+        releases = []
+        for group in self._groups:
+            members = self._charged
+            if len(self.announcement.groups) > 1:
+                members = members[np.isin(members, group.clients)]
+            if not len(members):
+                continue
+            rows = np.searchsorted(self.cohort, members)
+            joint, measured = group.upload.joint, [dict(step) for step in self._steps]
+            samples = [(joint, step) for step in measured]
+            if after is not None and group.after is None:  # asked on the sample of the upload
+                for step in measured:
+                    step[asked] = after
+            elif group.after is not None:
+                samples.append((group.after.joint, {asked: after}))
+            for joint, answers in samples:
+                sensitivity, noise_std = {}, {}
+                for name, (moved, added) in answers.items():  # one number holds for all
+                    sensitivity[name] = moved if len(moved) == 1 else moved[rows]
+                    if added is not None:
+                        noise_std[name] = added if len(added) == 1 else added[rows]
+                shares = {q.name: self._trust.shares(q.by, reports) for q in joint.queries}
+                releases.append(Release(joint, members, sensitivity, noise_std, shares))
+        return tuple(releases)
 
 
 def _numbers(values: Tensor) -> np.ndarray:
