@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.common import moved
 from fedpriv.common.dp_accounting_shim import put_off_init
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from fedpriv.config import compose
+    from fedpriv.common.config import compose
     from fedpriv.experiment.run import RunResult
 
 __all__ = ["compose", "run"]
 
 put_off_init()
+moved.install()
 
 
 def run(config: DictConfig) -> RunResult:
@@ -33,7 +35,7 @@ def run(config: DictConfig) -> RunResult:
 def __getattr__(name: str) -> Any:
     """``compose``, which brings Hydra with it: imported when somebody asks for it."""
     if name == "compose":
-        from fedpriv.config import compose
+        from fedpriv.common.config import compose
 
         return compose
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,10 +22,16 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from fedpriv.common.config import (
+    conf_dir,
+    config_dir_of,
+    explain,
+    refuse_unknown_protocol,
+    with_protocol,
+)
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.orphans import job_of_a_worker
 from fedpriv.common.words import counted
-from fedpriv.config import conf_dir, config_dir_of, explain, refuse_unknown_protocol, with_protocol
 from fedpriv.experiment.consent import (
     FLAG,
     refuse_odd_paths,
@@ -35,7 +41,7 @@ from fedpriv.experiment.consent import (
     targets_of_yamls,
 )
 from fedpriv.experiment.requeue import leave_if_requeued
-from fedpriv.results.folder import RunFolder, not_resumable
+from fedpriv.store.folder import RunFolder, not_resumable
 
 if TYPE_CHECKING:
     from fedpriv.experiment.run import RunResult
@@ -141,8 +147,8 @@ def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None
     results; refuses before the run what cannot be audited after it. None where nothing is asked for."""
     if config.get("audit") is None:
         return None
-    from fedpriv.audit.request import wanted
     from fedpriv.experiment.settings import read_settings
+    from fedpriv.tools.audit.request import wanted
 
     resolved = config.copy()
     OmegaConf.resolve(resolved)
@@ -151,7 +157,7 @@ def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None
     own = [str(target) for _, target in targets(OmegaConf.to_container(resolved))]
 
     def make(folder: Path) -> dict[str, Any]:
-        from fedpriv.audit.command import audit_finished_run
+        from fedpriv.tools.audit.command import audit_finished_run
 
         return audit_finished_run(asked, folder, settings, own)
 
@@ -187,7 +193,7 @@ def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = Fal
     ``ends_sweep``: an interruption ends the whole sweep, not only this job.
     """
     if (result.privacy or {}).get("budget_exceeded"):
-        from fedpriv.results.statement import exceeded_words
+        from fedpriv.store.statement import exceeded_words
 
         raise FedprivError(f"{exceeded_words(result.privacy)}; see {result.folder}/privacy.txt")
     if result.stop_reason == "interrupted":
@@ -252,7 +258,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
         HydraConfig.instance().cfg = None  # Hydra's help leaves one behind
         sys.argv = previous
         if _State.sweep_dir is not None:
-            from fedpriv.results.sweep import show_sweep
+            from fedpriv.store.sweep import show_sweep
 
             show_sweep(_State.sweep_dir)
     _raise_failures(_State.failures)

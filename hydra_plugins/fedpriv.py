@@ -20,10 +20,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 if TYPE_CHECKING:
     from fedpriv.experiment.sweeps import SweepJob
-    from fedpriv.results.folder import RunFolder
-    from fedpriv.search.run import Search
-    from fedpriv.search.secret_trials import SecretTrials
-    from fedpriv.search.settings import Settings
+    from fedpriv.store.folder import RunFolder
+    from fedpriv.study.search_run import Search
+    from fedpriv.study.search_secret_trials import SecretTrials
+    from fedpriv.study.search_settings import Settings
 
 Go = Callable[[], dict[str, Any] | None]
 
@@ -43,7 +43,7 @@ class CurvesSweeper(BasicSweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         if _has_figure(self.config):
-            from fedpriv.figures.make import make_figure
+            from fedpriv.study.figures.make import make_figure
 
             return make_figure(self.config, self.hydra_context, self.launcher, arguments)
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
@@ -140,7 +140,7 @@ def _lacks_audit(job: SweepJob, run: RunFolder) -> bool:
     audit = job.config.get("audit")
     if audit is None:
         return False
-    from fedpriv.audit.request import missing
+    from fedpriv.tools.audit.request import missing
 
     return bool(missing(audit, run.read_json(run.summary)))
 
@@ -181,7 +181,7 @@ class SearchSweeper(BasicSweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         from fedpriv.common.errors import ConfigError, FedprivError
-        from fedpriv.search.settings import Settings
+        from fedpriv.study.search_settings import Settings
 
         if _has_figure(self.config):
             raise ConfigError("a figure has curves of its own and takes no hydra/sweeper=search")
@@ -207,7 +207,7 @@ class SearchSweeper(BasicSweeper):
         self, settings: Settings, arguments: list[str], folder: Path
     ) -> tuple[Search, Go]:
         """Trials that all compose, launched as the jobs of a sweep are."""
-        from fedpriv.search.run import Search
+        from fedpriv.study.search_run import Search
 
         def launch(number: int, overrides: Sequence[str]) -> object:
             where = [f"hydra.sweep.dir='{folder}'", f"runtime.run_dir='{folder / str(number)}'"]
@@ -222,7 +222,7 @@ class SearchSweeper(BasicSweeper):
     ) -> tuple[SecretTrials, Go]:
         """Trials that nobody sees: no launcher has them, whose files and lines would tell how many."""
         from fedpriv.common.errors import ConfigError
-        from fedpriv.search.secret_trials import SecretTrials
+        from fedpriv.study.search_secret_trials import SecretTrials
 
         if not self.config.hydra.launcher._target_.endswith(".BasicLauncher"):
             raise ConfigError(

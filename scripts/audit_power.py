@@ -24,14 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpriv import config as configuration
 from fedpriv.attacks.canary_scores import ideal_scores
-from fedpriv.audit.epsilon.evaluate import Question, family_bound, one_run_bound
-from fedpriv.audit.epsilon.families import GaussianFamily, gaussian_mu
-from fedpriv.audit.epsilon.guesses import Scores
-from fedpriv.audit.epsilon.trial import train_with_canaries
+from fedpriv.common import config as configuration
 from fedpriv.data.names import DIRECTION, MISLABELLED
-from fedpriv.results.canary_file import RELEASES
+from fedpriv.store.canary_file import RELEASES
+from fedpriv.tools.audit.epsilon_evaluate import Question, family_bound, one_run_bound
+from fedpriv.tools.audit.epsilon_families import GaussianFamily, gaussian_mu
+from fedpriv.tools.audit.epsilon_guesses import Scores
+from fedpriv.tools.audit.epsilon_trial import train_with_canaries
 
 DELTA, SIGNIFICANCE = 1e-5, 0.05
 CASES = {

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import torch
 
-from fedpriv.audit.subject import open_run
+from fedpriv.tools.audit.subject import open_run
 
 _AT_ONCE = 2000
 

@@ -22,8 +22,8 @@ import yaml
 from PIL import Image
 
 from fedpriv.common.files import write_text
-from fedpriv.results.folder import FINISHED, RunFolder
-from fedpriv.results.packed import pack_runs, unpack_runs
+from fedpriv.store.folder import FINISHED, RunFolder
+from fedpriv.store.packed import pack_runs, unpack_runs
 
 LARGEST = 2**20
 FILES = ("figure.csv", "ends.csv", "figure.png", "figure.pdf", "comparison.md")

@@ -16,8 +16,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from omegaconf import DictConfig, base
 
-from fedpriv import config
-from fedpriv.groups import conf_dir
+from fedpriv.common import config
+from fedpriv.common.groups import conf_dir
 
 FEW = 50
 """Folders of tests hold no more YAMLs than these."""

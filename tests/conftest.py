@@ -31,18 +31,19 @@ QUIET = ("runtime.progress=none", "runtime.plots=false")
 sys.dont_write_bytecode = False  # and so are the tests themselves
 
 QUICK = (
-    "attacks", "bench", "common", "data", "engine", "models", "privacy", "test_architecture.py",
-    "test_cli.py", "test_cli_fuzz.py", "test_listing.py", "test_packaging.py",
+    "attacks", "cli/test_listing.py", "common", "data", "engine", "models", "privacy",
+    "test_architecture.py", "test_cli.py", "test_cli_fuzz.py", "test_packaging.py", "tools/test_bench",
 )  # fmt: skip
 """What ``pytest -m quick`` runs: rooms of parts, which run no experiment, but for …"""
 NOT_QUICK = (
-    "common/test_dp_accounting_shim.py", "common/test_orphans.py", "common/test_torchvision_shim.py",
+    "common/test_config.py", "common/test_dp_accounting_shim.py",
+    "common/test_groups.py", "common/test_orphans.py", "common/test_torchvision_shim.py",
     "data/test_cifar10.py", "engine/test_text.py", "models/test_images.py",
     "privacy/accountants/test_composition.py", "privacy/accountants/test_pld.py",
     "privacy/accountants/test_prv.py", "privacy/accountants/test_without_replacement.py",
     "privacy/clippers/test_adap.py", "privacy/clippers/test_histogram.py",
     "privacy/mechanisms/test_noise_against_the_ledger.py", "privacy/test_calibration.py",
-    "privacy/test_columns.py", "privacy/test_noise.py",
+    "privacy/core/test_columns.py", "privacy/core/test_noise.py",
 )  # fmt: skip
 """… these, which take long."""
 
@@ -133,14 +134,14 @@ def wide_cells():
         yield
 
 
-ROOMS_IN_WIDE_CELLS = ("experiment", "audit", "search")
+IN_WIDE_CELLS = ("experiment/", "tools/audit/", "study/test_search")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def wide_cells_in_a_room(request):
     """Rooms whose tests compare runs with one another; what tests ε itself has ``EXACT = True``."""
-    room = request.path.relative_to(Path(__file__).parent).parts[0]
-    if room not in ROOMS_IN_WIDE_CELLS or getattr(request.module, "EXACT", False):
+    place = request.path.relative_to(Path(__file__).parent).as_posix()
+    if not place.startswith(IN_WIDE_CELLS) or getattr(request.module, "EXACT", False):
         yield
         return
     with in_wide_cells():

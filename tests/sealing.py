@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedpriv.results.digests import KEY, FileDigests
+from fedpriv.store.digests import KEY, FileDigests
 
 
 def seal(folder: Path) -> None:

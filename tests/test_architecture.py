@@ -14,28 +14,29 @@ PACKAGE = Path(fedpriv.__file__).parent
 ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("__main__",),
     ("cli",),
-    ("completion",),
-    ("listing",),
-    ("figures",),
-    ("report",),
+    ("study.figures",),
+    ("study",),
     ("train",),
-    ("audit", "bench", "leaderboard", "search", "verify"),
-    ("accounting",),
+    ("tools.leaderboard", "tools.verify"),
+    ("tools", "tools.accounting", "tools.audit", "tools.report"),
     ("experiment",),
     ("attacks",),
     ("algorithms",),
-    ("trackers",),
-    ("runs",),
-    ("results",),
+    ("store",),
     ("engine",),
     ("privacy",),
+    ("privacy.clippers",),
+    ("privacy.mechanisms",),
+    ("privacy.accountants", "privacy.matrix"),
+    ("privacy.core",),
     ("models",),
     ("features",),
     ("data",),
-    ("config",),
-    ("groups",),
     ("common",),
 )
+"""Folders with modules, each for itself: a folder's own modules are one room, each folder below it another.
+The modules of the top folder are rooms of one module."""
+TOP = ("__main__", "train")
 LEVEL = {name: len(ROOMS) - place for place, names in enumerate(ROOMS) for name in names}
 
 
@@ -75,7 +76,24 @@ def imported(tree: ast.Module, *, typing: bool) -> Iterator[str]:
 
 
 def room(name: str) -> str:
-    return name.split(".")[0]
+    """Return the folder that a module stands in; a module of the top folder is a room of its own."""
+    if (PACKAGE / name.replace(".", "/")).is_dir():
+        return name
+    return name.rpartition(".")[0] or name
+
+
+def test_there_are_no_more_rooms_than_one_remembers():
+    assert {room(name) for name in MODULES} == set(LEVEL)
+    folders = set(LEVEL) - set(TOP)
+    assert len(folders) <= 26
+    assert len({name.partition(".")[0] for name in folders}) <= 15
+
+
+def test_every_room_says_what_is_in_it():
+    for folder in set(LEVEL) - set(TOP):
+        words = ast.get_docstring(MODULES[folder])
+        assert words, folder
+        assert len(words.splitlines()) <= 11, folder
 
 
 @pytest.mark.parametrize("name", list(MODULES))
@@ -88,12 +106,22 @@ def test_no_import_points_upward(name):
     assert upward == []
 
 
-def circles() -> list[list[str]]:
-    """Modules that import each other, however far round: strongly connected components of two or more."""
-    graph = {
+def graph_of_modules() -> dict[str, set[str]]:
+    return {
         name: {o for o in imported(tree, typing=True) if o in MODULES and o != name}
         for name, tree in MODULES.items()
     }
+
+
+def graph_of_rooms() -> dict[str, set[str]]:
+    graph: dict[str, set[str]] = {name: set() for name in LEVEL}
+    for name, others in graph_of_modules().items():
+        graph[room(name)] |= {room(other) for other in others} - {room(name)}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Nodes that import each other, however far round: strongly connected components of two or more."""
     reach: dict[str, set[str]] = {}
     for start in graph:
         seen, stack = set(), [start]
@@ -112,36 +140,46 @@ def circles() -> list[list[str]]:
 
 
 def test_no_modules_import_each_other():
-    assert circles() == []
+    assert circles(graph_of_modules()) == []
+
+
+def test_no_rooms_import_each_other():
+    assert circles(graph_of_rooms()) == []
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
 # ---- randomness: who may draw what
 
+BENCH = ("tools.bench_clients", "tools.bench_gradients", "tools.bench_pfl_research")
+
 SECRET = {
     "common.secret_streams",  # the streams themselves
-    "privacy.sampling",  # lots, cohorts, batches
-    "privacy.noise",  # normals on their grid
+    "privacy.core.sampling",  # lots, cohorts, batches
+    "privacy.core.noise",  # normals on their grid
     "privacy.mechanisms.round",  # the noise of every release
     "privacy.mechanisms.matrix",  # the same, correlated over rounds
     "privacy.matrix.cohorts",  # who takes part
     "privacy.mechanisms.shares",  # who drops out; the streams of a discrete round
-    "privacy.masks",  # of keys that it is given
+    "privacy.core.masks",  # of keys that it is given
     "privacy.mechanisms.randomized_response",  # flipped bits, from a stream it is given
-    "audit.contributions",  # an observer's own, with a key of its own
-    "search.secret_trials",  # how many trials, and what they try
-    "audit.epsilon.trial",  # of trainings that are audited and thrown away
-    "audit.certified",  # of trainings that vote
-    "bench",  # of no run
-    "verify",  # runs under keys of its own
+    "tools.audit.contributions",  # an observer's own, with a key of its own
+    "study.search_secret_trials",  # how many trials, and what they try
+    "tools.audit.epsilon_trial",  # of trainings that are audited and thrown away
+    "tools.audit.certified",  # of trainings that vote
+    *BENCH,  # of no run
+    "tools.verify",  # runs under keys of its own
 }
 PUBLIC = {
-    "common.random_streams", "models", "data", "attacks", "audit", "bench", "verify",
+    "common.random_streams", "models", "data", "attacks", "tools.audit", *BENCH, "tools.verify",
     "algorithms.problem",  # records that read no data
-    "privacy.monte_carlo",  # samples that a price is found by
+    "privacy.accountants.monte_carlo_losses",  # samples that a price is found by
 }  # fmt: skip
 OPERATING_SYSTEM = {
     "experiment.secrets",  # the key of a published run, and of a secret number of trials
-    "leaderboard.trial",  # the noise_seed of a check, which nobody may choose
+    "tools.leaderboard.trial",  # the noise_seed of a check, which nobody may choose
 }
 
 SECRET_CALLS = {"sampling", "noise", "standard_normals", "Stream", "Noise"}
@@ -177,8 +215,8 @@ def lies_in(name: str, rooms: set[str]) -> bool:
 DRAWING = {  # what is called where without being random: each looked at
     ("privacy.mechanisms.gaussian", "Noise"),  # applies what the round's streams give
     ("privacy.mechanisms.round", "Noise"),
-    ("algorithms.uploads", "shuffle"),  # of privacy.sampling
-    ("figures.jobs", "sampling"),
+    ("algorithms.uploads", "shuffle"),  # of privacy.core.sampling
+    ("study.figures.jobs", "sampling"),
 }
 
 
@@ -187,7 +225,7 @@ def test_random_numbers_are_drawn_in_named_rooms(name):
     called = {c for c in calls(MODULES[name]) if (name, c) not in DRAWING}
     if not lies_in(name, SECRET | MAKE_STREAMS):
         assert called & SECRET_CALLS == set()
-    if not lies_in(name, PUBLIC | {"privacy.sampling"}):
+    if not lies_in(name, PUBLIC | {"privacy.core.sampling"}):
         assert called & PUBLIC_CALLS == set()
     if not lies_in(name, OPERATING_SYSTEM):
         assert called & SYSTEM_CALLS == set()

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fedpriv.cli import fedpriv
-from fedpriv.groups import GROUPS
+from fedpriv.common.groups import GROUPS
 
 SHOWN = {name: command for name, command in fedpriv.commands.items() if not command.hidden}
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from fedpriv.accounting import account, calibrate
 from fedpriv.cli import fedpriv
+from fedpriv.cli.completion import candidates
 from fedpriv.common.errors import ConfigError
-from fedpriv.completion import candidates
+from fedpriv.tools.accounting import account, calibrate
 
 VALUES = (
     "", " ", "0", "-1", "1", "3", "0.5", "1e-5", "nan", "inf", "-inf", "1e308", "1e-320", "9" * 40,
@@ -50,9 +50,9 @@ def line(draw: random.Random) -> list[str]:
 def quick(monkeypatch):
     """What takes long is left out; flags are read all the same."""
     for name in (
-        "fedpriv.train.main", "fedpriv.bench.run", "fedpriv.accounting.speed.run",
-        "fedpriv.figures.catalogue.show_figures", "fedpriv.data.catalogue.dataset_status",
-        "fedpriv.verify.command.all_checks",
+        "fedpriv.train.main", "fedpriv.tools.bench.run", "fedpriv.tools.accounting.speed.run",
+        "fedpriv.study.figures.catalogue.show_figures", "fedpriv.data.catalogue.dataset_status",
+        "fedpriv.tools.verify.command.all_checks",
     ):  # fmt: skip
         monkeypatch.setattr(name, lambda *_, **__: [])
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.config import compose, identity
+from fedpriv.common.config import compose, identity
 from fedpriv.experiment.run import run
-from fedpriv.results.folder import RunFolder
+from fedpriv.store.folder import RunFolder
 
 RUN = (
     "dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=3", "evaluation_interval=1",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedpriv.config import compose
+from fedpriv.common.config import compose
 from fedpriv.experiment.run import run
 
 RUN = (

@@ -15,7 +15,7 @@ import pytest
 import torch
 import yaml
 
-from fedpriv.groups import conf_dir
+from fedpriv.common.groups import conf_dir
 
 SMALL = ("dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=2", "evaluation_interval=1")
 OWN_MODEL = """

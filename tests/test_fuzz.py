@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import fedpriv
-from fedpriv.config import GROUPS, flatten, options
+from fedpriv.common.config import GROUPS, flatten, options
 
 NUMBERS = (
     "-1",

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedpriv.algorithms.augmentation import ZEROS, Augmentation
 from fedpriv.algorithms.problem import Problem
 from fedpriv.data.records import ChosenRows
-from fedpriv.privacy.sampling import draws_of_copies
+from fedpriv.privacy.core.sampling import draws_of_copies
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import or_null, whole
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.privacy.claims import Claim
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling, Sampling, WholeData, sample_cohort
+from fedpriv.privacy.core.trust import LOCAL_TRUST, Trust
+from fedpriv.privacy.mechanisms.claims import Claim
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
-from fedpriv.privacy.names import REPLACE_ONE
-from fedpriv.privacy.sampling import FixedSizeSampling, Sampling, WholeData, sample_cohort
-from fedpriv.privacy.trust import LOCAL_TRUST, Trust
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.augmentation import Augmentation

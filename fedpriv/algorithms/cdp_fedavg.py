@@ -20,9 +20,9 @@ from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, or_null, same_as, whole
 from fedpriv.common.words import counted, records_of
-from fedpriv.privacy.claims import dp_fedavg
-from fedpriv.privacy.sampling import PoissonSampling, Sampling
-from fedpriv.privacy.trust import CENTRAL_TRUST
+from fedpriv.privacy.core.sampling import PoissonSampling, Sampling
+from fedpriv.privacy.core.trust import CENTRAL_TRUST
+from fedpriv.privacy.mechanisms.claims import dp_fedavg
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem

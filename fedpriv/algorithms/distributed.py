@@ -30,9 +30,12 @@ from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, number, one_of, or_null, same_as, text, whole
+from fedpriv.common.groups import option_of
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted, records_of
-from fedpriv.groups import option_of
+from fedpriv.privacy.core.names import ZERO_OUT
+from fedpriv.privacy.core.sampling import PoissonSampling, Sampling, WholeData
+from fedpriv.privacy.core.trust import CENTRAL_TRUST, DISTRIBUTED_TRUST, LOCAL_TRUST, TRUSTS, Trust
 from fedpriv.privacy.mechanisms.discrete import SUMS, VECTORS
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.mechanisms.shares import (
@@ -43,9 +46,6 @@ from fedpriv.privacy.mechanisms.shares import (
     Tolerance,
     left_over,
 )
-from fedpriv.privacy.names import ZERO_OUT
-from fedpriv.privacy.sampling import PoissonSampling, Sampling, WholeData
-from fedpriv.privacy.trust import CENTRAL_TRUST, DISTRIBUTED_TRUST, LOCAL_TRUST, TRUSTS, Trust
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem

@@ -14,7 +14,7 @@ from fedpriv.algorithms.augmentation import Augmented
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.fields import declared, field
-from fedpriv.privacy.claims import ADAP_DPFL_READINGS, Claim, adap_dpfl
+from fedpriv.privacy.mechanisms.claims import ADAP_DPFL_READINGS, Claim, adap_dpfl
 
 
 @declared

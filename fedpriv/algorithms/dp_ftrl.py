@@ -37,6 +37,9 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.clippers.fixed import ConstantClipper, NoClipper
+from fedpriv.privacy.core.names import ZERO_OUT
+from fedpriv.privacy.core.sampling import Sampling, WholeData
+from fedpriv.privacy.core.trust import CENTRAL_TRUST
 from fedpriv.privacy.matrix import MOST_BUFFERS
 from fedpriv.privacy.matrix.cohorts import (
     BMinSep,
@@ -46,9 +49,6 @@ from fedpriv.privacy.matrix.cohorts import (
     ShuffledEpochs,
     Turns,
 )
-from fedpriv.privacy.names import ZERO_OUT
-from fedpriv.privacy.sampling import Sampling, WholeData
-from fedpriv.privacy.trust import CENTRAL_TRUST
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from fedpriv.algorithms.base import UnsampledReports
 from fedpriv.algorithms.server_step import GradientAlgorithm
-from fedpriv.privacy.claims import ldp_fedsgd
-from fedpriv.privacy.names import REPLACE_ONE
-from fedpriv.privacy.sampling import Sampling, WholeData
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.privacy.core.sampling import Sampling, WholeData
+from fedpriv.privacy.mechanisms.claims import ldp_fedsgd
 
 
 class FedSgd(GradientAlgorithm):

@@ -18,7 +18,7 @@ from fedpriv.common.fields import (
     whole,
 )
 from fedpriv.common.words import counted
-from fedpriv.privacy.sampling import SAMPLING_NAMES, Sampling, make_sampling
+from fedpriv.privacy.core.sampling import SAMPLING_NAMES, Sampling, make_sampling
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.optimizers import Optimizer

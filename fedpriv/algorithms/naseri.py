@@ -24,9 +24,9 @@ from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, one_of, same_as, set_apart, whole
-from fedpriv.privacy.claims import naseri_cdp, naseri_ldp, naseri_ldp_multiplier
 from fedpriv.privacy.clippers import ConstantClipper
-from fedpriv.privacy.sampling import PoissonSampling, Sampling
+from fedpriv.privacy.core.sampling import PoissonSampling, Sampling
+from fedpriv.privacy.mechanisms.claims import naseri_cdp, naseri_ldp, naseri_ldp_multiplier
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem

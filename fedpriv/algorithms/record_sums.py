@@ -16,9 +16,9 @@ from fedpriv.algorithms.trainer import Clipped, Turn
 from fedpriv.engine.parts import asking_for, scaled_sum
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.clippers.parts import rows_like, whole_norms
+from fedpriv.privacy.core.sampling import Sampling, sample_lot
 from fedpriv.privacy.mechanisms.bounded import Bounded
 from fedpriv.privacy.mechanisms.visible import Visible
-from fedpriv.privacy.sampling import Sampling, sample_lot
 
 _RECORDS_OF_NO_DATA = 256
 

@@ -21,8 +21,8 @@ from fedpriv.engine import ClippedSums, StackedModel, padded_lots, rows_at, sum_
 from fedpriv.engine.parts import asking_for
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.clippers.parts import rows_like, whole_norms
+from fedpriv.privacy.core.sampling import Sampling, sample_lot
 from fedpriv.privacy.mechanisms.visible import Visible
-from fedpriv.privacy.sampling import Sampling, sample_lot
 
 _RECORDS_OF_NO_DATA = 256
 

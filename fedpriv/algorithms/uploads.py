@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.problem import Problem
 from fedpriv.engine import ClippedSums, StackedModel, rows_at
-from fedpriv.privacy.sampling import PoissonSampling, WholeData, sample_lot, shuffle
+from fedpriv.privacy.core.sampling import PoissonSampling, WholeData, sample_lot, shuffle
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted, records_of
-from fedpriv.privacy.claims import Claim, wei
+from fedpriv.privacy.mechanisms.claims import Claim, wei
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem

@@ -25,7 +25,7 @@ from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, Engine
 from fedpriv.engine.interface import Factors
-from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.core.names import REPLACE_ONE
 
 LENGTH = 1e6
 """L, the norm of a canary's gradient before clipping."""

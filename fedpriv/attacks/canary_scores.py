@@ -26,11 +26,11 @@ from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import Clipped, Turn, Work
 from fedpriv.attacks.canaries import Planted, PlantedDirections
 from fedpriv.privacy.clippers.clip import Clip
-from fedpriv.privacy.events import describe_event, parse_event
+from fedpriv.privacy.core.events import describe_event, parse_event
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling, Sampling, TruncatedPoissonSampling
 from fedpriv.privacy.mechanisms import GRADIENT, JointQuery
-from fedpriv.privacy.names import REPLACE_ONE
-from fedpriv.privacy.sampling import FixedSizeSampling, Sampling, TruncatedPoissonSampling
-from fedpriv.results.canary_file import FINAL, RELEASES
+from fedpriv.store.canary_file import FINAL, RELEASES
 
 
 def log_likelihood_ratio(

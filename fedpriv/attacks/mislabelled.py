@@ -28,8 +28,8 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
-from fedpriv.privacy.names import REPLACE_ONE
-from fedpriv.results.canary_file import BLACK_BOX
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.store.canary_file import BLACK_BOX
 
 
 @dataclass(frozen=True)

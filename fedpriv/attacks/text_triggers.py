@@ -11,8 +11,8 @@ from fedpriv.attacks.triggers import Planted, drawn_from, in_two, no_such_label,
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, Records
-from fedpriv.data.text.tokens import tokenise
-from fedpriv.data.text.vocabulary import PAD, UNKNOWN, Vocabulary
+from fedpriv.data.text_tokens import tokenise
+from fedpriv.data.text_vocabulary import PAD, UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
     import torch

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.common.moved import first_name
+
 Attributes = Callable[[Any], Mapping[str, Any]]
 
 
@@ -80,7 +82,7 @@ class _Walk:
                 "set", sorted(exact_digest(v, attributes=self._attributes) for v in value)
             )
         else:
-            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            kind = first_name(type(value))  # a class that moves leaves every digest as it was
             attributes = sorted(self._attributes(value).items())
             self._add_all(kind, [part for item in attributes for part in item])
         self._within.pop()

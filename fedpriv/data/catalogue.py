@@ -14,9 +14,9 @@ from fedpriv.data.ipums import OWN_FILE, Ipums
 from fedpriv.data.mnist import FashionMnist, Mnist
 from fedpriv.data.records import DataStatus
 from fedpriv.data.storage import data_folder
-from fedpriv.data.text.comments import Reddit, UbuntuIrc
-from fedpriv.data.text.sentiment140 import Sentiment140
-from fedpriv.data.text.shakespeare import Shakespeare
+from fedpriv.data.text_comments import Reddit, UbuntuIrc
+from fedpriv.data.text_sentiment140 import Sentiment140
+from fedpriv.data.text_shakespeare import Shakespeare
 
 IMAGES = (Mnist, FashionMnist, Emnist, Femnist, Cifar10)
 TEXTS = (Sentiment140, UbuntuIrc, Reddit, Shakespeare)

@@ -15,7 +15,7 @@ from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Reco
 from fedpriv.data.storage import unreadable
 
 if TYPE_CHECKING:
-    from fedpriv.data.text.vocabulary import Vocabulary
+    from fedpriv.data.text_vocabulary import Vocabulary
 
 
 class Dataset(Protocol):

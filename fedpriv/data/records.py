@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-    from fedpriv.data.text.vocabulary import Vocabulary
+    from fedpriv.data.text_vocabulary import Vocabulary
 
 CLASSIFICATION, LANGUAGE_MODEL = (
     "classification",

@@ -1,1 +1,9 @@
-"""An experiment: its parts built and checked, its plan, the one round loop, checkpoint and resume."""
+"""One experiment: compose, check, plan, run, and leave a privacy statement.
+
+Begin with ``run``. ``build`` makes the objects of all groups (``parts``), ``combinations`` refuses what
+cannot be combined, ``plan`` forecasts rounds and ε, ``assemble`` adds data, model, budget and folder,
+``loop`` runs the rounds while ``observers`` look on. ``checkpoint`` and ``snapshots`` save, ``report``
+writes what is left behind. Code of the user's own goes through ``consent``, ``own_code``, ``own_state``,
+``uncalled`` and ``stamps``. ``tracker`` and ``trackers`` show a run elsewhere; ``sweeps`` and ``preflight``
+check many jobs before the first.
+"""

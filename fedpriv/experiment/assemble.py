@@ -13,7 +13,7 @@ import numpy as np
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv import config as configuration
+from fedpriv.common import config as configuration
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
@@ -34,7 +34,7 @@ from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.privacy.budget import Budget
-from fedpriv.results.folder import RunFolder, environment, new_folder
+from fedpriv.store.folder import RunFolder, environment, new_folder
 
 if TYPE_CHECKING:
     import torch

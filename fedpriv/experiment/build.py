@@ -22,7 +22,7 @@ from fedpriv.experiment.uncalled import refuse_unasked
 from fedpriv.features.dataset import Featured
 from fedpriv.models.fit import model_size, seeded_for
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
-from fedpriv.privacy.names import PUBLISHED
+from fedpriv.privacy.core.names import PUBLISHED
 from fedpriv.privacy.noise_schedules import Setting
 
 

@@ -15,8 +15,8 @@ from fedpriv.attacks.mislabelled import PlantedMislabelled, WatchedMislabelled
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.observers import Quiet
-from fedpriv.results.canary_file import CanaryFile
-from fedpriv.results.folder import RunFolder
+from fedpriv.store.canary_file import CanaryFile
+from fedpriv.store.folder import RunFolder
 
 
 def watch_canaries(loop: Loop) -> WatchedWork:

@@ -17,9 +17,9 @@ import numpy as np
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_tensors
 from fedpriv.common.secret_streams import STREAM_VERSION
-from fedpriv.results.digests import GROWING, KEY
-from fedpriv.results.folder import RunFolder, not_resumable
-from fedpriv.results.saved import saved_tensors
+from fedpriv.store.digests import GROWING, KEY
+from fedpriv.store.folder import RunFolder, not_resumable
+from fedpriv.store.saved import saved_tensors
 
 if TYPE_CHECKING:
     import torch

@@ -8,16 +8,16 @@ from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
 from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.groups import option_of
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment.contracts import refuse_without_validation
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.features.base import RELEASED
-from fedpriv.groups import option_of
 from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.names import PUBLISHED, REPLACE_ONE, SOUND
+from fedpriv.privacy.core.names import PUBLISHED, REPLACE_ONE, SOUND
 from fedpriv.privacy.noise_schedules import NoNoise, UniformBudget
 
 _PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}

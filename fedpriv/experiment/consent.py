@@ -18,9 +18,10 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from fedpriv.common import moved
+from fedpriv.common.config import flatten
 from fedpriv.common.errors import ConfigError, show
-from fedpriv.config import flatten
-from fedpriv.groups import GROUPS, conf_dir
+from fedpriv.common.groups import GROUPS, conf_dir
 
 FLAG = "--allow"
 TARGET = "_target_"
@@ -36,7 +37,7 @@ def refuse_strangers(
     module (or package) of ``allowed``. ``own``: (key, target) that stand in YAMLs of the
     reader's own."""
     for key, target in targets(OmegaConf.to_container(config, resolve=True)):
-        if (key, target) in shipped() or (key, target) in own:
+        if is_shipped(key, target) or (key, target) in own:
             continue
         if not any(f"{target}.".startswith(f"{module}.") for module in allowed):
             module = str(target).rpartition(".")[0] or target
@@ -65,10 +66,9 @@ _OF_ONE_RUN = ("publish", "dry_run", "resume", "runtime.", "hydra", "tracker", "
 
 def resume_command(folder: Path, config: DictConfig) -> str:
     """What continues the run in ``folder``: with the user's YAMLs, and with consent to the user's code."""
-    known = shipped()
     named = targets(OmegaConf.to_container(config, resolve=False))
     modules = {
-        str(target).rpartition(".")[0] for key, target in named if (key, target) not in known
+        str(target).rpartition(".")[0] for key, target in named if not is_shipped(key, target)
     }
     consent = (f"{FLAG} {module}" for module in sorted(modules))
     resume = shlex.quote(f"resume={folder}")
@@ -129,7 +129,13 @@ def targets_of_yamls(folder: Path) -> set[tuple[str, object]]:
     return found
 
 
+def is_shipped(key: str, target: object) -> bool:
+    """Return whether an option of fedpriv names this target under this key, by an old path or a new."""
+    return (key, moved.current(str(target))) in _shipped()
+
+
 @lru_cache
-def shipped() -> frozenset[tuple[str, object]]:
-    """(key, target) of all that the options of fedpriv name."""
-    return frozenset(targets_of_yamls(conf_dir()))
+def _shipped() -> frozenset[tuple[str, str]]:
+    """(key, target) of all that the options of fedpriv name, by their present paths."""
+    named = targets_of_yamls(conf_dir())
+    return frozenset((key, moved.current(str(target))) for key, target in named)

@@ -9,14 +9,15 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.moved import first_name
 from fedpriv.data.federated import unreadable_data
+from fedpriv.experiment.trackers import Tracker
 from fedpriv.features import Features
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.clippers import Clipper
+from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.noise_schedules import NoiseSchedule
-from fedpriv.privacy.sampling import Sampling
-from fedpriv.trackers import Tracker
 
 if TYPE_CHECKING:
     from fedpriv.experiment.parts import Parts
@@ -55,7 +56,7 @@ def refuse_incomplete(group: str, made: Any) -> None:
     kind = type(made).__name__
     bases = BASES.get(group)
     if bases is not None and not isinstance(made, bases):
-        base = f"{bases[0].__module__}.{bases[0].__name__}"
+        base = first_name(bases[0])
         raise ConfigError(f"{group} needs a class that extends {base}, got {kind}")
     for attribute, what in NEEDS.get(group, {}).items():
         try:
@@ -82,7 +83,7 @@ def refuse_without_sampling(algorithm: Algorithm, records: Iterable[int]) -> Non
         if not isinstance(found, Sampling):
             raise ConfigError(
                 f"algorithm: {type(algorithm).__name__}.sampling_of({count}) must return a Sampling of "
-                f"fedpriv.privacy.sampling, PoissonSampling(0.1) say, got {_shown(found)}"
+                f"fedpriv.privacy.core.sampling, PoissonSampling(0.1) say, got {_shown(found)}"
             )
 
 

@@ -15,10 +15,10 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 from fedpriv.privacy.calibration import least_noise_multiplier
-from fedpriv.privacy.claims import Claim
+from fedpriv.privacy.core.names import SOUND
+from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms import JointQuery, Mechanism
-from fedpriv.privacy.names import SOUND
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.mechanisms.claims import Claim
 
 _AT_ONCE = 4096  # rounds of a schedule whose noise moves
 _LOOKED_AT = 100_000  # rounds for whether it moves; and one far away

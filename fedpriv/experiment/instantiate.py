@@ -10,8 +10,8 @@ import hydra.utils
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
+from fedpriv.common.config import unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
-from fedpriv.config import unknown_key
 from fedpriv.experiment.contracts import refuse_incomplete
 from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.experiment.uncalled import refuse_uncalled

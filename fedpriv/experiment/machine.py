@@ -35,7 +35,7 @@ def numeric_environment(device: torch.device, threads: int, engine: str) -> dict
     all of this is the same."""
     import torch
 
-    from fedpriv.results.folder import own_commit_words
+    from fedpriv.store.folder import own_commit_words
 
     cuda = device.type == "cuda"
     return {

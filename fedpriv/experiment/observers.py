@@ -16,15 +16,9 @@ from fedpriv.experiment import checkpoint
 from fedpriv.experiment.evaluation import Results
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.experiment.snapshots import Snapshots
-from fedpriv.results.digests import KEY
-from fedpriv.results.folder import RunFolder
-from fedpriv.results.tables import (
-    ATTACK_METRICS,
-    CLIENTS,
-    METRICS,
-    GrowingTable,
-    ParticipationTable,
-)
+from fedpriv.store.digests import KEY
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.tables import ATTACK_METRICS, CLIENTS, METRICS, GrowingTable, ParticipationTable
 
 _CLIENTS_SHOWN = 100  # clients.csv holds so many clients, those of lowest index
 

@@ -11,12 +11,12 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.experiment.costs import Costs
 from fedpriv.experiment.settings import Settings
+from fedpriv.experiment.trackers import Tracker
 from fedpriv.features.base import ReleasedStatistics
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GaussianQuery, Mechanism
 from fedpriv.privacy.noise_schedules import NoiseSchedule
-from fedpriv.trackers import Tracker
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from fedpriv.common.words import counted
 from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.costs import Costs, Forecast
 from fedpriv.experiment.parts import Parts
+from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
-from fedpriv.privacy.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.noise_schedules import CalibratedNoise, UniformBudget
 
 _ROUND = "a single round"

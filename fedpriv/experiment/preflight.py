@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from fedpriv import config as configuration
+from fedpriv.common import config as configuration
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import locked
 from fedpriv.data.federated import ClientSizes, federate, split_records
@@ -24,7 +24,7 @@ from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.settings import EPSILON_AUDIT
-from fedpriv.results.folder import RunFolder, not_resumable
+from fedpriv.store.folder import RunFolder, not_resumable
 
 _BY_COUNTS = (Iid, FixedSize, Shards)
 """Partitions whose clients' sizes follow from the number of records."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.files import saying_where
-from fedpriv.privacy.trade_off import RATES
-from fedpriv.results.caveats import RECOUNTED
-from fedpriv.results.ledger_file import ledger_text
-from fedpriv.results.public import write_public
-from fedpriv.results.statement import privacy_facts, privacy_words
+from fedpriv.privacy.core.trade_off import RATES
+from fedpriv.store.caveats import RECOUNTED
+from fedpriv.store.ledger_file import ledger_text
+from fedpriv.store.public import write_public
+from fedpriv.store.statement import privacy_facts, privacy_words
 
 if TYPE_CHECKING:
     from fedpriv.experiment.evaluation import Results
@@ -44,7 +44,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
     folder.write_text(folder.privacy_text, privacy_words(privacy))
     _write_model(run)
     if settings.runtime.plots and loop.rounds_done:
-        from fedpriv.results.run_plots import plot_run
+        from fedpriv.store.run_plots import plot_run
 
         labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
         with saying_where(folder.plots):

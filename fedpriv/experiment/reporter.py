@@ -21,8 +21,8 @@ from fedpriv.common.words import counted, span
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
 from fedpriv.models.fit import model_name
-from fedpriv.results.display import console, duration, pairs, statement_lines, summary_lines
-from fedpriv.results.statement import headline, publishable
+from fedpriv.store.display import console, duration, pairs, statement_lines, summary_lines
+from fedpriv.store.statement import headline, publishable
 
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.2

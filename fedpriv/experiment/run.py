@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from fedpriv import config as configuration
+from fedpriv.common import config as configuration
 from fedpriv.common import startup
 from fedpriv.common.endings import as_sentence, nothing_lost
 from fedpriv.common.errors import FedprivError, Interrupted, WriteError
@@ -32,8 +32,8 @@ from fedpriv.experiment.preflight import (
 )
 from fedpriv.experiment.search import find_rounds, with_rounds
 from fedpriv.experiment.stamps import refuse_without_stamp
-from fedpriv.results.display import show_plan, teller
-from fedpriv.results.folder import RunFolder, not_resumable
+from fedpriv.store.display import show_plan, teller
+from fedpriv.store.folder import RunFolder, not_resumable
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
 

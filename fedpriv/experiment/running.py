@@ -28,8 +28,8 @@ from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.own_state import forgotten_words
 from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.mechanisms import GRADIENT, Release
-from fedpriv.results.caveats import CAVEATS, aborted_words, own_code, own_model, own_sampling
-from fedpriv.results.folder import RunFolder
+from fedpriv.store.caveats import CAVEATS, aborted_words, own_code, own_model, own_sampling
+from fedpriv.store.folder import RunFolder
 
 _LARGE = 20.0  # an ε that deserves a word
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, open_dict
 
-from fedpriv import config as configuration
 from fedpriv.algorithms.rounds_search import WITHOUT, RoundsSearch
+from fedpriv.common import config as configuration
 from fedpriv.common.errors import FedprivError, Interrupted
 from fedpriv.common.words import counted
-from fedpriv.privacy.names import SOUND
-from fedpriv.results.folder import RunFolder
-from fedpriv.results.ledger_file import LedgerError, read_ledger
+from fedpriv.privacy.core.names import SOUND
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.ledger_file import LedgerError, read_ledger
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,8 +22,8 @@ from fedpriv.common.errors import ReleaseError
 from fedpriv.data.federated import with_train
 from fedpriv.data.records import ReadRecords
 from fedpriv.experiment.parts import Parts
+from fedpriv.privacy.core.sampling import Sampling, sample_lot
 from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Visible
-from fedpriv.privacy.sampling import Sampling, sample_lot
 
 
 class SecondDraw:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from fedpriv import config as configuration
+from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.secret_streams import KEY_BYTES, SecretStreams, derived_key
 from fedpriv.experiment.own_code import digest_of_parts, digest_of_targets, own_targets
@@ -23,7 +23,7 @@ from fedpriv.experiment.own_code import digest_of_parts, digest_of_targets, own_
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
     from fedpriv.experiment.settings import Settings
-    from fedpriv.results.folder import RunFolder
+    from fedpriv.store.folder import RunFolder
 
 
 _LEFT_OUT = (

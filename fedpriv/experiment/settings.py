@@ -10,11 +10,11 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, nearest
+from fedpriv.common.groups import GROUPS
 from fedpriv.data.names import CANARIES as CANARY_KINDS
 from fedpriv.data.names import DIRECTION, NONMEMBERS, Shadow
 from fedpriv.experiment.averaging import Averaging, averaging_of
-from fedpriv.groups import GROUPS
-from fedpriv.privacy.names import BUDGET_VIEWS
+from fedpriv.privacy.core.names import BUDGET_VIEWS
 
 PROGRESS = ("auto", "live", "lines", "none")
 ENGINES = ("auto", "fast", "opacus")
@@ -172,7 +172,7 @@ def canaries_of(audits: Iterable[str]) -> tuple[int, str]:
 
 
 def _read_audits(value: object) -> tuple[str, ...]:
-    """What is to be audited once the run has ended; ``fedpriv.audit.request`` reads each text."""
+    """What is to be audited once the run has ended; ``fedpriv.tools.audit.request`` reads each text."""
     if value is None:
         return ()
     several = value if isinstance(value, ListConfig) else [value]

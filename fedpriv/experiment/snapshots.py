@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import saying_where, write_tensors
-from fedpriv.results.folder import SCHEMA_VERSION, RunFolder
-from fedpriv.results.saved import saved_tensors
+from fedpriv.store.folder import SCHEMA_VERSION, RunFolder
+from fedpriv.store.saved import saved_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor

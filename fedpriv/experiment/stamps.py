@@ -20,7 +20,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 import fedpriv
-from fedpriv import config as configuration
+from fedpriv.common import config as configuration
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text

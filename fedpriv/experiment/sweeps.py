@@ -14,20 +14,20 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv import config as configuration
 from fedpriv.common import checks
+from fedpriv.common import config as configuration
+from fedpriv.common.config import explain, with_protocol
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.common.words import counted, in_short
-from fedpriv.config import explain, with_protocol
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.instantiate import instantiate
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.settings import read_settings
 from fedpriv.privacy.noise_schedules import ConstantNoise, ExponentialNoise, StepNoise
-from fedpriv.results.folder import RunFolder
-from fedpriv.results.saved import saved_values
-from fedpriv.runs.folders import run_folders
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.run_folders import run_folders
+from fedpriv.store.saved import saved_values
 
 _EPSILON = "epsilon="
 _NO_EPSILON = "epsilon=null"

@@ -11,15 +11,15 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from fedpriv import config as configuration
+from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.loop import Round
 from fedpriv.experiment.observers import Quiet
 from fedpriv.experiment.running import Run
-from fedpriv.results.digests import KEY
-from fedpriv.results.folder import RunFolder
-from fedpriv.trackers import TrackedRun, Tracker
+from fedpriv.experiment.trackers import TrackedRun, Tracker
+from fedpriv.store.digests import KEY
+from fedpriv.store.folder import RunFolder
 
 _SEEDS = ("seed", "noise_seed")
 _LEFT_OUT = ("dataset.path",)  # it tells of the machine

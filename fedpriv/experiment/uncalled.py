@@ -29,7 +29,7 @@ from fedpriv.experiment.own_code import files_of
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.signatures import refuse_wrong_signatures
 
-_LOOK_ON = ("verify/", "audit/", "experiment/second_draw.py", "experiment/uncalled.py")
+_LOOK_ON = ("tools/verify/", "tools/audit/", "experiment/second_draw.py", "experiment/uncalled.py")
 """Modules that call a part's methods to check them: a method that only these call changes no run."""
 _HOOKS = {
     "algorithm": (

@@ -21,20 +21,20 @@ from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.accountants import Accountant, RunningTotal
-from fedpriv.privacy.claims import Claim
-from fedpriv.privacy.columns import each_client, of_clients
+from fedpriv.privacy.core.columns import each_client, of_clients
+from fedpriv.privacy.core.names import NOBODY, SOUND
+from fedpriv.privacy.core.sampling import WholeData
+from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
+from fedpriv.privacy.core.trust import LOCAL_TRUST, Trust
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
+from fedpriv.privacy.mechanisms.claims import Claim
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.rows import joint_row
-from fedpriv.privacy.names import NOBODY, SOUND
 from fedpriv.privacy.recount import Counted
-from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundEpsilon, Unguarded, tightest
-from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
-from fedpriv.privacy.trust import LOCAL_TRUST, Trust
 
 
 class Budget:

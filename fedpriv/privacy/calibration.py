@@ -16,13 +16,8 @@ from dp_accounting import dp_event
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import Accountant, RdpAccountant
-from fedpriv.privacy.names import (
-    ADD_OR_REMOVE,
-    RELATIONS,
-    RELEASE_SAMPLINGS,
-    REPLACE_ONE,
-)
-from fedpriv.privacy.sampling import FixedSizeSampling, TruncatedPoissonSampling, WholeData
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATIONS, RELEASE_SAMPLINGS, REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling, TruncatedPoissonSampling, WholeData
 
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e6  # noise multipliers searched
 

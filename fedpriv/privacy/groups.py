@@ -19,7 +19,7 @@ from scipy import special
 from fedpriv.common import checks
 from fedpriv.privacy.accountants.gaussian import deltas_of_sum
 from fedpriv.privacy.accountants.pld import deltas_of_loss
-from fedpriv.privacy.trade_off import EPSILONS, TradeOff, trade_off
+from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 
 _CELL = 1e-3
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.common.errors import FedprivError
-from fedpriv.privacy.columns import pack, pack_counts, unpack, unpack_counts
+from fedpriv.privacy.core.columns import pack, pack_counts, unpack, unpack_counts
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.rows import joint_of, joint_row, queries_in

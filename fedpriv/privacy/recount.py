@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.privacy.accountants import RunningTotal
-from fedpriv.privacy.claims import Claim
 from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.mechanisms.claims import Claim
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from scipy.stats import binom
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 
 PURE, BIT = "pure", "randomized_response"
 REPORTS = (PURE, BIT)

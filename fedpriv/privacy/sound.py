@@ -25,7 +25,7 @@ from fedpriv.privacy.accountants import (
     RunningTotal,
 )
 from fedpriv.privacy.accountants.composition import CompositionTotal
-from fedpriv.privacy.columns import pack_events, unpack_events
+from fedpriv.privacy.core.columns import pack_events, unpack_events
 
 _PATIENCE = (
     16  # histories of sampled clients whose noise also moves: each takes a while to account for

@@ -28,9 +28,9 @@ from fedpriv.engine import FlatModel, make_engine
 from fedpriv.models import Logistic
 from fedpriv.models.base import ModelFactory
 from fedpriv.privacy.clippers import Clipper, ConstantClipper
+from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms import JointQuery, Mechanism, Release
 from fedpriv.privacy.noise_schedules import ConstantNoise, NoNoise
-from fedpriv.privacy.sampling import Sampling
 
 
 def secrets(seed: int, noise_seed: int) -> SecretStreams:

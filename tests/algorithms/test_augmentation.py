@@ -18,7 +18,7 @@ from fedpriv.engine import cross_entropy
 from fedpriv.models import Mlp
 from fedpriv.models.base import ModelFactory
 from fedpriv.privacy.clippers import ConstantClipper
-from fedpriv.privacy.sampling import draws_of_copies
+from fedpriv.privacy.core.sampling import draws_of_copies
 
 COPIES = {"augmentation_multiplicity": 3, "random_flip": True, "random_crop": 2}
 STREAMS = SecretStreams.simulated(0, 0)

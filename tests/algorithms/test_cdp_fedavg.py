@@ -24,8 +24,8 @@ from fedpriv.privacy.clippers import (
     PolynomialClipper,
     QuantileClipper,
 )
+from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.privacy.mechanisms import GRADIENT
-from fedpriv.privacy.sampling import PoissonSampling
 
 MODELS = {"logistic": None, "mlp": Mlp(seed=0), "cnn": Cnn(seed=0)}
 NO_CLIPPING = 1e6

@@ -9,8 +9,8 @@ import pytest
 
 from fedpriv.algorithms import CdpFedAvg
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.privacy.names import ADD_OR_REMOVE
-from fedpriv.privacy.sampling import PoissonSampling
+from fedpriv.privacy.core.names import ADD_OR_REMOVE
+from fedpriv.privacy.core.sampling import PoissonSampling
 
 
 def cdp(client_rate: float = 0.5) -> CdpFedAvg:

@@ -19,9 +19,9 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.experiment.assemble import make_problem
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
+from fedpriv.privacy.core.noise import Noise
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GaussianQuery
 from fedpriv.privacy.mechanisms.shares import SharedGaussian
-from fedpriv.privacy.noise import Noise
 
 CLIENTS, RECORDS, MULTIPLIER, CLIP_NORM = 10, 1437, 8.0, 0.5
 RUN = (

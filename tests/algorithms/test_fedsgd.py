@@ -20,8 +20,8 @@ from fedpriv.privacy.clippers import (
     PolynomialClipper,
     QuantileClipper,
 )
+from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.privacy.mechanisms import GRADIENT
-from fedpriv.privacy.sampling import PoissonSampling
 
 MODELS = {"logistic": None, "mlp": Mlp(seed=0), "cnn": Cnn(seed=0)}
 RATE = 0.3

@@ -9,8 +9,8 @@ from fedpriv.algorithms import DpFl, FedAvg
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.clippers import AdapClipper, ConstantClipper
+from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
-from fedpriv.privacy.sampling import PoissonSampling
 
 EVERYONE = np.ones(10, dtype=bool)
 

@@ -12,10 +12,10 @@ from fedpriv.algorithms import CdpFedAvg, NaseriCdp, NaseriLdp
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.models import Mlp
 from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
+from fedpriv.privacy.core.noise import grid_of
+from fedpriv.privacy.core.sampling import PoissonSampling
+from fedpriv.privacy.core.trust import CENTRAL_TRUST, LOCAL_TRUST
 from fedpriv.privacy.mechanisms import GRADIENT
-from fedpriv.privacy.noise import grid_of
-from fedpriv.privacy.sampling import PoissonSampling
-from fedpriv.privacy.trust import CENTRAL_TRUST, LOCAL_TRUST
 
 RATE = 0.3
 

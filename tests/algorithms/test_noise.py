@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fedpriv.privacy.clippers import AdapClipper, AutomaticClipper, ConstantClipper
+from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
-from fedpriv.privacy.sampling import PoissonSampling
 
 CLIPPERS = {
     "constant": lambda: ConstantClipper(0.7),

@@ -17,8 +17,8 @@ from fedpriv.data.federated import federate
 from fedpriv.data.partitions import FixedSize
 from fedpriv.models import Mlp
 from fedpriv.privacy.clippers import ConstantClipper, NoClipper
+from fedpriv.privacy.core.trust import LOCAL_TRUST
 from fedpriv.privacy.mechanisms import GRADIENT
-from fedpriv.privacy.trust import LOCAL_TRUST
 
 RATE, RECORDS, CLIENTS = 0.3, 100, 12
 

@@ -13,8 +13,8 @@ from fedpriv.attacks.malicious import MaliciousClients
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, Records
-from fedpriv.data.text.tokens import tokenise
-from fedpriv.data.text.vocabulary import of_list
+from fedpriv.data.text_tokens import tokenise
+from fedpriv.data.text_vocabulary import of_list
 
 LENGTH = 8
 WORDS = "a b c d living in london is cheap ada lovelace good bad"

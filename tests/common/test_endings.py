@@ -80,7 +80,7 @@ INTERRUPTED_WHERE = {
 import builtins
 real = builtins.__import__
 def planted(name, *rest, **more):
-    if name == "fedpriv.listing":
+    if name == "fedpriv.cli.listing":
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.audit import classifier
-from fedpriv.privacy.monte_carlo import price
+from fedpriv.privacy.accountants import monte_carlo_price as price
+from fedpriv.tools.audit import classifier
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -146,7 +146,7 @@ def light(monkeypatch, wide_cells):
     """What a command finds is tested elsewhere: few trees, few samples, nothing trained to verify."""
     monkeypatch.setattr(classifier, "TREES", 5)
     monkeypatch.setattr(price, "SAMPLES", 200_000)
-    monkeypatch.setattr("fedpriv.verify.command.all_checks", lambda subject: [])
+    monkeypatch.setattr("fedpriv.tools.verify.command.all_checks", lambda subject: [])
 
 
 ELSEWHERE = ("extend.md", "others.md", "others-audited.md")

@@ -11,17 +11,16 @@ from scipy import stats
 from fedpriv.common.words import round_up
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
 from fedpriv.privacy.calibration import Release, calibrate_noise_multiplier
-from fedpriv.privacy.claims import (
-    adap_dpfl,
-    ldp_epsilon,
-    naseri_ldp_multiplier,
-    naseri_printed_multipliers,
-    wei_noise_std,
-    wei_recalculated_noise_std,
-    wei_true_epsilon,
-)
 from fedpriv.privacy.clippers import MedianHistogramClipper
 from fedpriv.privacy.clippers.quantile import split_multiplier
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.rdp import conversion_offset
+from fedpriv.privacy.core.sampling import (
+    FixedSizeSampling,
+    PoissonSampling,
+    TruncatedPoissonSampling,
+    WholeData,
+)
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
@@ -31,15 +30,16 @@ from fedpriv.privacy.mechanisms import (
     RandomizedBit,
     joint_noise_multiplier,
 )
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.rdp import conversion_offset
-from fedpriv.privacy.sampling import (
-    FixedSizeSampling,
-    PoissonSampling,
-    TruncatedPoissonSampling,
-    WholeData,
+from fedpriv.privacy.mechanisms.claims import (
+    adap_dpfl,
+    ldp_epsilon,
+    naseri_ldp_multiplier,
+    naseri_printed_multipliers,
+    wei_noise_std,
+    wei_recalculated_noise_std,
+    wei_true_epsilon,
 )
-from fedpriv.results.caveats import TAIL
+from fedpriv.store.caveats import TAIL
 
 SAMPLED = stats.binom(7921, 0.013)  # in how many lots a record is
 PAGE = " ".join((Path(__file__).parents[2] / "docs" / "privacy.md").read_text("utf-8").split())

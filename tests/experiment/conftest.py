@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedpriv.results.tables import parse_ranges
+from fedpriv.store.tables import parse_ranges
 
 
 def state_of(folder: Path) -> dict:

@@ -10,7 +10,7 @@ import pytest
 
 import fedpriv
 from fedpriv.common.errors import ConfigError, Interrupted
-from fedpriv.results.tables import parse_ranges
+from fedpriv.store.tables import parse_ranges
 
 TEN = ("partition=iid", "partition.clients=10", "model=logistic")
 ATTACK = ("attack=pixel_pattern", "attack.trigger.size=2", "attack.attackers=2")
@@ -205,7 +205,7 @@ def test_weak_dp_adds_a_little_noise_and_prices_it(train):
 
 
 def test_the_table_of_a_sweep_has_the_backdoor_accuracy(train, tmp_path, capsys):
-    from fedpriv.results.sweep import show_sweep
+    from fedpriv.store.sweep import show_sweep
 
     for boost in (1, 50):
         train(

@@ -11,8 +11,8 @@ import torch
 from omegaconf import open_dict
 
 import fedpriv
+from fedpriv.common.config import fingerprint, identity
 from fedpriv.common.errors import ConfigError
-from fedpriv.config import fingerprint, identity
 from fedpriv.experiment import secrets
 from fedpriv.experiment.assemble import make_problem
 from fedpriv.experiment.build import build_parts

@@ -13,7 +13,7 @@ import fedpriv
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
-from fedpriv.results.folder import RunFolder
+from fedpriv.store.folder import RunFolder
 
 CDP = (
     "algorithm=cdp_fedavg", "partition.clients=20", "algorithm.client_rate=0.5", "epsilon=null",

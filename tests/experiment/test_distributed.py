@@ -14,9 +14,9 @@ from fedpriv.common.words import round_up
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.accountants import GdpAccountant, RdpAccountant
-from fedpriv.privacy.events import parse_event
-from fedpriv.privacy.names import ADD_OR_REMOVE
-from fedpriv.results.display import summary_lines
+from fedpriv.privacy.core.events import parse_event
+from fedpriv.privacy.core.names import ADD_OR_REMOVE
+from fedpriv.store.display import summary_lines
 
 CLIENTS = 12
 CALIBRATED = (

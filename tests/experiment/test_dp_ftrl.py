@@ -19,9 +19,9 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.accountants import GdpAccountant
+from fedpriv.privacy.accountants import monte_carlo_price as price
 from fedpriv.privacy.matrix.banded import Banded
-from fedpriv.privacy.monte_carlo import price
-from fedpriv.results.tables import parse_ranges
+from fedpriv.store.tables import parse_ranges
 
 CLIENTS, ROUNDS, REST = 20, 12, 4
 STRATEGIES = ("identity", "tree", "banded_toeplitz", "banded", "blt")

@@ -12,10 +12,10 @@ import pytest
 
 import fedpriv
 from fedpriv.common.files import locked
+from fedpriv.common.groups import GROUPS, options
 from fedpriv.data.federated import ClientSizes
 from fedpriv.data.mnist import Mnist
 from fedpriv.experiment import preflight
-from fedpriv.groups import GROUPS, options
 
 RUN = ("train", "runtime.plots=false", "runtime.progress=none")
 OWN_DATA = """

@@ -19,9 +19,9 @@ from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.events import parse_event
+from fedpriv.privacy.core.events import parse_event
+from fedpriv.privacy.core.names import ADD_OR_REMOVE
 from fedpriv.privacy.mechanisms import OpenRound
-from fedpriv.privacy.names import ADD_OR_REMOVE
 
 EXACT = True
 FEATURES = (
@@ -388,7 +388,7 @@ def test_attacks_and_canaries_are_refused(command):
 
 def test_identity_and_streams_of_other_runs_are_what_they_were():
     """The new keys are null there, which is the same as absent."""
-    from fedpriv.config import fingerprint, identity
+    from fedpriv.common.config import fingerprint, identity
     from fedpriv.experiment import secrets
 
     config = fedpriv.compose(PLAIN)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fedpriv.results import folder
+from fedpriv.store import folder
 
 RUN = (
     "algorithm=dp_fl", "rounds=100", "evaluation_interval=1", "epsilon=null", "runtime.plots=false",
@@ -80,7 +80,7 @@ def test_memory_that_runs_out_while_the_report_is_written_loses_nothing(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedpriv.results.run_plots.plot_run", plot)
+        patch.setattr("fedpriv.store.run_plots.plot_run", plot)
         done = command(
             "train", "algorithm=dp_fl", "rounds=2", "runtime.progress=none", "runtime.run_dir=r"
         )

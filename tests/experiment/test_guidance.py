@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fedpriv.common.config import CLIENT_LEVEL, EITHER_LEVEL, RECORD_LEVEL, compose
 from fedpriv.common.errors import ConfigError
-from fedpriv.config import CLIENT_LEVEL, EITHER_LEVEL, RECORD_LEVEL, compose
+from fedpriv.common.groups import options
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
-from fedpriv.groups import options
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import torch
 from omegaconf import open_dict
 
 import fedpriv
+from fedpriv.common.config import fingerprint, identity
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.config import fingerprint, identity
 from fedpriv.experiment import secrets
 from fedpriv.experiment.assemble import make_problem
 from fedpriv.experiment.build import build_parts

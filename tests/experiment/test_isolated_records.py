@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from fedpriv.config import compose, fingerprint, identity
+from fedpriv.common.config import compose, fingerprint, identity
 
 MODEL = """
 import torch
@@ -158,8 +158,8 @@ def test_a_model_of_the_users_own_is_published_only_if_records_are_isolated(run)
 def test_only_a_verification_that_serves_for_publishing_leaves_a_stamp(
     isolate, run, command, monkeypatch, tmp_path
 ):
-    from fedpriv.verify import command as verify
-    from fedpriv.verify.table import Check
+    from fedpriv.tools.verify import command as verify
+    from fedpriv.tools.verify.table import Check
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(verify, "all_checks", lambda subject: [Check("charge", "a", "1", "1")])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fedpriv.privacy.accountants import RdpAccountant
-from fedpriv.privacy.events import parse_event
+from fedpriv.privacy.core.events import parse_event
 
 QUICK = ("rounds=6", "runtime.progress=none", "runtime.plots=false", "runtime.run_dir=run")
 
@@ -77,7 +77,7 @@ def test_a_claim_that_it_sets_itself_is_its_own(own, run, tmp_path):
         "    pass",
         "    def __init__(self, *args, **settings):\n"
         "        super().__init__(*args, **settings)\n"
-        "        from fedpriv.privacy.claims import adap_dpfl\n"
+        "        from fedpriv.privacy.mechanisms.claims import adap_dpfl\n"
         "        self.claim = adap_dpfl()\n",
     )
     own("algorithm", YAML.format(protocol=""), code)

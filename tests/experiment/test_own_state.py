@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from fedpriv.config import compose
-from fedpriv.verify.resumed import check
-from fedpriv.verify.subject import Subject
+from fedpriv.common.config import compose
+from fedpriv.tools.verify.resumed import check
+from fedpriv.tools.verify.subject import Subject
 
 STOPS = """
 import os, signal

@@ -12,10 +12,10 @@ import torch
 import fedpriv
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
-from fedpriv.leaderboard.measured import measure
-from fedpriv.results.caveats import CAVEATS
-from fedpriv.search.planned import plan_trial
-from fedpriv.verify.subject import Subject
+from fedpriv.store.caveats import CAVEATS
+from fedpriv.study.search_planned import plan_trial
+from fedpriv.tools.leaderboard.measured import measure
+from fedpriv.tools.verify.subject import Subject
 
 ROUND = ("algorithm=dp_fl", "epsilon=null", "rounds=1", "algorithm.optimizer=sgd", "clipper=constant",
          "algorithm.sample_rate=0.1")  # fmt: skip

@@ -10,8 +10,8 @@ import pytest
 from omegaconf import OmegaConf
 
 import fedpriv
+from fedpriv.common.config import flatten, options
 from fedpriv.common.errors import FedprivError
-from fedpriv.config import flatten, options
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import Plan, make_plan
 

@@ -13,7 +13,7 @@ import torch
 
 from fedpriv.models import Logistic
 from fedpriv.privacy.accountants import PldAccountant
-from fedpriv.privacy.events import parse_event
+from fedpriv.privacy.core.events import parse_event
 
 QUANTILE = (
     "clipper=quantile",

@@ -170,7 +170,7 @@ def test_with_another_engine_or_version_it_does_not_go_on(stopped, command, monk
     folder = stopped()
     said = command("train", *RUN, "runtime.engine=opacus", f"resume={folder}")
     assert said.status == 2
-    monkeypatch.setattr("fedpriv.results.folder.commit", lambda: "another")
+    monkeypatch.setattr("fedpriv.store.folder.commit", lambda: "another")
     said = command("train", *RUN, f"resume={folder}")
     assert said.status == 2
     assert "fedpriv was" in said.sentence
@@ -294,7 +294,7 @@ def test_a_figure_cannot_have_published_runs(command):
 
 def test_the_key_is_null_by_default_so_that_fingerprints_stay():
     import fedpriv
-    from fedpriv.config import fingerprint, identity
+    from fedpriv.common.config import fingerprint, identity
 
     config = fedpriv.compose([])
     assert config.publish is None

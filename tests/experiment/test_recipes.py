@@ -7,9 +7,9 @@ import re
 import pytest
 
 import fedpriv
+from fedpriv.common.groups import options
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
-from fedpriv.groups import options
 
 NAMES = [name for name, _ in options("recipe")]
 SMALL = ("dataset=digits", "rounds=12", "evaluation_interval=6")

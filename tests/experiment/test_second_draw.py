@@ -89,7 +89,7 @@ def test_a_cohort_that_is_what_the_sampler_draws_runs(plug_in):
 
 SAMPLES = """
 from fedpriv.algorithms import CdpFedAvg
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
+from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling
 
 
 class Samples(CdpFedAvg):
@@ -116,7 +116,7 @@ def test_a_cohort_drawn_by_another_sampling_than_is_charged_is_refused(
 def test_a_sampling_that_changes_once_the_run_has_begun_is_refused(plug_in):
     code = """
     from fedpriv.algorithms import DpFl
-    from fedpriv.privacy.sampling import FixedSizeSampling
+    from fedpriv.privacy.core.sampling import FixedSizeSampling
 
     class Grows(DpFl):
         problem = None
@@ -179,7 +179,7 @@ def test_records_outside_the_charged_lots_are_refused(lot, sentence, plug_in, no
 def test_the_same_lot_again_in_a_later_step_is_refused(plug_in):
     """Two steps on one lot are charged as steps on two."""
     lot = (
-        "__import__('fedpriv.privacy.sampling', fromlist=['x']).sample_lot(problem.streams, "
+        "__import__('fedpriv.privacy.core.sampling', fromlist=['x']).sample_lot(problem.streams, "
         "self._samplings[client], problem.data.clients[client], turn.round_index, 0, client)"
     )
     code = LOTS.format(base="DpFl", lot=lot, read="subset")
@@ -193,7 +193,7 @@ def test_the_same_lot_again_in_a_later_step_is_refused(plug_in):
 def test_a_lot_drawn_at_another_rate_than_is_charged_is_refused(plug_in):
     code = """
     from fedpriv.algorithms import DpFl
-    from fedpriv.privacy.sampling import PoissonSampling
+    from fedpriv.privacy.core.sampling import PoissonSampling
 
     class Later(DpFl):
         begun = False
@@ -216,7 +216,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.algorithms import DpFl
-from fedpriv.privacy.sampling import PoissonSampling
+from fedpriv.privacy.core.sampling import PoissonSampling
 
 
 @dataclass(frozen=True)

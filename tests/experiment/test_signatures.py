@@ -110,8 +110,8 @@ def test_a_server_step_is_held_against_those_of_fedpriv(plug_in):
 @pytest.mark.parametrize(
     ("method", "kind"),
     [
-        ("sampling_of(self, records)", "Sampling of fedpriv.privacy.sampling"),
-        ("client_sampling(self, clients)", "Sampling of fedpriv.privacy.sampling"),
+        ("sampling_of(self, records)", "Sampling of fedpriv.privacy.core.sampling"),
+        ("client_sampling(self, clients)", "Sampling of fedpriv.privacy.core.sampling"),
         ("mechanism(self, clipper, schedule)", "Mechanism of fedpriv.privacy.mechanisms.mechanism"),
     ],
 )

@@ -8,7 +8,7 @@ import torch
 import fedpriv
 from fedpriv.common.errors import FedprivError
 from fedpriv.experiment import snapshots
-from fedpriv.results.folder import RunFolder
+from fedpriv.store.folder import RunFolder
 
 RUN = (
     "algorithm=adap_dpfl", "noise_schedule.beta=0.99", "epsilon=3000", "rounds=7",

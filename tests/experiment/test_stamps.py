@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fedpriv.config import compose
+from fedpriv.common.config import compose
 from fedpriv.experiment.stamps import refuse_without_stamp, stamp_of, write_stamp
 
 CODE = """
@@ -56,8 +56,8 @@ def test_code_of_fedpriv_alone_needs_no_stamp():
 
 
 def test_a_verification_that_passes_lets_it_be_published(given, command, tmp_path, monkeypatch):
-    from fedpriv.verify import command as verify
-    from fedpriv.verify.table import Check
+    from fedpriv.tools.verify import command as verify
+    from fedpriv.tools.verify.table import Check
 
     monkeypatch.setattr(verify, "all_checks", lambda subject: [Check("charge", "a", "1", "1")])
     smaller = ("rounds=7", "partition.clients=4", "model=mlp", "seed=3", "publish=false")
@@ -71,8 +71,8 @@ def test_a_verification_that_passes_lets_it_be_published(given, command, tmp_pat
 
 
 def test_a_verification_that_fails_leaves_no_stamp(given, command, monkeypatch):
-    from fedpriv.verify import command as verify
-    from fedpriv.verify.table import Check
+    from fedpriv.tools.verify import command as verify
+    from fedpriv.tools.verify.table import Check
 
     wrong = Check("charge", "a", "1", "2", passed=False)
     monkeypatch.setattr(verify, "all_checks", lambda subject: [wrong])
@@ -83,8 +83,8 @@ def test_a_verification_that_fails_leaves_no_stamp(given, command, monkeypatch):
 
 
 def test_a_run_of_ones_own_code_passes_the_real_checks_and_is_stamped(given, command, monkeypatch):
-    from fedpriv.verify import checks
-    from fedpriv.verify import command as verify
+    from fedpriv.tools.verify import checks
+    from fedpriv.tools.verify import command as verify
 
     few = checks.all_checks
     monkeypatch.setattr(verify, "all_checks", lambda subject: few(subject, 400))

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 import fedpriv
+from fedpriv.common.groups import GROUPS
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.sweeps import JobComposer, find_runs, sweep_jobs
-from fedpriv.groups import GROUPS
-from fedpriv.results.sweep import read_runs
+from fedpriv.store.sweep import read_runs
 
 NOTE = (
     "note: epsilon=1,2,4 moves only the end of the runs, as the noise multiplier does not depend on it; "

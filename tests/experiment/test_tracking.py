@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import fedpriv
+from fedpriv.common.config import fingerprint, identity
 from fedpriv.common.errors import ConfigError
-from fedpriv.config import fingerprint, identity
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.reporter import Reporter
+from fedpriv.experiment.trackers import CsvTracker
 from fedpriv.experiment.tracking import parameters_of
-from fedpriv.trackers import CsvTracker
 from fedpriv.train import _is_kept
 
 SMALL = ("algorithm=dp_fl", "rounds=10", "evaluation_interval=2", "runtime.checkpoint_interval=4")
@@ -152,8 +152,10 @@ def test_a_warning_about_a_tracker_is_on_the_console(command, monkeypatch):
 
 
 def test_trackers_that_work_go_on_beside_one_that_fails(train, monkeypatch):
-    monkeypatch.setattr("fedpriv.trackers.TensorBoardTracker.refuse_unusable", lambda self: None)
-    monkeypatch.setattr("fedpriv.trackers.TensorBoardTracker.begin", lambda *_: 1 / 0)
+    monkeypatch.setattr(
+        "fedpriv.experiment.trackers.TensorBoardTracker.refuse_unusable", lambda self: None
+    )
+    monkeypatch.setattr("fedpriv.experiment.trackers.TensorBoardTracker.begin", lambda *_: 1 / 0)
     folder = train(*SMALL, "tracker=[tensorboard,csv]").folder
     assert rounds_of(folder / "tracked/metrics.csv", "epsilon") == list(range(1, 11))
 
@@ -302,7 +304,7 @@ def test_the_runs_of_a_search_are_not_tracked(train, tmp_path):
     ],
 )  # fmt: skip
 def test_a_folder_does_not_say_what_tracks_it(override, tmp_path):
-    from fedpriv.results.folder import RunFolder
+    from fedpriv.store.folder import RunFolder
 
     assert not _is_kept(override, RunFolder(tmp_path))
 

@@ -11,4 +11,4 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("accountants.suite", "clippers.suite", "noise_schedules.suite")
+pytest.register_assert_rewrite("accountants.suite", "clippers.suite", "schedule_suite")

@@ -11,7 +11,9 @@ from releases import announced, group_of, released
 from fedpriv.common.errors import FedprivError, ReleaseError
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.claims import adap_dpfl
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.rdp import rdp_of_event
+from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     FEATURE_STATISTICS,
@@ -20,10 +22,8 @@ from fedpriv.privacy.mechanisms import (
     JointQuery,
     Public,
 )
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.mechanisms.claims import adap_dpfl
 from fedpriv.privacy.noise_schedules import ValidationDecay
-from fedpriv.privacy.rdp import rdp_of_event
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 ADAP_DPFL = adap_dpfl()
 DELTA = 1e-5

@@ -8,8 +8,9 @@ from releases import announced, group_of, released
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.claims import ldp_fedsgd
 from fedpriv.privacy.clippers import MedianHistogramClipper
+from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE
+from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
@@ -17,8 +18,7 @@ from fedpriv.privacy.mechanisms import (
     JointQuery,
     RandomizedBit,
 )
-from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
-from fedpriv.privacy.sampling import WholeData
+from fedpriv.privacy.mechanisms.claims import ldp_fedsgd
 
 DELTA = 1e-8
 ALL, FIRST = np.arange(3), np.array([0])

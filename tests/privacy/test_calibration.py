@@ -18,7 +18,7 @@ from fedpriv.privacy.calibration import (
     calibrate_steps,
     least_noise_multiplier,
 )
-from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.core.names import REPLACE_ONE
 
 RDP, GDP = RdpAccountant(), GdpAccountant()
 DELTA = 1e-5

@@ -12,10 +12,10 @@ from scipy import stats
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import PldAccountant
+from fedpriv.privacy.core.names import ADD_OR_REMOVE
+from fedpriv.privacy.core.trade_off import EPSILONS, trade_off
 from fedpriv.privacy.groups import group_of
 from fedpriv.privacy.groups import group_trade_off as computed
-from fedpriv.privacy.names import ADD_OR_REMOVE
-from fedpriv.privacy.trade_off import EPSILONS, trade_off
 
 group_trade_off = functools.cache(computed)
 FPR = np.array([1e-4, 1e-3, 1e-2, 0.1, 0.5])

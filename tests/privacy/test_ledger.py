@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from releases import released
 
 from fedpriv.common.errors import FedprivError, ReleaseError
+from fedpriv.privacy.core.names import AGGREGATOR, REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling, Sampling, WholeData
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
@@ -18,8 +20,6 @@ from fedpriv.privacy.mechanisms import (
     RandomizedBit,
     Release,
 )
-from fedpriv.privacy.names import AGGREGATOR, REPLACE_ONE
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, Sampling, WholeData
 
 ALL = np.arange(4)
 POISSON = PoissonSampling(0.013)

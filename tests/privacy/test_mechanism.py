@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import GdpAccountant
+from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     DOUBLED,
@@ -18,8 +20,6 @@ from fedpriv.privacy.mechanisms import (
     RandomizedBit,
     joint_noise_multiplier,
 )
-from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 multipliers = st.floats(1e-3, 1e6)
 laws = settings(max_examples=100, deadline=None)

@@ -8,8 +8,8 @@ from checkpoints import saved
 from dp_accounting import dp_event
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.sampling import (
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.sampling import (
     FixedSizeSampling,
     PoissonSampling,
     TruncatedPoissonSampling,

@@ -1,7 +1,9 @@
 """Accountants: the privacy cost (ε at δ) of a composition of events.
 
-An accountant is a settings object with a pure ``epsilon_of(composition, delta)`` and a
-``running(clients)`` total that is updated draw by draw and asked before every release.
+An accountant is a settings object with a pure ``epsilon_of(composition, delta)`` and a ``running(clients)``
+total that is updated draw by draw and asked before every release. Begin with ``base``; ``rdp``,
+``gaussian``, ``pld`` and ``prv`` are the options, ``composition`` the counts that ``pld`` and ``prv`` share.
+The modules ``monte_carlo_*`` sample privacy losses, with a bound on δ that holds up to a stated probability.
 """
 
 from fedpriv.privacy.accountants.base import Accountant, CannotAccount, RunningTotal

@@ -12,7 +12,7 @@ from dp_accounting import dp_event
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
-from fedpriv.privacy.trade_off import profile_of
+from fedpriv.privacy.core.trade_off import profile_of
 
 Composition = Mapping[dp_event.DpEvent, int]
 """Each event as many times as it counts."""

@@ -5,7 +5,7 @@ share one, and "does one more draw fit?" is answered from an allowance, the numb
 known to fit, which is computed again only when it is used up or the events change.
 
 With few distinct events all is exact. With many, what decides is the composition on the grid of
-:mod:`fedpriv.privacy.grid`, which costs at least as much; ``epsilon`` is never above what was decided.
+:mod:`fedpriv.privacy.core.grid`, which costs at least as much; ``epsilon`` is never above what was decided.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, Run
 from fedpriv.privacy.accountants.histories import Counts, Histories, weaker
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.columns import each_client, of_clients
-from fedpriv.privacy.events import describe_event, parse_event
-from fedpriv.privacy.grid import FEW, gridded, on_grid
-from fedpriv.privacy.rdp import without_noise
-from fedpriv.privacy.trade_off import profile_of
+from fedpriv.privacy.core.columns import each_client, of_clients
+from fedpriv.privacy.core.events import describe_event, parse_event
+from fedpriv.privacy.core.grid import FEW, gridded, on_grid
+from fedpriv.privacy.core.rdp import without_noise
+from fedpriv.privacy.core.trade_off import profile_of
 
 # an allowance is for so many draws, and twice as many as were served: when σ soon differs again,
 # looking further ahead is wasted

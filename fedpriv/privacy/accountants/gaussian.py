@@ -21,9 +21,9 @@ from scipy import special
 
 from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal, alike
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.columns import each_client, of_clients
-from fedpriv.privacy.events import event_words
-from fedpriv.privacy.rdp import without_noise
+from fedpriv.privacy.core.columns import each_client, of_clients
+from fedpriv.privacy.core.events import event_words
+from fedpriv.privacy.core.rdp import without_noise
 
 
 class GaussianAccountant(Accountant):

@@ -1,5 +1,5 @@
 """How often each client made each kind of draw: exactly where it made few kinds, else on the grid of
-:mod:`fedpriv.privacy.grid`.
+:mod:`fedpriv.privacy.core.grid`.
 
 Both are kept as draws are added, so that a round costs the same however many came before it.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 
-from fedpriv.privacy.columns import pack_counts, pack_events, unpack_counts, unpack_events
-from fedpriv.privacy.grid import FEW, on_grid, weaker_event
+from fedpriv.privacy.core.columns import pack_counts, pack_events, unpack_counts, unpack_events
+from fedpriv.privacy.core.grid import FEW, on_grid, weaker_event
 
 Counts = dict[dp_event.DpEvent, int]
 

@@ -4,8 +4,8 @@ without replacement are ours.
 The tightest epsilon here: the privacy loss of the whole composition is convolved numerically, with
 errors rounded up, in cells that widen with ε. Where RDP knows the same events and is lower (very
 many draws), its epsilon is taken. It holds for compositions fixed in advance; an adaptive σ takes a
-filter. The loss of b-min-sep sampling is sampled (:mod:`fedpriv.privacy.monte_carlo`); with other releases
-it composes by sharing out δ.
+filter. The loss of b-min-sep sampling is sampled
+(:mod:`fedpriv.privacy.accountants.monte_carlo_price`); with other releases it composes by sharing out δ.
 
 Rounding in the transforms is bounded (:mod:`~fedpriv.privacy.accountants.rounding`): where it may move δ by
 more than a thousandth, ε is computed again in extended precision, at δ less the error that is left. RDP's ε,
@@ -42,12 +42,12 @@ from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.rounding import SHARE
 from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
-from fedpriv.privacy.events import event_words
-from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.min_sep_events import BMinSepDpEvent
-from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
-from fedpriv.privacy.rdp import RELATION
-from fedpriv.privacy.trade_off import profile_of
+from fedpriv.privacy.core.events import event_words
+from fedpriv.privacy.core.grid import on_grid
+from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
+from fedpriv.privacy.core.rdp import RELATION
+from fedpriv.privacy.core.trade_off import profile_of
 
 if TYPE_CHECKING:  # importing it takes half a second
     from dp_accounting.pld.pld_pmf import PLDPmf
@@ -87,7 +87,7 @@ class PldAccountant(CompositionAccountant):
     ) -> float:
         """Of compositions with losses that are sampled: each of these, and all the rest, has its share of δ.
         ``samples``: by so many, and ``inf`` where they are too few."""
-        from fedpriv.privacy.monte_carlo import price
+        from fedpriv.privacy.accountants import monte_carlo_price as price
 
         own = {e: n for e, n in composition.items() if isinstance(e, BMinSepDpEvent)}
         rest = {e: n for e, n in composition.items() if e not in own}
@@ -100,7 +100,7 @@ class PldAccountant(CompositionAccountant):
         return epsilon + sum(n * price.epsilon_of(e, share, samples) for e, n in own.items())
 
     def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
-        from fedpriv.privacy.monte_carlo import price
+        from fedpriv.privacy.accountants import monte_carlo_price as price
 
         if len(composition) != 1 or not isinstance(
             event := next(iter(composition)), BMinSepDpEvent
@@ -116,7 +116,7 @@ class PldAccountant(CompositionAccountant):
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
     ) -> np.ndarray:
         if any(isinstance(event, BMinSepDpEvent) for event in composition):
-            from fedpriv.privacy.monte_carlo.price import SAMPLES
+            from fedpriv.privacy.accountants.monte_carlo_price import SAMPLES
 
             sampled = functools.partial(
                 self._with_sampled, composition, neighbours=neighbours, samples=SAMPLES

@@ -25,11 +25,11 @@ from fedpriv.privacy.accountants.base import CannotAccount, Composition
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
-from fedpriv.privacy.events import event_words
-from fedpriv.privacy.grid import on_grid
-from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
-from fedpriv.privacy.rdp import without_noise
-from fedpriv.privacy.sampling import PoissonSampling
+from fedpriv.privacy.core.events import event_words
+from fedpriv.privacy.core.grid import on_grid
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
+from fedpriv.privacy.core.rdp import without_noise
+from fedpriv.privacy.core.sampling import PoissonSampling
 
 _RDP = RdpAccountant()
 _DELTA_ERRORS = rounding.SHARE  # Opacus' error in δ is this part of it

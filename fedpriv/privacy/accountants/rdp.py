@@ -14,10 +14,10 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal, alike
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.columns import each_client, of_clients
-from fedpriv.privacy.events import event_words
-from fedpriv.privacy.names import CONVERSIONS, RELATION_WORDS
-from fedpriv.privacy.rdp import (
+from fedpriv.privacy.core.columns import each_client, of_clients
+from fedpriv.privacy.core.events import event_words
+from fedpriv.privacy.core.names import CONVERSIONS, RELATION_WORDS
+from fedpriv.privacy.core.rdp import (
     WIDE_ORDERS,
     conversion_offset,
     deltas_from_rdp,
@@ -32,7 +32,7 @@ class RdpAccountant(Accountant):
     """RDP with the settings below.
 
     ``orders``: ``wide`` (1.1 … 1024), a list, or a text such as ``2..64`` for all integers between;
-    ``conversion``: see :func:`~fedpriv.privacy.rdp.conversion_offset`; ``filter_order``: the one
+    ``conversion``: see :func:`~fedpriv.privacy.core.rdp.conversion_offset`; ``filter_order``: the one
     order of the filter that guards runs whose σ adapts (``auto``: the best at the first σ for the
     whole budget).
     """

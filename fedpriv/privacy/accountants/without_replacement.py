@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event
 
-from fedpriv.privacy.names import REPLACE_ONE
+from fedpriv.privacy.core.names import REPLACE_ONE
 
 if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf

@@ -26,11 +26,11 @@ from fedpriv.common.fields import declared, field, number, or_null, own_check, w
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, StoredNorms
+from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.mechanisms.bounded import ONE_HOT, histogram
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
 from fedpriv.privacy.mechanisms.visible import Visible, seen
-from fedpriv.privacy.names import AGGREGATOR
 
 if TYPE_CHECKING:
     from torch import Tensor

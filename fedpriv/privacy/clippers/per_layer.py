@@ -36,11 +36,11 @@ from fedpriv.common.fields import (
 from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, Clipper
 from fedpriv.privacy.clippers.parts import Layers, Parts, grouped
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, split_multiplier
+from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.mechanisms.bounded import bounded_rows
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
 from fedpriv.privacy.mechanisms.visible import Visible, seen
-from fedpriv.privacy.names import AGGREGATOR
 
 if TYPE_CHECKING:
     import torch

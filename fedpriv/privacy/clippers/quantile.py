@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import boolean, declared, field, number, one_of, when
 from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, StoredNorms
+from fedpriv.privacy.core.names import AGGREGATOR, CLIENT
 from fedpriv.privacy.mechanisms.bounded import bounded_sum
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
 from fedpriv.privacy.mechanisms.query import Query
 from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
 from fedpriv.privacy.mechanisms.visible import Visible, seen
-from fedpriv.privacy.names import AGGREGATOR, CLIENT
 
 if TYPE_CHECKING:
     from torch import Tensor

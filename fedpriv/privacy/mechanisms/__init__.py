@@ -1,7 +1,8 @@
 """What is released and how it is noised: one description, from which the noise and the charge both follow.
 
 A :class:`Mechanism` announces what a round will release, releases it, and gives the ledger a record of what
-was released. Nothing here needs torch until a value is noised: a plan needs none.
+was released. ``claims`` are the theorems of published works. Nothing here needs torch until a value is
+noised: a plan needs none.
 """
 
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.common.errors import ReleaseError
-from fedpriv.privacy.columns import array, tensor
+from fedpriv.privacy.core.columns import array, tensor
 from fedpriv.privacy.matrix.participation import NEVER, Participation
 
 

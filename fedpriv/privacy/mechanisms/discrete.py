@@ -42,14 +42,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.core.names import CLIENT
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.query import Noising, Query
-from fedpriv.privacy.names import CLIENT
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedpriv.privacy.integer_noise import Table
+    from fedpriv.privacy.core.integer_noise import Table
     from fedpriv.privacy.mechanisms.bounded import Bounded
 
 VECTORS, SUMS = "vectors", "sums"
@@ -120,11 +120,11 @@ class DiscreteQuery(Query):
 
     @abstractmethod
     def _table(self) -> Table:
-        """What the shares are drawn from (:mod:`fedpriv.privacy.integer_noise`)."""
+        """What the shares are drawn from (:mod:`fedpriv.privacy.core.integer_noise`)."""
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor:
         """The clients' rows [c, d] become their mean [1, d]: what the server makes of the sum."""
-        from fedpriv.privacy.modular import Coding, aggregate
+        from fedpriv.privacy.core.modular import Coding, aggregate
 
         coding = Coding(
             unit=float(answer.sensitivity) / self.cells,

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError, ReleaseError
-from fedpriv.privacy.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
-from fedpriv.privacy.integer_noise import discrete_gaussian, skellam
+from fedpriv.privacy.core.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
+from fedpriv.privacy.core.integer_noise import discrete_gaussian, skellam
+from fedpriv.privacy.core.names import CLIENT
 from fedpriv.privacy.mechanisms import skellam as skellam_shares
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.query import Noising, Query
-from fedpriv.privacy.names import CLIENT
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event
 
+from fedpriv.privacy.core.names import CLIENT
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.query import Noising, Query
-from fedpriv.privacy.names import CLIENT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ class GaussianQuery(Query):
         return dp_event.GaussianDpEvent(self.noise_multiplier)
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor:
-        from fedpriv.privacy.noise import Noise
+        from fedpriv.privacy.core.noise import Noise
 
         values = answer.values.view(len(answer.values), -1)
         multiplier = self.noise_multiplier if noise.multipliers is None else noise.multipliers

@@ -18,11 +18,11 @@ from functools import cached_property, lru_cache
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.privacy.core.sampling import Sampling, WholeData
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.query import Query
-from fedpriv.privacy.names import REPLACE_ONE
-from fedpriv.privacy.sampling import Sampling, WholeData
 
 GRADIENT = "gradient_sum"
 """The clipped, noised sum of a lot's gradients (or of the clients' uploads); sensitivity C."""

@@ -9,7 +9,7 @@ The guarantee is under zero-out adjacency: a client's contributions are zeros in
 takes part when does not depend on the data.
 
 Where clients join by b-min-sep sampling, the event holds the strategy, and its privacy loss is sampled
-(:mod:`fedpriv.privacy.monte_carlo`).
+(:mod:`fedpriv.privacy.accountants.monte_carlo_price`).
 
 Sources: Kairouz et al. 2021 (arXiv 2103.00039); Denisov et al. 2022 (2202.08312; adaptivity: theorem 2.1);
 Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
@@ -27,6 +27,9 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError, ReleaseError
+from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
+from fedpriv.privacy.core.names import AGGREGATOR
+from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.matrix.participation import Participation
 from fedpriv.privacy.matrix.strategy import NoiseStream, Strategy
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group, Sample
@@ -37,9 +40,6 @@ from fedpriv.privacy.mechanisms.mechanism import Asking, Mechanism, Pacing, Rele
 from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.mechanisms.release import Release, refuse_too_little_noise
 from fedpriv.privacy.mechanisms.round import OpenRound
-from fedpriv.privacy.min_sep_events import BMinSepDpEvent
-from fedpriv.privacy.names import AGGREGATOR
-from fedpriv.privacy.sampling import Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,7 +297,7 @@ class MatrixMechanism(Mechanism):
         """Noise one round's sum [1, d] in place; returns the standard deviation of its row of Z. Raises
         ReleaseError where that is not what was charged for."""
         from fedpriv.common.secret_streams import standard_normals
-        from fedpriv.privacy.noise import add_on_grid
+        from fedpriv.privacy.core.noise import add_on_grid
 
         if self._stream is None:
             self._stream = self.correlation.strategy.stream()

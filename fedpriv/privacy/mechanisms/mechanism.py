@@ -21,15 +21,15 @@ from dp_accounting import dp_event
 
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError, ReleaseError, show
+from fedpriv.privacy.core.names import AGGREGATOR, CLIENT
+from fedpriv.privacy.core.sampling import Sampling, WholeData
+from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group, Sample
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC, GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.query import Query
 from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
 from fedpriv.privacy.mechanisms.round import OpenRound
-from fedpriv.privacy.names import AGGREGATOR, CLIENT
-from fedpriv.privacy.sampling import Sampling, WholeData
-from fedpriv.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from fedpriv.common.secret_streams import SecretStreams

@@ -17,9 +17,9 @@ from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.secret_streams import Stream
+from fedpriv.privacy.core.names import CLIENT
 from fedpriv.privacy.mechanisms.bounded import DOUBLED
 from fedpriv.privacy.mechanisms.query import Noising, Query
-from fedpriv.privacy.names import CLIENT
 
 if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms.bounded import Bounded

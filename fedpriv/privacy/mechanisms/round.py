@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.common.errors import ReleaseError
+from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
 from fedpriv.privacy.mechanisms.bounded import Bounded
 from fedpriv.privacy.mechanisms.joint import GRADIENT
 from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.mechanisms.release import Release, refuse_too_little_noise
 from fedpriv.privacy.mechanisms.visible import Unprotected, Visible, released
-from fedpriv.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,7 +71,7 @@ class OpenRound:
 
     def begin_step(self, size: int) -> None:
         """Let the gradient's noise, ``size`` numbers a row, be drawn while the gradients are computed."""
-        from fedpriv.privacy.noise import Noise
+        from fedpriv.privacy.core.noise import Noise
 
         self._drawn = None
         query = self._query(GRADIENT)

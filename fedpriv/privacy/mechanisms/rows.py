@@ -13,9 +13,10 @@ from numbers import Integral, Real
 from typing import Any
 
 from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.moved import first_name
+from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.query import Query
-from fedpriv.privacy.sampling import Sampling
 
 Form = tuple[Any, ...]
 
@@ -51,7 +52,7 @@ def _part(part: Sampling | Query) -> tuple[Form, list[float]]:
             floats.append(float(value))
         else:
             kept.append((name, _plain(part, name, value)))
-    return (_name(type(part)), tuple(kept)), floats
+    return (first_name(type(part)), tuple(kept)), floats
 
 
 @cache
@@ -92,10 +93,6 @@ def _known(base: type) -> dict[str, type]:
     found, new = {}, [base]
     while new:
         kind = new.pop()
-        found[_name(kind)] = kind
+        found[first_name(kind)] = kind
         new += kind.__subclasses__()
     return found
-
-
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.privacy.core.names import CLIENT
+from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms.announcement import Announcement
 from fedpriv.privacy.mechanisms.discrete import (
     LARGEST_SHARE,
@@ -45,8 +47,6 @@ from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.mechanisms.randomized_response import RandomizedBit
 from fedpriv.privacy.mechanisms.round import OpenRound
 from fedpriv.privacy.mechanisms.skellam import SkellamQuery
-from fedpriv.privacy.names import CLIENT
-from fedpriv.privacy.sampling import Sampling
 
 if TYPE_CHECKING:
     from torch import Tensor

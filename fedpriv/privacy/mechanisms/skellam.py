@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from dp_accounting import dp_event
 
-from fedpriv.privacy.discrete_events import SkellamSharesDpEvent
-from fedpriv.privacy.integer_noise import Table, skellam
+from fedpriv.privacy.core.discrete_events import SkellamSharesDpEvent
+from fedpriv.privacy.core.integer_noise import Table, skellam
 from fedpriv.privacy.mechanisms.discrete import DiscreteQuery
 
 FAMILY = "skellam"

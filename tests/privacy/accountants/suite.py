@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
+from fedpriv.privacy.core.sampling import PoissonSampling, Sampling
 from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
-from fedpriv.privacy.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
-from fedpriv.privacy.sampling import PoissonSampling, Sampling
 
 DELTA = 1e-5
 ALL = np.arange(3)

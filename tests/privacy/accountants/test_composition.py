@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
 from fedpriv.privacy.accountants.histories import Histories
-from fedpriv.privacy.grid import on_grid, weaker_event
-from fedpriv.privacy.names import ADD_OR_REMOVE
-from fedpriv.privacy.sampling import PoissonSampling
+from fedpriv.privacy.core.grid import on_grid, weaker_event
+from fedpriv.privacy.core.names import ADD_OR_REMOVE
+from fedpriv.privacy.core.sampling import PoissonSampling
 
 PLD = PldAccountant()
 EVENT, OTHER = PoissonSampling(0.1).event(3.0), PoissonSampling(0.1).event(5.0)

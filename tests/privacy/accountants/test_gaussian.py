@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, ZcdpAccountant
+from fedpriv.privacy.core.names import ADD_OR_REMOVE
+from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
-from fedpriv.privacy.names import ADD_OR_REMOVE
-from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
 GDP, ZCDP = GdpAccountant(), ZcdpAccountant()
 

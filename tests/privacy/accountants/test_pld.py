@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.sampling import PoissonSampling, TruncatedPoissonSampling
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.sampling import PoissonSampling, TruncatedPoissonSampling
 
 PLD = PldAccountant()
 

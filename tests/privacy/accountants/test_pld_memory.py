@@ -9,7 +9,7 @@ import pytest
 from dp_accounting import dp_event
 
 from fedpriv.privacy.accountants import pld
-from fedpriv.privacy.names import ADD_OR_REMOVE
+from fedpriv.privacy.core.names import ADD_OR_REMOVE
 
 _FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants import CannotAccount, PldAccountant, PrvAccountant
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling
 
 PRV = PrvAccountant()
 

@@ -17,6 +17,8 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
     ZcdpAccountant,
 )
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
@@ -24,8 +26,6 @@ from fedpriv.privacy.mechanisms import (
     JointQuery,
     RandomizedBit,
 )
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.sampling import WholeData
 from fedpriv.privacy.sound import tightest
 
 CELL = 1e-3

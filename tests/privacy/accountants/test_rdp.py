@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import RdpAccountant
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.rdp import WIDE_ORDERS, rdp_of_event
+from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling
 from fedpriv.privacy.mechanisms import joint_noise_multiplier
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.rdp import WIDE_ORDERS, rdp_of_event
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
 
 DELTA = 1e-5
 OPACUS_ORDERS = [1 + x / 10.0 for x in range(1, 100)] + list(range(12, 64))

@@ -30,8 +30,8 @@ from fedpriv.privacy.accountants import (
 from fedpriv.privacy.accountants import prv as prv_module
 from fedpriv.privacy.accountants.rounding import convolution_error, self_composition_error
 from fedpriv.privacy.calibration import Release, calibrate_noise_multiplier
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling
 
 PRV, PLD, RDP, GDP = PrvAccountant(), PldAccountant(), RdpAccountant(), GdpAccountant()
 COARSE = PrvAccountant(eps_error=0.1)  # ten times as fast

@@ -16,8 +16,8 @@ from scipy.stats import norm
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
 from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
-from fedpriv.privacy.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.sampling import FixedSizeSampling
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling
 
 PLD = PldAccountant()
 DELTA = 1e-5

@@ -7,7 +7,7 @@ import pytest
 from dp_accounting import dp_event
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, PrvAccountant, RdpAccountant
-from fedpriv.privacy.names import ADD_OR_REMOVE, ZERO_OUT
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, ZERO_OUT
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
 SAMPLED = dp_event.PoissonSampledDpEvent(0.1, GAUSSIAN)

@@ -15,6 +15,8 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.clippers import MedianHistogramClipper
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, AGGREGATOR, REPLACE_ONE
+from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     ONE_HOT,
@@ -22,8 +24,6 @@ from fedpriv.privacy.mechanisms import (
     JointQuery,
     Unprotected,
 )
-from fedpriv.privacy.names import ADD_OR_REMOVE, AGGREGATOR, REPLACE_ONE
-from fedpriv.privacy.sampling import WholeData
 
 laws = settings(max_examples=60, deadline=None)
 

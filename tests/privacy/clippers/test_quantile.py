@@ -15,6 +15,8 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import QuantileClipper
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.clippers.quantile import split_multiplier
+from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE
+from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
@@ -25,8 +27,6 @@ from fedpriv.privacy.mechanisms import (
     joint_noise_multiplier,
 )
 from fedpriv.privacy.mechanisms.randomized_response import noised_count
-from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE
-from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
 laws = settings(max_examples=60, deadline=None)
 RESPONSE = {"bit_mechanism": "randomized_response", "noised_by": CLIENT, "bit_epsilon": 1.0}

@@ -85,7 +85,7 @@ def test_clients_that_rest_fill_all_rounds_alike_from_a_warm_start():
 
 def test_rests_are_as_long_as_they_are_charged_for():
     """How often a client comes in each round, and again after three: in a price's samples, in a run."""
-    from fedpriv.privacy.monte_carlo.patterns import Patterns, Sampling
+    from fedpriv.privacy.accountants.monte_carlo_patterns import Patterns, Sampling
 
     kind = Sampling(10, 3, 0.4, True, (1.0,))
     charged = Patterns(kind, 1, 1.0).sample(np.random.default_rng(0), 20_000)

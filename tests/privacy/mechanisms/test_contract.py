@@ -24,6 +24,8 @@ from fedpriv.privacy.clippers import (
     QuantileClipper,
 )
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE, SOUND
+from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
     GRADIENT,
@@ -39,7 +41,6 @@ from fedpriv.privacy.mechanisms import (
     Unprotected,
 )
 from fedpriv.privacy.mechanisms.bounded import mean_of_reports
-from fedpriv.privacy.names import AGGREGATOR, CLIENT, REPLACE_ONE, SOUND
 from fedpriv.privacy.noise_schedules import (
     ConstantNoise,
     LossQuery,
@@ -48,7 +49,6 @@ from fedpriv.privacy.noise_schedules import (
     RecalculatedNoise,
     ValidationDecay,
 )
-from fedpriv.privacy.sampling import FixedSizeSampling, PoissonSampling, WholeData
 
 SIGMA, DELTA, SIZE = 3.0, 1e-5, 20_000
 RECORDS = np.array([100, 100, 200])

@@ -20,11 +20,11 @@ from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.clippers import ConstantClipper, MedianHistogramClipper
 from fedpriv.privacy.clippers.clip import Clip
-from fedpriv.privacy.events import parse_event
+from fedpriv.privacy.core.events import parse_event
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, JointQuery, Mechanism, Query
-from fedpriv.privacy.names import REPLACE_ONE
 from fedpriv.privacy.noise_schedules import ConstantNoise, NoiseSchedule
-from fedpriv.privacy.sampling import PoissonSampling, WholeData
 
 
 def test_the_bound_of_an_adaptive_schedule_counts_what_a_clipper_asks_in_later_rounds(train):

@@ -11,12 +11,12 @@ from fedpriv.algorithms import DpFtrl
 from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
+from fedpriv.privacy.core.names import ZERO_OUT
 from fedpriv.privacy.matrix.participation import MinSeparation
 from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.mechanisms.attendance import Attendance
 from fedpriv.privacy.mechanisms.bounded import clipped_sum
 from fedpriv.privacy.mechanisms.matrix import MatrixMechanism
-from fedpriv.privacy.names import ZERO_OUT
 from fedpriv.privacy.noise_schedules import ConstantNoise, ExponentialNoise, ValidationDecay
 
 ROUNDS, REST, CLIENTS, SIGMA, CLIP = 12, 4, 8, 2.5, 0.5

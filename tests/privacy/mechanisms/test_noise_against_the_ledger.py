@@ -15,7 +15,6 @@ from scipy import stats
 
 from fedpriv.algorithms import CdpFedAvg, DpFl, LdpFedSgd, NaseriCdp, NaseriLdp, wei_cdp
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.privacy import noise as noise_module
 from fedpriv.privacy.clippers import (
     AdapClipper,
     ConstantClipper,
@@ -23,10 +22,11 @@ from fedpriv.privacy.clippers import (
     QuantileClipper,
 )
 from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.core import noise as noise_module
+from fedpriv.privacy.core.names import CLIENT
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, TRAINING_LOSS, GaussianQuery
 from fedpriv.privacy.mechanisms.bounded import mean_of_reports
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
-from fedpriv.privacy.names import CLIENT
 from fedpriv.privacy.noise_schedules import ConstantNoise, LossQuery
 
 SIGMA, SIZE, CLIENTS = 1.7, 2_000, 5

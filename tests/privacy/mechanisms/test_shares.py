@@ -10,6 +10,7 @@ import torch
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.mechanisms import GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.bounded import clipped_sum
 from fedpriv.privacy.mechanisms.discrete import SUMS, VECTORS, rounded_norm
@@ -22,7 +23,6 @@ from fedpriv.privacy.mechanisms.shares import (
     Tolerance,
     left_over,
 )
-from fedpriv.privacy.sampling import WholeData
 
 STREAMS = SecretStreams.simulated(0, 0)
 

@@ -1,1 +1,0 @@
-"""``fedpriv account`` and ``fedpriv calibrate``: what releases cost, without running anything."""

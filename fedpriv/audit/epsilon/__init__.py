@@ -1,1 +1,0 @@
-"""ε from below: what an attack on planted canaries shows of a mechanism."""

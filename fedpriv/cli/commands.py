@@ -1,0 +1,346 @@
+"""The ``fedpriv`` command: parses, dispatches, and turns known errors into one sentence.
+
+Exit status: 0 done; 1 a failure while running; 2 usage or configuration; 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from fedpriv.cli.completion import SCRIPTS, Overrides, candidates
+from fedpriv.common import endings, startup
+from fedpriv.common.errors import (
+    ConfigError,
+    FedprivError,
+    Interrupted,
+    WriteError,
+    nearest,
+    show,
+)
+from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
+from fedpriv.common.groups import LISTED, train_help
+from fedpriv.common.notices import take
+from fedpriv.study.figures.command import figure, plot
+from fedpriv.tools.accounting.flags import account, calibrate
+from fedpriv.tools.audit.flags import audit
+from fedpriv.tools.leaderboard.flags import leaderboard
+from fedpriv.tools.report.command import report
+from fedpriv.tools.run_flags import runs
+
+_EXAMPLES = """\b
+examples:
+  fedpriv train                                   Adap DP-FL on handwritten digits, under a minute
+  fedpriv train algorithm=dp_fl dry_run=true      rounds and epsilon, before anything runs
+  fedpriv train -m noise_schedule.noise_multiplier=3,4,6 seed=0,1,2
+  fedpriv train resume=outputs/<run folder>
+  fedpriv runs outputs --sort -test_accuracy
+  fedpriv figure adap_dpfl/fig4 --jobs 2
+  fedpriv plot outputs/<run folder> outputs/<another> --y test_loss
+  fedpriv report outputs/<run folder>
+  fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
+  fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 --delta 1e-5
+  fedpriv audit membership outputs/<run folder>
+  fedpriv verify algorithm=cdp_fedavg
+  fedpriv list clipper
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script."""
+    status = Interrupted.exit_status
+    output = sys.stdout = None if sys.stdout is None else endings.Output(sys.stdout)
+    try:
+        endings.heed_interrupts()
+        startup.begin()
+        status = run(sys.argv[1:] if arguments is None else list(arguments))
+        endings.ignore_interrupts()
+    except KeyboardInterrupt:  # before the first or after the last line of the command
+        endings.ignore_interrupts()
+        _say("fedpriv: interrupted")
+    status = _flushed(output, status)
+    startup.end()
+    sys.exit(status)
+
+
+def _flushed(output: endings.Output | None, status: int) -> int:
+    """The exit status once everything that was said is out."""
+    if output is None:
+        return status
+    try:
+        output.flush()
+    except BrokenPipeError:
+        return status or _without_reader()
+    if output.failure is None:
+        return status
+    return _failed(WriteError("standard output", output.failure)) if status == 0 else status
+
+
+def _without_reader() -> int:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit status."""
+    try:
+        take()  # of a command before, in the same process
+        with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
+            status = fedpriv.invoke(context)
+        for text in take():
+            _say(f"fedpriv: {text}")
+        return status
+    except click.exceptions.Exit as done:  # after --help and --version
+        return done.exit_code
+    except click.UsageError as error:
+        return _failed(_in_a_sentence(error))
+    except BrokenPipeError:  # the reader of our output went away
+        return _without_reader()
+    except BaseException as error:
+        known = endings.as_sentence(error)
+        if known is None:
+            raise
+        return _failed(known)
+
+
+def _failed(error: FedprivError) -> int:
+    _say(f"fedpriv: {error}")
+    return error.exit_status
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # nobody is left to be told
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        print(text, file=sys.stderr, flush=True)
+
+
+def _in_a_sentence(error: click.UsageError) -> ConfigError:
+    if isinstance(error, click.NoSuchOption) and error.ctx:
+        path, near = error.ctx.command_path, nearest(error.option_name, _flags(error.ctx.command))
+        hint = f"did you mean {near}?" if near else f"see {path} --help"
+        return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
+    message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
+    where = f"{error.ctx.command_path}: " if error.ctx else ""
+    if message == "Missing command" and isinstance(error.ctx.command, Group):
+        message += f": {', '.join(error.ctx.command.commands)}"
+    return ConfigError(f"{where}{message[:1].lower()}{message[1:]}")
+
+
+def _flags(command: click.Command) -> list[str]:
+    known = [name for option in command.params for name in option.opts]
+    return [name for name in known if name.startswith("--")]
+
+
+def _version(context: click.Context, _: Any, wanted: bool) -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    if not wanted or context.resilient_parsing:
+        return
+    try:
+        print(f"fedpriv {version('fedpriv')}")
+    except PackageNotFoundError:
+        print("fedpriv (not installed)")
+    context.exit()
+
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "terminal_width": 100}
+
+
+@click.group(cls=Group, context_settings=_SETTINGS, epilog=_EXAMPLES)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+    help="Show the version and exit.",
+)  # fmt: skip
+def fedpriv() -> None:
+    """Experiments in differentially private federated learning."""
+
+
+class _Train(click.Command):
+    """Hydra parses what follows ``fedpriv train``; what is here knows its flags, so that a wrong one is
+    refused in a sentence and TAB offers the right ones."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if difflib.get_close_matches(error.option_name, _flags(self), cutoff=0.85):
+                raise
+            raise _dashed(error.option_name, given) from None
+        ctx.params["given"] = given
+        return []
+
+
+def _dashed(flag: str, given: list[str]) -> ConfigError:
+    """``--dataset mnist`` instead of ``dataset=mnist``."""
+    place = next((i for i, word in enumerate(given) if word.startswith(flag)), len(given))
+    key, _, value = "".join(given[place : place + 1] or [flag]).partition("=")
+    written, key = key, key.replace("-", "_").lstrip("_")
+    value = value or "".join(given[place + 1 : place + 2]) or "..."
+    value = "true" if key in ("dry_run", "publish") and value == "..." else value
+    return ConfigError(
+        f"fedpriv train does not know {show(written)}: keys are written without dashes, "
+        f"{show(key + '=' + value)}; see fedpriv train --help"
+    )
+
+
+_HYDRA_FLAGS = together(
+    *(click.option(*names.split(), is_flag=True) for names in (
+        "--help -h", "--hydra-help", "--version", "--resolve", "--run -r", "--multirun -m",
+        "--shell-completion -sc",
+    )),
+    *(click.option(*names.split()) for names in (
+        "--config-dir -cd", "--config-path -cp", "--config-name -cn", "--package -p",
+        "--experimental-rerun", "--allow",
+    )),
+    click.option("--cfg", "-c", type=Names(("job", "hydra", "all"))),
+    click.option("--info", "-i", is_flag=False, flag_value="all"),
+)  # fmt: skip
+
+
+@fedpriv.command(
+    cls=_Train, add_help_option=False, short_help="run an experiment, or a sweep of them with -m"
+)
+@click.argument("words", nargs=-1, type=Overrides())
+@_HYDRA_FLAGS
+def train(given: list[str], **_: Any) -> int:
+    if given in (["--help"], ["-h"]):
+        print(train_help())
+        return 0
+    from fedpriv.train import main as hydra_main
+
+    hydra_main(given)
+    return 0
+
+
+for _command in (runs, figure, plot, report, account, calibrate):
+    fedpriv.add_command(_command)
+
+
+@fedpriv.command(
+    "list", short_help="groups, their options and ready-made experiments, one line each"
+)
+@click.argument("group", required=False, type=Names(LISTED))
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
+def list_(group: str | None, config_dir: str | None) -> int:
+    """Groups, their options and ready-made experiments, one line each; GROUP: only this one, e.g.
+    clipper."""
+    from fedpriv.cli.listing import show_groups
+
+    show_groups(group, Path(config_dir) if config_dir else None)
+    return 0
+
+
+@fedpriv.group(
+    cls=Group,
+    invoke_without_command=True,
+    short_help="which data sets are present and where; fedpriv data download mnist",
+)
+@flag("--path", "DIR", "look here instead of FEDPRIV_DATA or the cache", Place())
+@click.pass_context
+def data(context: click.Context, path: str | None) -> int:
+    """Which data sets are present and where."""
+    if context.invoked_subcommand is None:
+        from fedpriv.cli.listing import show_data
+
+        show_data(path)
+    return 0
+
+
+_NAMES = ("mnist", "fashion_mnist", "emnist", "cifar10", "adult", "shakespeare")
+
+
+@data.command(
+    help=f"Fetches a data set (NAME: {', '.join(_NAMES)}) and verifies its checksums.",
+    short_help="fetch a data set and verify its checksums",
+)
+@click.argument("name", type=Names(_NAMES))
+@flag("--to", "DIR", "the folder; default: FEDPRIV_DATA, else the cache", Place())
+def download(name: str, to: str | None) -> int:
+    from fedpriv.data.catalogue import download as fetch
+
+    status = fetch(name, to)
+    print(f"{status.name}: complete, checksums {status.checksums}, in {status.where}")
+    return 0
+
+
+for _command in (leaderboard, audit):
+    fedpriv.add_command(_command)
+_VERIFY_JSON, _BENCH_JSON = rb'(?s)\A\{\s*"algorithm":.*"false_alarm":', rb'\A\{\s*"conditions":'
+_VERIFY_EXAMPLES = """\b
+examples:
+  fedpriv verify                                    the default run, a few seconds
+  fedpriv verify algorithm=cdp_fedavg clipper=quantile
+  fedpriv verify --config-dir yamls algorithm=mine --json verify.json
+"""
+
+
+@fedpriv.command(
+    short_help="test that a configuration's mechanism does what its ledger says",
+    epilog=_VERIFY_EXAMPLES,
+)
+@click.argument("overrides", nargs=-1, type=Overrides())
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
+@flag("--json", "FILE", "also write the table here", NewFile(mark=_VERIFY_JSON))
+@flag("--seed", "S", "of every draw of the test, default 0", default="0")
+@flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())
+@switch("--synthetic", "made-up records in the place of the data set's")
+def verify(**flags: Any) -> int:
+    """Test that the mechanism which a configuration names does what its ledger says: noise, sensitivity,
+    independence, sampling, and whether anything else leaves. Takes the overrides of fedpriv train. Exit
+    status 1: a check failed."""
+    from fedpriv.tools.verify.command import run
+
+    return run(SimpleNamespace(**flags))
+
+
+_MODELS = ("cnn", "mlp", "logistic")  # fedpriv.tools.bench knows them, which imports torch
+
+
+@fedpriv.command(short_help="speed of the gradient engines (or --accounting) on this machine")
+@flag("--repeats", "N", "timed runs of each row; default 20", Whole(), default=20)
+@flag("--model", "NAME", ", ".join(_MODELS) + "; default: all", OneOf(_MODELS), multiple=True)
+@flag("--threads", "N", "default: torch's choice", Whole())
+@flag("--json", "FILE", "also write the figures here", NewFile(mark=_BENCH_JSON))
+@switch("--accounting", "instead: accounting for thousands of noise multipliers")
+def bench(
+    repeats: int, model: Sequence[str], threads: int | None, json: Path | None, accounting: bool
+) -> int:
+    """Speed of the gradient engines (or --accounting) on this machine."""
+    if accounting:
+        from fedpriv.tools.accounting.speed import run as accounting_speed
+
+        return accounting_speed(min(repeats, 5))
+    from fedpriv.tools.bench import run as engine_speed
+
+    return engine_speed(repeats, tuple(dict.fromkeys(model or _MODELS)), threads, json)
+
+
+@fedpriv.command(short_help='shell completion: eval "$(fedpriv completion bash)"')
+@click.argument("shell", type=OneOf(tuple(SCRIPTS)))
+def completion(shell: str) -> int:
+    """Shell completion of bash, zsh or fish: eval "$(fedpriv completion bash)"."""
+    print(SCRIPTS[shell].strip())
+    return 0
+
+
+@fedpriv.command("_complete", hidden=True)
+def complete() -> int:
+    """What may stand at the end of the command line in COMP_LINE, a line each."""
+    for found in candidates(os.environ.get("COMP_LINE", ""), fedpriv):
+        print(found)
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Shell completion for ``fedpriv`` and for the overrides after ``fedpriv train``.
+
+The scripts take what is offered as text, never as code, and leave files to the shell, which quotes
+their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
+
+from fedpriv.common.errors import FedprivError, show
+from fedpriv.common.groups import GROUPS, LISTED, conf_dir, options
+
+_BASH = r"""
+_fedpriv() {
+    local line="${COMP_LINE:0:$COMP_POINT}" choice cut=
+    local word="${line##*[[:space:]]}"
+    # bash splits words at '=' and ':': leave out what stands there already
+    case "$COMP_WORDBREAKS" in *=*) cut="${word%"${word##*[=:]}"}";; esac
+    COMPREPLY=()
+    while IFS= read -r choice; do
+        COMPREPLY+=("${choice#"$cut"}")
+    done < <(COMP_LINE="$line" fedpriv _complete 2>/dev/null)
+    case "${COMPREPLY[0]-}" in *[=.:/]) compopt -o nospace 2>/dev/null;; esac
+    return 0
+}
+complete -o default -F _fedpriv fedpriv
+"""
+_ZSH = r"""
+(( $+functions[compdef] )) || { autoload -U compinit && compinit }
+_fedpriv() {
+    local -a choices
+    local line="${(j: :)words[1,CURRENT-1]} $PREFIX"
+    choices=("${(@f)$(COMP_LINE="$line" fedpriv _complete 2>/dev/null)}")
+    choices=(${choices:#})
+    if (( $#choices )); then
+        compadd -S '' -- ${(M)choices:#*[=.:/]}
+        compadd -- ${choices:#*[=.:/]}
+    else
+        compset -P '*[=:]'
+        _files
+    fi
+}
+compdef _fedpriv fedpriv
+"""
+_FISH = r"""
+function __fedpriv_offers
+    set -g __fedpriv_choices (env COMP_LINE=(commandline -cp) fedpriv _complete 2>/dev/null)
+    set -q __fedpriv_choices[1]
+end
+complete -c fedpriv -n __fedpriv_offers -f -a '$__fedpriv_choices'
+"""
+_HARMLESS = re.compile(r"[\w=.,:/+~-]+")
+"""What stands on a command line for itself: bash inserts it without quotes."""
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def candidates(line: str, command: click.Command) -> list[str]:
+    """What may stand in place of the last word of a command line that begins with ``fedpriv``."""
+    words = split_arg_string(line)[1:]
+    last = words.pop() if words and not line[-1:].isspace() else ""
+    try:
+        found = ShellComplete(command, {}, "fedpriv", "").get_completions(words, last)
+    except FedprivError:  # what stands before it is wrong already
+        return []
+    offered = (item.value for item in found if item.type == "plain")
+    return [text for text in offered if _HARMLESS.fullmatch(text)]
+
+
+class Overrides(click.ParamType):
+    """``key=value`` and ``group=option`` after ``fedpriv train``; Hydra reads them."""
+
+    name = "override"
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        own = ctx.params.get("config_dir")
+        given = ctx.params.get(param.name) or ()
+        found = _overrides(incomplete, given, Path(own) if own else None)
+        return [CompletionItem(text) for text in found if text.startswith(incomplete)]
+
+
+def _overrides(last: str, given: Sequence[str], own: Path | None) -> Iterator[str]:
+    """What may stand in place of ``last`` after what is ``given``, options in the folder ``own`` too."""
+    sign = last[: len(last) - len(last.lstrip("+~"))]
+    key, equals, value = last[len(sign) :].partition("=")
+    places = [conf_dir()] if own is None else [conf_dir(), own]
+    if equals and (key in LISTED or any((place / key).is_dir() for place in places)):
+        head = value[: value.rfind(",") + 1]  # several with -m
+        names = {name for place in places for name, _ in options(key, place)}
+        yield from sorted(f"{sign}{key}={head}{name}" for name in names)
+    elif equals:
+        now = _keys(given, own).get(key)
+        if isinstance(now, (bool, int, float, str)) and not value:
+            yield f"{last}{show(now)}"
+    else:
+        end = "" if sign == "~" else "="
+        groups = [f"{name}{end}" for name in GROUPS]
+        keys = [f"{name}{end}" for name in _keys(given, own)]
+        level = len(
+            key[: key.rfind(".") + 1]
+        )  # one part of a key at a time: clipper. and then alpha=
+        parts = (name[: name.find(".", level) + 1 or None] for name in groups + keys)
+        yield from dict.fromkeys(f"{sign}{part}" for part in parts)
+        if sign in ("", "+"):
+            for group in ("experiment", "recipe"):
+                yield from (f"+{group}={name}" for name, _ in options(group))
+            yield "+figure="
+
+
+def _keys(given: Sequence[str], own: Path | None) -> dict[str, object]:
+    """The keys and values of the configuration with the groups that are chosen among what is ``given``."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from fedpriv.common.config import compose, flatten
+
+    choices = [
+        w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "recipe")
+    ]
+    try:
+        config = OmegaConf.to_container(
+            compose([c for c in choices if "," not in c], own), resolve=True
+        )
+    except (FedprivError, OmegaConfBaseException):
+        config = OmegaConf.to_container(compose(), resolve=True)
+    return {key: value for key, value in flatten(config).items() if not key.endswith("_target_")}

@@ -1,0 +1,233 @@
+"""The one table of modules that moved, so that old paths keep working.
+
+A ``_target_`` of ``conf/`` is part of a run's identity and never changes, and users import from fedpriv: what
+moves stays importable under its old path. :func:`install` lets Python find old paths, :func:`current` gives
+the present path of a name, and :func:`first_name` the name of a class in digests and checkpoints, which must
+not change with a move.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+def _kept(old: str, new: str, names: str) -> dict[str, str]:
+    """Map the modules that moved from one folder to another under their names."""
+    return {f"{old}.{name}": f"{new}.{name}" for name in names.split()}
+
+
+MOVED = {
+    **_kept(
+        "fedpriv.accounting",
+        "fedpriv.tools.accounting",
+        "account arguments calibrate event_json flags history releases shuffle speed",
+    ),
+    **_kept(
+        "fedpriv.audit",
+        "fedpriv.tools.audit",
+        "attacks bound certified classifier command contributions flags membership "
+        "properties property_inference records report request shadow_attacks shadow_runs "
+        "statistics subject",
+    ),
+    **_kept(
+        "fedpriv.figures",
+        "fedpriv.study.figures",
+        "catalogue certified command comparison computed definition details ends ftrl "
+        "jobs loading make marks monitor overlay overrides planning privacy reading "
+        "record series wei write",
+    ),
+    **_kept(
+        "fedpriv.leaderboard",
+        "fedpriv.tools.leaderboard",
+        "code command entry flags gather measured overrides page trial",
+    ),
+    **_kept(
+        "fedpriv.privacy",
+        "fedpriv.privacy.core",
+        "columns discrete_events events grid integer_noise masks min_sep_events modular "
+        "names noise rdp sampled_gaussian sampling trade_off trust",
+    ),
+    **_kept(
+        "fedpriv.report",
+        "fedpriv.tools.report",
+        "charts command curves figure gather labels markup page search sections write",
+    ),
+    **_kept(
+        "fedpriv.results",
+        "fedpriv.store",
+        "agreement before canary_file caveats colours columns digests display folder "
+        "ledger_file numbers packed pairs plots public run_plots saved searches statement "
+        "sweep tables",
+    ),
+    **_kept(
+        "fedpriv.verify",
+        "fedpriv.tools.verify",
+        "again chance charge checks command context correlated directions discreteness "
+        "draws files left lots noise outside resumed sampling sensitivity shares stated "
+        "statistics steps subject synthetic table taps units variations",
+    ),
+    "fedpriv.audit.epsilon.audit": "fedpriv.tools.audit.epsilon_audit",
+    "fedpriv.audit.epsilon.estimate": "fedpriv.tools.audit.epsilon_estimate",
+    "fedpriv.audit.epsilon.evaluate": "fedpriv.tools.audit.epsilon_evaluate",
+    "fedpriv.audit.epsilon.families": "fedpriv.tools.audit.epsilon_families",
+    "fedpriv.audit.epsilon.guesses": "fedpriv.tools.audit.epsilon_guesses",
+    "fedpriv.audit.epsilon.independent": "fedpriv.tools.audit.epsilon_independent",
+    "fedpriv.audit.epsilon.one_run": "fedpriv.tools.audit.epsilon_one_run",
+    "fedpriv.audit.epsilon.report": "fedpriv.tools.audit.epsilon_report",
+    "fedpriv.audit.epsilon.scores_file": "fedpriv.tools.audit.epsilon_scores_file",
+    "fedpriv.audit.epsilon.trial": "fedpriv.tools.audit.epsilon_trial",
+    "fedpriv.bench.clients": "fedpriv.tools.bench_clients",
+    "fedpriv.bench.command": "fedpriv.tools.bench",
+    "fedpriv.bench.gradients": "fedpriv.tools.bench_gradients",
+    "fedpriv.bench.measuring": "fedpriv.tools.bench_measuring",
+    "fedpriv.bench.pfl_research": "fedpriv.tools.bench_pfl_research",
+    "fedpriv.completion": "fedpriv.cli.completion",
+    "fedpriv.config": "fedpriv.common.config",
+    "fedpriv.data.text.comments": "fedpriv.data.text_comments",
+    "fedpriv.data.text.corpus": "fedpriv.data.text_corpus",
+    "fedpriv.data.text.dataset": "fedpriv.data.text_dataset",
+    "fedpriv.data.text.sentiment140": "fedpriv.data.text_sentiment140",
+    "fedpriv.data.text.shakespeare": "fedpriv.data.text_shakespeare",
+    "fedpriv.data.text.tokens": "fedpriv.data.text_tokens",
+    "fedpriv.data.text.vocabulary": "fedpriv.data.text_vocabulary",
+    "fedpriv.data.text.vocabulary_source": "fedpriv.data.text_vocabulary_source",
+    "fedpriv.data.text.windows": "fedpriv.data.text_windows",
+    "fedpriv.groups": "fedpriv.common.groups",
+    "fedpriv.listing": "fedpriv.cli.listing",
+    "fedpriv.privacy.claims": "fedpriv.privacy.mechanisms.claims",
+    "fedpriv.privacy.monte_carlo.bound": "fedpriv.privacy.accountants.monte_carlo_bound",
+    "fedpriv.privacy.monte_carlo.losses": "fedpriv.privacy.accountants.monte_carlo_losses",
+    "fedpriv.privacy.monte_carlo.patterns": "fedpriv.privacy.accountants.monte_carlo_patterns",
+    "fedpriv.privacy.monte_carlo.price": "fedpriv.privacy.accountants.monte_carlo_price",
+    "fedpriv.privacy.noise_schedules.base": "fedpriv.privacy.noise_schedule",
+    "fedpriv.privacy.noise_schedules.budgeted": "fedpriv.privacy.budgeted_schedules",
+    "fedpriv.privacy.noise_schedules.calibrated": "fedpriv.privacy.noise_schedules",
+    "fedpriv.privacy.noise_schedules.fixed": "fedpriv.privacy.noise_schedules",
+    "fedpriv.privacy.noise_schedules.validation_decay": "fedpriv.privacy.noise_schedules",
+    "fedpriv.runs.choice": "fedpriv.tools.run_choice",
+    "fedpriv.runs.flags": "fedpriv.tools.run_flags",
+    "fedpriv.runs.folders": "fedpriv.store.run_folders",
+    "fedpriv.runs.table": "fedpriv.tools.run_table",
+    "fedpriv.search.budget": "fedpriv.study.search_budget",
+    "fedpriv.search.objective": "fedpriv.study.search_objective",
+    "fedpriv.search.planned": "fedpriv.study.search_planned",
+    "fedpriv.search.run": "fedpriv.study.search_run",
+    "fedpriv.search.secret_trials": "fedpriv.study.search_secret_trials",
+    "fedpriv.search.settings": "fedpriv.study.search_settings",
+    "fedpriv.search.space": "fedpriv.study.search_space",
+    "fedpriv.search.statement": "fedpriv.study.search_statement",
+    "fedpriv.search.stopping": "fedpriv.study.search_stopping",
+    "fedpriv.trackers.base": "fedpriv.experiment.tracker",
+    "fedpriv.trackers.csv_files": "fedpriv.experiment.trackers",
+    "fedpriv.trackers.mlflow": "fedpriv.experiment.trackers",
+    "fedpriv.trackers.tensorboard": "fedpriv.experiment.trackers",
+    "fedpriv.trackers.wandb": "fedpriv.experiment.trackers",
+}
+"""Old module → new module."""
+
+FOLDERS = {
+    "fedpriv.accounting": "fedpriv.tools.accounting",
+    "fedpriv.audit": "fedpriv.tools.audit",
+    "fedpriv.audit.epsilon": "fedpriv.tools.audit",
+    "fedpriv.bench": "fedpriv.tools.bench",
+    "fedpriv.data.text": "fedpriv.data",
+    "fedpriv.figures": "fedpriv.study.figures",
+    "fedpriv.leaderboard": "fedpriv.tools.leaderboard",
+    "fedpriv.privacy.monte_carlo": "fedpriv.privacy.accountants",
+    "fedpriv.report": "fedpriv.tools.report",
+    "fedpriv.results": "fedpriv.store",
+    "fedpriv.runs": "fedpriv.tools",
+    "fedpriv.search": "fedpriv.study",
+    "fedpriv.trackers": "fedpriv.experiment.trackers",
+    "fedpriv.verify": "fedpriv.tools.verify",
+}
+"""Old folder → the folder or module that has the names which its ``__init__`` exported."""
+
+_FIRST_MODULES = {new: old for old, new in MOVED.items()} | {
+    "fedpriv.experiment.trackers.CsvTracker": "fedpriv.trackers.csv_files",
+    "fedpriv.experiment.trackers.MlflowTracker": "fedpriv.trackers.mlflow",
+    "fedpriv.experiment.trackers.TensorBoardTracker": "fedpriv.trackers.tensorboard",
+    "fedpriv.experiment.trackers.WandbTracker": "fedpriv.trackers.wandb",
+    "fedpriv.privacy.noise_schedules.CalibratedNoise": "fedpriv.privacy.noise_schedules.calibrated",
+    "fedpriv.privacy.noise_schedules.ConstantNoise": "fedpriv.privacy.noise_schedules.fixed",
+    "fedpriv.privacy.noise_schedules.ExponentialNoise": "fedpriv.privacy.noise_schedules.fixed",
+    "fedpriv.privacy.noise_schedules.NoNoise": "fedpriv.privacy.noise_schedules.fixed",
+    "fedpriv.privacy.noise_schedules.StepNoise": "fedpriv.privacy.noise_schedules.fixed",
+    "fedpriv.privacy.noise_schedules.ValidationDecay": "fedpriv.privacy.noise_schedules.validation_decay",
+}
+"""Module, or class of a module that several were merged into → the first module of the class."""
+
+
+def current(name: str) -> str:
+    """Return the present dotted path of a module, or of what a module holds."""
+    parts = name.split(".")
+    for length in range(len(parts), 1, -1):
+        head = ".".join(parts[:length])
+        new = MOVED.get(head) or FOLDERS.get(head)
+        if new is not None:
+            return ".".join([new, *parts[length:]])
+    return name
+
+
+def first_name(kind: type) -> str:
+    """Return the dotted path that a class had before anything moved: the one that digests hold."""
+    module, name = kind.__module__, kind.__qualname__
+    first = _FIRST_MODULES.get(f"{module}.{name}") or _FIRST_MODULES.get(module, module)
+    return f"{first}.{name}"
+
+
+def install() -> None:
+    """Let Python find modules by their old paths, after it has looked everywhere else."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())
+
+
+class _Finder:
+    """Finds old paths. It imports nothing before somebody asks for one."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name in MOVED:
+            return ModuleSpec(name, _Alias(MOVED[name]))
+        if name in FOLDERS:
+            return ModuleSpec(name, _Folder(FOLDERS[name]), is_package=True)
+        return None
+
+
+class _Alias:
+    """Loads an old path: the module of the new path itself, so that its classes exist once."""
+
+    def __init__(self, new: str):
+        self._new = new
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self._new)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # Python has put the spec of the old path there
+
+
+class _Folder:
+    """Loads an old folder: an empty package that passes names on to where they are now."""
+
+    def __init__(self, new: str):
+        self._new = new
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        def passed_on(name: str) -> object:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            try:
+                return getattr(importlib.import_module(self._new), name)
+            except AttributeError:
+                message = f"module {module.__name__!r} has no attribute {name!r}"
+                raise AttributeError(message) from None
+
+        module.__getattr__ = passed_on

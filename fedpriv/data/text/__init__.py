@@ -1,1 +1,0 @@
-"""Data sets of text: tokens, a public vocabulary, windows of fixed length, and the corpora."""

@@ -1,0 +1,247 @@
+"""Comments and chat messages by author, for a language model that predicts the next word.
+
+A file has one comment a row: JSON lines (``.jsonl``, ``.json``) or CSV with a header (``.csv``), each
+also gzipped (``.gz``), in UTF-8. HTML entities are unescaped and addresses become ``<url>``.
+
+Authors are dealt out whole, by a hash of their name (``fedpriv.data.text_corpus``), unless a column
+names the split of each row. Then an author with a row of the public split is public in all of it: no
+training record is taken from an author whose text is public, so whether somebody's text is public
+does not depend on what a client wrote.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, DataError, show
+from fedpriv.common.fields import (
+    declared,
+    field,
+    number,
+    or_null,
+    own_check,
+    same_as,
+    text,
+    when,
+)
+from fedpriv.data.records import LANGUAGE_MODEL
+from fedpriv.data.text_corpus import PUBLIC, TEST, TRAIN, Corpus, deal
+from fedpriv.data.text_dataset import TextDataset, refuse_nobody_to_train_on, share_of_authors
+from fedpriv.data.text_tokens import replace_urls, unescape
+
+FORMATS = (".jsonl", ".json", ".csv")
+LEFT_OUT = -1  # the role of a text that is not used
+
+
+def _authors(name: str, value: Any) -> tuple[str, ...]:
+    allowed = "a list of authors"
+    given = checks.sequence(name, value, allowed)
+    if not all(isinstance(author, str) for author in given):
+        raise ArgumentError(name, value, allowed)
+    return tuple(given)
+
+
+@declared
+class Comments(TextDataset):
+    """A file of comments: which fields, or columns, its rows have, and which of them are used.
+
+    ``author_key``, ``text_key``: those with author and text. ``split_key``: null, or the one that says
+    to which split a row belongs: ``train_split``, ``test_split`` or ``public_split`` (null: the file
+    has none, and ``public_share`` of the authors are public).
+    """
+
+    task = LANGUAGE_MODEL
+    author_key: str
+    text_key: str
+    split_key: str | None
+    train_split: str
+    test_split: str
+    public_split: str | None
+    test_share: float
+
+    excluded_authors: Sequence[str] = field(
+        own_check(_authors), kw_only=True, help="robots, whose texts are not used at all"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.file is not None and _format(self.file) not in FORMATS:
+            allowed = f"a file ending in {', '.join(FORMATS)}, or one of them and .gz"
+            raise ArgumentError("file", self.file, allowed)
+
+    @property
+    def _has_public_texts(self) -> bool:
+        return self.public_split is not None or self.public_share > 0
+
+    def _read(self, content: bytes, path: Path) -> Corpus:
+        keys = [self.author_key, self.text_key, *([self.split_key] if self.split_key else [])]
+        excluded = set(self.excluded_authors)
+        rows = [row for row in read_rows(content, path, keys) if row[1][0] not in excluded]
+        authors = [fields[0] for _, fields in rows]
+        texts = [replace_urls(unescape(fields[1])) for _, fields in rows]
+        if self.split_key is None:
+            return Corpus(texts, authors, deal(authors, self.public_share, self.test_share))
+        return Corpus(texts, authors, self._named_roles(rows, authors, path))
+
+    def _named_roles(
+        self, rows: list[tuple[int, list[str]]], authors: list[str], path: Path
+    ) -> np.ndarray:
+        """Roles int8 [n] from the column of splits."""
+        known = {self.train_split: TRAIN, self.test_split: TEST}
+        if self.public_split is not None:
+            known[self.public_split] = PUBLIC
+        for line, fields in rows:
+            if fields[2] not in known:
+                words = ", ".join(known)
+                raise DataError(
+                    f"{path}, line {line}: {self.split_key} must be one of {words} "
+                    f"(dataset.train_split, test_split, public_split), got {show(fields[2])}"
+                )
+        roles = np.array([known[fields[2]] for _, fields in rows], dtype=np.int8)
+        if self.public_split is None:
+            chosen = deal(authors, self.public_share, 0.0) == PUBLIC
+            roles[chosen & (roles == TRAIN)] = PUBLIC
+            return roles
+        public = {author for author, role in zip(authors, roles, strict=True) if role == PUBLIC}
+        known_to_all = np.array([author in public for author in authors], dtype=bool)
+        roles[known_to_all & (roles == TRAIN)] = LEFT_OUT
+        return roles
+
+
+@declared
+class Reddit(Comments):
+    """Comments as token ids with the next tokens as targets; a client is an author.
+
+    The defaults of the keys are those of Pushshift's dumps. A ``split_key`` of null deals out the authors
+    by ``public_share`` and ``test_share``.
+    """
+
+    name = "reddit"
+    usual_files: ClassVar = ("reddit/comments.jsonl", "reddit/comments.jsonl.gz")
+    contents = "comments of your own (JSON lines or CSV, also .gz) as reddit/comments.jsonl"
+    assumed_records: ClassVar = (100_000, 10_000)
+
+    author_key: str = field(text, default="author", kw_only=True, help="of each row's author")
+    text_key: str = field(text, default="body", kw_only=True, help="of each row's text")
+    split_key: str | None = field(
+        or_null(text), default=None, kw_only=True, help="of the split of each row; null: none"
+    )
+    train_split: str = field(text, default="train", kw_only=True, help="rows to train on")
+    test_split: str = field(text, default="test", kw_only=True, help="rows for testing")
+    public_split: str | None = field(
+        when(lambda reddit, name: name is not None and reddit.split_key is not None, text),
+        default=None,
+        kw_only=True,
+        help="rows whose authors are public; null: none",
+    )
+    public_share: float = share_of_authors(default=0.1, help="authors whose texts are public")
+    test_share: float = field(
+        when(lambda reddit, share: reddit.split_key is None, number(above=0, below=1)),
+        default=0.1,
+        kw_only=True,
+        help="authors whose texts are the test records, without split_key",
+    )
+    excluded_authors: Sequence[str] = same_as(
+        Comments, "excluded_authors", default=("AutoModerator", "[deleted]")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.split_key is not None:
+            self.test_share = 0.0
+        elif self.public_split is not None:
+            raise ArgumentError("public_split", self.public_split, "null where split_key is null")
+        refuse_nobody_to_train_on(self.public_share, self.test_share)
+        super().__attrs_post_init__()
+
+
+@declared
+class UbuntuIrc(Comments):
+    """Messages of the Ubuntu support channel, 2004 to 2018; a client is an author.
+
+    The file names the split of each message: ``dev`` is the public text, and whoever wrote in it is
+    no client. ``excluded_authors``: the channel's robots, which answer with texts from a database:
+    ``author06784`` (ubottu, most messages of all) and ``author00516`` (ubotu, its predecessor). The
+    other keys: ``TextDataset``.
+
+    Source: J. Kummerfeld et al., A Large-Scale Corpus for Conversation Disentanglement (ACL 2019),
+    CC BY 4.0, as a CSV with the columns split, log, line, time, author, text.
+    """
+
+    name = "ubuntu_irc"
+    usual_files: ClassVar = ("ubuntu_irc/messages.csv.gz",)
+    contents = usual_files[0]
+    assumed_records: ClassVar = (150_000, 13_000)
+    author_key = "author"
+    text_key = "text"
+    split_key = "split"
+    train_split = "train"
+    test_split = "test"
+    public_split = "dev"
+
+    excluded_authors: Sequence[str] = same_as(
+        Comments, "excluded_authors", default=("author06784", "author00516")
+    )
+    min_records_per_client: int = same_as(Comments, "min_records_per_client", default=10)
+
+
+def read_rows(content: bytes, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """(line, the texts of ``keys``) for each row of JSON lines or CSV, by the ending of ``path``.
+
+    Raises DataError, naming ``path`` and the line, for a row without one of them.
+    """
+    if path.name.endswith(".gz"):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path} is not a sound gzip file ({error})") from None
+    text = content.decode("utf-8", errors="replace")
+    return (_csv_rows if _format(path.name) == ".csv" else _json_rows)(text, path, keys)
+
+
+def _csv_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = next(rows, [])
+        for key in keys:
+            if key not in header:
+                found = ", ".join(header) or "none"
+                raise ValueError(f"no column {key}; the columns are {show(found)}")
+        places = [header.index(key) for key in keys]
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise ValueError(f"{len(header)} columns are expected, got {len(row)}")
+            yield rows.line_num, [row[place] for place in places]
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path}, line {max(1, rows.line_num)}: {error}") from None
+
+
+def _json_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    for line_number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}, line {line_number}: no JSON object ({error})") from None
+        fields = [row.get(key) if isinstance(row, dict) else None for key in keys]
+        for key, value in zip(keys, fields, strict=True):
+            if not isinstance(value, str):
+                raise DataError(f"{path}, line {line_number}: no text {key}, got {show(value)}")
+        yield line_number, fields
+
+
+def _format(name: str) -> str:
+    """The ending of a file's name, without ``.gz``."""
+    return Path(name.removesuffix(".gz")).suffix

@@ -1,0 +1,353 @@
+"""What data sets of text share: keys, the vocabulary, records of fixed length, the cache."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpriv.common.errors import ArgumentError, ConfigError, DataError
+from fedpriv.common.fields import (
+    anything,
+    declared,
+    field,
+    number,
+    one_of,
+    or_null,
+    text,
+    when,
+    whole,
+)
+from fedpriv.data import encoded
+from fedpriv.data.own_files import OwnFiles
+from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, LoadedDataset, Records
+from fedpriv.data.storage import PATH_KEY, StoredFile, md5, unreadable
+from fedpriv.data.text_corpus import TEST, TRAIN, Corpus
+from fedpriv.data.text_tokens import LEVELS, WORD
+from fedpriv.data.text_vocabulary import Vocabulary
+from fedpriv.data.text_vocabulary_source import (
+    FROM_FILE,
+    FROM_PRIVATE_TEXTS,
+    FROM_PUBLIC,
+    KINDS,
+    VocabularySource,
+)
+from fedpriv.data.text_windows import LONG_TEXTS, WINDOWS, TokenIds, next_tokens, sequences
+
+WINDOWED = (
+    "A text longer than {length} tokens is several records (dataset.long_texts=windows): a guarantee "
+    "for one record holds for {length} tokens of a text, not for all of it."
+)
+_LARGE_FILE = 2**21  # bytes; reading it takes seconds
+
+
+@declared
+class TextDataset(OwnFiles):
+    """Texts of many authors as sequences of ``length`` token ids.
+
+    A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache.
+
+    ``vocabulary`` says where it comes from: ``public`` text that no client wrote, a ``file`` with one
+    token a line (``vocabulary_file``), ``fixed`` (printable ASCII, for characters), or ``private``,
+    the clients' training texts: a release without noise, which no finite epsilon covers. It has
+    ``vocabulary_size`` ids at most; an id without a token is never used.
+
+    The records of a ``language_model`` have the next token at each position as targets, int64
+    [n, L], 0 where there is none; those for ``classification`` one label each. Token ids are kept in
+    the cache, known by the checksum of the file and all these settings.
+    """
+
+    task: ClassVar[str]
+    labels: ClassVar[int] = 2  # of a classification
+    usual_files: ClassVar[tuple[str, ...]]
+    published: ClassVar[StoredFile | None] = None  # a file with a known checksum
+    sites: ClassVar[tuple[str, ...]] = ()  # servers that have that one
+    public_share: float  # of the authors: their texts are public
+
+    path: str | None = field(
+        or_null(text),
+        default=None,
+        kw_only=True,
+        help="the folder with the file; null: see the class",
+    )
+    validation_records: int = field(
+        whole(at_least=1), default=2000, kw_only=True, help="size of the public validation split"
+    )
+    file: str | None = field(
+        or_null(text),
+        default=None,
+        kw_only=True,
+        help="its name in that folder, or an absolute one; null: the usual names",
+    )
+    level: str = field(one_of(LEVELS), default=WORD, kw_only=True, help="what a token is")
+    length: int = field(
+        whole(at_least=1, at_most=10_000),
+        default=30,
+        unit="tokens",
+        kw_only=True,
+        help="of a record",
+    )
+    long_texts: str = field(
+        one_of(LONG_TEXTS),
+        default=WINDOWS,
+        kw_only=True,
+        help="windows: a longer text is several records; truncate: its beginning is one",
+    )
+    _vocabulary: str = field(
+        one_of(KINDS), default=FROM_PUBLIC, kw_only=True, help="where the vocabulary comes from"
+    )
+    _vocabulary_size: int = field(
+        whole(at_least=3, at_most=2**31 - 1),
+        default=5000,
+        kw_only=True,
+        help="ids at most: id 0 to pad, id 1 for unknown tokens, and the tokens",
+    )
+    _vocabulary_file: str | None = field(
+        when(lambda dataset, file: dataset._vocabulary == FROM_FILE and file is not None, text),
+        default=None,
+        kw_only=True,
+        help="vocabulary=file: a list, one token a line",
+    )
+    _vocabulary_words: Iterable[str] = field(
+        anything,
+        default=(),
+        kw_only=True,
+        help="tokens it holds in any case (of an attack's sentence)",
+    )
+    min_records_per_client: int = field(
+        whole(at_least=1), default=1, kw_only=True, help="authors with fewer are left out"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self._source = VocabularySource.checked(
+            self._vocabulary,
+            self.level,
+            self._vocabulary_size,
+            self._vocabulary_file,
+            self._vocabulary_words,
+            self._has_public_texts,
+        )
+
+    @property
+    def _has_public_texts(self) -> bool:
+        return self.public_share > 0
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many ids there are."""
+        return self._source.size
+
+    @property
+    def classes(self) -> int:
+        """Labels of a classification; ids a language model chooses from."""
+        return self.labels if self.task == CLASSIFICATION else self.vocabulary_size
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(L,)"""
+        return (self.length,)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a reader of the privacy numbers must know about these data."""
+        private = [FROM_PRIVATE_TEXTS] if self._source.private else []
+        windowed = [self._windows_caveat()] if self.long_texts == WINDOWS else []
+        return (*private, *windowed)
+
+    def _windows_caveat(self) -> str:
+        return WINDOWED.format(length=self.length)
+
+    @property
+    def unprotected(self) -> dict[str, str]:
+        """Keys, with their values, by which something of every client is known without noise."""
+        return {"vocabulary": self._source.kind} if self._source.private else {}
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Token ↔ id; reads the file. Raises DataError."""
+        return Vocabulary(tuple(self._arrays["tokens"].tolist()), self.level)
+
+    def prepare(self) -> None:
+        """Make sure the file is there and its token ids are kept; DataError if that is not possible."""
+        super().prepare()
+        _ = self._arrays
+
+    def load(self) -> LoadedDataset:
+        """Read the file, or its token ids from the cache; DataError or ConfigError in one sentence."""
+        import torch
+
+        def tensor(key: str) -> torch.Tensor:
+            return torch.from_numpy(arrays[key].astype(np.int64))
+
+        self.prepare()
+        arrays = self._arrays
+        return LoadedDataset(
+            train=Records(tensor("train_inputs"), tensor("train_targets")),
+            test=Records(tensor("test_inputs"), tensor("test_targets")),
+            client_ids=arrays["train_authors"].astype(np.int64),
+            vocabulary=self.vocabulary,
+        )
+
+    def download(self, destination: str | Path) -> None:
+        """Fetch the published file below ``destination``; DataError where that is not possible."""
+        if self.published is None:
+            return super().download(destination)
+        from fedpriv.data import downloads  # seldom needed, and takes a while
+
+        downloads.fetch(
+            self.name, destination, [self.published], self.contents, self.sites, archives={}
+        )
+
+    # ---- the file ----
+
+    @property
+    def _candidates(self) -> tuple[Path, ...]:
+        """Where the file may lie, best first."""
+        names = self.usual_files if self.file is None else (self.file,)
+        return tuple(self.folder.path / Path(name).expanduser() for name in names)
+
+    @property
+    def _found(self) -> Path | None:
+        try:
+            return next((path for path in self._candidates if path.is_file()), None)
+        except OSError as error:
+            raise unreadable(self._candidates[0], error) from error
+
+    def _absence(self) -> str | None:
+        if self._found is not None:
+            return None
+        if self.file is not None and Path(self.file).expanduser().is_absolute():
+            return f"there is no {self.file}"
+        return super()._absence()
+
+    def _missing(self) -> str:
+        names = self.usual_files if self.file is None else (self.file,)
+        return f"{self.folder} has no {' or '.join(names)}"
+
+    def _else(self) -> str:
+        command = ""
+        if self.published is not None:
+            command = f", or run `fedpriv data download {self.name}`"
+            if self.folder.origin == PATH_KEY:
+                command += " and leave dataset.path out"
+        return (
+            "name another folder with dataset.path or FEDPRIV_DATA, or another file with "
+            f"dataset.file{command}"
+        )
+
+    @property
+    def _where(self) -> Path:
+        return self._found
+
+    @property
+    def _published(self) -> bool:
+        return self.published is not None and self._checksum == self.published.md5
+
+    @cached_property
+    def _content(self) -> bytes:
+        try:
+            return self._found.read_bytes()
+        except OSError as error:
+            raise unreadable(self._found, error) from error
+
+    @cached_property
+    def _checksum(self) -> str:
+        return md5(self._content)
+
+    # ---- what is made of it ----
+
+    @abstractmethod
+    def _read(self, content: bytes, path: Path) -> Corpus:
+        """The texts of the file; DataError with ``path`` and the line for one that is none."""
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return len(self._arrays["train_inputs"]), len(self._arrays["test_inputs"])
+
+    @cached_property
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Ids, targets and authors of all records, and the tokens; from the cache if they are there."""
+        made_from = (self._checksum, self._source.checksum(), self._settings())
+        if len(self._content) > _LARGE_FILE and not encoded.is_kept(self.name, made_from):
+            sys.stderr.write(f"reading {self._found} (once: its token ids are kept)\n")
+        arrays = encoded.kept(self.name, made_from, self._encode)
+        self.__dict__.pop("_content", None)
+        return arrays
+
+    def _settings(self) -> dict[str, Any]:
+        """Every setting that changes the records."""
+        left_out = ("path", "file", "validation_records")
+        settings = {k: v for k, v in vars(self).items() if k[0] != "_" and k not in left_out}
+        source = self._source
+        settings |= {
+            "vocabulary_from": source.kind,
+            "vocabulary_size": source.size,
+            "vocabulary_words": source.words,
+        }
+        return dict(sorted(settings.items()))
+
+    def _encode(self) -> dict[str, np.ndarray]:
+        corpus = self._read(self._content, self._found)
+        vocabulary = self._source.make(corpus, self._found)
+        train = self._records(corpus, vocabulary, corpus.of(TRAIN))
+        test = self._records(corpus, vocabulary, corpus.of(TEST))
+        names, authors = np.unique(
+            np.array(corpus.authors, dtype=np.str_)[train[2]], return_inverse=True
+        )
+        kept = self._kept(np.bincount(authors, minlength=len(names)))[authors]
+        if not len(test[0]):
+            raise DataError(f"{self._found} has no texts for testing")
+        small = np.uint16 if len(vocabulary) <= 2**16 else np.int32
+        labels = np.int64 if self.task == CLASSIFICATION else small
+        return {
+            "train_inputs": train[0][kept].astype(small),
+            "train_targets": train[1][kept].astype(labels),
+            "train_authors": np.unique(authors[kept], return_inverse=True)[1].astype(np.int32),
+            "test_inputs": test[0].astype(small),
+            "test_targets": test[1].astype(labels),
+            "tokens": np.array(vocabulary.tokens, dtype=np.str_),
+        }
+
+    def _records(
+        self, corpus: Corpus, vocabulary: Vocabulary, chosen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Inputs, targets and the text each record is from, of the ``chosen`` texts."""
+        texts = TokenIds.of(vocabulary.encode(corpus.texts[i]) for i in chosen)
+        if self.task == LANGUAGE_MODEL:
+            inputs, targets, source = next_tokens(texts, self.length, self.long_texts)
+            return inputs, targets, chosen[source]
+        inputs, source = sequences(texts, self.length, self.long_texts)
+        return inputs, corpus.labels[chosen[source]], chosen[source]
+
+    def _kept(self, counts: np.ndarray) -> np.ndarray:
+        """Which authors have enough records, bool [authors]."""
+        if not len(counts):
+            raise DataError(f"{self._found} has no texts to train on")
+        if counts.max() < self.min_records_per_client:
+            allowed = f"<= {counts.max()} (the most records anyone made)"
+            raise ConfigError(
+                "dataset.min_records_per_client", self.min_records_per_client, allowed
+            )
+        return counts >= self.min_records_per_client
+
+
+def share_of_authors(*, default: float, help: str) -> Any:
+    """Return the field of a share of the authors whose texts are public: 0 <= share < 1."""
+    return field(number(at_least=0, below=1), default=default, kw_only=True, help=help)
+
+
+def share_of_tests(*, default: float, help: str) -> Any:
+    """Return the field of a share of texts for testing: 0 < share < 1."""
+    return field(number(above=0, below=1), default=default, kw_only=True, help=help)
+
+
+def refuse_nobody_to_train_on(public_share: float, test_share: float) -> None:
+    """Raise ArgumentError where the two shares together are everybody."""
+    if public_share + test_share >= 1:
+        allowed = f"< {1 - public_share:g}, 1 less dataset.public_share"
+        raise ArgumentError("test_share", test_share, allowed)

@@ -1,0 +1,382 @@
+"""Trackers: where else a run is shown, beside its folder. Each looks on and changes nothing.
+
+The packages behind them are extras and are imported when a run begins.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.files import write_text
+from fedpriv.experiment.tracker import TrackedRun, Tracker
+
+__all__ = [
+    "CsvTracker",
+    "MlflowTracker",
+    "TensorBoardTracker",
+    "TrackedRun",
+    "Tracker",
+    "WandbTracker",
+]
+
+
+# ---- Tables that any program reads: what the other trackers get, with nothing to install
+
+
+METRICS = ("round", "metric", "value")
+
+
+class CsvTracker(Tracker):
+    """``metrics.csv`` (a row for each round and metric), ``parameters.csv``, ``summary.csv``, the statement.
+
+    ``folder``: where runs have a folder each; null: ``tracked/`` in the run folder.
+    """
+
+    notes_times = False
+
+    def __init__(self, folder: str | None):
+        self._parent = None if folder is None else checks.text("folder", folder)
+        self._rows: list[tuple[object, ...]] = []
+
+    def begin(self, run: TrackedRun) -> Mapping[str, str]:
+        self._folder = run.place(self._parent, "tracked")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._metrics = self._folder / "metrics.csv"
+        write_text(self._metrics, _lines([METRICS, *_up_to(self._metrics, run.rounds_done)]))
+        _write(self._folder / "parameters.csv", run.parameters)
+        return {"name": self._folder.name}
+
+    def log(self, round_number: int, values: Mapping[str, float]) -> None:
+        self._rows += [(round_number, name, value) for name, value in values.items()]
+
+    def flush(self) -> None:
+        with open(self._metrics, "a", encoding="utf-8", newline="") as file:
+            file.write(_lines(self._rows))
+        self._rows.clear()
+
+    def finish(
+        self, summary: Mapping[str, object], files: Sequence[Path], stop_reason: str
+    ) -> None:
+        self.flush()
+        _write(self._folder / "summary.csv", summary)
+        for file in files:
+            shutil.copyfile(file, self._folder / file.name)
+
+
+def _up_to(path: Path, rounds: int) -> list[list[str]]:
+    """The rows of the first rounds of a table that a process before has written."""
+    if not rounds or not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    whole = (row for row in rows if len(row) == len(METRICS) and row[0].isdigit())
+    return [row for row in whole if int(row[0]) <= rounds]
+
+
+def _lines(rows: Iterable[Iterable[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _write(path: Path, values: Mapping[str, object]) -> None:
+    write_text(path, _lines([("name", "value"), *values.items()]))
+
+
+# ---- TensorBoard event files, by PyTorch's writer
+
+
+_COMPARED = ("test_accuracy", "test_loss", "epsilon", "epsilon_published", "epsilon_sound")
+"""Metrics in the table of parameters (HPARAMS)."""
+
+
+class TensorBoardTracker(Tracker):
+    """Scalars, parameters (HPARAMS) and the statement as text.
+
+    ``folder``: where runs have a folder each, for ``tensorboard --logdir``; null: ``tensorboard/`` in the run
+    folder. A resumed run purges the rounds that come again, as TensorBoard does.
+    """
+
+    package = "tensorboard"
+
+    def __init__(self, folder: str | None):
+        self._parent = None if folder is None else checks.text("folder", folder)
+        self._writer = None
+
+    def begin(self, run: TrackedRun) -> Mapping[str, str]:
+        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard.summary import hparams
+
+        folder = run.place(self._parent, "tensorboard")
+        self._round = run.rounds_done
+        self._writer = SummaryWriter(str(folder), purge_step=self._round + 1 if run.kept else None)
+        experiment, start, self._end = hparams(dict(run.parameters), dict.fromkeys(_COMPARED, 0.0))
+        self._writer.file_writer.add_summary(experiment)
+        self._writer.file_writer.add_summary(start)
+        return {"name": folder.name}
+
+    def log(self, round_number: int, values: Mapping[str, float]) -> None:
+        self._round = round_number
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, round_number)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def finish(
+        self, summary: Mapping[str, object], files: Sequence[Path], stop_reason: str
+    ) -> None:
+        rows = "\n".join(f"| {name} | {value} |" for name, value in summary.items())
+        self._writer.add_text("summary", f"| | |\n|---|---|\n{rows}", self._round)
+        for file in files:
+            lines = file.read_text(encoding="utf-8").splitlines()
+            as_it_is = "\n".join(f"    {line}" for line in lines)  # a block of code in Markdown
+            self._writer.add_text(file.name, as_it_is, self._round)
+        self._writer.file_writer.add_summary(self._end)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+# ---- MLflow: a tracking server, or a database or folder of one's own
+
+
+_FINGERPRINT = "fedpriv.fingerprint"
+_AT_ONCE = {"metrics": 1000, "params": 100}  # what a server takes in a request
+_LONGEST = 500  # characters of a parameter
+_ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # of a server that is away: else it tries for many minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+}
+"""How MLflow behaves, unless the user says otherwise."""
+
+
+class MlflowTracker(Tracker):
+    """Metrics, parameters, and the statement as artefacts of a run in an MLflow experiment.
+
+    ``uri``: of the tracking server, ``sqlite:///mlflow.db`` and the like; null: MLflow's own choice
+    (MLFLOW_TRACKING_URI). User name and password come from MLflow's environment variables.
+    """
+
+    package = "mlflow"
+
+    def __init__(self, uri: str | None, experiment: str):
+        self._uri = None if uri is None else checks.text("uri", uri)
+        if "@" in urlsplit(self._uri or "").netloc:
+            raise ArgumentError(
+                "uri",
+                "one with a user or password",
+                "without them: run folders keep it",
+                "use MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+            )
+        self._experiment = checks.text("experiment", experiment)
+        self._client: Any = None
+        self._id: str | None = None
+        self._pending: list[Any] = []
+        self._status = "FAILED"  # unless the run finishes
+
+    def begin(self, run: TrackedRun) -> Mapping[str, str]:
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        from mlflow.tracking import MlflowClient
+
+        self._client = MlflowClient(tracking_uri=self._uri)
+        self._tracked_to = 0
+        self._id = self._existing(run)
+        if self._id is not None:
+            self._client.update_run(self._id, status="RUNNING")
+            self._tracked_to = self._last_step()
+            return {"id": self._id}
+        tags = {_FINGERPRINT: run.fingerprint}
+        made = self._client.create_run(self._experiment_id(), run_name=run.name, tags=tags)
+        self._id = made.info.run_id
+        self._log_parameters(run.parameters)
+        return {"id": self._id}
+
+    def _experiment_id(self) -> str:
+        from mlflow.exceptions import MlflowException
+
+        found = self._client.get_experiment_by_name(self._experiment)
+        if found is not None:
+            return found.experiment_id
+        try:
+            return self._client.create_experiment(self._experiment)
+        except MlflowException:  # another job of a sweep was faster
+            found = self._client.get_experiment_by_name(self._experiment)
+            if found is None:
+                raise
+            return found.experiment_id
+
+    def _existing(self, run: TrackedRun) -> str | None:
+        """The run that was begun earlier, if it is there and of this configuration."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            tags = self._client.get_run(run.kept["id"]).data.tags
+        except (KeyError, MlflowException):
+            return None
+        return run.kept["id"] if tags.get(_FINGERPRINT) == run.fingerprint else None
+
+    def _last_step(self) -> int:
+        """The last round that is tracked: those that come again are not entered twice."""
+        names = self._client.get_run(self._id).data.metrics
+        steps = (m.step for n in names for m in self._client.get_metric_history(self._id, n))
+        return max(steps, default=0)
+
+    def _log_parameters(self, parameters: Mapping[str, object]) -> None:
+        from mlflow.entities import Param
+
+        entries = iter([Param(key, str(value)[:_LONGEST]) for key, value in parameters.items()])
+        while some := list(islice(entries, _AT_ONCE["params"])):
+            self._client.log_batch(self._id, params=some)
+
+    def log(self, round_number: int, values: Mapping[str, float]) -> None:
+        if round_number > self._tracked_to:
+            self._tracked_to = round_number
+            self._pending += _metrics(values, round_number)
+
+    def flush(self) -> None:
+        while self._pending:
+            some = self._pending[: _AT_ONCE["metrics"]]
+            self._client.log_batch(self._id, metrics=some)
+            del self._pending[: len(some)]
+
+    def finish(
+        self, summary: Mapping[str, object], files: Sequence[Path], stop_reason: str
+    ) -> None:
+        self.flush()
+        for name, value in summary.items():
+            self._client.set_tag(self._id, name, value)
+        for file in files:
+            self._client.log_artifact(self._id, str(file))
+        self._status = {"interrupted": "KILLED", "diverged": "FAILED"}.get(stop_reason, "FINISHED")
+
+    def close(self) -> None:
+        if self._id is not None:
+            self._client.set_terminated(self._id, self._status)
+
+
+def _metrics(values: Mapping[str, float], step: int) -> Iterator[Any]:
+    from mlflow.entities import Metric
+
+    now = int(1000 * time.time())
+    return (Metric(name, value, now, step) for name, value in values.items())
+
+
+# ---- Weights & Biases, online or offline
+
+
+MODES = ("online", "offline")
+_SECONDS = {"init_timeout": 30.0, "finish_timeout": 120.0}  # of waiting for a server
+
+
+class WandbTracker(Tracker):
+    """Metrics, configuration, summary, and the statement as an artefact of a run.
+
+    ``mode``: null takes WANDB_MODE, else online. Offline runs lie in ``wandb/`` where one works (WANDB_DIR)
+    until ``wandb sync`` sends them; not in the run folder, which has no links. wandb collects nothing by
+    itself: no code, git, command line, packages, console or machine.
+    """
+
+    package = "wandb"
+
+    def __init__(
+        self, project: str, entity: str | None, group: str | None, tags: list[str], mode: str | None
+    ):
+        self._project = checks.text("project", project)
+        self._entity = None if entity is None else checks.text("entity", entity)
+        self._group = None if group is None else checks.text("group", group)
+        self._tags = [checks.text("tags", tag) for tag in checks.sequence("tags", tags)]
+        self._mode = None if mode is None else checks.one_of("mode", mode, MODES)
+        self._run: Any = None
+        self._failed = True  # unless the run finishes
+
+    def refuse_unusable(self) -> None:
+        super().refuse_unusable()
+        if (self._mode or os.environ.get("WANDB_MODE", "online")) != "online":
+            return
+        import wandb
+
+        if not wandb.login(prompt=False, verify=False):
+            raise ConfigError(
+                "tracker.wandb.mode",
+                "online",
+                "offline where nobody is logged in",
+                "wandb login, or WANDB_API_KEY, logs in",
+            )
+
+    def begin(self, run: TrackedRun) -> Mapping[str, str]:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb
+
+        kept = run.kept.get("id", "")
+        own = re.fullmatch(re.escape(run.fingerprint) + "-[0-9a-f]{1,16}", kept)
+        name = kept if own else f"{run.fingerprint}-{time.time_ns():x}"
+        self._run = wandb.init(
+            project=self._project,
+            entity=self._entity,
+            group=self._group,
+            tags=self._tags,
+            name=run.name,
+            id=name,
+            resume="allow",
+            config=dict(run.parameters),
+            settings=wandb.Settings(**_quiet(self._mode)),
+        )
+        return {"id": name}
+
+    def log(self, round_number: int, values: Mapping[str, float]) -> None:
+        if round_number >= self._run.step:  # a server knows those before
+            self._run.log(dict(values), step=round_number)
+
+    def finish(
+        self, summary: Mapping[str, object], files: Sequence[Path], stop_reason: str
+    ) -> None:
+        import wandb
+
+        self._run.summary.update(dict(summary))
+        statement = wandb.Artifact(f"privacy-{self._run.id}", type="privacy-statement")
+        for file in files:
+            statement.add_file(str(file))
+        self._run.log_artifact(statement)
+        self._failed = stop_reason in ("interrupted", "diverged")
+
+    def close(self) -> None:
+        if self._run is not None:
+            self._run.finish(exit_code=int(self._failed))
+
+
+def _quiet(mode: str | None) -> dict[str, Any]:
+    """Settings under which wandb tells nothing of the machine, and prints nothing."""
+    chosen = {} if mode is None else {"mode": mode}
+    return (
+        chosen
+        | _SECONDS
+        | {
+            "silent": True,
+            "console": "off",
+            "save_code": False,
+            "disable_code": True,
+            "disable_git": True,
+            "host": "",
+            "x_disable_meta": True,
+            "x_disable_stats": True,
+            "x_disable_machine_info": True,
+            "x_save_requirements": False,
+        }
+    )

@@ -1,1 +1,0 @@
-"""``fedpriv leaderboard``: entries that anyone can run again, and the page that shows them."""

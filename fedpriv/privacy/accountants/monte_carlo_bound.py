@@ -1,0 +1,67 @@
+"""An upper bound on δ(ε) from samples, that fails with a probability fixed in advance.
+
+With L the privacy loss and samples from R_α (α = 1: no tilt),
+
+    δ(ε) = E X,   X = Z_α e^{-(α-1) L} (1 - e^{ε-L})_+,   0 ≤ X ≤ M(ε) = Z_α max_l e^{-(α-1) l} (1 - e^{ε-l})
+
+The range M is known whatever the samples are, so no large weight can have been missed. One bets that the
+mean is below δ (Waudby-Smith & Ramdas 2023, arXiv 2010.09686): for a stake κ ≤ 1/M the wealth
+
+    K_κ = Π_i (1 + κ (δ - X_i))
+
+has mean at most 1 if E X ≥ δ, and so has the mean of K_κ over stakes. That exceeds 1/β with probability at
+most β (Markov); where it does, E X < δ is certified. Wealth grows with ε, as X falls and more stakes are
+allowed. So the smallest certified ε is below the true one only if the true one was certified too, wrongly:
+β is the probability of that, however many ε are tried.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fedpriv.privacy.accountants.monte_carlo_patterns import log_peak
+
+LARGEST, WIDTH = 64.0, 5e-4
+"""Losses that are told apart, and the width of a cell."""
+
+ROUNDING = 2.5e-4
+"""What single precision may make of a loss."""
+
+_STAKES = 2.0 ** np.arange(-6, 31)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Samples by cell: ``counts`` in those from ``cells`` × WIDTH on, ``beyond`` of them above LARGEST, the
+    rest not above 0; under R_α of ``order`` α with ``log_total`` log Z_α."""
+
+    samples: int
+    order: int
+    log_total: float
+    cells: np.ndarray
+    counts: np.ndarray
+    beyond: int
+
+    def certifies(self, epsilon: float, delta: float, log_failure: float) -> bool:
+        """Whether δ(ε) < ``delta`` but with probability e^``log_failure``. Each loss counts as the most that
+        one in its cell can."""
+        tilt = self.order - 1
+        high = (self.cells + 1) * WIDTH + ROUNDING
+        kept = high > epsilon
+        high, counts = high[kept], self.counts[kept]
+        slack = tilt * (WIDTH + 2.0 * ROUNDING)
+        log_largest = self.log_total - tilt * epsilon + log_peak(tilt) + slack
+        values = np.exp(self.log_total + slack - tilt * high) * -np.expm1(epsilon - high)
+        stakes = _STAKES[np.log(_STAKES) <= -log_largest]
+        if not len(stakes):
+            return False
+        largest = math.exp(min(log_largest, 700.0))
+        wealth = np.log1p(stakes[:, None] * (delta - values)) @ counts
+        with np.errstate(divide="ignore"):
+            wealth += self.beyond * np.log1p(stakes * (delta - largest))
+        wealth += (self.samples - counts.sum() - self.beyond) * np.log1p(stakes * delta)
+        return bool(logsumexp(wealth) - math.log(len(_STAKES)) >= -log_failure)

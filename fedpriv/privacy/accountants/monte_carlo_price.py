@@ -1,0 +1,169 @@
+"""ε of b-min-sep sampling, from sampled privacy losses (Choquette-Choo et al. 2024, arXiv 2410.06266; Dong &
+Ganesh 2026, arXiv 2602.09338).
+
+The smallest ε at which δ(ε) < δ - β is certified for the client's presence and for its absence, with
+β = δ / 1000 the probability that this fails. β counts as a part of δ: where the bound fails, nothing is
+promised (as in Wang et al. 2023, arXiv 2304.07927). The samples are drawn from public streams, the same in
+every run, so a price is a function of the event and δ.
+
+Who calibrates asks about many noise multipliers, and picks one for what the samples say of it. So they are
+rounded down to a grid, and β is shared out among all on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import sys
+import zipfile
+from contextlib import suppress
+from io import BytesIO
+
+import numpy as np
+
+from fedpriv.common.errors import WriteError
+from fedpriv.common.files import write_atomically
+from fedpriv.data.storage import cache_folder
+from fedpriv.privacy.accountants.gaussian import GdpAccountant
+from fedpriv.privacy.accountants.monte_carlo_bound import LARGEST, ROUNDING, Losses
+from fedpriv.privacy.accountants.monte_carlo_losses import losses_with, losses_without
+from fedpriv.privacy.accountants.monte_carlo_patterns import Sampling, best_patterns
+from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
+
+VERSION = 1
+"""Rises whenever the samples of an event would be others."""
+
+SAMPLES = 5_000_000
+"""At δ of 1e-5 and more."""
+
+MOST_NUMBERS = 2e10
+"""Samples × rounds: about seven minutes."""
+
+FAILURE = 1e-3  # β ÷ δ
+_PER_DELTA = 50.0  # samples × δ, below: some 35 of them certify a δ that none of them has seen
+_TILTED = 10  # times fewer samples of what is tilted, for it is seen often
+_STEP = 0.002  # of the grid: 0.2 %
+_MULTIPLIERS = math.ceil(math.log(1e9) / _STEP)  # on the grid, from 1e-3 to 1e6
+_DIGIT = 1e-4  # of ε, which is rounded up to it
+_PILOT = 20_000
+_SILENT = 1e9  # numbers that take about 20 s
+_NOTHING = 0.01  # ε that is not worth any samples
+
+
+def samples_for(delta: float) -> int:
+    """How many samples a δ takes."""
+    return max(SAMPLES, math.ceil(_PER_DELTA / delta))
+
+
+def refusal(event: BMinSepDpEvent, delta: float) -> str | None:
+    """Why this δ cannot be certified, or None."""
+    samples = samples_for(delta)
+    if samples * event.rounds <= MOST_NUMBERS:
+        return None
+    if samples == SAMPLES:
+        return (
+            f"rounds must be <= {MOST_NUMBERS / SAMPLES:.0f} with algorithm.participation=b_min_sep, got "
+            f"{event.rounds}: its privacy loss is sampled, round by round"
+        )
+    least = _PER_DELTA * event.rounds / MOST_NUMBERS
+    return (
+        f"delta must be >= {least:.2g} with algorithm.participation=b_min_sep and {event.rounds} rounds, got "
+        f"{delta:g}: its privacy loss is sampled, and that would take {samples:.2g} samples"
+    )
+
+
+def epsilon_of(event: BMinSepDpEvent, delta: float, samples: int) -> float:
+    """ε at δ by so many samples, or without amplification where that is less, or next to nothing."""
+    plain = _unamplified(event, delta)
+    if plain <= _NOTHING:
+        return plain
+    return min(plain, _smallest(_sampled(*_on_grid(event), samples), delta))
+
+
+def about(event: BMinSepDpEvent, delta: float) -> float:
+    """Near :func:`epsilon_of`, in a fraction of its time, and no bound."""
+    if (plain := _unamplified(event, delta)) <= _NOTHING:
+        return plain
+    sampling, multiplier = _on_grid(event)
+    patterns = best_patterns(sampling, multiplier)
+    pilot = losses_with(patterns, multiplier, _PILOT)
+    return min(plain, _smallest((pilot,), delta, failure=0.5))
+
+
+def _unamplified(event: BMinSepDpEvent, delta: float) -> float:
+    """ε of a client in as many rounds as its rest allows."""
+    times = -(-event.rounds // event.separation)
+    square = sum(c * c for c in event.column) / event.event.noise_multiplier**2
+    return GdpAccountant().epsilon_of_sum(times * square, delta)
+
+
+def _smallest(known: tuple[Losses, ...], delta: float, failure: float | None = None) -> float:
+    """The smallest ε that all certify; ``inf`` where there is none below LARGEST: too few samples."""
+    log_failure = math.log(failure or delta * FAILURE / (2 * _MULTIPLIERS))
+    left = delta * (1.0 - FAILURE)
+    low, high = math.ceil(ROUNDING / _DIGIT), round((LARGEST - 1.0) / _DIGIT)
+    if not all(losses.certifies(high * _DIGIT, left, log_failure) for losses in known):
+        return math.inf
+    while low < high:
+        middle = (low + high) // 2
+        if all(losses.certifies(middle * _DIGIT, left, log_failure) for losses in known):
+            high = middle
+        else:
+            low = middle + 1
+    return low * _DIGIT
+
+
+def _on_grid(event: BMinSepDpEvent) -> tuple[Sampling, float]:
+    """(who joins, the noise multiplier rounded down)."""
+    level = math.floor(math.log(event.event.noise_multiplier) / _STEP)
+    kind = (event.rounds, event.separation, event.rate, event.warm_start, tuple(event.column))
+    return Sampling(*kind), math.exp(level * _STEP)
+
+
+@functools.lru_cache(maxsize=64)
+def _sampled(sampling: Sampling, multiplier: float, samples: int) -> tuple[Losses, Losses]:
+    """Of the client's presence and of its absence; kept in the user's cache, whose numbers are believed."""
+    words = f"{VERSION} {sampling!r} {multiplier!r} {samples}".encode()
+    name = hashlib.blake2b(words, digest_size=12).hexdigest()
+    path = cache_folder() / "strategies" / f"b-min-sep-{sampling.rounds}-{name}.npz"
+    known = _read(path.read_bytes()) if path.is_file() else None
+    if known is not None:
+        return known
+    if samples * sampling.rounds > _SILENT:
+        sys.stderr.write("sampling the privacy loss of b_min_sep (once: the samples are kept)\n")
+    patterns = best_patterns(sampling, multiplier)
+    tilted = samples if patterns.order == 1 else samples // _TILTED
+    found = (
+        losses_with(patterns, multiplier, tilted),
+        losses_without(sampling, multiplier, samples),
+    )
+    with suppress(WriteError, OSError):  # a cache that cannot be written to is none
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file: np.savez_compressed(file, **_plain(found)), "wb")
+    return found
+
+
+def _plain(found: tuple[Losses, Losses]) -> dict[str, np.ndarray]:
+    plain: dict[str, np.ndarray] = {}
+    for i, losses in enumerate(found):
+        whole = (losses.samples, losses.order, losses.beyond)
+        plain[f"whole{i}"] = np.array(whole, dtype=np.int64)
+        plain[f"log_total{i}"] = np.array([losses.log_total])
+        plain[f"cells{i}"], plain[f"counts{i}"] = losses.cells, losses.counts
+    return plain
+
+
+def _read(stored: bytes) -> tuple[Losses, Losses] | None:
+    """None for what is damaged."""
+    try:
+        with np.load(BytesIO(stored), allow_pickle=False) as plain:
+            found = []
+            for i in range(2):
+                samples, order, beyond = map(int, plain[f"whole{i}"])
+                (log_total,) = map(float, plain[f"log_total{i}"])
+                cells, counts = plain[f"cells{i}"], plain[f"counts{i}"]
+                found.append(Losses(samples, order, log_total, cells, counts, beyond))
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        return None
+    return found[0], found[1]

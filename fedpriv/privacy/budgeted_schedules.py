@@ -1,0 +1,265 @@
+"""Schedules that spread a privacy budget over T rounds in advance (Wei et al., eqs. 15 and 19).
+
+Everything is a sum: with noise multipliers z_t = s_t / C, an upload that the protected unit moves by
+D, and q = m/K of the clients in a round, ε at δ allows
+
+    Σ_t z_t^-2 ≤ B
+    printed: B = ε² / (2 q (D/C)² log(1/δ))       eq. (15), D as the work claims it
+    exact:   B = μ(ε, δ)² / (q (D/C)²)            μ-GDP, D as it is: the Gaussian's own trade-off
+
+Uniform: z² = T/B.  Recalculated: z_t² = (T - t) / (B - Σ_{τ<t} z_τ^-2), the same number until T changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dp_accounting import dp_event
+
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import (
+    declared,
+    field,
+    not_null,
+    number,
+    one_of,
+    or_null,
+    same_as,
+    whole,
+)
+from fedpriv.privacy.accountants.gaussian import GdpAccountant
+from fedpriv.privacy.mechanisms.claims import MomentsBound, wei_budget
+from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+from fedpriv.privacy.mechanisms.joint import TRAINING_LOSS
+from fedpriv.privacy.mechanisms.visible import Visible, seen
+from fedpriv.privacy.noise_schedule import BETA, LossQuery, NoiseSchedule, Setting
+
+FORMS = ("printed", "exact")
+DISCOUNTS = ("beta_squared", "beta")
+DISCOUNTED_AT = ("completed_rounds", "printed")
+TRIGGERS = ("validation", "noised", "exact")
+_ROUNDING = 1e-9  # of B, left unspent: T rounds then fit however their sum is rounded
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """What a budget is spread over: ``sensitivity`` D/C and ``client_rate`` q of the enforced view, and
+    whether that view is the work's (``printed``)."""
+
+    sensitivity: float
+    client_rate: float
+    printed: bool
+
+
+def _spreading(setting: Setting, form: str | None) -> Spreading:
+    """Sensitivity and q of the enforced view, for a budget that is spread as a sum of z^-2."""
+    printed = setting.published and isinstance(setting.claim.accountant(), MomentsBound)
+    if setting.samples_per_round > 1:
+        raise ConfigError(
+            "algorithm.local_steps", setting.samples_per_round, "1 with this schedule"
+        )
+    event = setting.sampling.event(1.0)
+    if isinstance(event, dp_event.GaussianDpEvent):
+        sensitivity, rate = 1.0 / event.noise_multiplier, 1.0
+    elif printed and form != "exact":
+        sensitivity, rate = 1.0, getattr(setting.sampling, "sample_rate", 1.0)
+    else:
+        raise ConfigError(
+            "noise_schedule=uniform_budget and recalculated are for Gaussians without sampling, whose "
+            "privacy cost is a sum; noise_schedule=calibrated is for sampled lots or secret cohorts"
+        )
+    counts_alike = isinstance(setting.accountant, MomentsBound if printed else GdpAccountant)
+    if form is None and not counts_alike:
+        raise ConfigError(
+            "accountant",
+            setting.accountant.name,
+            f"{'published' if printed else 'gdp'} with this noise_schedule and budget_view",
+            "its noise keeps to the budget as that counts; another count would end the run early",
+        )
+    rate *= setting.cohort_share
+    if setting.published:
+        sensitivity = setting.claim.sensitivity
+    return Spreading(sensitivity, rate, printed)
+
+
+@declared
+class UniformBudget(NoiseSchedule):
+    """z = (T/B)^(1/2) in every round, so that T = ``rounds`` rounds cost ε (eq. 15)."""
+
+    epsilon: float = field(
+        not_null(
+            number(above=0),
+            "a number > 0: the budget to spread (that of the run, unless epsilon=null)",
+        ),
+        help="the budget to spread",
+    )
+    delta: float = field(number(above=0, below=1), help="δ that goes with it")
+    rounds: int = field(
+        not_null(whole(at_least=1), "a whole number >= 1: T (rounds of the run)"),
+        unit="T",
+        help="over how many rounds the budget is spread",
+    )
+    form: str | None = field(
+        or_null(one_of(FORMS)),
+        default=None,
+        help="which B; null: printed where the published view is enforced, else exact",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self._whole: float | None = None
+        self._sigma: float | None = None
+
+    @property
+    def known(self) -> bool:
+        return self._sigma is not None
+
+    def calibrate(self, setting: Setting) -> None:
+        """Fix B. Raises ConfigError where the releases are not plain Gaussians, ArgumentError if what the
+        schedule asks of the clients costs all of it."""
+        self._spread(_spreading(setting, self.form))
+
+    def _spread(self, over: Spreading) -> None:
+        whole = self._budget(over, over.printed if self.form is None else self.form == "printed")
+        self._whole = whole * (1.0 - _ROUNDING)
+        self._sigma = math.sqrt(self.rounds / self._whole)
+
+    def _budget(self, over: Spreading, printed: bool) -> float:
+        """B."""
+        if printed:
+            return wei_budget(self.epsilon, self.delta, over.sensitivity, over.client_rate)
+        inverse_squares = GdpAccountant().largest_sum(self.epsilon, self.delta)
+        return inverse_squares / (over.client_rate * over.sensitivity**2)
+
+    @property
+    def planned_rounds(self) -> float:
+        return float(self.rounds)
+
+    def noise_multiplier_over(self, rounds: int) -> float:
+        """σ if the budget were spread over so many rounds."""
+        return math.sqrt(rounds / self._whole)
+
+    def noise_multiplier(self, round_index: int) -> float:
+        if self._sigma is None:
+            raise RuntimeError("a budget must be spread before it is used")
+        return self._sigma
+
+    def ended(self, round_index: int) -> bool:
+        return round_index + 1 > self.planned_rounds
+
+
+@declared
+class RecalculatedNoise(UniformBudget):
+    """Eq. (19) with communication rounds discounting: T shrinks whenever the loss does not fall.
+
+    After t completed rounds, if F(w_t) ≥ F(w_{t-1}):
+
+        beta_squared   T ← β² (T - t) + t        (algorithm 2; ``discount_at=printed`` has t - 1)
+        beta           T ← ⌈β T⌉                 (the authors' code)
+
+    and round t runs only if t + 1 ≤ T. F is the loss of the ``validation`` split, which is public
+    (free); ``noised``: the mean of the losses of the round's clients, each cut at ``loss_bound`` b and
+    noised by its client with multiplier ``loss_noise_multiplier``, which is paid from B before it is
+    spread; ``exact``: the same without noise, as the work has it, for which there is no finite ε.
+    """
+
+    beta: float = field(BETA, default=0.9, unit="β", help="discount of the rounds that are left")
+    discount: str = field(one_of(DISCOUNTS), default="beta_squared", help="how T shrinks")
+    discount_at: str = field(
+        one_of(DISCOUNTED_AT), default="completed_rounds", help="t in beta_squared"
+    )
+    trigger: str = field(one_of(TRIGGERS), default="validation", help="whose loss must fall")
+    loss_bound: float = field(
+        number(above=0), default=5.0, unit="b", help="at which each client's loss is cut"
+    )
+    loss_noise_multiplier: float = field(
+        number(above=0), default=10.0, help="noise multiplier of the losses with trigger=noised"
+    )
+    form: str | None = same_as(UniformBudget, "form")
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.discount == "beta" and self.discount_at == "printed":
+            raise ArgumentError(
+                "discount_at", self.discount_at, "completed_rounds with discount=beta"
+            )
+        self.adaptive = self.beta < 1
+        self.reads_validation = self.trigger == "validation"
+        self._planned = float(self.rounds)
+        self._spent = 0.0
+        self._loss = math.inf
+
+    @property
+    def loss_query(self) -> LossQuery | None:
+        if self.trigger == "validation":
+            return None
+        noise = self.loss_noise_multiplier if self.trigger == "noised" else 0.0
+        # any two losses are at most b apart
+        return LossQuery(GaussianQuery(TRAINING_LOSS, noise, replaced=1.0), self.loss_bound)
+
+    def _budget(self, over: Spreading, printed: bool) -> float:
+        whole = super()._budget(over, printed)
+        if printed or self.trigger != "noised":
+            return whole
+        # a loss moves by b at most where an upload moves by D/C bounds
+        left = whole - self.rounds / (over.sensitivity * self.loss_noise_multiplier) ** 2
+        if left <= 0:
+            raise ArgumentError(
+                "loss_noise_multiplier",
+                self.loss_noise_multiplier,
+                "larger: at this one the losses alone cost more than epsilon",
+            )
+        return left
+
+    @property
+    def planned_rounds(self) -> float:
+        """T as it is now."""
+        return self._planned
+
+    @property
+    def total_noise_multiplier(self) -> float:
+        """B^(-1/2), whatever is observed."""
+        return self._whole**-0.5
+
+    def lowest(self, round_index: int) -> float:
+        """No round can spend more than all of B."""
+        return self.total_noise_multiplier
+
+    def begin(self, validation_loss: Callable[[], float]) -> None:
+        if self.reads_validation:
+            self._loss = validation_loss()
+
+    def observe(self, round_index: int, loss: Visible) -> None:
+        completed = round_index + 1
+        self._spent += self._sigma**-2
+        now = seen(loss, "a noise schedule")
+        stalled = now >= self._loss
+        self._loss = now
+        if stalled and self.beta < 1:
+            self._shorten(completed)
+
+    def _shorten(self, completed: int) -> None:
+        self.decays += 1
+        if self.discount == "beta":
+            self._planned = float(math.ceil(self.beta * self._planned))
+        else:
+            t = completed if self.discount_at == "completed_rounds" else completed - 1
+            self._planned = self.beta**2 * (self._planned - t) + t
+        if not self.ended(completed):
+            left = self._whole - self._spent
+            self._sigma = math.sqrt((self._planned - completed) / left)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "planned": self._planned,
+            "spent": self._spent,
+            "loss": self._loss,
+            "sigma": self._sigma,
+            "decays": self.decays,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._planned, self._spent = state["planned"], state["spent"]
+        self._loss, self._sigma, self.decays = state["loss"], state["sigma"], state["decays"]

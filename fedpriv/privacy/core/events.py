@@ -1,0 +1,126 @@
+"""Events as text, ``Poisson(q=0.013, Gaussian(z=3.0))``, and back, exactly; and in words.
+
+The text is a column of ``ledger.csv``, which old run folders hold. dp_accounting's own ``to_named_tuple``
+gives no text, and its way back imports whatever module the tuple names.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import attr
+from dp_accounting import dp_event
+
+from fedpriv.privacy.core.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
+from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
+
+_FORMS = {
+    dp_event.NonPrivateDpEvent: "NonPrivate",
+    dp_event.GaussianDpEvent: "Gaussian(z={noise_multiplier})",
+    dp_event.PoissonSampledDpEvent: "Poisson(q={sampling_probability}, {event})",
+    dp_event.SampledWithoutReplacementDpEvent: (
+        "WithoutReplacement(n={source_dataset_size}, L={sample_size}, {event})"
+    ),
+    dp_event.RandomizedResponseDpEvent: "RandomizedResponse(p={noise_parameter}, k={num_buckets})",
+    DiscreteGaussianSharesDpEvent: (
+        "DiscreteGaussianShares(l2={l2_sensitivity}, variance={variance}, shares={shares}, d={dimension})"
+    ),
+    SkellamSharesDpEvent: "SkellamShares(l2={l2_sensitivity}, variance={variance}, d={dimension})",
+    BMinSepDpEvent: (
+        "BMinSep(n={rounds}, b={separation}, q={rate}, warm_start={warm_start}, c={column}, {event})"
+    ),
+    dp_event.TruncatedSubsampledGaussianDpEvent: (
+        "TruncatedPoisson(n={dataset_size}, q={sampling_probability}, max={truncated_batch_size}, "
+        "Gaussian(z={noise_multiplier}))"
+    ),
+}
+
+_WORDS = {
+    dp_event.NonPrivateDpEvent: "releases without noise",
+    dp_event.GaussianDpEvent: "Gaussians without sampling",
+    dp_event.PoissonSampledDpEvent: "Poisson lots",
+    dp_event.SampledWithoutReplacementDpEvent: "lots of fixed size without replacement",
+    dp_event.TruncatedSubsampledGaussianDpEvent: "Poisson lots cut to a size",
+    dp_event.RandomizedResponseDpEvent: "randomized responses",
+    DiscreteGaussianSharesDpEvent: "sums with shares of discrete Gaussian noise",
+    SkellamSharesDpEvent: "sums with shares of Skellam noise",
+    BMinSepDpEvent: "rounds of correlated noise with b-min-sep sampling",
+    dp_event.LaplaceDpEvent: "Laplace noise without sampling",
+    dp_event.DiscreteLaplaceDpEvent: "discrete Laplace noise without sampling",
+}
+_TOGETHER = " + "
+
+
+def event_words(event: dp_event.DpEvent) -> str:
+    """What kind of release an event is, in the plural."""
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return " with ".join(dict.fromkeys(map(event_words, event.events)))
+    return _WORDS.get(type(event), type(event).__name__)
+
+
+def describe_event(event: dp_event.DpEvent) -> str:
+    """An event as one would write it, every number in full."""
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return _TOGETHER.join(map(describe_event, event.events))
+    values = {
+        name: write(getattr(event, name)) for name, (_, write, _) in _fields(type(event)).items()
+    }
+    return _form(type(event)).format(**values)
+
+
+def parse_event(text: str) -> dp_event.DpEvent:
+    """The event that :func:`describe_event` wrote. Raises ValueError for anything else."""
+    text = text.strip()
+    if _TOGETHER in text:
+        return dp_event.ComposedDpEvent(tuple(map(parse_event, text.split(_TOGETHER))))
+    kind = _named().get(text.partition("(")[0])
+    match = None if kind is None else _pattern(kind).fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an event: {text}")
+    fields = _fields(kind)
+    try:
+        values = {name: fields[name][2](value) for name, value in match.groupdict().items()}
+    except SyntaxError as error:  # of a field that is no literal
+        raise ValueError(f"not an event: {text}") from error
+    if not 0 <= values.get("sampling_probability", 0.0) <= 1:
+        raise ValueError(f"not a probability: {text}")
+    return kind(**values)
+
+
+def _form(kind: type[dp_event.DpEvent]) -> str:
+    if kind in _FORMS:
+        return _FORMS[kind]
+    names = ", ".join(f"{name}={{{name}}}" for name in _fields(kind))
+    return f"{kind.__name__}({names})"
+
+
+@functools.cache
+def _fields(
+    kind: type[dp_event.DpEvent],
+) -> dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]]:
+    """By name: the pattern of its text, how it is written, and how it is read."""
+    known = {
+        float: ("[^,()=]+", lambda value: repr(float(value)), float),
+        int: ("[^,()=]+", lambda value: repr(int(value)), int),
+        dp_event.DpEvent: (".+", describe_event, parse_event),
+    }
+    other = (".+", repr, ast.literal_eval)
+    return {field.name: known.get(field.type, other) for field in attr.fields(kind)}
+
+
+@functools.cache
+def _pattern(kind: type[dp_event.DpEvent]) -> re.Pattern[str]:
+    pattern = re.escape(_form(kind))
+    for name, (written, _, _) in _fields(kind).items():
+        pattern = pattern.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>{written})")
+    return re.compile(pattern)
+
+
+@functools.cache
+def _named() -> dict[str, type[dp_event.DpEvent]]:
+    """The kinds of dp_accounting by how their text begins."""
+    return {_form(kind).partition("(")[0]: kind for kind in dp_event.DpEvent.__subclasses__()}

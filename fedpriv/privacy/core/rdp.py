@@ -1,0 +1,196 @@
+"""Rényi divergences of the events fedpriv releases, and their conversion to (ε, δ).
+
+For a Poisson-subsampled Gaussian of rate q and noise multiplier σ, at an order α
+(Mironov, Talwar, Zhang 2019, "Rényi differential privacy of the sampled Gaussian mechanism")
+
+    ε_α = 1/(α-1) · log A_α,   A_α = E_{w ~ N(0,1)} [ (1 - q + q exp(w/σ - 1/(2σ²)))^α ]
+
+The sampled Gaussian is ours (``sampled_gaussian``) because a run with an adaptive σ has thousands of
+distinct multipliers and the libraries take milliseconds for each; everything else is dp_accounting's.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+from dp_accounting import dp_event, privacy_accountant
+from dp_accounting.rdp import rdp_privacy_accountant as library
+
+from fedpriv.privacy.core.discrete_events import DISCRETE, discrete_together
+from fedpriv.privacy.core.grid import on_grid
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
+from fedpriv.privacy.core.sampled_gaussian import MANY, log_a_by_quadrature, log_a_of_whole_orders
+
+RELATION = {
+    ADD_OR_REMOVE: privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    REPLACE_ONE: privacy_accountant.NeighboringRelation.REPLACE_ONE,
+    ZERO_OUT: privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE,
+}
+
+_NO_NOISE = 1e-100  # a smaller multiplier cannot be squared in floating point and protects nothing
+WIDE_ORDERS: tuple[float, ...] = tuple(
+    sorted({*map(float, library.DEFAULT_RDP_ORDERS), *map(float, range(64, 129))})
+)
+"""dp_accounting's orders, 1.1 … 1024, with its gap between 63 and 128 filled."""
+
+
+def sampled_gaussian_rdp(
+    sample_rate: float, noise_multipliers: float | np.ndarray, orders: tuple[float, ...]
+) -> np.ndarray:
+    """RDP of Poisson-sampled Gaussians: [len(orders)], or a row for each multiplier [n, len(orders)]."""
+    multipliers = np.asarray(noise_multipliers, dtype=float)
+    alpha = np.asarray(orders, dtype=float)
+    without_sampling = alpha / (2.0 * multipliers[..., None] ** 2)
+    if sample_rate == 0.0:
+        return np.zeros_like(without_sampling)
+    if sample_rate == 1.0:
+        return without_sampling
+    distinct, index = np.unique(multipliers, return_inverse=True)
+    log_a = np.empty((len(distinct), len(alpha)))
+    whole = (alpha == np.floor(alpha)) & (alpha >= 2)
+    log_a[:, whole] = log_a_of_whole_orders(sample_rate, distinct, tuple(alpha[whole]))
+    log_a[:, ~whole] = log_a_by_quadrature(sample_rate, distinct, alpha[~whole])
+    # sampling never costs; A_α ≥ 1, rounding may leave a log of -1e-17
+    return np.minimum(np.maximum(log_a[index], 0.0) / (alpha - 1.0), without_sampling)
+
+
+def _library_rdp(event: dp_event.DpEvent, orders: list[float], neighbours: str) -> np.ndarray:
+    accountant = library.RdpAccountant(orders, RELATION[neighbours])
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of every order whose series does not converge: inf
+    try:
+        accountant.compose(event)
+    finally:
+        logger.setLevel(level)
+    return np.asarray(accountant._rdp, dtype=float)  # the only place the library shows the vector
+
+
+def without_noise(event: dp_event.DpEvent) -> bool:
+    """Whether the event protects nothing: no noise, or too little for floating point."""
+    while hasattr(event, "event"):
+        event = event.event
+    multiplier = getattr(event, "noise_multiplier", None)
+    return isinstance(event, dp_event.NonPrivateDpEvent) or (
+        multiplier is not None and multiplier < _NO_NOISE
+    )
+
+
+@functools.lru_cache(maxsize=16384)
+def rdp_of_event(
+    event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str = ADD_OR_REMOVE
+) -> np.ndarray:
+    """RDP of one event at each order [len(orders)], read-only; ``inf`` for one without noise.
+
+    Raises ``dp_accounting.UnsupportedEventError`` for an event that ``neighbours`` cannot account for.
+    """
+    rdp = _rdp_of_event(event, orders, neighbours)
+    rdp.setflags(write=False)  # the cache hands the same array to everyone
+    return rdp
+
+
+def _rdp_of_event(
+    event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str
+) -> np.ndarray:
+    if without_noise(event):
+        return np.full(len(orders), np.inf)
+    if isinstance(event, dp_event.NoOpDpEvent):
+        return np.zeros(len(orders))
+    if isinstance(event, DISCRETE):
+        return event.rdp(np.asarray(orders))
+    if discrete_together(event):
+        return np.sum([_rdp_of_event(part, orders, neighbours) for part in event.events], axis=0)
+    if isinstance(event, dp_event.GaussianDpEvent):
+        return np.asarray(orders) / (2.0 * event.noise_multiplier**2)
+    if (
+        isinstance(event, dp_event.PoissonSampledDpEvent)
+        and isinstance(event.event, dp_event.GaussianDpEvent)
+        and neighbours != REPLACE_ONE
+    ):
+        return sampled_gaussian_rdp(
+            event.sampling_probability, event.event.noise_multiplier, orders
+        )
+    return _library_rdp(event, list(orders), neighbours)
+
+
+def rdp_of_composition(
+    composition: Mapping[dp_event.DpEvent, int], orders: tuple[float, ...], neighbours: str
+) -> np.ndarray:
+    """RDP at each order [len(orders)] of each event as many times as it counts.
+
+    Few distinct events are remembered one by one. Thousands of Poisson-sampled Gaussians of one rate
+    are accounted for together in a fraction of a second; many of another kind are rounded to a grid, upwards.
+    """
+    counted = {event: count for event, count in composition.items() if count}
+    together: dict[float, dict[float, int]] = {}
+    if len(counted) >= MANY:
+        together, counted = _by_rate(counted, neighbours)
+        counted = on_grid(counted)
+    total = np.zeros(len(orders))
+    for sample_rate, counts in together.items():
+        rdp = sampled_gaussian_rdp(sample_rate, np.array(list(counts)), orders)
+        total = total + np.array(list(counts.values()), dtype=float) @ rdp
+    for event, count in counted.items():
+        total = total + count * rdp_of_event(event, orders, neighbours)
+    return total
+
+
+def _by_rate(
+    counted: Mapping[dp_event.DpEvent, int], neighbours: str
+) -> tuple[dict[float, dict[float, int]], dict[dp_event.DpEvent, int]]:
+    """(rate → noise multiplier → count of the Poisson-sampled Gaussians, all other events)."""
+    sampled: dict[float, dict[float, int]] = {}
+    others: dict[dp_event.DpEvent, int] = {}
+    for event, count in counted.items():
+        if (
+            isinstance(event, dp_event.PoissonSampledDpEvent)
+            and neighbours != REPLACE_ONE
+            and not without_noise(event)
+        ):
+            sampled.setdefault(event.sampling_probability, {})[event.event.noise_multiplier] = count
+        else:
+            others[event] = count
+    return sampled, others
+
+
+@functools.lru_cache(maxsize=16384)
+def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
+    """Whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
+    if isinstance(event, DISCRETE) or discrete_together(event):
+        return neighbours != REPLACE_ONE
+    return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
+
+
+def conversion_offset(orders: np.ndarray, delta: float, conversion: str) -> np.ndarray:
+    """What is added to RDP at each order to get ε at δ.
+
+    ``classical`` (Mironov 2017): log(1/δ)/(α-1).
+    ``improved`` (Canonne, Kamath, Steinke 2020): log(1 - 1/α) - (log δ + log α)/(α-1).
+    """
+    orders = np.asarray(orders, dtype=float)
+    if conversion == "classical":
+        return np.log(1.0 / delta) / (orders - 1.0)
+    return np.log1p(-1.0 / orders) - (np.log(delta) + np.log(orders)) / (orders - 1.0)
+
+
+def epsilon_from_rdp(
+    rdp: np.ndarray, orders: np.ndarray, delta: float, conversion: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ε, best order) over the last axis of ``rdp`` [..., len(orders)]; ε is never negative."""
+    candidates = rdp + conversion_offset(orders, delta, conversion)
+    best = np.argmin(candidates, axis=-1)
+    epsilon = np.take_along_axis(candidates, best[..., None], axis=-1)[..., 0]
+    return np.maximum(epsilon, 0.0), np.asarray(orders)[best]
+
+
+def deltas_from_rdp(rdp: np.ndarray, orders: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
+    """δ [n] at each of ``epsilons`` [n] of what has ``rdp`` [len(orders)], by the improved conversion."""
+    orders, rdp = np.asarray(orders, dtype=float), np.asarray(rdp, dtype=float)
+    # conversion_offset solved for log δ
+    inside = rdp[:, None] - epsilons + np.log1p(-1.0 / orders)[:, None]
+    with np.errstate(over="ignore"):
+        log_delta = (orders - 1.0)[:, None] * inside - np.log(orders)[:, None]
+    return np.exp(np.minimum(log_delta, 0.0)).min(axis=0)

@@ -1,0 +1,72 @@
+"""Whom the guarantee trusts: who sees which uploads, and who adds which share of the noise.
+
+local        the server sees every upload; each client noises its own
+distributed  the server sees only the sum of the uploads; each client adds a share of the sum's noise
+central      a trusted server adds all of the noise; only its models are seen, not who took part
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpriv.privacy.core.names import CLIENT
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Who sees what. ``secret_cohort``: the observer does not see who takes part, so that sampling clients
+    amplifies, and everyone pays for every round; ``observer``: against whom the guarantee holds, in the
+    headline; ``seen_of_a_client``: what that observer sees, in the plan; ``against``: the sentence of the
+    statement."""
+
+    name: str
+    sees_each_upload: bool
+    secret_cohort: bool
+    observer: str
+    seen_of_a_client: str
+    against: str
+
+    def shares(self, by: str, reports: int) -> int:
+        """How many clients add noise to a sum of ``reports`` reports: each its own, or somebody else once."""
+        return reports if by == CLIENT and not self.secret_cohort else 1
+
+    @property
+    def noised_by_clients(self) -> bool:
+        """Whether clients add the noise: nobody else is trusted with exact values."""
+        return not self.secret_cohort
+
+    def charged(self, cohort: np.ndarray, clients: int) -> np.ndarray:
+        """Who pays for a round with this cohort: those in it; all ``clients`` if who took part is secret."""
+        return np.arange(clients) if self.secret_cohort else cohort
+
+
+LOCAL_TRUST = Trust(
+    "local",
+    sees_each_upload=True,
+    secret_cohort=False,
+    observer="the server",
+    seen_of_a_client="a client's uploads",
+    against="against anyone who sees every upload of that client, the server included (local trust).",
+)
+DISTRIBUTED_TRUST = Trust(
+    "distributed",
+    sees_each_upload=False,
+    secret_cohort=False,
+    observer="the server, if it sees only the sum of the uploads",
+    seen_of_a_client="the sum of a cohort's uploads",
+    against="against anyone who sees the sum of each cohort's uploads and who took part (distributed trust).",
+)
+CENTRAL_TRUST = Trust(
+    "central",
+    sees_each_upload=False,
+    secret_cohort=True,
+    observer="everyone but the server, which is trusted",
+    seen_of_a_client="the released models",
+    against=(
+        "against anyone who sees every released model; the server sees the updates and who took part "
+        "and is trusted (central trust)."
+    ),
+)
+TRUSTS = {trust.name: trust for trust in (LOCAL_TRUST, DISTRIBUTED_TRUST, CENTRAL_TRUST)}

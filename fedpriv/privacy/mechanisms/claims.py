@@ -1,0 +1,317 @@
+"""What the published analyses charge, one function per work, and what is true instead.
+
+A claim turns a release into the event that the work's own theorem charges, and brings the accountant of
+that theorem: ``epsilon_published`` is its value; ``budget_view=published`` enforces the event, by the
+theorem's own accountant with ``accountant=published``. The formulas behind the claims stand beside
+them; docs/privacy.md derives each difference.
+
+Throughout, a query's multiplier is noise std ÷ clip norm (its add/remove sensitivity).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event
+
+from fedpriv.privacy.accountants.base import Accountant
+from fedpriv.privacy.accountants.gaussian import GaussianAccountant, GdpAccountant
+from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
+from fedpriv.privacy.core.sampling import FixedSizeSampling
+from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery, joint_noise_multiplier
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published privacy claim: its words, its view, and what its theorem charges."""
+
+    source: str
+    statement: str
+    unit: str
+    trust: str
+    neighbours: str
+    accountant: Callable[[], Accountant]
+    charge: Callable[[float, float], dp_event.DpEvent]
+    """(q, multiplier) → the event the theorem charges for one sample."""
+    joint: bool = False
+    """Whether the multiplier is that of all queries together, or the gradient's alone."""
+    sensitivity: float = 1.0
+    """By how many clip norms the protected unit is said to move the answer."""
+    client_rate: float | None = None
+    """q = m/K, where the theorem charges every client in every round at that rate, present or not."""
+
+    def covers(self, joint: JointQuery) -> bool:
+        """Whether the claim is about this release at all: about uploads, not what is asked apart."""
+        return GRADIENT in joint.names
+
+    def event(self, joint: JointQuery) -> dp_event.DpEvent:
+        """The event the claim charges for one sample, of the gradient's query or of all."""
+        own = [q.noise_multiplier for q in joint.queries if q.name == GRADIENT]
+        if self.joint:
+            own = [joint_noise_multiplier(q.noise_multiplier for q in joint.queries)]
+        if not own or own[0] == 0:
+            return dp_event.NonPrivateDpEvent()
+        return self.charge(_rate(joint.sampling), own[0])
+
+
+def _rate(sampling: object) -> float:
+    """q as the theorems know it: L/n for lots of a fixed size, no cap, 1 without sampling."""
+    if isinstance(sampling, FixedSizeSampling):
+        return sampling.lot_size / sampling.records
+    return getattr(sampling, "sample_rate", 1.0)
+
+
+def _sampled(sample_rate: float, noise_multiplier: float) -> dp_event.DpEvent:
+    gaussian = dp_event.GaussianDpEvent(noise_multiplier)
+    return dp_event.PoissonSampledDpEvent(sample_rate, gaussian) if sample_rate < 1 else gaussian
+
+
+# --- Fu, Chen, Han 2022: Adap DP-FL -----------------------------------------------------------------
+
+ADAP_DPFL_ORDERS = "2..64"
+ADAP_DPFL_READINGS = ("with_log", "as_printed")
+
+
+def adap_dpfl(reading: str = "with_log") -> Claim:
+    """Theorem 1: ε = min over α = 2 … 64 of Σ_t ε_α(q, σ_t) + log(1/δ)/(α-1).
+
+    ``with_log``: ε_α = log(A_α)/(α-1), the theorem of Mironov et al. 2019 that the proof cites;
+    ``as_printed``: ε_α = A_α/(α-1), eqs. (10) and (15) to the letter, where a round without any
+    privacy loss (A_α = 1) already costs 1/(α-1).
+    """
+    words = {
+        "with_log": "read with the logarithm that eqs. (10) and (15) leave out",
+        "as_printed": "eqs. (10) and (15) to the letter, without a logarithm",
+    }
+    accountants = {"with_log": RdpAccountant, "as_printed": RdpWithoutLogarithm}
+    return Claim(
+        source="Fu, Chen, Han 2022, Adap DP-FL, theorem 1",
+        statement=(
+            f"{words[reading]}: RDP of the Poisson-sampled Gaussian of multiplier sigma_t, composed "
+            "over the rounds as if sigma_t were fixed in advance; the clipping statistic of eq. (6) is "
+            "not charged"
+        ),
+        unit="record",
+        trust="local",
+        neighbours=ADD_OR_REMOVE,
+        accountant=lambda: accountants[reading](ADAP_DPFL_ORDERS, "classical"),
+        charge=_sampled,
+    )
+
+
+class RdpWithoutLogarithm(RdpAccountant):
+    """Eqs. (10) and (15) of Adap DP-FL as printed: A_α/(α-1) for every round."""
+
+    name = "rdp_without_logarithm"
+
+    def rdp(self, event: dp_event.DpEvent, neighbours: str) -> np.ndarray:
+        less_one = self._order_array - 1.0
+        with np.errstate(over="ignore"):
+            return np.exp(less_one * super().rdp(event, neighbours)) / less_one
+
+    def _rdp_of_composition(
+        self, composition: Mapping[dp_event.DpEvent, int], neighbours: str
+    ) -> np.ndarray:
+        return sum(
+            (n * self.rdp(event, neighbours) for event, n in composition.items() if n),
+            np.zeros(len(self.orders)),
+        )
+
+    def describe(self) -> str:
+        return super().describe() + ", without the logarithm"
+
+
+# --- Wei et al.: CDP with communication rounds discounting -------------------------------------------
+
+
+def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
+    """Eq. (15): uploads clipped to C are said to move by D, and T rounds to cost
+
+        ε = D (2 q T log(1/δ))^(1/2) / s,   hence  ε = (2 q Σ_t (D/s_t)² log(1/δ))^(1/2)  for eq. (19)
+
+    ``sensitivity``: D/C, printed 2/n_i (eq. 14). ``client_rate``: q, the same for every client; ``None``
+    charges a client without q for the rounds it took part in.
+    """
+    scale = math.sqrt(client_rate or 1.0) * sensitivity
+    return Claim(
+        source="Wei et al., CDP with communication rounds discounting, eqs. (14), (15), (19)",
+        statement=(
+            f"one record is said to move an upload by {sensitivity:.4g} clip norms, and the moments bound "
+            "to hold without the condition it needs"
+            + ("" if client_rate in (None, 1) else f", with amplification by q = {client_rate:g}")
+        ),
+        unit="record",
+        trust="local",
+        neighbours=REPLACE_ONE,
+        accountant=MomentsBound,
+        charge=lambda _, multiplier: dp_event.GaussianDpEvent(multiplier / scale),
+        sensitivity=sensitivity,
+        client_rate=client_rate,
+    )
+
+
+class MomentsBound(GaussianAccountant):
+    """ε = (2 Σ z^-2 log(1/δ))^(1/2), eq. (15) of Wei et al.: too small once ε is large."""
+
+    name = "wei_moments"
+    has_filter = False
+
+    def epsilon_of_sum(self, inverse_squares: float, delta: float) -> float:
+        return math.sqrt(2.0 * inverse_squares * math.log(1.0 / delta))
+
+    def describe(self) -> str:
+        return "moments bound of eq. (15)"
+
+
+def wei_budget(epsilon: float, delta: float, sensitivity: float, sample_rate: float) -> float:
+    """ε² / (2 q D² log(1/δ)): what Σ_t s_t^-2 over all rounds may come to, eqs. (15) and (19)."""
+    return epsilon**2 / (2.0 * sample_rate * sensitivity**2 * math.log(1.0 / delta))
+
+
+def wei_noise_std(
+    epsilon: float, delta: float, sensitivity: float, sample_rate: float, rounds: int
+) -> float:
+    """Eq. (15): s = D (2 q T log(1/δ))^(1/2) / ε, the noise of every upload."""
+    return math.sqrt(rounds / wei_budget(epsilon, delta, sensitivity, sample_rate))
+
+
+def wei_recalculated_noise_std(
+    epsilon: float,
+    delta: float,
+    sensitivity: float,
+    sample_rate: float,
+    rounds: float,
+    earlier: list[float],
+) -> float:
+    """Eq. (19): s_t after uploads with noise ``earlier`` = s_0 … s_{t-1}, when T is now ``rounds``.
+
+        s_t = ( (T - t) / ( ε² / (2 q D² log(1/δ)) - Σ_{τ<t} s_τ^-2 ) )^(1/2)
+
+    ``inf`` when nothing of the budget is left.
+    """
+    whole = wei_budget(epsilon, delta, sensitivity, sample_rate)
+    left = whole - math.fsum(s**-2 for s in earlier)
+    return math.sqrt((rounds - len(earlier)) / left) if left > 0 else math.inf
+
+
+def wei_true_epsilon(claimed: float, delta: float, understated: float = 1.0) -> float:
+    """The exact ε of a Gaussian that eq. (15) calls ``claimed``.
+
+    μ = r ε/(2 log(1/δ))^(1/2) with r = ``understated``, the true sensitivity over the claimed one
+    (1: as claimed; n_i: an upload clipped after training moves by 2C, not 2C/n_i).
+    """
+    mu = understated * claimed / math.sqrt(2.0 * math.log(1.0 / delta))
+    return GdpAccountant().epsilon_of_sum(mu**2, delta)
+
+
+# --- LDP-FedSGD, DEIM 2023: the clipping size --------------------------------------------------------
+
+
+def ldp_fedsgd() -> Claim:
+    """Noise N(0, (Cσ)² I) on a gradient clipped to C is taken for multiplier σ: sensitivity C."""
+    return Claim(
+        source="LDP-FedSGD and the clipping size, DEIM 2023",
+        statement=(
+            "noise C sigma on an upload clipped to C, accounted for as multiplier sigma: sensitivity C, "
+            "where any two inputs may be 2C apart; what a clipper asks beside it is not charged"
+        ),
+        unit="client",
+        trust="local",
+        neighbours=REPLACE_ONE,
+        accountant=GdpAccountant,
+        charge=lambda _, multiplier: dp_event.GaussianDpEvent(multiplier),
+    )
+
+
+def ldp_epsilon(noise_multiplier: float, reports: int, delta: float, sensitivity: float) -> float:
+    """ε of ``reports`` Gaussian reports with noise C σ when an input moves one by ``sensitivity`` · C.
+
+    μ = s R^(1/2) / σ. Local DP compares any two inputs, so s = 2; s = 1 understates it.
+    """
+    return GdpAccountant().epsilon_of_sum(reports * (sensitivity / noise_multiplier) ** 2, delta)
+
+
+# --- McMahan et al. 2018, Andrew et al. 2021: central DP-FedAvg ---------------------------------------
+
+
+def dp_fedavg() -> Claim:
+    """The Poisson-sampled Gaussian of multiplier z, the noised bits of adaptive clipping included:
+    with z_Δ for the updates the pair costs what z costs. Published and sound agree, up to PLD.
+    """
+    return Claim(
+        source="McMahan et al. 2018 and Andrew et al. 2021, DP-FedAvg with adaptive clipping",
+        statement="RDP of the Poisson-sampled Gaussian over clients, updates and bits charged jointly",
+        unit="client",
+        trust="central",
+        neighbours=ADD_OR_REMOVE,
+        accountant=RdpAccountant,
+        charge=_sampled,
+        joint=True,
+    )
+
+
+# --- Naseri, Hayes, De Cristofaro: local and central DP ----------------------------------------------
+
+
+def naseri_cdp(noise: str = "fixed_denominator") -> Claim:
+    """CDP: Poisson client sampling q, updates clipped to S, and σ = z S/q as printed.
+
+    ``as_printed``: the mean over the participating clients gets σ, so a client moves it by up to S (a cohort
+    of one) and the query's multiplier is z/q, where the work charges z. ``fixed_denominator``: the sum
+    over qK gets z S, and z is charged.
+    """
+
+    def charge(sample_rate: float, multiplier: float) -> dp_event.DpEvent:
+        printed = noise == "as_printed"
+        return _sampled(sample_rate, multiplier * sample_rate if printed else multiplier)
+
+    return Claim(
+        source="Naseri, Hayes, De Cristofaro, CDP",
+        statement=(
+            "the multiplier z of sigma = z S / q, with the noise on a mean of the realised cohort"
+            if noise == "as_printed"
+            else "the multiplier z, with a fixed denominator"
+        ),
+        unit="client",
+        trust="central",
+        neighbours=ADD_OR_REMOVE,
+        accountant=RdpAccountant,
+        charge=charge,
+    )
+
+
+def naseri_ldp() -> Claim:
+    """LDP: DP-SGD at each client, record level, the Poisson-sampled Gaussian over R_k E/p steps."""
+    return Claim(
+        source="Naseri, Hayes, De Cristofaro, LDP",
+        statement="DP-SGD of each client on its own records, composed over all rounds it took part in",
+        unit="record",
+        trust="local",
+        neighbours=ADD_OR_REMOVE,
+        accountant=RdpAccountant,
+        charge=_sampled,
+    )
+
+
+def naseri_printed_multipliers(
+    noise_multiplier: float, sample_rate: float, clients: int
+) -> dict[str, float]:
+    """What σ = z S/q on a mean of realised size means, in multiples of S.
+
+    ``noise_on_mean``: σ/S = z/q, also the sound multiplier; ``fixed_denominator``: z/(qK), the noise on
+    the mean that multiplier z asks for (McMahan et al. 2018); ``ratio``: how much more is printed, K.
+    """
+    printed = noise_multiplier / sample_rate
+    fixed = noise_multiplier / (sample_rate * clients)
+    return {"noise_on_mean": printed, "fixed_denominator": fixed, "ratio": printed / fixed}
+
+
+def naseri_ldp_multiplier(
+    noise_std: float, sample_rate: float, records: int, clip_norm: float
+) -> float:
+    """LDP, line 13: noise σ outside 1/(pD) is multiplier σ p D / C on the clipped sum."""
+    return noise_std * sample_rate * records / clip_norm

@@ -1,0 +1,222 @@
+"""Noise schedules: the noise multiplier σ_t of each round (t counts from 0)."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import declared, field, number, one_of, or_null, when, whole
+from fedpriv.privacy.budgeted_schedules import RecalculatedNoise, Spreading, UniformBudget
+from fedpriv.privacy.mechanisms.visible import Visible, seen
+from fedpriv.privacy.noise_schedule import (
+    BETA,
+    LossQuery,
+    NoiseSchedule,
+    Setting,
+    initial_noise_multiplier,
+)
+
+__all__ = [
+    "CalibratedNoise",
+    "ConstantNoise",
+    "ExponentialNoise",
+    "LossQuery",
+    "NoNoise",
+    "NoiseSchedule",
+    "RecalculatedNoise",
+    "Setting",
+    "Spreading",
+    "StepNoise",
+    "UniformBudget",
+    "ValidationDecay",
+]
+__path__: list[str] = []  # a folder once: old paths of its modules are found by common/moved
+
+
+# ---- Schedules that depend on the round alone: fixed in advance, so ordinary composition holds
+
+
+def _min_noise_multiplier() -> Any:
+    return field(
+        number(above=0, at_most="noise_multiplier"),
+        default=1e-3,
+        alias="min_noise_multiplier",
+        unit="σ_min",
+        help="the smallest noise multiplier",
+    )
+
+
+class NoNoise(NoiseSchedule):
+    """σ_t = 0: nothing is private."""
+
+    def noise_multiplier(self, round_index: int) -> float:
+        return 0.0
+
+
+@declared
+class ConstantNoise(NoiseSchedule):
+    """σ_t = σ."""
+
+    initial: float = initial_noise_multiplier()
+
+    def noise_multiplier(self, round_index: int) -> float:
+        return self.initial
+
+
+@declared
+class ExponentialNoise(NoiseSchedule):
+    """σ_t = max(σ_0 β^t, σ_min)."""
+
+    initial: float = initial_noise_multiplier()
+    beta: float = field(BETA, unit="β", help="factor by which σ is lowered in each round")
+    minimum: float = _min_noise_multiplier()
+
+    def noise_multiplier(self, round_index: int) -> float:
+        return max(self.initial * self.beta**round_index, self.minimum)
+
+
+@declared
+class StepNoise(NoiseSchedule):
+    """σ_t = σ_0 β^⌊t / interval⌋, not below σ_min."""
+
+    initial: float = initial_noise_multiplier()
+    beta: float = field(BETA, unit="β", help="factor by which σ is lowered after each interval")
+    interval: int = field(whole(at_least=1), unit="rounds", help="rounds of the same σ")
+    minimum: float = _min_noise_multiplier()
+
+    def noise_multiplier(self, round_index: int) -> float:
+        lowered = self.initial * self.beta ** (round_index // self.interval)
+        return max(lowered, self.minimum)
+
+
+# ---- A constant σ that follows from an ε: for the whole run, or for a single draw.
+#
+# It is calibrated before anything runs, with its own accountant, sampler and clipper: what is
+# asked beside the gradient is in the privacy cost. σ is the smallest, to 6 digits, that keeps to ε.
+
+
+def _spread_over_run(part: CalibratedNoise, value: Any) -> bool:
+    return value is not None and part.epsilon_per_draw is None
+
+
+@declared
+class CalibratedNoise(NoiseSchedule):
+    """σ_t = σ with ε(σ, draws) = ``epsilon``, or with ε(σ, 1) = ``epsilon_per_draw`` where that is given.
+
+    A run with ε per draw costs what its draws compose to.
+    """
+
+    epsilon: float | None = field(
+        when(_spread_over_run, number(above=0)), default=None, help="ε of the run"
+    )
+    epsilon_per_draw: float | None = field(
+        or_null(number(above=0)), default=None, help="ε of a single draw"
+    )
+    draws: int | None = field(
+        or_null(whole(at_least=1)),
+        default=None,
+        help="draws of a client in a run; null: rounds × local steps, times m/K (rounded up) where m of K "
+        "clients are sampled",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.epsilon_per_draw is not None:
+            if self.draws is not None:
+                raise ArgumentError("draws", self.draws, "null with epsilon_per_draw")
+            if self.epsilon is not None and self.epsilon_per_draw > self.epsilon:
+                raise ArgumentError(
+                    "epsilon_per_draw",
+                    f"{self.epsilon_per_draw:g}",
+                    f"<= {self.epsilon:g}, the budget of the run",
+                    "null calibrates sigma to that budget",
+                )
+        elif self.epsilon is None:
+            raise ConfigError(
+                "epsilon",
+                None,
+                "a number > 0 with noise_schedule=calibrated",
+                "noise_schedule.epsilon_per_draw takes its place where each release has its own",
+            )
+        self._sigma: float | None = None
+
+    @property
+    def known(self) -> bool:
+        return self._sigma is not None
+
+    def calibrate(self, setting: Setting) -> None:
+        """Fix σ: the smallest at which what is planned keeps to ε."""
+        solve = setting.smallest_noise_multiplier
+        if self.epsilon_per_draw is None:
+            self._sigma = solve(self.epsilon, self.draws)
+            return
+        try:
+            self._sigma = solve(self.epsilon_per_draw, 1)
+        except ArgumentError as error:
+            raise ArgumentError(
+                "epsilon_per_draw", error.value, error.allowed, error.hint
+            ) from None
+
+    def noise_multiplier(self, round_index: int) -> float:
+        if self._sigma is None:
+            raise RuntimeError("a calibrated schedule must be calibrated before it is used")
+        return self._sigma
+
+
+# ---- Adap DP-FL's adaptive noise (Fu, Chen, Han 2022, eq. 9).
+#
+#     σ_{t+1} = β σ_t   if J(w_{t-3}) > J(w_{t-2}) > J(w_{t-1}) > J(w_t),   else σ_t
+#     J(w_0) = J(w_1) = J(w_2) = ∞
+#
+# J is the validation loss of the global model on a *public* split, so reading it is free; σ_t is then
+# a function of what was released, which takes a privacy filter. Algorithm 1, line 24, tests
+# J(w_{t-2}) > … > J(w_{t+1}) instead, one round earlier: ``decay_index: algorithm1``.
+
+
+DECAY_INDICES = ("eq9", "algorithm1")
+_FIRST_MEASURED = 3  # J(w_0), J(w_1), J(w_2) are infinite by definition
+
+
+@declared
+class ValidationDecay(NoiseSchedule):
+    """σ decays by β after three falls of the public validation loss in a row."""
+
+    reads_validation = True
+
+    initial: float = initial_noise_multiplier()
+    beta: float = field(BETA, unit="β", help="factor by which σ is lowered")
+    decay_index: str = field(
+        one_of(DECAY_INDICES), default="eq9", help="which losses are compared; see the module"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self.adaptive = self.beta < 1
+        self._sigma = self.initial
+        self._losses: deque[float] = deque([float("inf")] * 5, maxlen=5)
+
+    def noise_multiplier(self, round_index: int) -> float:
+        return self._sigma
+
+    def lowest(self, round_index: int) -> float:
+        """Three falls need J(w_3), J(w_4), J(w_5): σ_5 is the first that can have decayed."""
+        return self.initial * self.beta ** max(0, round_index - 4)
+
+    def observe(self, round_index: int, loss: Visible) -> None:
+        model_index = round_index + 1
+        known = model_index >= _FIRST_MEASURED
+        now = seen(loss, "a noise schedule")
+        self._losses.append(now if known else float("inf"))
+        recent = list(self._losses)
+        tested = recent[:4] if self.decay_index == "eq9" else recent[1:]
+        if all(a > b for a, b in itertools.pairwise(tested)):
+            self.decays += 1
+            self._sigma = self.initial * self.beta**self.decays  # rounds as `lowest` does
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sigma": self._sigma, "losses": list(self._losses), "decays": self.decays}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._sigma, self.decays = state["sigma"], state["decays"]
+        self._losses = deque(state["losses"], maxlen=5)

@@ -1,1 +1,0 @@
-"""``fedpriv report``: runs, sweeps and figures as one HTML page that needs nothing else."""

@@ -1,1 +1,0 @@
-"""``fedpriv runs``: the runs below folders as a table."""

@@ -1,1 +1,0 @@
-"""A search over hyper-parameters whose trials are paid for in privacy, all together."""

@@ -1,0 +1,99 @@
+"""What a person sees of a run on the console: its plan, the statement in a sentence, times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fedpriv.common.console import console, pairs
+from fedpriv.common.words import counted, round_up
+from fedpriv.store.statement import composition_word, headline
+
+
+def show_plan(lines: Iterable[tuple[str, str]]) -> None:
+    """Print what a run would do."""
+    console().print(pairs("Plan", lines))
+
+
+def teller(progress: str) -> Callable[[str], None]:
+    """Prints a line about what goes before a run, unless ``progress`` is none."""
+    return (lambda _: None) if progress == "none" else console().print
+
+
+def statement_lines(privacy: Mapping[str, Any]) -> str:
+    """The short statement shown at the end; privacy.txt has all of it."""
+    text = headline(dict(privacy))
+    if privacy["private"]:
+        pairs = (
+            (composition_word(privacy), "epsilon"),
+            ("published", "epsilon_published"),
+            ("sound", "epsilon_sound"),
+        )
+        numbers = ", ".join(
+            f"{name} {'none' if privacy[key] is None else round_up(privacy[key])}"
+            for name, key in pairs
+        )
+        text += f"\nEpsilon of the worst client: {numbers}.\nIn full, with caveats: privacy.txt"
+    return text
+
+
+def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, str]]:
+    """The rows of the summary table; ``adapts``: whether the noise could decay."""
+    rows = [
+        ("algorithm", summary["algorithm"]),
+        ("data set", summary["dataset"]),
+        ("seed", "withheld" if summary["seed"] is None else str(summary["seed"])),
+        ("rounds", f"{summary['rounds']} (stopped by: {summary['stop_reason']})"),
+    ]
+    if summary.get("aborted_rounds") is not None:
+        rows.append(("aborted rounds", f"{summary['aborted_rounds']} of {summary['rounds']}"))
+    if summary["test_accuracy"] is not None:
+        rows += [
+            ("test accuracy", f"{100 * summary['test_accuracy']:.2f} %"),
+            ("test loss", f"{summary['test_loss']:.4f}"),
+        ]
+    if summary.get("backdoor_accuracy") is not None:
+        on = counted(summary["backdoor_test_records"], "record")
+        by = counted(len(summary["attackers"]), "attacker")
+        rounds = counted(summary["attacked_rounds"], "round")
+        words = f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {on}; "
+        words += f"{by}, attacks in {rounds}"
+        if summary["attackers"] and not summary["attacked_rounds"]:
+            words += ": that of a model nobody attacked"
+        rows.append(("backdoor accuracy", words))
+    if summary["epsilon"] is not None:
+        decays = f", {counted(summary['noise_decays'], 'decay')}" if adapts else ""
+        rows += [
+            ("epsilon", _epsilon_words(summary)),
+            ("noise multiplier", f"{summary['noise_multiplier']:.4g} in the last round{decays}"),
+        ]
+    if summary["records_not_finite"]:
+        rows.append(("not finite", f"{summary['records_not_finite']} gradients left out"))
+    if summary["seconds"] is not None:
+        rows.append(("time", duration(summary["seconds"])))
+    return rows
+
+
+def _epsilon_words(summary: Mapping[str, Any]) -> str:
+    """The enforced value, and what it is worth where the sound one differs."""
+    enforced, sound = summary["epsilon"], summary["epsilon_sound"]
+    words = f"{round_up(enforced)} at delta {summary['delta']:g}"
+    if math.isinf(sound) and math.isfinite(enforced):
+        return words + " by the published analysis; sound: infinite"
+    published = summary["epsilon_published"]
+    if sound > enforced and published is not None and math.isclose(enforced, published):
+        return words + f" by the published analysis; sound: {round_up(sound)}"
+    if sound > enforced:
+        return (
+            f"{round_up(sound)} at delta {summary['delta']:g} (running value {round_up(enforced)})"
+        )
+    return words
+
+
+def duration(seconds: float) -> str:
+    """``75`` → ``1:15``."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"

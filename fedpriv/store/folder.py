@@ -1,0 +1,285 @@
+"""The run folder: names of its files, its creation, and the files written once."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import saying_where, sealed_tensors, write_atomically, write_text
+from fedpriv.store.digests import KEY, FileDigests
+from fedpriv.store.saved import saved_config, saved_json
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+SCHEMA_VERSION = 2
+CANARIES = "canaries.json"
+"""In ``audit/``: what was seen of the canaries of a run; the input of an audit, not its result."""
+FINISHED = ("budget", "rounds", "schedule", "diverged")
+"""Stop reasons after which there is nothing left to run."""
+COVERED = ["config.yaml", "environment.json", "search.csv", "trackers.json"]
+"""What a run writes before its first round, of which a checkpoint of an older version has no digest."""
+PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")
+
+
+class RunFolder:
+    """Paths of one run folder."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.csv"
+        self.clients = self.path / "clients.csv"
+        self.participation = self.path / "participation.csv"
+        self.ledger = self.path / "ledger.csv"
+        self.privacy_json = self.path / "privacy.json"
+        self.privacy_text = self.path / "privacy.txt"
+        self.summary = self.path / "summary.json"
+        self.checkpoint = self.path / "checkpoint.pt"
+        self.checkpoint_before = self.path / "checkpoint_before.pt"
+        self.model = self.path / "model.pt"
+        self.environment = self.path / "environment.json"
+        self.search = self.path / "search.csv"
+        self.trackers = self.path / "trackers.json"
+        self.log = self.path / "run.log"
+        self.plots = self.path / "plots"
+        self.snapshots = self.path / "snapshots"
+        self.audit = self.path / "audit"
+        self.canaries = self.audit / CANARIES
+        self.secret_key = self.path / "secret_key"
+        self.public = self.path / "public"
+        self.digests = FileDigests(self.path)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it holds a run with nothing left to run."""
+        if not self.summary.exists():
+            return False
+        return self.read_json(self.summary).get("stop_reason") in FINISHED
+
+    def create(self) -> RunFolder:
+        """Make the folder, which must not hold a run already. Raises ConfigError if it cannot."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if self.config.exists():
+                raise ConfigError(
+                    "runtime.run_dir",
+                    str(self.path),
+                    "a folder without a run",
+                    f"resume={self.path} continues the one there",
+                )
+            for path in self._results():
+                if path.exists():
+                    raise ConfigError(
+                        "runtime.run_dir",
+                        str(self.path),
+                        f"a folder without a {path.name}",
+                        "a run would write over it",
+                    )
+            probe = self.path / ".writable"
+            probe.touch()
+            probe.unlink()
+            self.plots.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                "runtime.output_dir",
+                str(self.path),
+                "a folder that can be written",
+                error.strerror or str(error),
+            ) from None
+        return self
+
+    def _results(self) -> tuple[Path, ...]:
+        """Return the files that a run writes once it has written its configuration."""
+        return (
+            self.metrics, self.clients, self.participation, self.ledger, self.privacy_json, self.privacy_text,
+            self.summary, self.checkpoint, self.checkpoint_before, self.model, self.log,
+        )  # fmt: skip
+
+    def refuse_links(self) -> None:
+        """Raise ConfigError if it holds anything but files and folders (what is written to a link goes
+        elsewhere, and a pipe is waited for), or a folder in the place of a file."""
+        for path in self.path.rglob("*"):
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                continue  # another process that runs it writes a file of its own and renames it
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                name = path.relative_to(self.path)
+                raise ConfigError(
+                    f"{self.path} holds {name}, which is neither a file nor a folder; fedpriv makes no links "
+                    "and no pipes: put the files themselves there"
+                )
+        folders = (self.plots, self.snapshots, self.audit, self.public)
+        for path in (own for own in vars(self).values() if own not in (self.path, *folders)):
+            if isinstance(path, Path) and path.is_dir():
+                raise ConfigError(f"{path} is a folder where a file belongs; move it away")
+
+    def remove_leftovers(self) -> None:
+        """Delete what a process that was killed while it wrote has left half written."""
+        for path in self.path.glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Write a file of the run atomically, and note its digest."""
+        write_text(path, text)
+        self.digests.note_content(path, text.encode())
+
+    def write_tensors(self, path: Path, state: object) -> None:
+        """Write tensors of the run atomically, and note the digest of the file."""
+        content = sealed_tensors(state)
+        write_atomically(path, lambda file: file.write(content), "wb")
+        self.digests.note_content(path, content)
+
+    def copy(self, path: Path, to: Path) -> None:
+        """Copy a file of the run; the copy has the digest that was noted of it."""
+        with saying_where(to):
+            shutil.copyfile(path, to)
+        name = path.relative_to(self.path).as_posix()
+        if name in self.digests.written:
+            self.digests.note(to, *self.digests.written[name].values())
+
+    def write_json(self, path: Path, value: dict[str, Any]) -> None:
+        self.write_text(path, json.dumps(value, indent=2, allow_nan=True) + "\n")
+
+    def write_summary(self, summary: dict[str, Any]) -> dict[str, Any]:
+        """Write ``summary.json`` with the digests of all files of the run; return what it holds."""
+        self.digests.add_missing(COVERED)
+        full, text = self.digests.sealed(summary, self.digests.written)
+        write_text(self.summary, text)
+        self.digests.state(full[KEY])
+        return full
+
+    def add_to_summary(self, found: dict[str, Any]) -> None:
+        """Add results to the ``summary.json`` of a run that has ended, and the digests of what was written
+        since. A summary that is damaged, or of an older version, stays without a digest that fits."""
+        summary = self.read_json(self.summary)
+        stated = summary.pop(KEY, None)
+        summary |= found
+        if stated is None:
+            write_text(self.summary, json.dumps(summary, indent=2, allow_nan=True) + "\n")
+        elif self.digests.problems:
+            self.write_json(self.summary, {**summary, KEY: stated})
+        else:
+            write_text(self.summary, self.digests.sealed(summary, stated | self.digests.written)[1])
+
+    def checked(self, path: Path) -> Path:
+        """Compare a file that is about to be read with the digest that the run noted, and return it.
+
+        What is not as it was written is a notice of the command and one of :attr:`FileDigests.problems`.
+        """
+        self.digests.check(path)
+        return path
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        """Raises ConfigError for what is not there or not a JSON object."""
+        return saved_json(self.checked(path))
+
+    def read_overrides(self) -> list[str] | None:
+        """The overrides that the run was begun with; None where they are withheld. Raises ConfigError."""
+        overrides = self.read_json(self.environment).get("overrides")
+        if overrides is None or (
+            isinstance(overrides, list) and all(isinstance(one, str) for one in overrides)
+        ):
+            return overrides
+        raise ConfigError(
+            f"{self.environment} cannot be read: its overrides are not a list of texts"
+        )
+
+    def read_config(self) -> DictConfig:
+        """Raises ConfigError for what is not the configuration of a run."""
+        return saved_config(self.checked(self.config))
+
+
+def not_resumable(folder: object) -> ConfigError:
+    """The error for ``resume=`` something that is not a run folder."""
+    return ConfigError(
+        "resume", folder, "an existing run folder, with its environment.json and checkpoint.pt"
+    )
+
+
+def new_folder(output_dir: str, name: str) -> RunFolder:
+    """A fresh folder ``<output_dir>/<name>``, or ``…-2``, ``…-3`` if others were faster."""
+    base = Path(output_dir)
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        attempt, path = 1, base / name
+        while True:
+            try:
+                path.mkdir()
+                return RunFolder(path).create()
+            except FileExistsError:
+                attempt += 1
+                path = base / f"{name}-{attempt}"
+    except OSError as error:
+        raise ConfigError(
+            "runtime.output_dir",
+            output_dir,
+            "a folder that can be written",
+            error.strerror or str(error),
+        ) from None
+
+
+def environment(
+    overrides: Sequence[str] | None, device: str, threads: int, streams: int
+) -> dict[str, Any]:
+    """Versions, machine and command: what someone needs to repeat the run; ``streams``: the version of
+    its random streams."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["fedpriv", "train", *(overrides or [])]),
+        "overrides": None if overrides is None else list(overrides),
+        "commit": commit(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "device": device,
+        "threads": threads,
+        "cores": os.cpu_count(),
+        "stream_version": streams,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def commit_words(commit: str | None, release: str | None) -> str:
+    """The code that did something: its commit, or the version of an installed package."""
+    if commit is not None:
+        return f"commit {commit}"
+    return f"installed package, fedpriv {release or 'of unknown version'}, commit unknown"
+
+
+def own_commit_words() -> str:
+    """The code that runs now."""
+    return commit_words(commit(), _version("fedpriv"))
+
+
+def commit() -> str | None:
+    """The git commit of the checkout fedpriv runs from, if it is one."""
+    here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return None
+    answer = subprocess.run(
+        ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.stdout.strip() or None

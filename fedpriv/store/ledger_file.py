@@ -1,0 +1,133 @@
+"""``ledger.csv``: every kind of draw, its epsilon in both views, who made it and how often."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp_accounting import dp_event
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import write_text
+from fedpriv.privacy.core.events import describe_event, parse_event
+from fedpriv.privacy.core.names import PUBLISHED
+from fedpriv.privacy.ledger import Entry, Ledger
+from fedpriv.privacy.mechanisms import JointQuery
+from fedpriv.privacy.mechanisms.claims import Claim
+from fedpriv.store.saved import LARGEST_TABLE, refuse_no_file
+from fedpriv.store.tables import MOST_CLIENTS, parse_ranges, ranges
+
+COLUMNS = (
+    "event_sound",
+    "neighbours_sound",
+    "event_published",
+    "neighbours_published",
+    "queries",
+    "noise_std",
+    "sensitivity",
+    "draws_per_client",
+    "clients",
+    "claimed_of_everyone",
+)
+
+
+def write_ledger(path: Path, ledger: Ledger, claim: Claim | None) -> None:
+    """Write the ledger atomically."""
+    write_text(path, ledger_text(ledger, claim))
+
+
+def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
+    """A row per (distinct draw, number of times); ranges are low..high over clients and rounds."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for joint, entry, clients, count in ledger.draws():
+        writer.writerow(
+            (
+                describe_event(joint.event()),
+                joint.sampling.neighbours,
+                *_published(joint, claim),
+                " ".join(query.describe() for query in joint.queries),
+                _extents(entry, "noise_std"),
+                _extents(entry, "sensitivity"),
+                count,
+                ranges(clients),
+                "" if entry.claimed is None else entry.claimed,
+            )
+        )
+    return file.getvalue()
+
+
+def _published(joint: JointQuery, claim: Claim | None) -> tuple[str, str]:
+    """The event that the work's theorem charges, and its adjacency; empty where there is no theorem."""
+    return ("", "") if claim is None else (describe_event(claim.event(joint)), claim.neighbours)
+
+
+class LedgerError(ValueError):
+    """A ledger file that is absent or not one."""
+
+
+@dataclass(frozen=True)
+class StoredLedger:
+    """What a ledger file tells of one view: the distinct histories of the clients that took part."""
+
+    neighbours: str
+    clients: int
+    histories: tuple[tuple[tuple[dp_event.DpEvent, int], ...], ...]
+
+
+def read_ledger(path: Path, view: str) -> StoredLedger:
+    """The draws of every client in the view ``sound`` or ``published``. Raises LedgerError."""
+    neighbours, counts = read_clients(path, view)
+    histories = tuple(dict.fromkeys(tuple(own.items()) for own in counts.values()))
+    return StoredLedger(neighbours, len(counts), histories)
+
+
+def read_clients(path: Path, view: str) -> tuple[str, dict[int, dict[dp_event.DpEvent, int]]]:
+    """(neighbours, client → how often it made each draw) in a view. Raises LedgerError."""
+    try:
+        refuse_no_file(path, LARGEST_TABLE)
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (ConfigError, OSError, UnicodeDecodeError, csv.Error):
+        raise LedgerError(f"{path} is not there or not readable; a private run writes it") from None
+    counts: dict[int, dict[dp_event.DpEvent, int]] = {}
+    claimed: dict[tuple[str, str], tuple[dp_event.DpEvent, int]] = {}  # of every client, by draw
+    relations = set()
+    if rows and view == PUBLISHED and not any(row.get("event_published") for row in rows):
+        raise LedgerError(f"{path} has no published view: its algorithm has no published claim")
+    for number, row in enumerate(rows, start=2):
+        try:
+            event, count = parse_event(row[f"event_{view}"]), int(row["draws_per_client"])
+            clients = parse_ranges(row["clients"])
+            relations.add(row.get(f"neighbours_{view}") or row["neighbours"])
+            if view == PUBLISHED and row.get("claimed_of_everyone"):
+                claimed[row["event_sound"], row["queries"]] = event, int(row["claimed_of_everyone"])
+                count = 0
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise LedgerError(f"{path}, line {number}: not an entry of a ledger") from None
+        if len(counts) + len(clients) > 2 * MOST_CLIENTS:
+            raise LedgerError(f"{path} has more than {MOST_CLIENTS:,} clients")
+        for client in clients:
+            own = counts.setdefault(client, {})
+            if count:
+                own[event] = own.get(event, 0) + count
+    if not counts:
+        raise LedgerError(f"{path} has no entries: nothing was released")
+    if len(relations) > 1:
+        raise LedgerError(f"{path} mixes the relations {', '.join(sorted(relations))}")
+    for own in counts.values():
+        for event, count in claimed.values():
+            if count:
+                own[event] = own.get(event, 0) + count
+    return relations.pop(), counts
+
+
+def _extents(entry: Entry, field: str) -> str:
+    return _by_query({n: f"{e.low:.6g}..{e.high:.6g}" for n, e in getattr(entry, field).items()})
+
+
+def _by_query(values: dict[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())

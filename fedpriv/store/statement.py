@@ -1,0 +1,419 @@
+"""The privacy statement: ``privacy.json`` for programs, ``privacy.txt`` in words for a paper."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedpriv.common.words import counted, counted_span, percent_up, round_up
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.core.names import (
+    ADD_OR_REMOVE,
+    AGGREGATOR,
+    CLIENT,
+    RELATION_WORDS,
+    SOUND,
+    ZERO_OUT,
+)
+from fedpriv.privacy.core.trade_off import RATES
+from fedpriv.privacy.core.trust import TRUSTS, Trust
+from fedpriv.privacy.mechanisms import GRADIENT
+from fedpriv.store.before import facts_before, noised_numbers, words_before
+from fedpriv.store.caveats import (
+    CAVEATS,
+    ENTROPY,
+    GENERAL_CAVEATS,
+    SEEDS,
+    UNIT_CAVEATS,
+    diagnostic_items,
+    floating_point,
+)
+
+LEVELS = {"record": "record level, example level", "client": "client level, user level"}
+SEEDED, ENTROPY_ROOT = "seeds of the configuration", "the operating system's entropy"
+NOMINAL = 100.0
+"""An ε beyond which nobody should speak of protection."""
+_ROUNDING = 1e-9  # of a sum that was planned to end at the budget
+_UNBROKEN = "\u00a0"  # a space where no line ends
+
+
+def privacy_facts(
+    budget: Budget | None,
+    *,
+    unit: str,
+    trust: Trust,
+    caveats: list[str],
+    diagnostics: bool,
+    stop_reason: str | None,
+    attackers: Sequence[int] = (),
+    published: bool = False,
+    paired: str | None = None,
+    numbers: int = 0,
+    before: int = 0,
+) -> dict[str, Any]:
+    """Everything the statement says, as plain values (``inf`` for an infinite ε); of clients, it speaks
+    of those that are not among the ``attackers``. ``published``: with secrets from the operating system;
+    ``paired``: the name of the runs with the same secrets; ``numbers``: how many with noise of real numbers
+    a draw releases, and ``before`` the first round."""
+    if budget is None:
+        return {
+            "schema_version": 1,
+            "private": False,
+            "words": "This run has no privacy: nothing is clipped and no noise is added.",
+        }
+    honest = np.delete(np.arange(budget.ledger.clients), np.array(attackers, dtype=int))
+    values = {
+        "epsilon": budget.epsilon()[honest],
+        "epsilon_published": budget.epsilon_published()[honest],
+        "epsilon_sound": budget.epsilon_sound()[honest],
+    }
+    draws = budget.ledger.samples_of(GRADIENT)[honest]
+    claim, curve = budget.claim, budget.trade_off()
+    spent = float(np.max(values["epsilon"]))
+    exceeded = budget.limit is not None and spent > budget.limit * (1.0 + _ROUNDING)
+    return {
+        "schema_version": 1,
+        "private": True,
+        "finished": stop_reason is not None,
+        "stop_reason": stop_reason,
+        "delta": budget.delta,
+        "budget": budget.limit,
+        **({"budget_exceeded": True} if exceeded else {}),
+        "budget_view": budget.view,
+        "randomness": ENTROPY_ROOT if published else SEEDED,
+        **({} if paired is None else {"paired": paired, "epsilon_of_two_paired_runs": math.inf}),
+        "noise_adapts": budget.adaptive,
+        "accountant": budget.accountant.describe(),
+        "order": budget.order(),
+        **{name: _number_or_none(np.max(array)) for name, array in values.items()},
+        "largest_tpr": curve.largest(),
+        "privacy_profile": curve.plain(),
+        "reasons": budget.reasons(),
+        "spread": {
+            name: {
+                "lowest": _number_or_none(np.min(array)),
+                "median": _number_or_none(np.median(array)),
+                "highest": _number_or_none(np.max(array)),
+            }
+            for name, array in values.items()
+        },
+        "attackers": len(attackers),
+        "clients": {
+            "total": len(honest),
+            "took_part": int(np.count_nonzero(draws)),
+            "draws_fewest": int(draws.min()),
+            "draws_most": int(draws.max()),
+        },
+        "views": {
+            "sound": {"unit": unit, "trust": trust.name, "neighbours": budget.neighbours},
+            "published": None
+            if claim is None
+            else {
+                "unit": claim.unit,
+                "trust": claim.trust,
+                "neighbours": claim.neighbours,
+                "source": claim.source,
+                "statement": claim.statement,
+            },
+        },
+        "parts": _parts(budget, trust),
+        **facts_before(budget),
+        "caveats": [
+            *caveats,
+            *UNIT_CAVEATS[unit],
+            ENTROPY if published else SEEDS,
+            *([floating_point(noised_numbers(budget, draws, numbers, before))] if numbers else []),
+            *GENERAL_CAVEATS,
+        ],
+        "diagnostics": diagnostic_items(_secret_cohort(budget, trust)) if diagnostics else [],
+    }
+
+
+def _secret_cohort(budget: Budget, trust: Trust) -> bool:
+    """Whether the guarantee counts on nobody knowing who took part: with zero-out adjacency only where
+    sampling amplifies."""
+    if budget.neighbours != ZERO_OUT:
+        return trust.secret_cohort
+    queries = [query for joint, _ in budget.ledger for query in joint.queries]
+    return trust.secret_cohort and any(getattr(q, "sample_rate", 1.0) < 1.0 for q in queries)
+
+
+def _number_or_none(value: float) -> float | None:
+    """None for what does not exist: the published ε of an algorithm without a published claim."""
+    return None if np.isnan(value) else float(value)
+
+
+def _parts(budget: Budget, trust: Trust) -> dict[str, float] | None:
+    """Sound ε of what the clients noised and of what a trusted aggregator noised, each alone."""
+    if not trust.sees_each_upload or budget.epsilon_of_part(AGGREGATOR) is None:
+        return None
+    return {by: budget.epsilon_of_part(by) for by in (CLIENT, AGGREGATOR)}
+
+
+def privacy_words(facts: dict[str, Any]) -> str:
+    """The statement a person reads."""
+    if not facts["private"]:
+        return facts["words"] + "\n"
+    sound = facts["views"]["sound"]
+    unit = sound["unit"]
+    paragraphs = [
+        headline(facts),
+        f"{_whom(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
+        f"({LEVELS[unit]}; {_neighbours(sound)}), {TRUSTS[sound['trust']].against}{_for_whom(facts)}",
+        _number("epsilon", composition_word(facts).capitalize(), facts),
+        _published(facts),
+        _number("epsilon_sound", "Sound", facts),
+        *words_before(facts),
+        _best_attack(facts),
+        *_pair(facts),
+        "Over clients: " + _spread(facts),
+    ]
+    text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs).replace(_UNBROKEN, " ")
+    text += "\n\nCaveats\n" + _bullets(facts["caveats"])
+    if facts["randomness"] == ENTROPY_ROOT:
+        text += "\n\n" + _of_a_published_run(facts) + "\n"
+    elif facts["diagnostics"]:
+        text += (
+            "\n\n"
+            + textwrap.fill(
+                "This folder is not private. For the analyst it holds exact values that the "
+                "mechanism does not release (runtime.diagnostics=false leaves them out):",
+                92,
+            )
+            + "\n"
+            + _bullets(facts["diagnostics"])
+        )
+    else:
+        text += (
+            "\n\n"
+            + textwrap.fill(
+                "Exact statistics of private data and the seeds were left out of this folder "
+                "(runtime.diagnostics=false), but whoever guesses the seeds has lots, cohorts and noise. "
+                "For a run whose results are given away take publish=true: its secrets come from the "
+                "operating system, and its folder public/ holds what may be published.",
+                92,
+            )
+            + "\n"
+        )
+    return text + "\n"
+
+
+def publishable(facts: dict[str, Any]) -> str | None:
+    """Why what a run with publish=true released may not be given away, or None if it may."""
+    if not facts["finished"] or facts["stop_reason"] == "interrupted":
+        return "the run has not ended"
+    if facts.get("budget_exceeded"):
+        return exceeded_words(facts)
+    if facts["epsilon_sound"] > NOMINAL:
+        return f"its sound epsilon is {round_up(facts['epsilon_sound'])}, above {NOMINAL:g}"
+    if {CAVEATS["delta"], CAVEATS["delta_of_clients"]} & set(facts["caveats"]):
+        return f"its delta, {facts['delta']:g}, is not smaller than one over the number it protects"
+    return None
+
+
+def _of_a_published_run(facts: dict[str, Any]) -> str:
+    why_not = publishable(facts)
+    if why_not is not None:
+        return textwrap.fill(f"Nothing of this run may be published: {why_not}.", 92)
+    return textwrap.fill(
+        "The folder public/ may be published: it holds the model, this statement and the configuration "
+        "without seeds, and, if the test records were declared public (publish_test_metrics=true), the "
+        "metrics; all of it follows from what the mechanism released and from what is public. Nothing else "
+        "of the run folder is meant to be given away: secret_key, which is needed to resume and for nothing "
+        "else, tells lots, cohorts and noise.",
+        92,
+    )
+
+
+def composition_word(facts: dict[str, Any]) -> str:
+    """What the configured accountant's ε is: without a budget nothing is enforced."""
+    return "composed" if facts["budget"] is None else "enforced"
+
+
+def _whom(facts: dict[str, Any]) -> str:
+    if math.isfinite(facts["epsilon_sound"]):
+        return "Protected:"
+    if facts["epsilon_published"] is None or math.isinf(facts["epsilon_published"]):
+        return "Not protected:"
+    return "Not protected, though the published claim is about it:"
+
+
+def _claimed(facts: dict[str, Any]) -> str:
+    """What the published analysis says, where nothing or little is protected."""
+    published = facts["epsilon_published"]
+    if published is None or math.isinf(published):
+        return "No published analysis claims a finite epsilon of it."
+    return (
+        f"The published analysis claims epsilon = {round_up(published)} at delta = {facts['delta']:g} "
+        f"about one {facts['views']['published']['unit']}."
+    )
+
+
+def exceeded_words(facts: dict[str, Any]) -> str:
+    """Say that the budget is exceeded, and by what epsilon."""
+    return (
+        f"budget exceeded: the ledger has epsilon = {round_up(facts['epsilon'])} of {facts['budget']:g} "
+        f"({facts['budget_view']} view)"
+    )
+
+
+def headline(facts: dict[str, Any]) -> str:
+    """One sentence: what may be claimed."""
+    if facts.get("budget_exceeded"):
+        return f"{_sentence(exceeded_words(facts))} {_headline(facts)}"
+    return _headline(facts)
+
+
+def _headline(facts: dict[str, Any]) -> str:
+    if not facts["private"]:
+        return facts["words"]
+    sound, delta = facts["epsilon_sound"], facts["delta"]
+    if math.isinf(sound):
+        return (
+            f"This run is NOT differentially private: its sound epsilon is infinite "
+            f"({facts['reasons']['epsilon_sound']}). {_claimed(facts)}"
+        )
+    view = facts["views"]["sound"]
+    whom = "honest client" if facts["attackers"] else "client"
+    if view["unit"] != "client":
+        whom = f"{view['unit']} of every {whom}"
+    trust = TRUSTS[view["trust"]]
+    local = "local " if view["unit"] == "client" and trust.sees_each_upload else ""
+    against = trust.observer
+    trusting = (
+        "" if facts["parts"] is None else ", if the aggregator that sets the clip norm is trusted"
+    )
+    if sound > NOMINAL:
+        return (
+            f"Vacuous guarantee{_if_secret(facts)}: {local}differential privacy of every {whom} "
+            f"against {against} holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. "
+            f"{_claimed(facts)}"
+        )
+    words = (
+        f"very {whom} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
+        f"against {against}{trusting}."
+    )
+    simulated = _if_secret(facts)
+    return f"Simulation{simulated}: e{words}" if simulated else f"E{words}"
+
+
+def _if_secret(facts: dict[str, Any]) -> str:
+    """The condition under which a simulation's guarantee holds."""
+    if facts["randomness"] == ENTROPY_ROOT:
+        return ""
+    condition = ", which holds only if seed and noise_seed are secret"
+    if "paired" not in facts:
+        return condition
+    return f"{condition} and no other run with paired={facts['paired']} is seen"
+
+
+def _number(key: str, label: str, facts: dict[str, Any]) -> str:
+    value = facts[key]
+    shown = round_up(value)
+    extra = ""
+    if key == "epsilon":
+        limit = "no budget" if facts["budget"] is None else f"budget {facts['budget']:g}"
+        limit += " exceeded" if facts.get("budget_exceeded") else ""
+        extra = f" ({limit}, {facts['budget_view']} view)"
+    return f"{label}: epsilon = {shown}{extra}. {_sentence(facts['reasons'][key])}"
+
+
+def _published(facts: dict[str, Any]) -> str:
+    if facts["epsilon_published"] is None:
+        return f"Published: none. {_sentence(facts['reasons']['epsilon_published'])}"
+    view, words = facts["views"]["published"], _number("epsilon_published", "Published", facts)
+    if math.isinf(facts["epsilon_published"]):
+        return words
+    return f"{words} The claim is about one {view['unit']}, {_neighbours(view)}."
+
+
+def _best_attack(facts: dict[str, Any]) -> str:
+    """The trade-off curve at two points."""
+    attack = f"attack that {_decides(facts['views']['sound'])}"
+    low, high = (facts["largest_tpr"][name] for name in RATES)
+    if low == 1.0:
+        words = (
+            f"No {attack} is ruled out: its true positive rate may be 100 % at a false positive rate "
+            "of 0.1 %."
+        )
+    else:
+        words = (
+            f"Even the best {attack} has a true positive rate of at most {percent_up(low)} at a false "
+            f"positive rate of 0.1 %, and of at most {percent_up(high)} at 1 %."
+        )
+    return words.replace(" %", f"{_UNBROKEN}%")
+
+
+def _decides(view: dict[str, Any]) -> str:
+    """What an attack that the sound number is about decides."""
+    if view["neighbours"] == ADD_OR_REMOVE:
+        did = "was used" if view["unit"] == "record" else "was among those that train"
+        return f"decides whether a given {view['unit']} {did}"
+    if view["neighbours"] == ZERO_OUT:
+        return f"decides whether what a given {view['unit']} contributed was counted"
+    if view["unit"] == "client":
+        return "tells two data sets of a client apart"
+    return "tells two values of a record apart"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _neighbours(view: dict[str, Any]) -> str:
+    adjacency = RELATION_WORDS[view["neighbours"]]
+    if view["neighbours"] == ADD_OR_REMOVE:
+        return f"{adjacency}: data sets that differ by one {view['unit']} more or less"
+    if view["neighbours"] == ZERO_OUT:
+        return (
+            f"{adjacency}: all that one {view['unit']} contributes is zero in the other data set, and who "
+            "takes part when is the same"
+        )
+    if view["unit"] == "client":
+        return f"{adjacency}: any two data sets a client may have"
+    return f"{adjacency}: data sets that differ in one record replaced"
+
+
+def _for_whom(facts: dict[str, Any]) -> str:
+    """Whose number a finite one is."""
+    if math.isinf(facts["epsilon_sound"]):
+        return ""
+    if not TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
+        return " The number is that of the worst client; each client has its own."
+    return " The number holds for every client, however often it took part."
+
+
+def _pair(facts: dict[str, Any]) -> list[str]:
+    """What holds without and with trust in the aggregator."""
+    if facts["parts"] is None:
+        return []
+    client, aggregator = (round_up(facts["parts"][by]) for by in (CLIENT, AGGREGATOR))
+    return [
+        f"Whom one must trust: the reports alone, noised by the clients, cost epsilon = {client} and "
+        "need nobody's honesty. What the trusted aggregator releases of the clip norm costs epsilon = "
+        f"{aggregator} outside the aggregator; inside it the answers are exact, so there is no finite "
+        "epsilon against the aggregator. The sound number is of all that the server sees."
+    ]
+
+
+def _spread(facts: dict[str, Any]) -> str:
+    clients = facts["clients"]
+    if TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
+        return f"all {clients['total']} have the same, {counted(clients['draws_most'], 'release')} in all."
+    key = "epsilon_sound" if facts["budget_view"] == SOUND else "epsilon"
+    spread = facts["spread"][key]
+    what = "lot" if facts["views"]["sound"]["unit"] == "record" else "report"
+    draws = counted_span(clients["draws_fewest"], clients["draws_most"], what)
+    low, middle, high = (round_up(spread[name]) for name in ("lowest", "median", "highest"))
+    values = f"{high} for each" if low == high else f"from {low} to {high}, median {middle}"
+    return f"{clients['took_part']} of {clients['total']} took part, with {draws} each; {key} {values}."
+
+
+def _bullets(items: list[str]) -> str:
+    return "\n".join(
+        textwrap.fill(item, 92, initial_indent="- ", subsequent_indent="  ") for item in items
+    )

@@ -1,0 +1,210 @@
+"""The table of a sweep: one row per setting, means over seeds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+from rich.table import Table
+
+from fedpriv.common.config import fingerprint, identity_of_values
+from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.groups import GROUPS, option_of_target
+from fedpriv.common.words import round_up, span
+from fedpriv.store.display import console
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.pairs import PAIRED, paired_differences, table_of
+from fedpriv.store.saved import saved_values
+
+_GIVEN = "asked "
+VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
+BACKDOOR = "backdoor_accuracy"  # of runs with an attack
+_SETTING = "setting"  # fingerprint of the configuration without seeds
+_SEEDS = ("seed", "noise_seed")
+_RUNTIME = "runtime."
+
+
+def read_runs(folder: Path) -> pd.DataFrame:
+    """Return a row per finished run below ``folder``: its settings, seed and results.
+
+    The settings are the keys that any of the runs was given. A run that was not given one of them, because
+    the sweep was extended by it later, has the value of its configuration. Each run counts once.
+    """
+    paths = sorted(folder.iterdir(), key=_by_number) if folder.is_dir() else []
+    runs = [_StoredRun(run) for run in map(RunFolder, paths) if run.summary.exists()]
+    keys = _told(runs)
+    rows, seen = [], set()
+    for run in runs:
+        settings = {_column(key): run.setting(key) for key in keys}
+        identity = (run.identity, *(run.setting(key) for key in keys if key.startswith(_RUNTIME)))
+        if run.values.get("seed") is not None and identity in seen:
+            continue
+        seen.add(identity)
+        rows.append(
+            {
+                "run": run.name,
+                _SETTING: run.seedless,
+                **settings,
+                **({PAIRED: run.summary[PAIRED]} if PAIRED in run.summary else {}),
+                "seed": run.summary["seed"],
+                **{v: run.summary[v] for v in VALUES},
+                **({BACKDOOR: run.summary[BACKDOOR]} if BACKDOOR in run.summary else {}),
+            }
+        )
+    return _in_order(pd.DataFrame(rows), [*map(_column, keys), "seed"])
+
+
+class _StoredRun:
+    """What the table of a sweep reads of one run folder.
+
+    Attributes:
+        overrides: What the run was given, by key.
+        values: Its resolved configuration by dotted keys; empty where it cannot be read.
+        identity: Fingerprint of the configuration.
+        seedless: Fingerprint of the configuration without its seeds.
+    """
+
+    def __init__(self, folder: RunFolder):
+        self.name, self.summary = folder.path.name, folder.read_json(folder.summary)
+        given = folder.read_overrides() or []
+        self.overrides = dict(one.lstrip("+").partition("=")[::2] for one in given)
+        try:
+            self.values = saved_values(folder.config)
+        except ConfigError:  # fedpriv runs says what is wrong with it
+            self.values = {}
+        identity = identity_of_values(self.values)
+        self.identity = fingerprint(identity)
+        setting = {k: v for k, v in identity.items() if k.rpartition(".")[2] not in _SEEDS}
+        self.seedless = fingerprint(setting)
+
+    def setting(self, key: str) -> str | None:
+        """Return the value of a key; None where the configuration has no such key."""
+        if key in self.overrides:
+            return self.overrides[key]
+        if key in GROUPS:
+            return option_of_target(key, self.values.get(f"{key}._target_"))
+        return show(self.values[key]) if key in self.values else None
+
+
+def _told(runs: Sequence[_StoredRun]) -> list[str]:
+    """Keys that any run was given, without the seed and the name of its pair.
+
+    Keys of ``runtime`` change no result: they are told where all runs were given the same value, or where one
+    configuration was run with several values. A sweep extended on another machine may differ in them, and
+    its runs still belong to one setting.
+    """
+    keys = dict.fromkeys(
+        key for run in runs for key in run.overrides if key not in ("seed", PAIRED)
+    )
+    told = set()
+    for key in (key for key in keys if key.startswith(_RUNTIME)):
+        pairs = {(run.identity, run.setting(key)) for run in runs}
+        swept = len(pairs) > len({identity for identity, _ in pairs})
+        if swept or len({run.overrides.get(key) for run in runs}) == 1:
+            told.add(key)
+    return [key for key in keys if not key.startswith(_RUNTIME) or key in told]
+
+
+def _by_number(path: Path) -> list[tuple[bool, int, str]]:
+    """Sort key by which 10 comes after 9."""
+    parts = re.findall(r"\d+|\D+", path.name)
+    return [(not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in parts]
+
+
+def _column(key: str) -> str:
+    """A key's column: its name, unless a result has that (epsilon as asked for, and as spent)."""
+    return f"{_GIVEN}{key}" if key in VALUES else key
+
+
+def _in_order(runs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Sort the rows by the values of ``columns``: numbers by size, others as they first appear."""
+    if runs.empty:
+        return runs
+    places = {c: {v: i for i, v in enumerate(dict.fromkeys(runs[c]))} for c in columns}
+
+    def rank(column: str, value: object) -> tuple[int, float]:
+        number = _number(value)
+        return (1, places[column][value]) if number is None else (0, number)
+
+    ranks = [[rank(c, v) for c, v in zip(columns, row, strict=True)]
+             for row in runs[list(columns)].itertuples(index=False)]  # fmt: skip
+    order = sorted(range(len(runs)), key=ranks.__getitem__)
+    return runs.iloc[order].reset_index(drop=True)
+
+
+def _number(value: object) -> float | None:
+    """A value as a number; None where it is none."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def show_sweep(folder: Path) -> None:
+    """Print the table of the runs below ``folder`` and write it to ``sweep.csv`` there."""
+    runs = read_runs(folder)
+    if runs.empty:
+        return
+    settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
+    plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
+    varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
+    runs.drop(columns=_SETTING).to_csv(folder / "sweep.csv", index=False)
+    out = console()
+    unfinished = runs["stop_reason"] == "interrupted"
+    if unfinished.any():
+        out.print(f"not in the table, interrupted: {', '.join(runs.loc[unfinished, 'run'])}")
+        runs = runs[~unfinished]
+    if runs.empty:
+        return
+    table = Table(title="Sweep", title_justify="left", title_style="bold")
+    shares = [column for column in ("test_accuracy", BACKDOOR) if column in runs]
+    for name in (
+        *(v.removeprefix(_GIVEN) for v in varied),
+        "seeds",
+        "rounds",
+        "epsilon",
+        "sound",
+        *(column.replace("_", " ") for column in shares),
+    ):
+        table.add_column(name, overflow="fold")
+    by = [runs[_SETTING], *(plain[c][runs.index] for c in varied)]
+    for _, rows in runs.groupby(by, dropna=False, sort=False):
+        table.add_row(
+            *(_shown(rows[column].iloc[0]) for column in varied),
+            " ".join(str(s) for s in sorted(rows["seed"], key=str)),
+            _range(rows["rounds"], "{:.0f}".format),
+            _range(rows["epsilon"], round_up),
+            _range(rows["epsilon_sound"], round_up),
+            *(_percent(rows[column]) for column in shares),
+        )
+    out.print(table)
+    if PAIRED in runs:
+        differences = paired_differences(runs, varied, shares)
+        if len(differences):
+            differences.to_csv(folder / "paired_differences.csv", index=False)
+            out.print(table_of(differences))
+    out.print(f"sweep folder: {folder}")
+
+
+def _shown(value: object) -> str:
+    number = _number(value)
+    if number is not None and number.is_integer():  # 2 and 2.0 are one value
+        return f"{number:.0f}"
+    return "-" if value is None or value != value else str(value)
+
+
+def _percent(values: pd.Series) -> str:
+    shares = 100 * values.astype(float)
+    spread = f" ± {shares.std():.2f}" if len(shares) > 1 else ""
+    return f"{shares.mean():.2f}{spread} %"
+
+
+def _range(values: pd.Series, shown: Callable[[float], str]) -> str:
+    numbers = pd.to_numeric(values, errors="coerce").dropna()
+    if numbers.empty:
+        return "-"
+    return span(shown(numbers.min()), shown(numbers.max()))

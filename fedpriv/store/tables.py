@@ -1,0 +1,177 @@
+"""CSV files that grow with the run and survive being killed: append, flush, cut back on resume."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import saying_where
+from fedpriv.store.digests import FileDigests, begun
+
+METRICS = (
+    "round",
+    "epsilon",
+    "noise_multiplier",
+    "clip_norm",
+    "clip_norm_min",
+    "clip_norm_max",
+    "gradient_norm",
+    "train_loss",
+    "validation_loss",
+    "test_loss",
+    "test_accuracy",
+    "seconds",
+    "epsilon_published",
+    "epsilon_sound",
+    "planned_rounds",
+    "reported_loss",
+)
+ATTACK_METRICS = ("backdoor_accuracy", "update_norm_honest", "update_norm_malicious")
+CLIENTS = ("round", "client", "gradient_norm", "clip_norm", "epsilon")
+MOST_CLIENTS = 1_000_000
+PARTICIPATION = ("first_round", "last_round", "clients")
+
+
+class GrowingTable:
+    """Rows kept in memory until ``flush``; ``position`` is the length of the file after it.
+
+    A checkpoint stores ``position``; resuming cuts the file back to it, so rows written after the
+    checkpoint by a killed process are not there twice. ``digests`` learns the SHA-256 of the rows written so
+    far, and knows that of a table that goes on.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Sequence[str],
+        position: int | None = None,
+        digests: FileDigests | None = None,
+    ):
+        self.path, self.columns, self._digests = path, tuple(columns), digests
+        self._rows: list[str] = []
+        if position is None:
+            header = ",".join(self.columns) + "\n"
+            with saying_where(path):
+                path.write_text(header, encoding="utf-8")
+            self._hash = hashlib.sha256(header.encode())
+            self.position = path.stat().st_size
+            self._note()
+        else:
+            if not path.is_file() or path.stat().st_size < position:
+                raise ConfigError(
+                    f"resume: {path} is shorter than its checkpoint says; it was changed since, start anew"
+                )
+            self.columns = self._header()  # of a run begun when there were fewer columns
+            self._hash = begun(path, position)
+            self._refuse_change(position)
+            with open(path, "r+b") as file:
+                file.truncate(position)
+            self.position = position
+
+    def _refuse_change(self, position: int) -> None:
+        """Raise ConfigError where the rows are not those that the checkpoint is of."""
+        known = None if self._digests is None else self._digests.written.get(self.path.name)
+        if known not in (None, {"bytes": position, "sha256": self._hash.hexdigest()}):
+            raise ConfigError(
+                f"resume: {self.path} is not as the run wrote it (its SHA-256 is not the one in the "
+                "checkpoint); start anew"
+            )
+
+    def _note(self) -> None:
+        if self._digests is not None:
+            self._digests.note(self.path, self.position, self._hash.hexdigest())
+
+    def _header(self) -> tuple[str, ...]:
+        with open(self.path, "rb") as file:
+            found = file.readline().decode("utf-8", "replace").strip().split(",")
+        if not set(found) <= set(self.columns) or found[0] != self.columns[0]:
+            raise ConfigError(
+                f"resume: {self.path} does not begin with the names of its columns; it was changed since, "
+                "start anew"
+            )
+        return tuple(found)
+
+    def append(self, row: Mapping[str, object]) -> None:
+        """Add a row; absent or None values stay empty."""
+        text = io.StringIO()
+        values = (row.get(column) for column in self.columns)
+        csv.writer(text, lineterminator="\n").writerow(["" if v is None else v for v in values])
+        self._rows.append(text.getvalue())
+
+    def flush(self) -> int:
+        """Write what is pending to disk and return the length of the file."""
+        if self._rows:
+            rows = "".join(self._rows).encode()
+            with saying_where(self.path), open(self.path, "ab") as file:
+                file.write(rows)
+                file.flush()
+                os.fsync(file.fileno())
+                self.position = file.tell()
+            self._rows.clear()
+            self._hash.update(rows)
+            self._note()
+        return self.position
+
+
+class ParticipationTable(GrowingTable):
+    """Who took part, a row for each stretch of rounds with the same cohort."""
+
+    def __init__(
+        self,
+        path: Path,
+        state: Mapping[str, object] | None = None,
+        digests: FileDigests | None = None,
+    ):
+        position = None if state is None else state["position"]
+        super().__init__(path, PARTICIPATION, position, digests)
+        self._open = None if state is None else state["open"]
+
+    def enter(self, round_number: int, clients: Iterable[int]) -> None:
+        cohort = ranges(clients)
+        if self._open is not None and self._open[2] == cohort:
+            self._open = (self._open[0], round_number, cohort)
+            return
+        self._close()
+        self._open = (round_number, round_number, cohort)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self.append(dict(zip(PARTICIPATION, self._open, strict=True)))
+
+    def finish(self) -> None:
+        """Write the last stretch: the run is over."""
+        self._close()
+        self._open = None
+        self.flush()
+
+    def state_dict(self) -> dict[str, object]:
+        return {"position": self.flush(), "open": self._open}
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``[0, 1, 2, 5]`` → ``0-2 5``."""
+    parts: list[list[int]] = []
+    for n in numbers:
+        n = int(n)
+        if parts and parts[-1][1] == n - 1:
+            parts[-1][1] = n
+        else:
+            parts.append([n, n])
+    return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def parse_ranges(text: str) -> list[int]:
+    """``0-2 5`` → ``[0, 1, 2, 5]``. Raises ValueError, also for more than anybody's clients."""
+    numbers: list[int] = []
+    for part in text.split():
+        first, _, last = part.partition("-")
+        low, high = int(first), int(last or first)
+        if high - low + len(numbers) >= MOST_CLIENTS:
+            raise ValueError(f"{text[:40]}: more than {MOST_CLIENTS} clients")
+        numbers.extend(range(low, high + 1))
+    return numbers

@@ -1,0 +1,126 @@
+"""``fedpriv figure``, whose flags become overrides of ``fedpriv train -m +figure=<name>``, and
+``fedpriv plot``; imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import refuse_foreign
+from fedpriv.common.flags import (
+    Command,
+    Names,
+    NewFile,
+    Place,
+    Whole,
+    flag,
+    switch,
+    written,
+)
+from fedpriv.common.groups import options as options_of
+from fedpriv.common.words import counted
+from fedpriv.study.figures.overrides import overrides_of
+
+_FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
+_TABLE = rb"\Alabel,x,mean,low,high,n\r?\n"  # the header of what plot writes
+_LIST = "every figure (or those below a name, such as wei) in a line; of one figure its runs"
+
+
+@click.command(
+    cls=Command, short_help="a figure of a published work by one command: fedpriv figure --list"
+)
+@click.argument("words", nargs=-1, metavar="[NAME] [KEY=VALUE]...", type=_FIGURES)
+@switch("--list", _LIST)
+@switch("--dry-run", "show the runs, start none")
+@switch("--draw", "run nothing, draw what is there")
+@switch("--quick", "a few rounds of seed 0, to see that everything works")
+@flag("--seeds", "0,1,2", "instead of the figure's own")
+@flag("--jobs", "N", "so many runs at a time, each in a process", Whole())
+@flag("--reuse", "DIR", "a further folder, or runs.zip, of finished runs", Place(), multiple=True)
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
+def figure(words: Sequence[str], **flags: Any) -> int:
+    """Runs what is missing of a figure of a published work (NAME, such as adap_dpfl/fig4), in parallel
+    with --jobs, and writes figure.csv, figure.png, figure.pdf, comparison.md and report.html to
+    outputs/figures/<name>. Overrides of any key (KEY=VALUE) apply to all its runs."""
+    names = [word for word in words if "=" not in word]
+    if names[1:]:
+        raise ConfigError(f"fedpriv figure takes one name, got {' and '.join(names)}")
+    options = SimpleNamespace(name=names[0] if names else None, **flags)
+    return run(options, [word for word in words if "=" in word])
+
+
+class _Picture(NewFile):
+    """A picture, and the CSV of the same name with what it shows."""
+
+    def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
+        path = super().convert(value, param, ctx)
+        refuse_foreign(f"{written(param)}: its table", path.with_suffix(".csv"), _TABLE)
+        return path
+
+
+@click.command(
+    cls=Command, short_help="overlay finished runs, any column against any: fedpriv plot --help"
+)
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=Place())
+@flag("--x", "COLUMN", "default: round")
+@flag("--y", "COLUMN", "default: test_accuracy", default="test_accuracy")
+@flag("--points", "KEY", "instead: the ends of the runs against a key, such as epsilon")
+@switch("--each", "a line for every run")
+@flag(
+    "--out",
+    "FILE",
+    "a .png, .pdf or .svg; default: plot.png",
+    _Picture(".png", ".pdf", ".svg", mark=rb"fedpriv plot"),
+    default="plot.png",
+)
+def plot(**flags: Any) -> int:
+    """Overlays runs (run folders, or folders that hold some), any column of metrics.csv against any
+    other. Runs that differ only in their seeds become one line, their mean, with a band from lowest to
+    highest. --points draws the ends of the runs of a sweep against a key of config.yaml: mean and standard
+    deviation over seeds, a curve for each combination of the other keys. Writes the picture and, beside it,
+    what is drawn as CSV."""
+    if flags["points"] is not None:
+        if flags["x"] is not None or flags["each"]:
+            raise ConfigError("fedpriv plot takes --points without --x and --each")
+        from fedpriv.study.figures.ends import run as draw_ends
+
+        return draw_ends(SimpleNamespace(**flags))
+    from fedpriv.study.figures.overlay import run
+
+    return run(SimpleNamespace(**{**flags, "x": flags["x"] or "round"}))
+
+
+def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
+    """Make or list figures. Raises ConfigError for flags that cannot be."""
+    settings = [*overrides_of(options), *overrides]
+    if options.list:
+        from fedpriv.study.figures.catalogue import show_figures
+
+        show_figures(settings, options.config_dir, options.name or "")
+        return 0
+    if not options.name:
+        raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")
+    _say_first(options.name, settings, options.config_dir)
+    from fedpriv.train import main as train
+
+    place = ["--config-dir", options.config_dir] if options.config_dir else []
+    train(["-m", *place, f"+figure={options.name}", *settings, *_launcher(options.jobs)])
+    return 0
+
+
+def _say_first(name: str, settings: Sequence[str], config_dir: str | None) -> None:
+    """Say what goes on while everything is imported and each curve is composed."""
+    from fedpriv.study.figures.catalogue import count_runs
+
+    runs = count_runs(name, settings, config_dir)
+    if runs is not None:
+        print(f"{name}: composing {counted(runs, 'run')}", flush=True)
+
+
+def _launcher(jobs: int | None) -> list[str]:
+    return [] if jobs is None else ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]

@@ -1,0 +1,394 @@
+"""comparison.md: the paper's stated numbers beside ours, orderings, deviations, how it was made."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+
+from fedpriv.common.words import counted, in_short
+from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
+from fedpriv.store.folder import commit_words, own_commit_words
+from fedpriv.store.pairs import PAIRED, paired_differences
+from fedpriv.study.figures.definition import Curve, Figure, Group, Ordering, Stated
+from fedpriv.study.figures.series import Run
+
+
+class Ends:
+    """Values at the ends of a figure's runs, in the units shown."""
+
+    def __init__(self, runs: Sequence[Run]):
+        self._runs: dict[tuple[str, str], list[Run]] = {}
+        for run in runs:
+            self._runs.setdefault((run.job.group.name, run.job.curve.name), []).append(run)
+
+    def of(self, group: str, curve: str, column: str, point: float | None = None) -> np.ndarray:
+        """One value per finished seed, empty if there is none or the column does not apply.
+
+        Of a curve that is run at no point in particular, the same at every ``point``.
+        """
+        values = [
+            run.summary.get(column)
+            for run in self._runs.get((group, curve), ())
+            if run.job.point in (point, None)
+        ]
+        scale = STATED_COLUMNS[column].scale
+        return np.array([float(v) * scale for v in values if v is not None])
+
+
+def compare(
+    figure: Figure, runs: Sequence[Run], missing: Mapping[str, str], caption: str, command: str
+) -> str:
+    """The text of comparison.md; ``missing``: label of a run that is not finished → why, if it failed."""
+    ends = Ends(runs)
+    lines = [f"# {figure.title}", "", f"{figure.work}. Scale: {_scale(figure)}.", ""]
+    lines += ["![figure](figure.png)", "", f"*{caption}*", ""]
+    if figure.notes:
+        lines += [figure.notes.strip(), ""]
+    if figure.stated:
+        lines += ["## Stated and ours", "", *_stated(figure, ends), ""]
+    orderings = list(dict.fromkeys([*_stated_orderings(figure), *figure.orderings]))
+    if orderings:
+        lines += ["## Orderings", "", *(_ordering(figure, o, ends) for o in orderings), ""]
+    if not figure.as_defined and (figure.stated or orderings):
+        lines += [_not_compared(figure), ""]
+    lines += ["## Ends of the curves", "", *_ends(figure, ends), ""]
+    if pairs := list(_paired(runs)):
+        lines += ["## Paired differences", "", *pairs, ""]
+    if figure.marks:
+        lines += ["## Numbers from elsewhere", "", *_published(figure), ""]
+    unguarded = list(_without_guarantee(figure, runs))
+    if unguarded:
+        lines += ["Why a sound ε is infinite:", "", *unguarded, ""]
+    diverged = [r.job.label for r in runs if r.diverged]
+    if diverged:
+        lines += [f"Diverged (a loss was no longer finite): {in_short(diverged)}.", ""]
+    if missing:
+        lines += [f"Not finished: {in_short(list(missing))}.", "", *_reasons(missing)]
+    if figure.deviations:
+        lines += ["## Deviations in force", ""]
+        lines += [f"- {text}" for text in figure.deviations.values()] + [""]
+    lines += ["## How this was made", "", *_provenance(figure, runs, command), ""]
+    return "\n".join(lines)
+
+
+def _reasons(missing: Mapping[str, str]) -> Iterator[str]:
+    """A line for each reason for which runs failed."""
+    for why in dict.fromkeys(words for words in missing.values() if words):
+        yield f"- {in_short([label for label, words in missing.items() if words == why])}: {why}"
+    if any(missing.values()):
+        yield ""
+
+
+def _scale(figure: Figure) -> str:
+    if figure.scale == "quick":
+        return f"**quick**{figure.altered_words}: the numbers mean nothing"
+    return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
+
+
+def _not_compared(figure: Figure) -> str:
+    what = "quick runs" if figure.scale == "quick" else "changed runs"
+    return (
+        f"Without differences and verdicts: {what}{figure.altered_words} are another experiment than the one "
+        "that is stated."
+    )
+
+
+_HUGE = 1e6
+
+
+def mean_sd(values: np.ndarray, decimals: int) -> str:
+    """``92.10 ± 0.35 (n = 3)``; the sd is that of a sample. A mean below 1 has three digits at least."""
+    if not len(values):
+        return "no finished run"
+    if not np.isfinite(values).all():
+        return f"infinite (n = {len(values)})"
+    mean = values.mean()
+    if decimals and 0 < abs(mean) < 1:
+        decimals = max(decimals, 2 - math.floor(math.log10(abs(mean))))
+    spread = ""
+    if len(values) > 1:
+        deviation = values.std(ddof=1)
+        alike = deviation <= 1e-9 * abs(mean)  # the rounding of a sum
+        spread = f" ± {_rounded(0.0 if alike else deviation, decimals)}"
+    return f"{_rounded(mean, decimals)}{spread} (n = {len(values)})"
+
+
+def _rounded(value: float, decimals: int) -> str:
+    """With so many decimals; a number that ran away in powers of ten."""
+    return f"{value:.{decimals}f}" if abs(value) < _HUGE else f"{value:.1e}"
+
+
+def _stated(figure: Figure, ends: Ends) -> Iterator[str]:
+    compared = figure.as_defined
+    yield "| | curve | quantity at the end | stated | ours |" + " difference |" * compared
+    yield "|---|---|---|---|---|" + "---|" * compared
+    for s in figure.stated:
+        column, values = STATED_COLUMNS[s.column], ends.of(s.group, s.curve, s.column, s.point)
+        difference = "" if not len(values) else f"{values.mean() - s.value:+.{column.decimals}f}"
+        yield (
+            f"| {_title(figure, s.group)} | {_label(figure, s.curve)}{_at(figure, s.point)} "
+            f"| {column.label} "
+            f"| {s.value:.{column.decimals}f} | {mean_sd(values, column.decimals)} |"
+            + f" {difference} |"
+            * compared
+        )
+
+
+def _stated_orderings(figure: Figure) -> Iterator[Ordering]:
+    """The orderings that the stated accuracies imply."""
+    places: dict[tuple[str, float | None], list[Stated]] = {}
+    for s in figure.stated:
+        if s.column == "test_accuracy":
+            places.setdefault((s.group, s.point), []).append(s)
+    for (group, point), found in places.items():
+        if len(found) > 1:
+            ranked = sorted(found, key=lambda s: -s.value)
+            yield Ordering(group, "test_accuracy", tuple(s.curve for s in ranked), point)
+
+
+def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
+    """Whether our means are ordered as stated, and which gaps are within the seeds' spread."""
+    column = STATED_COLUMNS[ordering.column]
+    higher_is_better = ordering.column == "test_accuracy"
+    values = {
+        c: ends.of(ordering.group, c, ordering.column, ordering.point) for c in ordering.curves
+    }
+    said = " > ".join(_label(figure, c) for c in ordering.curves)
+    begin = (
+        f"- {_title(figure, ordering.group)}{_at(figure, ordering.point)}, {column.label}, stated from "
+        f"best to worst: {said}."
+    )
+    if not figure.as_defined:
+        return begin
+    if not all(len(v) for v in values.values()):
+        return f"{begin} Not all of them have a finished run."
+    sign = 1 if higher_is_better else -1
+    ours = sorted(values, key=lambda c: -sign * values[c].mean())  # equal ones as stated
+    ties = [values[a].mean() == values[b].mean() for a, b in itertools.pairwise(ours)]
+    holds = tuple(ours) == ordering.curves and not any(ties)
+    ranked = _label(figure, ours[0]) + "".join(
+        f" {'=' if tie else '>'} {_label(figure, c)}" for c, tie in zip(ours[1:], ties, strict=True)
+    )
+    verdict = "**Holds.**" if holds else f"**Does not hold**; ours: {ranked}."
+    counts = {len(v) for v in values.values()}
+    if len(counts) > 1:
+        verdict += f" (of {min(counts)} to {max(counts)} seeds)"
+    close = [
+        f"{_label(figure, a)} and {_label(figure, b)}"
+        for a, b in itertools.pairwise(ordering.curves)
+        if _within_spread(values[a], values[b])
+    ]
+    note = f" Closer than the seeds of one of them lie apart: {'; '.join(close)}." if close else ""
+    return f"{begin} {verdict}{note}"
+
+
+def _within_spread(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether the means differ by less than the range of the seeds of either."""
+    return abs(a.mean() - b.mean()) < max(np.ptp(a), np.ptp(b))
+
+
+_SHOWN = (
+    "test_accuracy", "backdoor_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays",
+    "epsilon_published", "epsilon_sound", *AUDIT_COLUMNS,
+)  # fmt: skip
+
+
+def ends_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
+    """ends.csv, in the units shown: group, curve, quantity, mean, sd (of a sample), n; of a figure with
+    points a row for each run: group, curve, point, seed, folder and the quantities."""
+    ends = Ends(runs)
+    if figure.points is not None:
+        return _run_table(runs, _shown(figure, ends))
+    rows = [
+        (group.name, curve.name, name, values.mean(), _sd(values), len(values))
+        for group in figure.groups
+        for curve in group.curves
+        for name in _shown(figure, ends)
+        if len(values := ends.of(group.name, curve.name, name))
+    ]
+    return pd.DataFrame(rows, columns=["group", "curve", "quantity", "mean", "sd", "n"]).round(6)
+
+
+def _run_table(runs: Sequence[Run], quantities: Sequence[str]) -> pd.DataFrame:
+    rows = [
+        {
+            "group": run.job.group.name,
+            "curve": run.job.curve.name,
+            "point": run.job.point,
+            "seed": run.job.seed,
+            "folder": run.job.folder.path.name,
+            **{q: run.summary.get(q) for q in quantities},
+        }
+        for run in runs
+    ]
+    table = pd.DataFrame(rows, columns=["group", "curve", "point", "seed", "folder", *quantities])
+    for q in quantities:
+        table[q] = table[q].astype(float) * STATED_COLUMNS[q].scale
+    return table.sort_values(["group", "curve", "point", "seed"]).round(6)
+
+
+def _sd(values: np.ndarray) -> float:
+    finite = len(values) > 1 and np.isfinite(values).all()
+    return float(values.std(ddof=1)) if finite else math.nan
+
+
+def _shown(figure: Figure, ends: Ends) -> list[str]:
+    """The quantities that at least one curve has."""
+    places = list(_places(figure))
+    return [
+        name
+        for name in _SHOWN
+        if any(ends.of(group.name, curve.name, name, at).any() for group, curve, at in places)
+    ]
+
+
+def _places(figure: Figure) -> Iterator[tuple[Group, Curve, float | None]]:
+    """Each curve of each group, at each point at which it is run."""
+    for group in figure.groups:
+        for curve in group.curves:
+            for point in figure.points_of(curve):
+                yield group, curve, point
+
+
+def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
+    shown = _shown(figure, ends)
+    point = "" if figure.points is None else f" {figure.points.label} |"
+    yield f"| | curve |{point} " + " | ".join(STATED_COLUMNS[c].label for c in shown) + " |"
+    yield "|---|---" + "|---" * bool(point) + "|---" * len(shown) + "|"
+    for group, curve, at in _places(figure):
+        cells = [] if figure.points is None else ["–" if at is None else f"{at:g}"]
+        for name in shown:
+            values = ends.of(group.name, curve.name, name, at)
+            decimals = STATED_COLUMNS[name].decimals
+            cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
+        yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
+
+
+def _paired(runs: Sequence[Run]) -> Iterator[str]:
+    """The differences of paired runs to the first curve of their group, with their intervals over seeds."""
+    columns = ("test_accuracy", "test_loss", "backdoor_accuracy")
+    rows = [
+        {
+            "group": run.job.group.title,
+            "point": run.job.point,
+            "curve": run.job.curve.label,
+            "seed": run.job.seed,
+            PAIRED: run.summary[PAIRED],
+            **{name: run.summary.get(name) for name in columns},
+        }
+        for run in runs
+        if PAIRED in run.summary
+    ]
+    if not rows:
+        return
+    yield "Runs of one seed have the same lots, cohorts and noise: bands and deviations of single curves say"
+    yield "nothing about their differences. 95 % intervals over seeds, to the first curve:"
+    yield ""
+    yield "| | point | curve | quantity | pairs | difference | interval |"
+    yield "|---" * 7 + "|"
+    for (group, point), table in pd.DataFrame(rows).groupby(
+        ["group", "point"], dropna=False, sort=False
+    ):
+        shown = [name for name in columns if table[name].notna().any()]
+        for row in paired_differences(table, ["curve"], shown).itertuples():
+            label, scale = STATED_COLUMNS[row.column].label, STATED_COLUMNS[row.column].scale
+            mean, low, high = (f"{scale * value:+.3g}" for value in (row.mean, row.low, row.high))
+            interval = "–" if math.isnan(row.low) else f"{low} … {high}"
+            at = "–" if pd.isna(point) else f"{point:g}"
+            yield f"| {group} | {at} | {row.curve} | {label} | {row.pairs} | {mean} | {interval} |"
+
+
+def _published(figure: Figure) -> Iterator[str]:
+    """The marks, as their sources state them."""
+    yield "From publications and other figures, under settings that are not those of the runs; symbols."
+    yield ""
+    yield f"| | from | {figure.points.label} | quantity | value |"
+    yield "|---|---|---|---|---|"
+    for m in figure.marks:
+        label = COLUMNS[m.column].label
+        yield f"| {_title(figure, m.group)} | {m.label} | {m.point:g} | {label} | {m.value:g} |"
+
+
+def _without_guarantee(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
+    """The reason of each curve whose sound ε is infinite, once."""
+    reasons: dict[str, list[str]] = {}
+    for run in runs:
+        if run.without_guarantee:
+            privacy = run.job.folder.read_json(run.job.folder.privacy_json)
+            labels = reasons.setdefault(privacy["reasons"]["epsilon_sound"], [])
+            if run.job.curve.label not in labels:
+                labels.append(run.job.curve.label)
+    for reason, labels in reasons.items():
+        yield f"- {'; '.join(labels)}: {reason}"
+
+
+def drawn_by(command: str, runs_by: str | None = None) -> Iterator[str]:
+    """What made a figure and, where it has runs, what made those; and when."""
+    here = own_commit_words()
+    too = ", which made the runs too" if runs_by == here else ""
+    yield f"- command: `{command}`"
+    yield f"- drawn {datetime.now(UTC):%Y-%m-%d} by {here}{too}"
+    if runs_by is not None and not too:
+        yield f"- runs made by {runs_by}"
+
+
+def _provenance(figure: Figure, runs: Sequence[Run], command: str) -> Iterator[str]:
+    if not runs:
+        yield from drawn_by(command)
+        return
+    made = [run.job.folder.read_json(run.job.folder.environment) for run in runs]
+    yield from drawn_by(
+        command,
+        _distinct(commit_words(f.get("commit"), f["versions"].get("fedpriv")) for f in made),
+    )
+    hours = math.fsum(run.summary["seconds"] or 0.0 for run in runs) / 3600
+    time = f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+    yield f"- {counted(len(runs), 'run')}, {time} in rounds, one process each"
+    for name in ("device", "threads", "python"):
+        yield f"- {name}: {_distinct(facts.get(name) for facts in made)}"
+    yield from _stream_versions(runs)
+    packages = sorted({name for facts in made for name in facts["versions"]})
+    found = {n: [facts["versions"].get(n) for facts in made] for n in packages}
+    versions = (f"{n} {_distinct(v)}" for n, v in found.items() if any(v))
+    yield f"- versions: {', '.join(versions)}"
+    if figure.points is not None:
+        yield "- runs: a row each in ends.csv"
+        return
+    yield "- runs:"
+    for run in runs:
+        yield f"  - {run.job.label}: `{run.job.folder.path.name}`"
+
+
+def _stream_versions(runs: Sequence[Run]) -> Iterator[str]:
+    """Under which version of the random streams the runs were made."""
+    counts = Counter(run.stream_version for run in runs)
+    if len(counts) == 1:
+        yield f"- random streams: version {next(iter(counts))}"
+        return
+    mixed = ", ".join(f"{counted(counts[v], 'run')} of version {v}" for v in sorted(counts))
+    yield (
+        f"- **random streams of several versions**: {mixed}; the same seed gives other lots and noise under "
+        "each"
+    )
+
+
+def _distinct(values: object) -> str:
+    return " or ".join(dict.fromkeys(str(v) for v in values))  # type: ignore[attr-defined]
+
+
+def _title(figure: Figure, group: str) -> str:
+    return next(g.title for g in figure.groups if g.name == group)
+
+
+def _at(figure: Figure, point: float | None) -> str:
+    return "" if point is None else f", {figure.points.label} = {point:g}"
+
+
+def _label(figure: Figure, curve: str) -> str:
+    return next(c.label for g in figure.groups for c in g.curves if c.name == curve)

@@ -1,0 +1,198 @@
+"""Figures without runs: a function is called, and what it returns is drawn.
+
+    figure:
+      work: …
+      title: …
+      compute: {_target_: my_module.my_function, argument: value}
+      quick: [compute.argument=value]
+
+The function returns a :class:`Drawing`. Keys that a work's figures share (curves, groups) may be there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hydra.utils
+import pandas as pd
+from omegaconf import DictConfig, OmegaConf
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError, show
+from fedpriv.common.files import write_text
+from fedpriv.experiment.instantiate import within_group
+from fedpriv.store.display import console
+from fedpriv.store.plots import Panel, draw_panels
+from fedpriv.study.figures.comparison import drawn_by
+from fedpriv.study.figures.reading import KEYS, plain_section, refuse_unknown
+from fedpriv.study.figures.write import written_words
+from fedpriv.tools.report.write import write_figure_report
+
+QUICK = "quick"
+_OF_RUNS = ("show", "axes", "points", "stated", "orderings", "marks", "seeds")
+_NO_MATTER = ("runtime.", "dataset.path=", "dry_run=")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a function of a computed figure returns.
+
+    Attributes:
+        rows: The panels, row by row.
+        caption: What a reader must know to read the picture.
+        findings: Sentences for comparison.md.
+    """
+
+    rows: Sequence[Sequence[Panel]]
+    caption: str
+    findings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ComputedFigure:
+    """A figure whose YAML has ``compute``; ``quick``: its other arguments where it is drawn at the
+    quick scale; ``changed``: the user's overrides of its arguments."""
+
+    name: str
+    work: str
+    title: str
+    notes: str
+    compute: Mapping[str, Any]
+    changed: tuple[str, ...] = ()
+    quick: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """Where it goes, below ``<output_dir>/figures``."""
+        return f"{self.name}{'_quick' if self.quick else ''}{'_changed' if self.changed else ''}"
+
+    def draw(self) -> Drawing:
+        """Call the function. Raises ConfigError naming the argument it refuses."""
+        drawing = within_group(
+            "figure.compute", lambda: hydra.utils.instantiate(self.compute, _convert_="all")
+        )
+        if not isinstance(drawing, Drawing):
+            kind = type(drawing).__name__
+            raise ConfigError("figure.compute", kind, "a function that returns a Drawing")
+        return drawing
+
+
+def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) -> ComputedFigure:
+    """The figure that the config's ``figure`` section defines; ``arguments``: the user's overrides.
+
+    Raises ConfigError naming the key.
+    """
+    values = plain_section(node)
+    changed = tuple(a for a in arguments if a.lstrip("+~").startswith("figure.compute"))
+    own = {a.partition("=")[0].rpartition(".")[2] for a in changed}
+    try:
+        refuse_unknown("", values, KEYS)
+        for key in _OF_RUNS:
+            if values.get(key) is not None:
+                raise ArgumentError(key, values[key], "absent: a figure with compute has no runs")
+        quick = _arguments(values.get("quick") or []) if values.get("scale") == QUICK else {}
+        compute = values["compute"]
+        if not isinstance(compute, dict) or not isinstance(compute.get("_target_"), str):
+            raise ArgumentError("compute", compute, "a function's _target_ and its arguments")
+        return ComputedFigure(
+            name=name,
+            work=checks.text("work", values.get("work")),
+            title=checks.text("title", values.get("title")),
+            notes=str(values.get("notes") or ""),
+            compute={**compute, **{k: v for k, v in quick.items() if k not in own}},
+            changed=changed,
+            quick=quick,
+        )
+    except ArgumentError as error:
+        raise error.within("figure") from None
+
+
+def _arguments(texts: Sequence[str]) -> dict[str, Any]:
+    """What ``compute.argument=value`` texts say; others are of the runs of a work's other figures."""
+    own = [str(t).removeprefix("compute.") for t in texts if str(t).startswith("compute.")]
+    return OmegaConf.to_container(OmegaConf.from_dotlist(own))
+
+
+def make_computed(config: DictConfig, name: str, arguments: Sequence[str], command: str) -> None:
+    """Draw ``config.figure`` into its folder; in a dry run say where. Raises ConfigError.
+
+    ``command``: what made the figure.
+    """
+    figure = read_computed(config.figure, name, arguments)
+    for argument in arguments:
+        if not argument.lstrip("+~").startswith(("figure.", "figure=", *_NO_MATTER)):
+            raise ConfigError(
+                f"{figure.name} has no runs that {show(argument)} could change; its arguments are "
+                f"figure.compute.{{{','.join(k for k in figure.compute if k != '_target_')}}}"
+            )
+    folder = Path(config.runtime.output_dir) / "figures" / figure.folder
+    if config.dry_run:
+        console().print(f"{figure.name}: computed, keeps no runs; goes to {folder}")
+        return
+    drawing = figure.draw()
+    folder.mkdir(parents=True, exist_ok=True)
+    table = drawn_table(drawing)
+    write_text(folder / "figure.csv", table.to_csv(index=False, float_format="%.6g"))
+    files = [folder / "figure.png", folder / "figure.pdf"]
+    caption = " ".join([drawing.caption, *_changed(figure)])
+    draw_panels(files, drawing.rows, f"{figure.work} · {figure.title}", caption)
+    write_text(folder / "comparison.md", "\n".join(_text(figure, drawing, caption, command)))
+    write_figure_report(folder)
+    console().print(written_words(folder))
+
+
+def drawn_table(drawing: Drawing) -> pd.DataFrame:
+    """Every point drawn: panel, line, x, y."""
+    return pd.concat(
+        [
+            pd.DataFrame({"panel": panel.title, "line": line.label, "x": line.x, "y": line.y})
+            for row in drawing.rows
+            for panel in row
+            for line in panel.lines
+        ],
+        ignore_index=True,
+    )
+
+
+def _changed(figure: ComputedFigure) -> Iterator[str]:
+    if figure.quick:
+        yield "Quick scale: the numbers mean nothing."
+    if figure.changed:
+        yield f"Changed: {' '.join(figure.changed)}."
+
+
+def _text(figure: ComputedFigure, drawing: Drawing, caption: str, command: str) -> Iterator[str]:
+    """The lines of comparison.md."""
+    yield from (f"# {figure.title}", "", f"{figure.work}. Computed, keeps no runs.", "")
+    yield from ("![figure](figure.png)", "", f"*{caption}*", "")
+    if figure.notes:
+        yield from (figure.notes.strip(), "")
+    if drawing.findings:
+        yield from ("## Findings", "", *(f"- {words}" for words in drawing.findings), "")
+    yield from ("## How this was made", "", *drawn_by(command))
+    yield f"- function: `{figure.compute['_target_']}`"
+    for key, value in figure.compute.items():
+        if key != "_target_":
+            yield from _argument(key, value)
+    yield ""
+
+
+def _argument(key: str, value: object) -> Iterator[str]:
+    """In full: what the figure was made with."""
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        yield f"  - {key}:"
+        yield from (f"    - {json.dumps(one, ensure_ascii=False)}" for one in value)
+    else:
+        yield f"  - {key}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def computed_words(config: DictConfig, name: str, arguments: Sequence[str]) -> str:
+    """What ``--list`` says of one. Raises ConfigError."""
+    figure = read_computed(config.figure, name, arguments)
+    picture = Path(config.runtime.output_dir) / "figures" / figure.folder / "figure.png"
+    state = f"drawn: {picture}" if picture.exists() else f"fedpriv figure {name} draws it"
+    return f"{figure.work}\n{figure.title}\n{name}: computed, keeps no runs; {state}"

@@ -1,0 +1,63 @@
+"""``fedpriv figure NAME --list``: the runs of one figure, and what is there of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from fedpriv.store.display import console
+from fedpriv.study.figures.definition import Figure
+from fedpriv.study.figures.jobs import DONE, PARTLY, Job, distinct
+from fedpriv.study.figures.loading import compose_safely
+from fedpriv.study.figures.planning import announcement, plan_figure
+from fedpriv.study.figures.reading import is_computed
+from fedpriv.study.figures.record import read_failures
+
+_NUMBERS = ("done", "partly", "minutes a run")
+
+
+def show_details(name: str, arguments: Sequence[str], extra: Path | None = None) -> None:
+    """Print what is there of a figure; ``extra``: a folder with the user's own YAMLs. Raises ConfigError."""
+    config = compose_safely([f"+figure={name}", *arguments], extra)
+    out = console()
+    if is_computed(config):
+        from fedpriv.study.figures.computed import computed_words
+
+        out.print(computed_words(config, name, arguments))
+        return
+    figure, jobs = plan_figure(config, name, lambda given: compose_safely(given, extra), arguments)
+    unfinished = [job for job in distinct(jobs) if job.state != DONE]
+    out.print(f"{figure.work}\n{figure.title}\n{announcement(figure, jobs, unfinished)}")
+    out.print(_curve_table(figure, jobs))
+    folder = Path(config.runtime.output_dir) / "figures" / figure.folder
+    for label, why in read_failures(folder, jobs).items():
+        out.print(f"failed: {label}: {why}")
+    if (folder / "figure.png").exists():
+        out.print(f"figure: {folder / 'figure.png'}")
+    out.print(
+        f"fedpriv figure {name} runs what is missing and draws; --dry-run shows the overrides"
+    )
+
+
+def _curve_table(figure: Figure, jobs: Sequence[Job]) -> Table:
+    """A row for each curve of each group."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("group", "curve", "", "done", "partly", "minutes a run"):
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+    for group in figure.groups:
+        for curve in group.curves:
+            own = [
+                j.state for j in jobs if (j.group.name, j.curve.name) == (group.name, curve.name)
+            ]
+            minutes = curve.minutes.get(group.name) if figure.as_defined else None
+            table.add_row(
+                group.name,
+                curve.name,
+                curve.label,
+                f"{own.count(DONE)}/{len(own)}",
+                str(own.count(PARTLY) or ""),
+                "" if minutes is None else f"{minutes:g}",
+            )
+    return table

@@ -1,0 +1,148 @@
+"""The computed figures of Wei et al.: the moment bound (39), and theorem 2 as a function of T."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.privacy.wei_bounds import (
+    Learning,
+    best_rounds,
+    convergence_bound,
+    first_failure,
+    log_moment,
+    log_moment_bound,
+    sensitivity,
+)
+from fedpriv.store.colours import COLOURS
+from fedpriv.store.plots import Line, Panel
+from fedpriv.study.figures.computed import Drawing
+
+_NAMES = ("blue", "orange", "green", "purple", "sky", "brown", "red", "grey", "yellow")
+_COLOURS = [COLOURS[name] for name in _NAMES]
+_MARKERS = "os^Dv*Xph"
+
+
+def moment_bound(
+    panels: Sequence[Mapping[str, Any]],
+    clip_norms: Sequence[float],
+    noise_std: float,
+    orders: Sequence[int],
+) -> Drawing:
+    """Figure 3: the exact moment (38) over its bound (39), in logarithms, and where the bound fails.
+
+    ``panels``: each with ``title``, ``sample_rate`` and ``records``.
+    """
+    noise_std = checks.number("noise_std", noise_std, above=0)
+    orders = [checks.whole("orders", order, at_least=1) for order in orders]
+    drawn, findings = [], []
+    for place in panels:
+        q, records = place["sample_rate"], place["records"]
+        lines, failing = [], []
+        for clip_norm, colour, marker in _styled("clip_norms", clip_norms):
+            ratio = sensitivity(clip_norm, records) / noise_std
+            y = [log_moment(o, q, ratio) / log_moment_bound(o, q, ratio) for o in orders]
+            label = f"C = {clip_norm:g}"
+            lines.append(Line(label, colour, orders, y, marker=marker))
+            failing += [(o, value) for o, value in zip(orders, y, strict=True) if value > 1]
+            first = first_failure(q, ratio, max(orders))
+            found = f"fails from λ = {first}" if first else f"holds up to λ = {max(orders)}"
+            findings.append(f"{place['title']}, {label}: the bound {found}")
+        x, y = zip(*failing, strict=True) if failing else ((), ())
+        lines.append(Line("the bound fails", COLOURS["red"], x, y, marker="x", joined=False))
+        level = [min(orders), max(orders)]
+        lines.append(Line("exact = bound", COLOURS["black"], level, [1, 1], dashed=True, thin=True))
+        drawn.append(
+            Panel(
+                title=place["title"],
+                x_label="order λ",
+                y_label="ln exact / ln bound",
+                lines=tuple(lines),
+                y_log=max(max(line.y) for line in lines if line.joined) > 2,
+            )
+        )
+    caption = (
+        "Logarithm of the exact moment, eq. (38), over that of its bound, eq. (39): above 1, marked ×, it "
+        f"is no bound. σ = {noise_std:g}, Δ = 2C/n; the paper does not state C."
+    )
+    return Drawing(_in_pairs(drawn), caption, findings)
+
+
+def theorem2(
+    learning: Mapping[str, Any],
+    epsilons: Mapping[str, Sequence[float]],
+    largest_rounds: int,
+    cohorts: Sequence[int],
+) -> Drawing:
+    """Theorem 2's bound against T for several ε, with the best T of each marked.
+
+    ``epsilons``: form → those drawn for it; ``learning``: the arguments of ``Learning`` but the cohort;
+    ``cohorts``: a column of panels each.
+    """
+    rounds = np.arange(1, checks.whole("largest_rounds", largest_rounds, at_least=2) + 1)
+    rows, findings, before = [], [], 0
+    for form, values in epsilons.items():
+        row = []
+        for cohort in cohorts:
+            problem = _learning(learning, cohort)
+            lines, best = [], {}
+            for epsilon, colour, _ in _styled(f"epsilons.{form}", values, before):
+                bound = convergence_bound(rounds, epsilon, problem, form)
+                lines.append(Line(f"ε = {epsilon:g}", colour, rounds, bound))
+                best[epsilon] = best_rounds(epsilon, problem, form, len(rounds))
+            least = [
+                convergence_bound([t], epsilon, problem, form)[0] for epsilon, t in best.items()
+            ]
+            lines.append(
+                Line("best T", COLOURS["black"], [*best.values()], least, marker="v", joined=False)
+            )
+            title = f"{form}, m = {cohort} of K = {problem.clients}"
+            row.append(
+                Panel(
+                    title=title,
+                    x_label="communication rounds T",
+                    y_label="bound of F(wᵀ) − F(w*)",
+                    lines=tuple(lines),
+                    y_log=True,
+                )
+            )
+            told = ", ".join(f"{t} at ε = {epsilon:g}" for epsilon, t in best.items())
+            findings.append(f"{title}: best T {told}")
+        rows.append(row)
+        before += len(values)  # no colour for two different ε
+    given = ", ".join(f"{_LETTERS.get(k, k)} = {v:g}" for k, v in learning.items())
+    return Drawing(rows, f"Bound of theorem 2, Δ = 2C/n. {given}.", findings)
+
+
+_LETTERS = {
+    "smoothness": "L", "curvature": "μ", "learning_rate": "η", "initial_gap": "Ξ",
+    "divergence": "divergence", "dimension": "d (corrected only)", "clients": "K", "records": "n",
+    "clip_norm": "C", "delta": "δ",
+}  # fmt: skip
+
+
+def _learning(values: Mapping[str, Any], cohort: int) -> Learning:
+    try:
+        return Learning(**values, cohort=cohort)
+    except ArgumentError as error:
+        error.argument = f"learning.{error.argument}"
+        raise
+    except TypeError as error:
+        raise ArgumentError("learning", sorted(values), f"what it has to be: {error}") from None
+
+
+def _styled(name: str, values: Sequence[float], before: int = 0) -> list[tuple[float, str, str]]:
+    """(value, colour, marker) of each, without those that ``before`` values have."""
+    left = len(_COLOURS) - before
+    if not 0 < len(values) <= left:
+        raise ArgumentError(name, values, f"1 to {left} numbers")
+    numbers = [checks.number(name, value, above=0) for value in values]
+    return list(zip(numbers, _COLOURS[before:], _MARKERS[before:], strict=False))
+
+
+def _in_pairs(panels: list[Panel]) -> list[list[Panel]]:
+    return [panels[i : i + 2] for i in range(0, len(panels), 2)]

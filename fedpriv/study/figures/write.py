@@ -1,0 +1,267 @@
+"""The files of a figure: figure.csv (what is drawn), ends.csv, figure.png, figure.pdf, comparison.md."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from fedpriv.common.files import write_text
+from fedpriv.store.colours import COLOURS
+from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, Column
+from fedpriv.store.plots import CYCLE, HeatMap, Line, Panel, draw_panels
+from fedpriv.study.figures.comparison import compare, ends_table
+from fedpriv.study.figures.definition import POINT, Axes, Curve, Figure, Group
+from fedpriv.study.figures.marks import including, mark_lines, mark_rows, marks_on
+from fedpriv.study.figures.series import Run, over_points, over_seeds, per_client
+
+_SIDE_BY_SIDE = 3
+_MARKERS = "os^Dv*Xph<"
+
+
+def write_figure(
+    figure: Figure, runs: Sequence[Run], missing: Mapping[str, str], folder: Path, command: str
+) -> None:
+    """Write the figure's files into ``folder``.
+
+    Args:
+        runs: The finished runs.
+        missing: Label of each job that is not finished → why, if it failed; said on the picture and in
+            the text.
+        command: What made the figure.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    table = figure_table(figure, runs)
+    write_text(folder / "figure.csv", table.to_csv(index=False, float_format="%.6g"))
+    caption = caption_of(figure, runs, missing)
+    draw_panels(
+        [folder / "figure.png", folder / "figure.pdf"],
+        _panels(figure, table, runs),
+        f"{figure.work} · {figure.title}",
+        caption,
+        stamp=_stamp(figure, missing),
+    )
+    write_text(folder / "ends.csv", ends_table(figure, runs).to_csv(index=False))
+    write_text(folder / "comparison.md", compare(figure, runs, missing, caption, command))
+
+
+def written_words(folder: Path) -> str:
+    """Which files one looks at."""
+    named = (("figure", "figure.png"), ("compare", "comparison.md"), ("report", "report.html"))
+    return "\n".join(f"{word}: {folder / name}" for word, name in named)
+
+
+def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
+    """Every point drawn: group, axes, curve, client (if a line each), x, mean, low, high, n (0: a mark)."""
+    tables = []
+    for group in figure.groups:
+        for axes in figure.axes:
+            for curve in group.curves:
+                own = runs_of(runs, group, curve)
+                if not own:
+                    continue
+                drawn = _drawn(figure, own, axes)
+                drawn.insert(0, "curve", curve.name)
+                drawn.insert(0, "axes", axes.name)
+                drawn.insert(0, "group", group.name)
+                tables.append(drawn)
+            tables += mark_rows(figure, group, axes)
+    columns = ["group", "axes", "curve", "x", "mean", "low", "high", "n"]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
+
+
+def _drawn(figure: Figure, runs: Sequence[Run], axes: Axes) -> pd.DataFrame:
+    if figure.points is not None:
+        return over_points(runs, axes, figure.points)
+    return over_seeds(runs, axes) if axes.lines == "curves" else per_client(runs[0], axes)
+
+
+def runs_of(runs: Sequence[Run], group: Group, curve: Curve) -> list[Run]:
+    """The finished runs of a curve in a group, by seed."""
+    return [r for r in runs if (r.job.group.name, r.job.curve.name) == (group.name, curve.name)]
+
+
+def _panels(
+    figure: Figure, table: pd.DataFrame, runs: Sequence[Run]
+) -> list[list[Panel | HeatMap]]:
+    """A row for each group, a column for each axes; with one axes the groups stand side by side, up to
+    three of them, more in pairs."""
+    rows = [
+        [
+            (_map if axes.kind == "map" else _panel)(figure, group, axes, table, runs)
+            for axes in figure.axes
+        ]
+        for group in figure.groups
+    ]
+    if len(figure.axes) > 1:
+        return rows
+    panels = [row[0] for row in rows]
+    width = len(panels) if len(panels) <= _SIDE_BY_SIDE else 2
+    return [panels[i : i + width] for i in range(0, len(panels), width)]
+
+
+def _panel(
+    figure: Figure, group: Group, axes: Axes, table: pd.DataFrame, runs: Sequence[Run]
+) -> Panel:
+    columns = COLUMNS if axes.lines == "curves" else CLIENT_COLUMNS
+    rows = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
+    lines = (
+        _client_lines(rows) if axes.lines == "clients" else _curve_lines(figure, group, rows, runs)
+    )
+    marks = marks_on(figure, group, axes)
+    x_limits, y_limits = (
+        (None, None) if figure.altered else (axes.x_limits, axes.y_limits.get(group.name))
+    )
+    return Panel(
+        title=group.title,
+        x_label=axes.x_label or (figure.points or columns[axes.x]).label,
+        y_label=_y_label(axes, columns),
+        lines=(*lines, *mark_lines(figure, group, axes)),
+        x_limits=including(x_limits, [mark.point for mark in marks], axes.x_scale == "log"),
+        y_limits=including(y_limits, [mark.value for mark in marks], axes.y_scale == "log"),
+        x_from_zero=figure.points is None,
+        y_from_zero=columns[axes.y].from_zero and figure.points is None,
+        x_log=axes.x_scale == "log",
+        y_log=axes.y_scale == "log",
+    )
+
+
+def _y_label(axes: Axes, columns: Mapping[str, Column]) -> str:
+    if axes.y_label:
+        return axes.y_label
+    return "rounds" if (axes.x, axes.y) == (POINT, "round") else columns[axes.y].label
+
+
+def _map(
+    figure: Figure, group: Group, axes: Axes, table: pd.DataFrame, runs: Sequence[Run]
+) -> HeatMap:
+    """A row for each curve, a column for each point, the mean over seeds in the cells."""
+    own = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
+    means = own.pivot(index="curve", columns="x", values="mean")
+    curves = [curve for curve in group.curves if figure.points_of(curve)]
+    names = [curve.name for curve in curves]
+    cells = means.reindex(index=names, columns=list(figure.points.values))
+    return HeatMap(
+        title=group.title,
+        x_label=axes.x_label or figure.points.label,
+        y_label=axes.y_label or "",
+        label=_y_label(replace(axes, y_label=None), COLUMNS),
+        rows=tuple(curve.label for curve in curves),
+        columns=tuple(f"{value:g}" for value in figure.points.values),
+        values=cells.to_numpy(dtype=float),
+        decimals=min(COLUMNS[axes.y].decimals, 2),
+        best=axes.best,
+    )
+
+
+def _curve_lines(
+    figure: Figure, group: Group, rows: pd.DataFrame, runs: Sequence[Run]
+) -> Iterator[Line]:
+    for curve, marker in zip(group.curves, itertools.cycle(_MARKERS), strict=False):
+        own = rows[rows["curve"] == curve.name]
+        if len(own):
+            band = own["n"].max() > 1
+            at_points = figure.points is not None and curve.points
+            yield Line(
+                label=curve.label,
+                colour=COLOURS[curve.colour],
+                x=own["x"],
+                y=own["mean"],
+                low=own["low"] if band else None,
+                high=own["high"] if band else None,
+                dotted=any(run.without_guarantee for run in runs_of(runs, group, curve)),
+                dashed=figure.points is not None and not curve.points,
+                thin=len(group.curves) > 5,
+                marker=marker if at_points else None,
+            )
+
+
+def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
+    if not len(rows):
+        return
+    for (client, own), colour in zip(rows.groupby("client"), CYCLE, strict=False):
+        yield Line(label=str(int(client)), colour=colour, x=own["x"], y=own["mean"], thin=True)
+
+
+def _stamp(figure: Figure, missing: Collection[str]) -> str:
+    words = []
+    if figure.scale == "quick":
+        words.append(f"QUICK{figure.altered_words}")
+    if missing:
+        words.append(f"INCOMPLETE, missing runs: {len(missing)}")
+    return "\n".join(words)
+
+
+def caption_of(figure: Figure, runs: Sequence[Run], missing: Collection[str]) -> str:
+    """What a reader must know to read the picture."""
+    if any(axes.lines == "clients" for axes in figure.axes):
+        words = [f"A line for each client of seed {figure.groups[0].seeds[0]}."]
+    else:
+        words = list(_about_lines(figure, runs))
+    if figure.altered:
+        words.append(f"Changed: {' '.join(figure.altered)}.")
+    if missing:
+        words.append(f"Missing runs: {len(missing)}.")
+    if diverged := sum(bool(run.diverged) for run in runs):
+        words.append(f"Diverged runs, drawn to where they did: {diverged}.")
+    versions = sorted({run.stream_version for run in runs})
+    if len(versions) > 1:
+        words.append(f"Random streams of versions {' and '.join(map(str, versions))}.")
+    return " ".join(words)
+
+
+def _about_lines(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
+    """What lines, bands and cells are."""
+    seeds, most = [], 0
+    for group in figure.groups:
+        counts = sorted(set(_counts(figure, group, runs)))
+        number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        seeds.append(f"{group.title}: {number} seed{'s' if counts[-1] != 1 else ''}")
+        most = max(most, counts[-1])
+    kinds = sorted({axes.kind for axes in figure.axes})
+    drawn = " and ".join({"lines": "lines", "map": "cells"}[kind] for kind in kinds)
+    each = "line" if figure.points is None else "point"
+    words = f"{drawn.capitalize()}: mean over seeds" if most > 1 else f"One run a {each}"
+    bands = "".join(f"; {text}" for text in _about_bands(figure)) if most > 1 else ""
+    yield f"{words} ({'; '.join(seeds)}){bands}."
+    if any(run.without_guarantee for run in runs) and "lines" in kinds:
+        yield "Dotted: no sound guarantee, ε as the paper counts it."
+    if figure.points is not None:
+        yield from _about_points(figure)
+    for best in sorted({axes.best for axes in figure.axes if axes.kind == "map"}):
+        yield f"Framed: the {best}est of each row."
+
+
+def _about_points(figure: Figure) -> Iterator[str]:
+    """What points, level lines and symbols alone are, and which curves have none."""
+    yield f"Each point is the end of runs with that {figure.points.label}."
+    curves = {curve.name: curve for group in figure.groups for curve in group.curves}.values()
+    if any(not curve.points for curve in curves):
+        yield f"Horizontal: runs that do not depend on {figure.points.label}."
+    if left := [curve.label for curve in curves if not figure.points_of(curve)]:
+        yield f"Left out, run at none of these points: {', '.join(left)}."
+    if figure.marks:
+        yield "Without a line in the legend: numbers from elsewhere, see comparison.md."
+
+
+_BANDS = {"range": "lowest to highest seed", "sd": "± one sample standard deviation over seeds"}
+
+
+def _about_bands(figure: Figure) -> Iterator[str]:
+    """What bands are; where axes differ, of which."""
+    kinds = {axes.name: axes.band for axes in figure.axes if axes.kind == "lines"}
+    for kind in dict.fromkeys(kinds.values()):
+        own = [name for name, other in kinds.items() if other == kind]
+        of = f" ({', '.join(own)})" if len(own) < len(kinds) else ""
+        yield f"bands{of}: {_BANDS[kind]}"
+
+
+def _counts(figure: Figure, group: Group, runs: Sequence[Run]) -> Iterator[int]:
+    """The number of finished runs of each curve of a group at each point."""
+    for curve in group.curves:
+        found = Counter(run.job.point for run in runs_of(runs, group, curve))
+        yield from (found[point] for point in figure.points_of(curve))

@@ -1,0 +1,299 @@
+"""A search by random stopping: of a secret number of trials the best alone is shown.
+
+What the theorems ask for, and what does it here:
+
+- K is drawn beforehand from its law, the values of each trial independently from the space: from secret
+  streams of the operating system, which are nowhere stored.
+- Each trial is a run with ``publish=true``: lots, cohorts and noise from a key of its own.
+- Losers are never shown: trials run without launcher, tracker and display in a hidden folder, where a loser
+  is deleted as soon as it has lost, and everything at the end, however that comes.
+- Nothing that stays tells K: no numbers, no lines, no times (files bear the time at which the search began).
+
+A search that does not reach its end has shown how far it came. It goes no further and is charged by
+composition of the trials that had begun.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from fedpriv.common.config import with_protocol
+from fedpriv.common.errors import ConfigError, FedprivError, Interrupted, WriteError
+from fedpriv.common.files import locked, write_text
+from fedpriv.common.words import round_up
+from fedpriv.experiment.secrets import streams_of_search
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.saved import saved_json
+from fedpriv.store.searches import RECORD, STATEMENT
+from fedpriv.store.statement import publishable
+from fedpriv.study.search_budget import EPSILON, read_trial
+from fedpriv.study.search_objective import refuse_without_score
+from fedpriv.study.search_planned import plan_ends, plan_trial, refuse_unlike
+from fedpriv.study.search_run import Compose
+from fedpriv.study.search_settings import Settings
+from fedpriv.study.search_space import Space, read_space
+from fedpriv.study.search_statement import facts_of_stopping, words_of_stopping
+from fedpriv.study.search_stopping import bound_of
+
+HIDDEN, BEST = ".trials", "best"
+_COUNT = "begun"
+RUNNING, ENDED, INTERRUPTED = "running", "ended", "interrupted"
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+
+
+class SecretTrials:
+    """One such search, in its folder."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        arguments: Sequence[str],
+        folder: Path,
+        compose: Compose,
+    ):
+        """Looks at the ends of the space. Raises ConfigError."""
+        assert settings.law is not None
+        self.settings, self.folder, self._compose = settings, folder, compose
+        self.space: Space = read_space(arguments)
+        planned = plan_ends(map(compose, self.space.corners()))
+        self._first = planned[0]
+        self.bound = bound_of(settings.law, planned)
+        refuse_without_score(settings.objective, self._first.parts)
+        if self.bound.epsilon > settings.epsilon:
+            needed = f">= {round_up(self.bound.epsilon)}, the cost of the search"
+            raise ConfigError(EPSILON, settings.epsilon, needed)
+        self._hidden = folder / HIDDEN
+        self._begun = 0
+        self._started = time.time()
+        self.best: dict[str, Any] | None = None
+
+    @property
+    def dry(self) -> bool:
+        """Whether only the plan is asked for."""
+        return self._first.parts.settings.dry_run
+
+    def plan(self) -> list[str]:
+        """What is fixed before the first trial, in a few lines."""
+        bound, mean = self.bound, self.settings.trials
+        return [
+            f"search: {', '.join(self.space.searched)}, drawn at random for each trial",
+            f"search: number of trials by a {bound.law.words}; 99 of 100 searches have at most "
+            f"{bound.most_often}",
+            f"search: the search costs epsilon {round_up(bound.epsilon)} at delta {bound.delta:g} (one trial "
+            f"{round_up(bound.trial)}; {mean} trials that are all shown {round_up(bound.composed(mean))})",
+            f"search: {bound.describe()}",
+            f"search: {self.settings.objective.name} reads {self.settings.objective.reads}",
+            "search: secret are the number of trials, those that lose, and how long the search takes",
+        ]
+
+    # ---- the search
+
+    def go(self) -> dict[str, Any] | None:
+        """Run it; returns the values and the score of the best, None where no trial has one. A search that
+        has ended is told again."""
+        made = not self.folder.exists()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder) as free:
+            if not free:
+                raise FedprivError(f"{self.folder} is being searched by another process")
+            if not self._ended_before():
+                try:
+                    with _signals(_raise):
+                        self._search()
+                except BaseException as error:
+                    self._end_early(made)
+                    if self._begun and isinstance(error, KeyboardInterrupt | FedprivError):
+                        raise self._early_error(error) from None
+                    raise
+        return self.best
+
+    def _search(self) -> None:
+        streams = streams_of_search()
+        trials = self.bound.law.quantile(streams.sampling("number of trials").random())
+        self._hidden.mkdir(mode=0o700)
+        self._write(RUNNING)
+        for number in range(trials):
+            values = self.space.drawn(streams.sampling("values of a trial", number).random)
+            config = self._compose(self.space.overrides(values))
+            planned = plan_trial(config)
+            refuse_unlike(self._first, planned)
+            if planned.events != self._first.events:
+                raise FedprivError(
+                    "search: a trial would release something else than others, though the ends of the "
+                    "searched keys do not; give the key that changes it as a choice"
+                )
+            self._trial(config, values)
+        with _signals(signal.SIG_IGN):
+            self._show()
+
+    def _trial(self, config: DictConfig, values: dict[str, Any]) -> None:
+        """Run one and keep it if it is the best so far. Among equals the first is kept: trials are
+        exchangeable, so that is as good as a secret number that decides."""
+        run = RunFolder(self._hidden / "running")
+        self._begun += 1
+        count = self._hidden / _COUNT  # for who finds a search that was killed
+        write_text(count, str(self._begun))
+        try:
+            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                stop_reason = self._run(_secret(config, run.path))
+        except BaseException:
+            self._begun -= not run.config.exists()  # it has released nothing: it had no folder yet
+            raise
+        if stop_reason == "interrupted":
+            raise KeyboardInterrupt
+        read_trial(run.ledger, self.bound.neighbours, dict(self.bound.events))
+        if reason := publishable(run.read_json(run.privacy_json)):
+            raise FedprivError(f"search: nothing of a trial may be shown: {reason}")
+        score = None if stop_reason == "diverged" else self.settings.objective.score(run)
+        if score is None or (self.best is not None and not self._better(score)):
+            shutil.rmtree(run.path)
+            return
+        shutil.rmtree(self._hidden / BEST, ignore_errors=True)
+        run.path.rename(self._hidden / BEST)
+        self.best = {"values": values, "score": score}
+
+    @staticmethod
+    def _run(config: DictConfig) -> str | None:
+        from fedpriv.experiment.run import run
+
+        return run(config).stop_reason
+
+    def _better(self, score: float) -> bool:
+        assert self.best is not None
+        sign = 1 if self.settings.objective.maximize else -1
+        return sign * score > sign * self.best["score"]
+
+    def _show(self) -> None:
+        """Move the best out of the hidden folder, and state what the search guarantees."""
+        if self.best is not None:
+            kept = RunFolder(self._hidden / BEST)
+            shown = self.folder / BEST
+            shown.mkdir()
+            for file in (kept.model, kept.config):
+                shutil.copyfile(kept.public / file.name, shown / file.name)
+        self._write(ENDED)
+        shutil.rmtree(self._hidden)
+        self._take_times_away()
+
+    def _take_times_away(self) -> None:
+        """How long a search took tells how many trials there were."""
+        own = [self.folder / name for name in (RECORD, STATEMENT, BEST)]
+        for path in (*(self.folder / BEST).glob("*"), *own, self.folder):
+            if path.exists():
+                os.utime(path, (self._started, self._started))
+
+    # ---- its folder
+
+    def _write(self, state: str, begun: int | None = None) -> None:
+        """``begun``: how many trials; only of a search that did not reach its end."""
+        definition = self.settings.definition(self.space)
+        found = facts_of_stopping(definition, self.bound, self.settings, state, self.best, begun)
+        write_text(self.folder / RECORD, json.dumps(found, indent=2) + "\n")
+        write_text(self.folder / STATEMENT, words_of_stopping(found))
+
+    def _ended_before(self) -> bool:
+        """Whether the folder has this search already. Raises ConfigError for one that cannot go on."""
+        record = self.folder / RECORD
+        if not record.exists():
+            # of one that was killed before any trial
+            shutil.rmtree(self._hidden, ignore_errors=True)
+            if any(self.folder.iterdir()):
+                raise ConfigError("hydra.sweep.dir", str(self.folder), "a new or an empty folder")
+            return False
+        stored = saved_json(record)
+        if stored.get("search") != self.settings.definition(self.space):
+            raise ConfigError(f"{record} is of another search; choose another hydra.sweep.dir")
+        if stored.get("state") == ENDED:
+            self.best = stored.get("best")
+            if self._hidden.exists():  # its process was killed while it deleted them
+                shutil.rmtree(self._hidden)
+                self._take_times_away()
+            return True
+        if stored.get("state") == RUNNING:  # its process was killed
+            self._state_early(_count(self._hidden / _COUNT))
+        raise ConfigError(
+            f"{self.folder} holds a search that did not reach its end: it cannot go on, and what ran is "
+            f"charged by composition ({self.folder / STATEMENT}); choose another hydra.sweep.dir"
+        )
+
+    def _end_early(self, made: bool) -> None:
+        """Charge the trials that had begun, and delete all of them. Where none had, nothing is left."""
+        with _signals(signal.SIG_IGN):
+            if self._begun:
+                self._state_early(self._begun)
+                return
+            shutil.rmtree(self._hidden, ignore_errors=True)
+            for name in (RECORD, STATEMENT):
+                (self.folder / name).unlink(missing_ok=True)
+            if made:
+                with suppress(OSError):
+                    self.folder.rmdir()
+
+    def _state_early(self, begun: int | None) -> None:
+        """Composition of so many trials; None: nobody knows how many."""
+        self.best = None
+        try:
+            self._write(INTERRUPTED, begun)
+        finally:
+            shutil.rmtree(self._hidden, ignore_errors=True)
+            shutil.rmtree(self.folder / BEST, ignore_errors=True)
+
+    def _early_error(self, error: BaseException) -> FedprivError:
+        """What ended the search, and what it cost; without how the run of a trial might go on."""
+        by_hand = isinstance(error, KeyboardInterrupt | Interrupted)
+        cause = error.__context__ if isinstance(error.__context__, WriteError) else error
+        words = "interrupted" if by_hand else f"{cause}".removeprefix("search: ")
+        return (Interrupted if by_hand else FedprivError)(
+            f"search: {words}; it cannot go on, and the trials that had begun cost epsilon "
+            f"{round_up(self.bound.composed(self._begun))} by composition: {self.folder / STATEMENT}"
+        )
+
+
+def _count(path: Path) -> int | None:
+    """How many trials a search that was killed had begun; None where that is not known."""
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _secret(config: DictConfig, folder: Path) -> DictConfig:
+    """The trial as a run with secrets of its own, which nobody sees."""
+    config = with_protocol(config)
+    config.publish = True
+    config.runtime.run_dir, config.runtime.reuse = str(folder), False
+    config.runtime.progress, config.runtime.plots = "none", False
+    return config
+
+
+def _raise(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _signals(handler: Any) -> Iterator[None]:
+    """Signals that end a process are handled so: raised, that trials are deleted, or ignored meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heeded = (n for n in _SIGNALS if signal.getsignal(n) not in (signal.SIG_IGN, None))
+    previous = {number: signal.signal(number, handler) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)

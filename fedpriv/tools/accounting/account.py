@@ -1,0 +1,321 @@
+"""``fedpriv account``: ε of releases by every accountant that can account for them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.notices import notice
+from fedpriv.common.words import percent_up, round_up
+from fedpriv.privacy.accountants import Accountant, CannotAccount, PldAccountant, RdpAccountant
+from fedpriv.privacy.core.grid import FEW
+from fedpriv.privacy.core.names import ACCOUNTANTS
+from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
+from fedpriv.store.agreement import ledger_apart
+from fedpriv.store.display import console, pairs
+from fedpriv.tools.accounting import arguments, shuffle
+from fedpriv.tools.accounting.history import from_history
+from fedpriv.tools.accounting.releases import (
+    Releases,
+    from_flags,
+    from_run,
+    from_schedule,
+    read_delta,
+    run_folder,
+    run_statement,
+)
+
+_POINTS = 40  # of a curve
+_FEWER = {"pld": 10, "prv": 4}  # where the noise took many values, and a point a second or more
+_FEWER_SUMS = 20
+_PRV_TAKES_LONG = (
+    "prv takes long where the noise took many values, and pld is as tight (or: --accountant prv)"
+)
+
+
+@dataclass
+class Answer:
+    """What one accountant says: ε for each δ, or why it cannot."""
+
+    name: str
+    accountant: Accountant
+    reason: str | None = None
+    epsilons: list[float] = field(default_factory=list)
+    orders: list[float] = field(default_factory=list)
+
+
+def run(options: SimpleNamespace) -> int:
+    """Price and print; returns the exit status."""
+    if options.shuffle is not None:
+        return shuffle.run(options)
+    arguments.refuse(options, ("report_epsilon",), "without --shuffle")
+    releases = read_releases(options)
+    given = read_delta(options)
+    if given is None and releases.run_delta is not None:
+        given = str(releases.run_delta)
+    deltas = _deltas(given)
+    chosen = _accountants(options, releases)
+    answers = []
+    for accountant in chosen:
+        unasked = options.accountant is None and accountant.name == "prv"
+        if unasked and len(releases.events()) > FEW and releases.refusal(accountant) is None:
+            answers.append(Answer(accountant.name, accountant, _PRV_TAKES_LONG))
+        else:
+            answers.append(answer_of(releases, accountant, deltas))
+    if all(p.reason for p in answers):
+        raise ConfigError(
+            "no accountant can account for this: " + "; ".join(p.reason for p in answers)
+        )
+    if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
+        _compare_with_statement(options, releases, deltas, answers)
+    if options.json:
+        print(json.dumps(as_json(releases, deltas, answers), indent=2, allow_nan=False))
+    else:
+        _show(releases, deltas, answers)
+    if options.plot is not None:
+        drawn = [p for p in answers if p.reason is None]
+        if options.accountant is None:  # its curve would take minutes and lie on that of pld
+            drawn = [p for p in drawn if p.name != "prv"] or drawn
+        draw(options.plot, releases, deltas, drawn)
+        if not options.json:
+            console().print(f"plot: {options.plot}{_points_words(releases, drawn)}")
+    return 0
+
+
+def _compare_with_statement(
+    options: SimpleNamespace, releases: Releases, deltas: list[float], answers: list[Answer]
+) -> None:
+    """Say where the ledger has another epsilon than the run's own statement."""
+    if releases.run_delta not in deltas:
+        return
+    which = deltas.index(releases.run_delta)
+    folder, asked_all = run_folder(options), options.accountant is None
+    epsilon = tightest(answers, which).epsilons[which]
+    if apart := ledger_apart(folder, run_statement(folder), epsilon, tightest=asked_all):
+        notice(f"warning: {apart}")
+
+
+def read_releases(options: SimpleNamespace) -> Releases:
+    """From ``--run``, ``--history``, ``--schedule`` or the flags."""
+    if options.run_folder is not None:
+        arguments.refuse(options, ("history",), "with --run")
+        return from_run(options)
+    arguments.refuse(options, ("view",), "without --run")
+    if options.history is not None:
+        return from_history(options)
+    return from_flags(options) if options.schedule is None else from_schedule(options)
+
+
+def _deltas(text: str | None) -> list[float]:
+    if text is None:
+        raise ConfigError("--delta must be given, such as --delta 1e-5 or --delta 1e-4,1e-5,1e-6")
+    return list(dict.fromkeys(arguments.delta(part) for part in text.split(",")))
+
+
+def _accountants(options: SimpleNamespace, releases: Releases) -> list[Accountant]:
+    default = ([] if releases.published is None else ["published"]) + list(ACCOUNTANTS)
+    names = (",".join(default) if options.accountant is None else options.accountant).split(",")
+    if "rdp" not in names:
+        arguments.refuse(options, ("orders", "conversion"), "unless --accountant has rdp")
+    found = []
+    for name in dict.fromkeys(name.strip() for name in names):
+        theorem = releases.published if name == "published" else None
+        found.append(theorem or arguments.accountant(name, options))
+    return found
+
+
+def answer_of(releases: Releases, accountant: Accountant, deltas: list[float]) -> Answer:
+    """ε of the releases at every δ by one accountant."""
+    reason = releases.refusal(accountant)
+    name = "published" if accountant is releases.published else accountant.name
+    if reason is not None:
+        return Answer(name, accountant, reason)
+    try:
+        epsilons = [releases.epsilon(accountant, delta) for delta in deltas]
+    except CannotAccount as error:
+        return Answer(name, accountant, str(error))
+    answer = Answer(name, accountant, epsilons=epsilons)
+    if isinstance(accountant, RdpAccountant):
+        answer.orders = [_order(releases, accountant, delta) for delta in deltas]
+    return answer
+
+
+def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float:
+    """The best order of the worst client."""
+    compositions = list(releases.largest.values())
+    worst = compositions[0]
+    if len(compositions) > 1:
+        worst = max(
+            compositions, key=lambda c: accountant.epsilon_of(c, delta, releases.neighbours)
+        )
+    return accountant.best_order_of(worst, delta, releases.neighbours)
+
+
+def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
+    out = console()
+    out.print(pairs("Releases", releases.lines))
+    table = Table(title="Epsilon", title_justify="left", title_style="bold")
+    table.add_column("accountant", style="cyan")
+    for delta in deltas:
+        table.add_column(f"delta = {delta:g}", justify="right")
+    table.add_column("settings")
+    for p in (p for p in answers if p.reason is None):
+        table.add_row(p.name, *(_shown(e) for e in p.epsilons), _words(p, releases, deltas))
+    out.print(table)
+    if releases.noise_adapts:
+        out.print(Text(NO_GUARANTEE, style="yellow"))
+        for words in _guarantee(releases):
+            out.print(words)
+    else:
+        for i, delta in enumerate(deltas):
+            best = tightest(answers, i)
+            out.print(
+                f"tightest: {best.name}, epsilon = {_shown(best.epsilons[i])} at delta = {delta:g}"
+            )
+    if (curve := best_attack(releases, answers)) is not None:
+        low, high = (percent_up(rate) for rate in curve.largest().values())
+        out.print(f"any attack: TPR at most {low} at an FPR of 0.1 %, at most {high} at 1 %")
+    for p in answers:
+        if p.reason is not None:
+            out.print(f"not accounted for: {p.reason}")
+
+
+NO_GUARANTEE = (
+    "The noise of this run adapted to released values: these are the epsilons of noise fixed in advance, not "
+    "guarantees."
+)
+
+
+def _guarantee(releases: Releases) -> Iterator[str]:
+    """What does hold of a run whose noise adapted, if anything is known to."""
+    if releases.guaranteed is not None:
+        yield (
+            f"Guaranteed, by the run's privacy.txt: epsilon = {_shown(releases.guaranteed)} at "
+            f"delta = {releases.run_delta:g}."
+        )
+
+
+def _words(answer: Answer, releases: Releases, deltas: list[float]) -> str:
+    """The settings of an accountant and what is to know about its epsilon."""
+    words = answer.accountant.describe()
+    if answer.orders:
+        words += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in answer.orders))
+        if max(answer.orders) == answer.accountant.orders[-1]:
+            words += " (the largest tried)"
+    if isinstance(answer.accountant, PldAccountant) and any(
+        releases.is_bound(answer.accountant, delta, epsilon)
+        for delta, epsilon in zip(deltas, answer.epsilons, strict=True)
+    ):
+        words += "; RDP's epsilon, which is lower or at once"
+    return words
+
+
+def tightest(answers: list[Answer], which: int = 0) -> Answer:
+    """The smallest ε at one δ. All are valid upper bounds, but for a work's own theorem."""
+    able = [p for p in answers if p.reason is None]
+    bounds = [p for p in able if p.name != "published"]
+    return min(bounds or able, key=lambda p: p.epsilons[which])
+
+
+def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:
+    """How well any attack can do, by those of the accountants that know; of noise that adapted by what the
+    run itself states. A work's claim bounds nothing."""
+    if releases.noise_adapts or releases.claimed:
+        return releases.stated
+    able = [p for p in answers if p.reason is None]
+    able = [p for p in able if p.name != "prv"] or able  # it knows ε at one δ alone
+    if not able:
+        return None
+    return trade_off(np.min([releases.deltas(p.accountant, EPSILONS) for p in able], axis=0))
+
+
+def _shown(epsilon: float) -> str:
+    """ε with three decimals, or four digits if it is small; never below what it is."""
+    if math.isinf(epsilon):
+        return "infinite"
+    if epsilon == 0 or epsilon >= 0.1:
+        return round_up(epsilon)
+    digits = 3 - math.floor(math.log10(epsilon))
+    return f"{math.ceil(epsilon * 10**digits) / 10**digits:.{digits}f}"
+
+
+def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> dict[str, Any]:
+    """Everything the table says, as plain values; an infinite ε is the text ``inf``."""
+
+    def keyed(values: list[float]) -> dict[str, Any]:
+        return {f"{d:g}": arguments.plain(value) for d, value in zip(deltas, values, strict=True)}
+
+    accountants: dict[str, Any] = {}
+    for p in answers:
+        if p.reason is not None:
+            accountants[p.name] = {"reason": p.reason}
+            continue
+        entry: dict[str, Any] = {
+            "epsilon": keyed(p.epsilons),
+            "settings": p.accountant.describe(),
+        }
+        if p.orders:
+            entry["order"] = keyed(p.orders)
+        accountants[p.name] = entry
+    curve = best_attack(releases, answers)
+    return {
+        "releases": dict(releases.lines),
+        "neighbours": releases.neighbours,
+        "steps": releases.steps,
+        "delta": deltas,
+        "accountants": accountants,
+        "largest_tpr": None if curve is None else curve.largest(),
+        "noise_adapts": releases.noise_adapts,
+        "guaranteed": arguments.plain(releases.guaranteed),
+        "guaranteed_delta": None if releases.guaranteed is None else releases.run_delta,
+        "tightest": None
+        if releases.noise_adapts
+        else {f"{d:g}": tightest(answers, i).name for i, d in enumerate(deltas)},
+    }
+
+
+def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
+    """ε against steps at one δ, that of the run if it is asked for; with several δ also ε against δ."""
+    from fedpriv.store.plots import plot_epsilon_by_steps
+
+    delta = releases.run_delta if releases.run_delta in deltas else deltas[0]
+    curves = {}
+    for p in answers:
+        steps = points(releases.steps, _points_of(releases, p.name))
+        epsilons = releases.curve(p.accountant, delta, steps[:-1])
+        few = len(steps) < min(_POINTS, releases.steps)
+        label = f"{p.name}, {len(steps)} points" if few else p.name
+        curves[label] = (steps, [*epsilons, p.epsilons[deltas.index(delta)]])
+    profiles = {p.name: p.epsilons for p in answers} if len(deltas) > 1 else {}
+    note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
+    plot_epsilon_by_steps(path, curves, deltas, profiles, delta, note)
+
+
+def _points_of(releases: Releases, name: str) -> int:
+    """At how many points the curve of an accountant is drawn."""
+    if len(releases.events()) <= FEW:
+        return _POINTS
+    return _FEWER.get(name, _FEWER_SUMS)
+
+
+def _points_words(releases: Releases, answers: list[Answer]) -> str:
+    """Which curves are drawn at fewer points, in words."""
+    slow = [f"{p.name} at {_FEWER[p.name]}" for p in answers if p.name in _FEWER]
+    if not slow or len(releases.events()) <= FEW:
+        return ""
+    return f" ({' and '.join(slow)} evenly spread points, as it takes long where the noise moves)"
+
+
+def points(steps: int, parts: int = _POINTS) -> list[int]:
+    """Numbers of steps from 1 to ``steps`` at which a curve is drawn."""
+    return sorted({max(1, round(steps * i / parts)) for i in range(parts + 1)})

@@ -1,0 +1,146 @@
+"""The values of the flags of ``account`` and ``calibrate``, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError, nearest
+from fedpriv.privacy.accountants import (
+    Accountant,
+    GdpAccountant,
+    PldAccountant,
+    PrvAccountant,
+    RdpAccountant,
+    ZcdpAccountant,
+)
+from fedpriv.privacy.calibration import MOST_NOISE, Release
+from fedpriv.privacy.core.names import ACCOUNTANTS
+
+MECHANISM = ("noise_multiplier", "sample_rate", "steps")
+RELEASE = ("sampling", "neighbours", "records", "max_lot_size")
+_LEAST = 1e-100  # of ε and δ: what is smaller is lost in floating point
+
+_MADE: dict[str, Callable[[], Accountant]] = {
+    "pld": PldAccountant,
+    "prv": PrvAccountant,
+    "rdp": RdpAccountant,
+    "gdp": GdpAccountant,
+    "zcdp": ZcdpAccountant,
+}
+
+
+def flag(name: str) -> str:
+    """``noise_multiplier`` → ``--noise-multiplier``."""
+    return "--" + name.replace("_", "-")
+
+
+def checked(call: Callable[[], Any]) -> Any:
+    """Call; an error about an argument comes out as one about its flag."""
+    try:
+        return call()
+    except ArgumentError as error:
+        name, hint = flag(error.argument), error.hint
+        if error.value is None:
+            raise ConfigError(f"{name} must be {error.allowed}") from None
+        if error.allowed.startswith("one of "):
+            near = nearest(str(error.value), error.allowed.removeprefix("one of ").split(", "))
+            hint = hint or (f"did you mean {near}?" if near else "")
+        raise ConfigError(name, error.value, error.allowed, hint) from None
+
+
+def number(name: str, text: str, **bounds: float) -> float:
+    """The number a flag was given, within its bounds; accountants square it, so neither tiny nor huge."""
+    value = checked(lambda: checks.number(name, _parsed(text), **bounds))
+    if not 1e-300 <= value <= 1e100:
+        raise ConfigError(flag(name), text, "between 1e-300 and 1e100")
+    return value
+
+
+def whole(name: str, text: str) -> int:
+    """The whole number ≥ 1 a flag was given."""
+    return checked(lambda: checks.whole(name, _parsed(text), at_least=1, at_most=10**9))
+
+
+def _parsed(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text or "nothing"
+
+
+def noise_multiplier(text: str) -> float:
+    return number("noise_multiplier", text, above=0, at_most=MOST_NOISE)
+
+
+def epsilon(text: str) -> float:
+    return number("epsilon", text, at_least=_LEAST)
+
+
+def sample_rate(text: str) -> float:
+    return number("sample_rate", text, above=0, at_most=1)
+
+
+def delta(text: str) -> float:
+    return number("delta", text, at_least=_LEAST, below=1)
+
+
+def release(options: SimpleNamespace) -> Release:
+    """How lots are drawn, from ``--sampling``, ``--neighbours``, ``--records``, ``--max-lot-size``."""
+    return checked(
+        lambda: Release(
+            sampling="poisson" if options.sampling is None else options.sampling,
+            neighbours=options.neighbours,
+            records=None if options.records is None else whole("records", options.records),
+            max_lot_size=(
+                None
+                if options.max_lot_size is None
+                else whole("max_lot_size", options.max_lot_size)
+            ),
+        )
+    )
+
+
+def plain(value: float | None) -> float | str | None:
+    """A value for JSON, which has no infinity: that is the text ``inf``."""
+    return "inf" if value is not None and math.isinf(value) else value
+
+
+def require(options: SimpleNamespace, names: tuple[str, ...], why: str) -> None:
+    """Refuse when one of the flags is absent."""
+    missing = [flag(name) for name in names if getattr(options, name) is None]
+    if missing:
+        raise ConfigError(f"{' and '.join(missing)} must be given {why}")
+
+
+def refuse(options: SimpleNamespace, names: tuple[str, ...], why: str) -> None:
+    """Refuse when one of the flags is there."""
+    given = [flag(name) for name in names if getattr(options, name) is not None]
+    if given:
+        raise ConfigError(f"{' and '.join(given)} cannot be given {why}")
+
+
+def accountant(name: str, options: SimpleNamespace) -> Accountant:
+    """The accountant of this name, rdp with ``--orders`` and ``--conversion``."""
+    if name == "published":
+        raise ConfigError(
+            "--accountant published needs --run FOLDER --view published: the theorem of a run's work"
+        )
+    if name not in _MADE:
+        near = nearest(name, ACCOUNTANTS)
+        hint = f"did you mean {near}?" if near else ""
+        raise ConfigError(
+            "--accountant", name or "nothing", "one of " + ", ".join(ACCOUNTANTS), hint
+        )
+    if name != "rdp":
+        return _MADE[name]()
+    text = "wide" if options.orders is None else options.orders
+    conversion = "improved" if options.conversion is None else options.conversion
+    listed = [_parsed(part) for part in text.split(",")]
+    orders: Any = text if isinstance(listed[0], str) else listed
+    return checked(lambda: RdpAccountant(orders, conversion))

@@ -1,0 +1,156 @@
+"""``fedpriv calibrate``: the noise multiplier, sample rate or steps that meet an ε, or the ε."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants.search import MANY_STEPS
+from fedpriv.privacy.calibration import (
+    LEAST_NOISE,
+    Release,
+    calibrate_noise_multiplier,
+    calibrate_sample_rate,
+    calibrate_steps,
+)
+from fedpriv.privacy.core.names import RELATION_WORDS
+from fedpriv.store.display import console, pairs
+from fedpriv.tools.accounting import arguments
+from fedpriv.tools.accounting.releases import sampling_words
+
+UNKNOWNS = ("epsilon", *arguments.MECHANISM)
+
+
+def run(options: SimpleNamespace) -> int:
+    """Solve and print; returns the exit status."""
+    release = arguments.release(options)
+    given, unknown = _given(options, release)
+    delta = _delta(options)
+    accountant = _accountant(options, release)
+    target = given.pop("epsilon", None)
+    found = given
+    if unknown != "epsilon":
+        found = dict(given)
+        found[unknown] = arguments.checked(
+            lambda: _SOLVERS[unknown](accountant, release, epsilon=target, delta=delta, **given)
+        )
+    at_limit = unknown != "epsilon" and found[unknown] == LIMITS[unknown]
+    event = release.event(found["noise_multiplier"], found.get("sample_rate", 1.0))
+    epsilon = accountant.epsilon_of({event: found["steps"]}, delta, release.neighbours)
+    answer = {
+        "solved_for": unknown,
+        **{name: found[name] for name in arguments.MECHANISM if name in found},
+        "epsilon": epsilon,
+        "target_epsilon": target,
+        "delta": delta,
+        "at_limit": at_limit,
+        "accountant": accountant.name,
+        "settings": accountant.describe(),
+        "sampling": release.sampling,
+        "neighbours": release.neighbours,
+    }
+    if options.json:
+        answer["epsilon"] = arguments.plain(epsilon)
+        print(json.dumps(answer, indent=2, allow_nan=False))
+    else:
+        console().print(pairs("Calibrated", _lines(answer, release)))
+    return 0
+
+
+_SOLVERS = {
+    "noise_multiplier": calibrate_noise_multiplier,
+    "sample_rate": calibrate_sample_rate,
+    "steps": calibrate_steps,
+}
+
+
+LIMITS = {"noise_multiplier": LEAST_NOISE, "sample_rate": 1.0, "steps": MANY_STEPS}
+"""Answers at which the search ends though the target would allow more."""
+
+
+def _given(options: SimpleNamespace, release: Release) -> tuple[dict[str, Any], str]:
+    """The values that were given, and the name of the one to solve for."""
+    names = UNKNOWNS
+    if release.sampling == "none":
+        arguments.refuse(options, ("sample_rate",), "with --sampling none")
+        names = tuple(name for name in UNKNOWNS if name != "sample_rate")
+    absent = [name for name in names if getattr(options, name) is None]
+    written = ", ".join(arguments.flag(name) for name in names)
+    if not absent:
+        raise ConfigError(f"one of {written} must be left out: it is what is solved for")
+    if len(absent) > 1:
+        missing = ", ".join(arguments.flag(name) for name in absent)
+        raise ConfigError(f"all but one of {written} must be given; missing: {missing}")
+    read = {
+        "epsilon": arguments.epsilon,
+        "noise_multiplier": arguments.noise_multiplier,
+        "sample_rate": arguments.sample_rate,
+        "steps": lambda text: arguments.whole("steps", text),
+    }
+    values = {name: read[name](getattr(options, name)) for name in names if name not in absent}
+    return values, absent[0]
+
+
+def _delta(options: SimpleNamespace) -> float:
+    if options.delta is None:
+        raise ConfigError("--delta must be given, such as --delta 1e-5")
+    return arguments.delta(options.delta)
+
+
+def _accountant(options: SimpleNamespace, release: Release) -> Accountant:
+    """The one asked for, if it can account for such releases; else the tightest that can."""
+    probe = release.event(1.0, 0.5)
+    if options.accountant not in (None, "rdp"):
+        arguments.refuse(options, ("orders", "conversion"), "unless --accountant rdp")
+    if options.accountant is not None:
+        chosen = arguments.accountant(options.accountant, options)
+        if reason := chosen.supports(probe, release.neighbours):
+            able = _tightest(release, ("gdp", "pld", "rdp"), options)
+            hint = "" if able is None else f"; --accountant {able.name} can account for such lots"
+            raise ConfigError(f"--accountant {options.accountant}: {reason}{hint}")
+        return chosen
+    of_rdp = options.orders is not None or options.conversion is not None
+    names = ("rdp",) if of_rdp else ("gdp", "pld", "rdp")
+    accountant = _tightest(release, names, options)
+    if accountant is not None:
+        return accountant
+    raise ConfigError(
+        f"no accountant can account for such lots under {RELATION_WORDS[release.neighbours]}"
+    )
+
+
+def _tightest(
+    release: Release, names: Iterable[str], options: SimpleNamespace
+) -> Accountant | None:
+    """The first of ``names`` that can account for such lots."""
+    accountants = (arguments.accountant(name, options) for name in names)
+    event = release.event(1.0, 0.5)
+    return next((a for a in accountants if not a.supports(event, release.neighbours)), None)
+
+
+def _shown(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def _lines(answer: dict[str, Any], release: Release) -> list[tuple[str, str]]:
+    found = answer["solved_for"]
+    shown = {name: _shown(answer[name]) for name in arguments.MECHANISM if name in answer}
+    limit = " (the limit of what is searched; the target allows more)" if answer["at_limit"] else ""
+    lines = [(found.replace("_", " "), _shown(answer[found]) + limit)]
+    lines += [(n.replace("_", " "), t) for n, t in shown.items() if n != found]
+    if release != Release():
+        lines.append(("sampling", sampling_words(release, answer.get("sample_rate", 1.0))))
+    target = answer["target_epsilon"]
+    of = "" if target is None else f" (target {target:g})"
+    if found != "epsilon":
+        lines.append(("epsilon", f"{answer['epsilon']:.6f}{of}"))
+    lines += [
+        ("delta", f"{answer['delta']:g}"),
+        ("accountant", answer["settings"]),
+        ("neighbours", answer["neighbours"]),
+    ]
+    return lines

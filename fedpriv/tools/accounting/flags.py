@@ -1,0 +1,100 @@
+"""``fedpriv account`` and ``fedpriv calibrate``: their flags; imports nothing heavy."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from fedpriv.common.flags import Command, Names, NewFile, OneOf, Place, flag, switch, together
+from fedpriv.privacy.core.names import (
+    ACCOUNTANTS,
+    BUDGET_VIEWS,
+    CONVERSIONS,
+    RELATIONS,
+    RELEASE_SAMPLINGS,
+)
+
+_ACCOUNT_EXAMPLES = """\b
+examples:
+  fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
+  fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5
+  fedpriv account --history opacus.pt --delta 1e-5
+  fedpriv account --run outputs/<run folder> --view published
+  fedpriv account --shuffle 500,1e4,1e6 --report-epsilon 0.5,1,2,4,8 --delta 1e-6
+"""
+_CALIBRATE_EXAMPLES = """\b
+examples:
+  fedpriv calibrate --epsilon 2 --delta 1e-5 --sample-rate 0.013 --steps 7921
+  fedpriv calibrate --epsilon 2 --delta 1e-5 --sample-rate 0.013 --noise-multiplier 3
+"""
+_SAMPLINGS = f"{', '.join(RELEASE_SAMPLINGS)}; default poisson"
+_NEIGHBOURS = (
+    f"{', '.join(RELATIONS)}; default: replace_one without replacement, else add_or_remove"
+)
+_ALL = ", ".join(ACCOUNTANTS)
+_HISTORY = "what another framework ran: CSV, Opacus, Flower, dp_accounting"
+_DRAWN = "draw epsilon against steps: .png, .pdf, .svg"
+
+_released = together(
+    flag("--noise-multiplier", "Z", "noise std / clip norm (whatever the neighbours)"),
+    flag("--sample-rate", "Q", "each record joins a lot with chance Q"),
+    flag("--steps", "T", "how many lots"),
+    flag("--sampling", "KIND", _SAMPLINGS, OneOf(RELEASE_SAMPLINGS)),
+    flag("--neighbours", "RELATION", _NEIGHBOURS, OneOf(RELATIONS)),
+    flag("--records", "N", "n, for lots without replacement or with a cap"),
+    flag("--max-lot-size", "L", "Poisson lots are cut to L records"),
+)
+_settings = together(
+    flag("--orders", "A..B", "of rdp: wide (default), 2..64, 4,8,16"),
+    flag("--conversion", "NAME", "of rdp: improved (default), classical", OneOf(CONVERSIONS)),
+    switch("--json", "print JSON instead of a table"),
+)
+
+
+@click.command(
+    cls=Command,
+    short_help="privacy cost (epsilon) of releases, by every accountant: fedpriv account --help",
+    epilog=_ACCOUNT_EXAMPLES,
+)
+@_released
+@flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", Place())
+@flag("--history", "FILE", _HISTORY, Place())
+@flag("--run run_folder", "FOLDER", "a run folder", Place())
+@flag("--view", "VIEW", "of the run: sound (default), published", OneOf(BUDGET_VIEWS))
+@flag("--shuffle", "N[,N...]", "of the shuffle model: n reports, shuffled")
+@flag("--report-epsilon", "E[,E...]", "of a pure report, with --shuffle")
+@flag("--delta", "D[,D...]", "several give the privacy profile")
+@flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))
+@_settings
+@flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv account"))
+def account(**flags: Any) -> int:
+    """The privacy cost (epsilon) of releases by every accountant that can account for them: from flags,
+    from a schedule file, from what another framework ran, or from the ledger of a run."""
+    from fedpriv.tools.accounting.account import run
+
+    return run(SimpleNamespace(**flags))
+
+
+@click.command(
+    cls=Command,
+    short_help="calibrate noise multiplier, sample rate or steps to a target epsilon",
+    epilog=_CALIBRATE_EXAMPLES,
+)
+@flag("--epsilon", "E", "the target")
+@flag("--delta", "D", "delta, such as 1e-5")
+@_released
+@flag(
+    "--accountant",
+    "NAME",
+    f"{_ALL}; default: the tightest that can",
+    Names(ACCOUNTANTS),
+)
+@_settings
+def calibrate(**flags: Any) -> int:
+    """Solves for whichever of --noise-multiplier, --sample-rate, --steps and --epsilon is left out.
+    The epsilon of the answer never exceeds the target."""
+    from fedpriv.tools.accounting.calibrate import run
+
+    return run(SimpleNamespace(**flags))

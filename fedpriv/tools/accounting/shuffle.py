@@ -1,0 +1,115 @@
+"""``fedpriv account --shuffle``: ε of local reports that reach the server shuffled."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+
+from rich.table import Table
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import round_up
+from fedpriv.privacy.shuffling import (
+    BIT,
+    PURE,
+    epsilon_of_shuffled,
+    gaussian_report,
+    secure_sum_epsilon,
+)
+from fedpriv.store.display import console
+from fedpriv.tools.accounting import arguments
+
+_OTHERS = (
+    *("sample_rate", "steps", "sampling", "neighbours", "records", "max_lot_size", "schedule"),
+    *("history", "run_folder", "view", "accountant", "orders", "conversion", "plot"),
+)
+_GAIN = 0.99
+"""Below this part of ε₀ an ε is called a gain."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Of n reports of ε₀: ε of any pure (or Gaussian) ones and of flipped bits, and that of a secure sum
+    of bits with the same accuracy; None: not of these reports."""
+
+    report_epsilon: float
+    reports: int
+    shuffled: float
+    shuffled_bits: float | None
+    secure_sum: float | None
+
+
+def run(options: SimpleNamespace) -> int:
+    """Compute and print; returns the exit status."""
+    arguments.refuse(options, _OTHERS, "with --shuffle")
+    if (options.report_epsilon is None) == (options.noise_multiplier is None):
+        raise ConfigError(
+            "--shuffle needs --report-epsilon of pure reports, or --noise-multiplier of Gaussian ones"
+        )
+    if options.delta is None:
+        raise ConfigError("--delta must be given, such as --delta 1e-6")
+    delta = arguments.delta(options.delta)
+    counts = [arguments.whole("shuffle", text) for text in options.shuffle.split(",")]
+    if options.report_epsilon is not None:
+        texts = options.report_epsilon.split(",")
+        epsilons = [arguments.number("report_epsilon", e, above=0, at_most=50) for e in texts]
+        rows = [_of_pure(epsilon, n, delta) for epsilon in epsilons for n in counts]
+    else:
+        multiplier = arguments.noise_multiplier(options.noise_multiplier)
+        rows = [_of_gaussian(multiplier, n, delta) for n in counts]
+    if options.json:
+        print(json.dumps({"delta": delta, "rows": [asdict(row) for row in rows]}, indent=2))
+    else:
+        _show(rows, delta)
+    return 0
+
+
+def _of_pure(epsilon: float, reports: int, delta: float) -> Row:
+    return Row(
+        epsilon,
+        reports,
+        epsilon_of_shuffled(epsilon, reports, delta, PURE),
+        epsilon_of_shuffled(epsilon, reports, delta, BIT),
+        secure_sum_epsilon(epsilon, reports, delta),
+    )
+
+
+def _of_gaussian(multiplier: float, reports: int, delta: float) -> Row:
+    epsilon, report_delta = arguments.checked(lambda: gaussian_report(multiplier, reports, delta))
+    found = epsilon_of_shuffled(epsilon, reports, delta, PURE, report_delta)
+    return Row(epsilon, reports, found, None, None)
+
+
+def _show(rows: list[Row], delta: float) -> None:
+    bits = rows[0].shuffled_bits is not None
+    table = Table(title=f"Epsilon of one round at delta = {delta:g}", title_justify="left")
+    for name in ("of a report", "reports", "shuffled", *(["bits, shuffled", "secure sum"] * bits)):
+        table.add_column(name, justify="right")
+    for row in rows:
+        of_bits = (_words(row, row.shuffled_bits), _shown(row.secure_sum)) if bits else ()
+        table.add_row(
+            _shown(row.report_epsilon), f"{row.reports:,}", _words(row, row.shuffled), *of_bits
+        )
+    out = console()
+    out.print(table)
+    if bits:
+        out.print(
+            "secure sum: of the clients' bits, as accurate as from flipped ones, with shares of Gaussian "
+            "noise"
+        )
+    out.print("neighbours: one client's report replaced; T rounds at delta each cost at most T times "
+              "epsilon, at T times delta")  # fmt: skip
+
+
+def _words(row: Row, epsilon: float) -> str:
+    return "no gain" if epsilon > _GAIN * row.report_epsilon else _shown(epsilon)
+
+
+def _shown(epsilon: float) -> str:
+    """Two digits at least, never below what it is."""
+    if epsilon >= 0.1:
+        return round_up(epsilon)
+    digits = 1 - math.floor(math.log10(epsilon))
+    return f"{math.ceil(epsilon * 10**digits) / 10**digits:.{digits}f}"

@@ -1,0 +1,109 @@
+"""Membership attacks: a score for each record, higher for one that looks like a member.
+
+loss        -ℓ(θ_T). Yeom et al., "Privacy risk in machine learning" (CSF 2018)
+calibrated  ℓ(θ_0) - ℓ(θ_T): how far the record's loss has fallen. It is the difference of scores before
+            and after an update of Jagielski et al., "How to combine membership-inference attacks on
+            multiple updated models" (PoPETs 2023), the update being the whole training; and the
+            difficulty calibration of Watson et al. (ICLR 2022) with a reference that saw no record. θ_0
+            are the initial weights, which depend on the seed alone. Untrained, they know little of how
+            hard a record is; a trained reference (shadow models) would correct for more
+white_box   a classifier of what θ_0, the snapshots and θ_T say of the record: its loss, the norm of its
+            gradient, and the gradient's inner product and cosine with where the weights went next. After
+            Nasr, Shokri, Houmansadr (S&P 2019), with these features in place of a network
+blind       no attack: a classifier of the records themselves, without the model. Where its AUC is
+            not .5, members and non-members are different kinds of records (or were split by a rule that shows
+            in them), and the attacks may find no more than that (Das, Zhang, Tramèr, "Blind baselines beat
+            membership inference attacks", 2024)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedpriv.algorithms.problem import Problem
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.records import Records
+from fedpriv.tools.audit.classifier import out_of_fold
+from fedpriv.tools.audit.records import Candidates, gradients, losses
+
+LOSS, CALIBRATED, WHITE_BOX, BLIND = "loss", "calibrated", "white_box", "blind"
+ATTACKS = (LOSS, CALIBRATED, WHITE_BOX)
+SEEN = ("loss", "gradient norm", "inner product", "cosine")
+_WIDTH = 256  # of records shown to the blind classifier, if they are wider
+
+
+def loss_scores(problem: Problem, last: Tensor, candidates: Candidates) -> np.ndarray:
+    """-ℓ(θ_T) [n]."""
+    return -losses(problem.model, last, candidates.records)
+
+
+def calibrated_scores(
+    problem: Problem, first: Tensor, last: Tensor, candidates: Candidates
+) -> np.ndarray:
+    """ℓ(θ_0) - ℓ(θ_T) [n]."""
+    before, after = (losses(problem.model, w, candidates.records) for w in (first, last))
+    return before - after
+
+
+def white_box_scores(
+    problem: Problem, trajectory: Sequence[Tensor], candidates: Candidates, seed: int
+) -> np.ndarray:
+    """P(member) of each record by a classifier that was trained on others [n]."""
+    features = np.concatenate(
+        [
+            observed(problem, weights, after - before, candidates.records)
+            for weights, before, after in _steps(trajectory)
+        ],
+        axis=1,
+    )
+    return out_of_fold(features, candidates.is_member, seed)
+
+
+def _steps(trajectory: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """(weights, from, to): each of the weights with the movement that follows, the last with the one
+    before."""
+    pairs = list(itertools.pairwise(trajectory))
+    return [(here, here, after) for here, after in pairs] + [(pairs[-1][1], *pairs[-1])]
+
+
+def observed(problem: Problem, weights: Tensor, movement: Tensor, records: Records) -> np.ndarray:
+    """What ``SEEN`` says of each record at ``weights``, beside the ``movement`` [d] → [n, 4]."""
+    length = torch.linalg.vector_norm(movement)
+    rows = []
+    for gradient in gradients(problem.model, problem.engine, weights, records):
+        norm, inner = torch.linalg.vector_norm(gradient, dim=1), gradient @ movement
+        cosine = inner / (norm * length).clamp_min(1e-30)
+        rows.append(torch.stack([norm, inner, cosine], dim=1))
+    loss = losses(problem.model, weights, records)
+    table = np.column_stack([loss, torch.cat(rows).double().cpu().numpy()])
+    return np.nan_to_num(table, nan=0.0, posinf=1e30, neginf=-1e30).clip(-1e30, 1e30)
+
+
+def blind_scores(candidates: Candidates, classes: int, seed: int) -> np.ndarray:
+    """P(member) of each record by a classifier of the records alone [n]."""
+    return out_of_fold(_plain(candidates.records, classes, seed), candidates.is_member, seed)
+
+
+def _plain(records: Records, classes: int, seed: int) -> np.ndarray:
+    """Numbers of each record as they are, or seen through ``_WIDTH`` random directions; of a text how
+    often it has each token (ids modulo ``_WIDTH``); beside them the label, where there is one."""
+    inputs, targets = records.inputs.cpu(), records.targets.cpu()
+    if inputs.is_floating_point():
+        seen = inputs.flatten(1).numpy()
+        if seen.shape[1] > 2 * _WIDTH:
+            stream = numpy_stream(seed, "audit_blind")
+            seen = seen @ stream.standard_normal((seen.shape[1], _WIDTH)).astype(np.float32)
+    else:
+        tokens = inputs.flatten(1)
+        counts = torch.zeros(len(tokens), _WIDTH)
+        counts.scatter_add_(1, tokens % _WIDTH, (tokens != 0).float())
+        seen = counts.numpy()
+    if targets.ndim > 1 or classes > _WIDTH:
+        return seen
+    return np.concatenate([seen, functional.one_hot(targets, classes).numpy()], axis=1)

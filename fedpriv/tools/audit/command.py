@@ -1,0 +1,207 @@
+"""``fedpriv audit``, and the audits that the key ``audit`` asks for once a run has ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, Interrupted
+from fedpriv.common.files import write_text
+from fedpriv.data.names import NONMEMBERS
+from fedpriv.experiment.settings import Settings
+from fedpriv.store.display import console, teller
+from fedpriv.store.folder import RunFolder
+from fedpriv.tools.audit import epsilon_report, report
+from fedpriv.tools.audit.epsilon_audit import audit_epsilon
+from fedpriv.tools.audit.epsilon_scores_file import evaluate_scores, read_scores
+from fedpriv.tools.audit.membership import audit_membership
+from fedpriv.tools.audit.property_inference import audit_property
+from fedpriv.tools.audit.request import (
+    EPSILON,
+    MEMBERSHIP,
+    EpsilonOptions,
+    MembershipOptions,
+    Options,
+    PropertyOptions,
+    check_shadows,
+    missing,
+    parse_property,
+)
+from fedpriv.tools.audit.shadow_runs import Training
+from fedpriv.tools.audit.subject import open_run
+
+
+def run(given: SimpleNamespace) -> int:
+    """Audit the runs named, print and write what was found; returns the exit status.
+
+    Of several runs, one that cannot be audited does not stop the others.
+    """
+    if given.kind == EPSILON and given.scores is not None:
+        return _of_scores(given)
+    if given.kind == EPSILON and given.delta is not None:
+        raise ConfigError("--delta goes with --scores: a run is audited at its own delta")
+    options = _read(given)
+    training = Training(say=console().print, allowed=given.allow)
+    if given.kind == MEMBERSHIP:
+        training = replace(training, jobs=given.jobs)
+    paths = list(dict.fromkeys(given.runs))
+    audits, files, status = [], [], 0
+    for path in paths:
+        try:
+            audits.append(audit(path, options, given.device, training))
+            files = report.write(RunFolder(path), audits[-1])
+        except FedprivError as error:
+            if len(paths) == 1 or isinstance(error, Interrupted):
+                raise
+            print(f"fedpriv: {error}", file=sys.stderr, flush=True)
+            status = error.exit_status
+    if not audits:
+        return status
+    report.show(audits)
+    out = console()
+    if len(audits) == 1:
+        out.print("written: " + ", ".join(map(str, files)))
+    if given.csv is not None:
+        write_text(given.csv, pd.DataFrame(report.row(one) for one in audits).to_csv(index=False))
+        out.print(f"written: {given.csv}")
+    return status
+
+
+def _of_scores(given: SimpleNamespace) -> int:
+    """Audit scores that somebody else found."""
+    if given.runs:
+        raise ConfigError("--scores takes no run folder: a file of scores names no run")
+    for name, unset in (
+        ("canaries", None),
+        ("canary", None),
+        ("repetitions", "1"),
+        ("allow", ()),
+        ("device", "auto"),
+    ):
+        if getattr(given, name) != unset:
+            raise ConfigError(f"--scores takes no --{name}: nothing is trained")
+    if given.delta is None:
+        raise ConfigError("--scores needs --delta, of the guarantee that is audited")
+    try:
+        delta = checks.number("--delta", _decimal(given.delta), at_least=0, below=1)
+        confidence, seed = (
+            read_confidence(given.confidence),
+            checks.seed("--seed", _number(given.seed)),
+        )
+    except ArgumentError as error:
+        raise error.within("") from None
+    scores = read_scores(given.scores)
+    found = evaluate_scores(scores, delta, confidence, given.independent, seed)
+    out = console()
+    out.print(epsilon_report.of_scores(found, len(scores), delta, confidence))
+    for line in (*epsilon_report.meanings(found), *epsilon_report.note_on_ties(scores)):
+        out.print(line)
+    if given.csv is not None:
+        write_text(given.csv, epsilon_report.frame_of(found).to_csv(index=False))
+        out.print(f"written: {given.csv}")
+    return 0
+
+
+def audit(
+    path: str | Path,
+    options: Options,
+    device: str,
+    training: Training,
+) -> report.Audit:
+    """Make the audit of a run folder that ``options`` are of."""
+    if isinstance(options, EpsilonOptions):
+        return audit_epsilon(RunFolder(path), options, device, training.threads, training.allowed)
+    subject = open_run(path, device, training.threads, training.allowed)
+    if isinstance(options, MembershipOptions):
+        return audit_membership(subject, options, training)
+    return audit_property(subject, options)
+
+
+def audit_finished_run(
+    asked: Mapping[str, Options], folder: Path, settings: Settings, own_targets: Collection[str]
+) -> dict[str, object]:
+    """Make those of the audits that the run in ``folder`` lacks and add their results to its
+    ``summary.json``; returns what was added. ``own_targets``: the code that the run's user named."""
+    place = RunFolder(folder)
+    summary = place.read_json(place.summary)
+    found: dict[str, object] = {}
+    for kind in missing(settings.audit, summary):
+        runtime = settings.runtime
+        training = Training(
+            say=teller(runtime.progress),
+            threads=runtime.threads,
+            stop_file=runtime.stop_file,
+            allowed=own_targets,
+        )
+        made = audit(folder, asked[kind], runtime.device, training)
+        report.write(place, made)
+        found |= made.summary()
+        if settings.runtime.progress != "none":
+            report.show([made])
+    if found:
+        place.add_to_summary(found)
+    return found
+
+
+def _read(given: SimpleNamespace) -> Options:
+    try:
+        if given.kind == EPSILON:
+            return _read_epsilon(given)
+        snapshots = _whole("--snapshots", given.snapshots, at_least=1)
+        seed = checks.seed("--seed", _number(given.seed))
+        if given.kind == MEMBERSHIP:
+            nonmembers = checks.one_of("--nonmembers", given.nonmembers, NONMEMBERS)
+            records = _whole("--records", given.records, at_least=1)
+            shadows = check_shadows("--shadows", _number(given.shadows))
+            return MembershipOptions(
+                nonmembers, records, snapshots, seed, shadows, given.shadow_runs
+            )
+        parse_property(given.choice)
+        clients = _whole("--clients", given.clients, at_least=1)
+        return PropertyOptions(given.choice, clients, snapshots, seed)
+    except ArgumentError as error:
+        raise error.within("") from None
+
+
+def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
+    canaries = None
+    if given.canaries is not None:
+        canaries = _whole("--canaries", given.canaries, at_least=2)
+    return EpsilonOptions(
+        canaries,
+        given.canary,
+        _whole("--repetitions", given.repetitions, at_least=1),
+        given.independent,
+        read_confidence(given.confidence),
+        checks.seed("--seed", _number(given.seed)),
+    )
+
+
+def read_confidence(text: str) -> float:
+    """Above .5 and below 1. Raises ArgumentError."""
+    return checks.number("--confidence", _decimal(text), above=0.5, below=1)
+
+
+def _decimal(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _whole(flag: str, value: object, at_least: int) -> int:
+    return checks.whole(flag, _number(value), at_least=at_least)
+
+
+def _number(value: object) -> object:
+    """The whole number that a text stands for, or the text."""
+    try:
+        return int(value)
+    except ValueError:
+        return value

@@ -1,0 +1,220 @@
+"""The audit of one run: trained again with canaries, or with those that were planted in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpriv.attacks.canary_scores import Kind
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import counted
+from fedpriv.data.names import DIRECTION, MISLABELLED
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.combinations import (
+    refuse_canaries_in_statistics,
+    refuse_canaries_in_sums,
+    refuse_mislabelled,
+    refuse_moved_canaries,
+)
+from fedpriv.experiment.settings import CANARIES
+from fedpriv.store.canary_file import HEADLINES, read_canaries
+from fedpriv.store.display import console
+from fedpriv.store.folder import RunFolder
+from fedpriv.tools.audit.epsilon_evaluate import (
+    BOUND,
+    CLOPPER_PEARSON,
+    METHODS,
+    ONE_RUN,
+    Found,
+    Question,
+    evaluate,
+)
+from fedpriv.tools.audit.epsilon_guesses import Scores
+from fedpriv.tools.audit.epsilon_trial import (
+    Trial,
+    must_be_apart,
+    pooled,
+    train_apart,
+    train_with_canaries,
+)
+from fedpriv.tools.audit.request import EpsilonOptions
+from fedpriv.tools.audit.subject import stored_configuration
+
+RUNS = 500
+"""How many runs of one canary each where nobody says."""
+
+
+@dataclass(frozen=True)
+class EpsilonAudit:
+    """What was found. ``unit``, ``neighbours``, ``delta``: of the guarantee that is audited;
+    ``canaries``: how many in all, ``canary``: of which kind; ``planted``: whether they were part of the run
+    itself."""
+
+    subject: dict[str, Any]
+    options: EpsilonOptions
+    unit: str
+    neighbours: str
+    delta: float
+    canaries: int
+    canary: str
+    planted: bool
+    independent: bool
+    found: list[Found]
+
+    @property
+    def headline(self) -> Found:
+        """The number that was chosen beforehand: the bound that assumes least, for the observer who can make
+        most of such canaries."""
+        method = CLOPPER_PEARSON if self.independent else ONE_RUN
+        chosen = (HEADLINES[self.canary], method.name)
+        return next(f for f in self.found if (f.observer, f.method) == chosen)
+
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` gets."""
+        return {"epsilon_audited": self.headline.epsilon}
+
+    def warnings(self) -> list[str]:
+        """What a reader has to know."""
+        words = []
+        sound = self.subject.get("epsilon_sound")
+        for one in self.found:
+            if one.kind == BOUND and sound is not None and one.epsilon > float(sound):
+                words.append(
+                    f"{one.method} of {one.observer}: at least {one.epsilon:.3g}, more than the ledger's "
+                    f"{float(sound):.3g}. With confidence {self.options.confidence:g} the mechanism leaks "
+                    "more than it is charged for."
+                )
+        return words
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            **self.subject,
+            "options": asdict(self.options),
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "delta": self.delta,
+            "confidence": self.options.confidence,
+            "canaries": self.canaries,
+            "canary": self.canary,
+            "planted_in_the_run": self.planted,
+            "found": [{**one.row(), "assumes": METHODS[one.method].assumes} for one in self.found],
+            "warnings": self.warnings(),
+        }
+
+
+def audit_epsilon(
+    folder: RunFolder,
+    options: EpsilonOptions,
+    device: str = "auto",
+    threads: int | None = None,
+    allowed: Collection[str] = (),
+) -> EpsilonAudit:
+    """Raises FedprivError (in one sentence) for a run that cannot be audited."""
+    config = stored_configuration(folder, allowed)
+    folder.refuse_links()
+    config.runtime.device, config.runtime.threads = device, threads
+    config.audit = None
+    parts = build_parts(config)
+    _refuse(parts, options)
+    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
+    apart = options.independent or must_be_apart(parts)
+    trial = None
+    if folder.canaries.exists() and options.canaries is None and not apart:
+        trial = _stored(folder)
+        if options.canary not in (None, trial.canary):
+            trial = None
+    planted = trial is not None
+    if trial is None:
+        kind = options.canary or DIRECTION
+        if kind == DIRECTION:
+            refuse_moved_canaries(parts.algorithm, "--canary", kind)
+        rounds = _rounds(folder, summary, parts.settings.rounds)
+        count = options.canaries or (RUNS if apart else CANARIES)
+        words = _what_is_trained(options.repetitions, count, rounds, apart, kind)
+        console().print(words, style="dim")
+        trials = []
+        for repetition in range(options.repetitions):
+            seed, fewer = options.seed + repetition, options.canaries is None
+            if apart:
+                trials.append(train_apart(config, count, rounds, seed, kind))
+            else:
+                trials.append(train_with_canaries(config, count, rounds, seed, fewer, kind))
+        trial = pooled(trials)
+    asked = Question(
+        parts.settings.delta, options.confidence, trial.independent, trial.released, options.seed
+    )
+    return EpsilonAudit(
+        subject=_facts(folder, parts, summary, trial.rounds),
+        options=options,
+        unit=parts.algorithm.unit,
+        neighbours=asked.neighbours,
+        delta=parts.settings.delta,
+        canaries=len(trial.scores[HEADLINES[trial.canary]]),
+        canary=trial.canary,
+        planted=planted,
+        independent=trial.independent,
+        found=evaluate(trial.scores, asked),
+    )
+
+
+def _what_is_trained(repetitions: int, count: int, rounds: int, apart: bool, kind: str) -> str:
+    """Said before it takes its time."""
+    each, what = counted(rounds, "round"), "mislabelled " if kind == MISLABELLED else ""
+    if apart:
+        return f"{counted(repetitions * count, 'run')} of {each}, one {what}canary each"
+    return f"{counted(repetitions, 'training')} of {each}, up to {count} {what}canaries each"
+
+
+def _refuse(parts: Any, options: EpsilonOptions) -> None:
+    if not parts.private:
+        raise ConfigError(
+            f"algorithm={parts.algorithm.name} claims no privacy: there is no ε to audit"
+        )
+    if parts.attack is not None:
+        raise ConfigError(
+            "a run with an attack has attackers in the place of canaries: audit one without"
+        )
+    if options.canary == MISLABELLED:
+        refuse_mislabelled(parts, "--canary")
+    refuse_canaries_in_sums(parts.algorithm)
+    refuse_canaries_in_statistics(parts)
+
+
+def _rounds(folder: RunFolder, summary: Mapping[str, Any], asked: int | None) -> int:
+    """How many the run had."""
+    rounds = summary.get("rounds", asked)
+    if type(rounds) is not int or rounds < 1:
+        raise ConfigError(f"{folder.summary} does not say after how many rounds the run ended")
+    return rounds
+
+
+def _stored(folder: RunFolder) -> Trial:
+    file = read_canaries(folder.checked(folder.canaries))
+    coins = np.array(file.coins)
+    try:
+        released = Counter({Kind.of_plain(kind): int(kind["count"]) for kind in file.released})
+    except (ValueError, TypeError, KeyError):
+        raise ConfigError(f"{folder.canaries} cannot be read: it names no releases") from None
+    scores = {name: Scores(np.array(own), coins) for name, own in file.scores.items()}
+    return Trial(scores, released, file.rounds, file.independent, file.canary)
+
+
+def _facts(
+    folder: RunFolder, parts: Any, summary: Mapping[str, Any], rounds: int
+) -> dict[str, Any]:
+    return {
+        "run": str(folder.path),
+        "algorithm": parts.algorithm.name,
+        "dataset": parts.dataset.name,
+        "seed": parts.settings.seed,
+        "rounds": rounds,
+        "finished": folder.finished,
+        "epsilon_sound": summary.get("epsilon_sound"),
+        "epsilon_published": summary.get("epsilon_published"),
+        "test_accuracy": summary.get("test_accuracy"),
+    }

@@ -1,0 +1,62 @@
+"""Lower bounds of ε from one run with m canaries, each included by its own coin.
+
+An auditor guesses r of the m coins from scores, v of them rightly, and abstains from the rest. If the
+mechanism were (ε, δ)-DP, v would seldom be large.
+Source: Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import special
+
+from fedpriv.tools.audit.epsilon_guesses import Guesses
+
+LARGEST = 200.0
+"""No bound is above it."""
+_PRECISION = 1e-4
+
+
+def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
+    """At least the probability of so many right guesses if the mechanism is (ε, δ)-DP (theorem 5.2):
+
+    P[W ≥ v] + 2 m δ max_{1≤i≤v} P[v > W ≥ v - i] / i,    W ~ Binomial(r, e^ε/(1 + e^ε))
+    """
+    m, r, v = guesses.canaries, guesses.made, guesses.right
+    accuracy = float(special.expit(epsilon))
+    beyond = _at_least(np.arange(v + 1), r, accuracy)  # P[W ≥ 0], …, P[W ≥ v]
+    slack = 0.0
+    if delta and v:
+        steps = np.arange(1, v + 1)
+        slack = float(np.max((beyond[v - steps] - beyond[v]) / steps))
+    return min(1.0, float(beyond[v]) + 2 * m * delta * slack)
+
+
+def lower_bound(guesses: Guesses, delta: float, significance: float) -> float:
+    """The ε that is refuted with this significance: with probability at most that, the true one is below."""
+    return largest_refuted(lambda epsilon: p_value(guesses, epsilon, delta) <= significance)
+
+
+def largest_refuted(refuted: Callable[[float], bool]) -> float:
+    """sup{ε ≥ 0: refuted(ε)}, for a statement that is refuted up to there; 0 where none is."""
+    if not refuted(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while refuted(high):
+        low, high = high, 2 * high
+        if low >= LARGEST:
+            return LARGEST
+    while high - low > _PRECISION:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+def _at_least(counts: np.ndarray, trials: int, probability: float) -> np.ndarray:
+    """P[Binomial(trials, p) ≥ k] of each k."""
+    found = np.ones(len(counts))
+    some = counts > 0
+    found[some] = special.betainc(counts[some], trials - counts[some] + 1.0, probability)
+    return found

@@ -1,0 +1,170 @@
+"""Trainings with canaries, and their scores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from omegaconf import DictConfig
+
+from fedpriv.algorithms.problem import Problem
+from fedpriv.attacks.canary_scores import Kind, WatchedWork
+from fedpriv.attacks.crafted import HOME, CraftedRecord, NeighboursSeen
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.data.names import DIRECTION
+from fedpriv.experiment.assemble import make_problem, work_per_round
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.canaries import watch_canaries, watched_work
+from fedpriv.experiment.combinations import refuse_canaries_in_statistics
+from fedpriv.experiment.interrupts import Interrupts
+from fedpriv.experiment.loop import Loop
+from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.parts import Parts
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.store.canary_file import RELEASES, SIZES
+from fedpriv.tools.audit.epsilon_guesses import Scores
+
+_STREAMS = "audit of epsilon"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """``scores``: by observer (:mod:`fedpriv.store.canary_file`); ``released``: what a canary was part of,
+    and how often; ``independent``: whether each canary was in a run of its own; ``canary``: of which kind."""
+
+    scores: dict[str, Scores]
+    released: Counter[Kind]
+    rounds: int
+    independent: bool
+    canary: str = DIRECTION
+
+
+def train_with_canaries(
+    config: DictConfig,
+    canaries: int,
+    rounds: int,
+    seed: int,
+    fewer: bool = False,
+    canary: str = DIRECTION,
+) -> Trial:
+    """Train what ``config`` says once more for so many rounds, with canaries of that kind in it and fresh
+    noise of ``seed``; ``fewer``: where there is no room for so many, as many as there is room for. The budget
+    is not asked: the rounds are those that it allowed."""
+    parts = build_parts(config)
+    problem = problem_of(parts, canaries, seed, fewer, canary)
+    problem.streams = _streams(parts, seed)
+    loop = Loop(parts, problem, None)
+    loop.settings = replace(loop.settings, rounds=rounds, evaluation_interval=rounds)
+    watched = watch_canaries(loop)
+    before = problem.model.flat.clone()
+    loop.run([], Interrupts(None))
+    scores = watched.scores_by_observer(before)
+    coins = problem.canaries.canaries.coins
+    found = {observer: Scores(values, coins) for observer, values in scores.items()}
+    return Trial(found, watched.released, loop.rounds_done, independent=False, canary=canary)
+
+
+def must_be_apart(parts: Parts) -> bool:
+    """Whether a run of many canaries shows none of them: where each upload is seen and noised, but a run
+    draws only the noise of their sum. A cohort of one shows its upload."""
+    return parts.algorithm.unit == "client" and parts.algorithm.trust.sees_each_upload
+
+
+def train_apart(
+    config: DictConfig, runs: int, rounds: int, seed: int, canary: str = DIRECTION
+) -> Trial:
+    """So many runs with one canary each, and noise of their own: independent trials. Where the server sees
+    each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
+    parts = build_parts(config)
+    problem = problem_of(parts, 1, seed, canary=canary)
+    planted, weights = problem.canaries, problem.model.flat.clone()
+    coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
+    found: dict[str, list[float]] = {}
+    for number, coin in enumerate(coins):
+        planted.toss(np.array([coin]))
+        problem.model.set(weights)
+        problem.streams = _streams(parts, seed, number)
+        watched = _one_run(parts, problem, rounds)
+        for observer, (score,) in watched.scores_by_observer(weights).items():
+            found.setdefault(observer, []).append(score)
+        if watched.size is not None:
+            found.setdefault(SIZES, []).append(watched.size)
+    scores = {observer: Scores(np.array(values), coins) for observer, values in found.items()}
+    return Trial(scores, watched.released, rounds, independent=True, canary=canary)
+
+
+def _one_run(parts: Parts, problem: Problem, rounds: int) -> WatchedWork:
+    mechanism, algorithm, planted = problem.mechanism, parts.algorithm, problem.canaries
+    seen = algorithm.trust.sees_each_upload
+    trainer = algorithm.start(problem)
+    alone = seen and algorithm.unit == "client"
+    trainer.work = watched = watched_work(trainer.work, problem, alone)
+    cohort, everyone = planted.canaries.homes, np.ones(problem.data.client_count, dtype=bool)
+    for t in range(rounds):
+        if not seen:
+            sampled = algorithm.cohort(problem.streams, t, everyone)
+            cohort = problem.joined_by_attackers(t, sampled)
+        trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
+    return watched
+
+
+def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -> Trial:
+    """So many runs of one client on whole data, with or without a crafted record by a coin of each run; see
+    :mod:`fedpriv.attacks.crafted`. Raises ConfigError where lots are sampled."""
+    parts = build_parts(config)
+    problem = problem_of(parts)
+    mechanism, cohort = problem.mechanism, np.array([HOME])
+    sampling = mechanism.announce(0).groups[0].upload.joint.sampling
+    if not (sampling.whole and parts.algorithm.trust.sees_each_upload):
+        raise ConfigError(
+            "a crafted record is looked for in uploads on whole data that the server sees"
+        )
+    record = CraftedRecord(problem.data, sampling.neighbours == REPLACE_ONE)
+    problem.data, problem.canaries = record.data, record
+    weights, scores = problem.model.flat.clone(), []
+    coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
+    for number, coin in enumerate(coins):
+        record.coin = bool(coin)
+        problem.model.set(weights)
+        problem.streams = _streams(parts, seed, number)
+        trainer = parts.algorithm.start(problem)
+        trainer.work = seen = NeighboursSeen(trainer.work, problem, record)
+        for t in range(rounds):
+            trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
+        scores.append(seen.score)
+    return Trial({RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True)
+
+
+def problem_of(
+    parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False, canary: str = DIRECTION
+) -> Problem:
+    refuse_canaries_in_statistics(parts)
+    runtime = parts.settings.runtime
+    problem = make_problem(parts, resolve_device(runtime.device), canaries, seed, fewer, canary)
+    choose_threads(runtime.threads, work_per_round(parts, problem))
+    return problem
+
+
+def _streams(parts: Parts, seed: int, run: int | None = None) -> SecretStreams:
+    name = _STREAMS if run is None else f"{_STREAMS}, run {run}"
+    return SecretStreams.simulated(seed, parts.settings.noise_seed, name)
+
+
+def pooled(trials: Iterable[Trial]) -> Trial:
+    """Several trials as one: each canary is in one of them alone, so that together they are a run of all
+    canaries with the same guarantee for each."""
+    trials = list(trials)
+    first = trials[0]
+
+    def together(observer: str) -> Scores:
+        found = [trial.scores[observer] for trial in trials]
+        return Scores(
+            np.concatenate([s.values for s in found]), np.concatenate([s.included for s in found])
+        )
+
+    scores = {observer: together(observer) for observer in first.scores}
+    return replace(first, scores=scores)

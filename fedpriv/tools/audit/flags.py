@@ -1,0 +1,113 @@
+"""``fedpriv audit`` and its flags; imports nothing heavy."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
+from fedpriv.data.names import CANARIES, NONMEMBERS
+from fedpriv.tools.audit import request
+from fedpriv.tools.audit.request import EPSILON, MEMBERSHIP, PROPERTIES, PROPERTY
+
+_EXAMPLES = """\b
+examples:
+  fedpriv audit membership outputs/<run folder>
+  fedpriv audit membership outputs/runs/* --csv leakage.csv
+  fedpriv audit property outputs/<run folder> --property intensity
+  fedpriv audit epsilon outputs/<run folder>
+  fedpriv audit epsilon --scores scores.csv --delta 1e-5
+  fedpriv train audit=membership
+"""
+_QUESTION = "Does what a client sends tell something about its data that the task does not ask?"
+_WHO = "test (default), or held_out: training records that no client has"
+_SHADOWS = "for lira and rmia: train so many shadow runs, an even number, at most 64; default 0"
+_KINDS = (
+    "direction: gradients of one direction; mislabelled: copies of training inputs with wrong labels, looked "
+    "for by queries of the final model; default: as those planted, else direction"
+)
+_TABLE = rb"\A(run,[^\n]*(auc|canaries)|[^\n]*,assumes\r?\n)"  # the header of what --csv writes
+_RUNS = f"where shadow runs are, or go; default {request.MembershipOptions().shadow_runs}"
+_ALLOWED = "code outside fedpriv that the run's configuration may name; may be given again"
+_CHOICES = ", ".join(PROPERTIES) + " (CSV: client,value); default intensity"
+_of_members, _of_clients = request.MembershipOptions(), request.PropertyOptions("intensity")
+
+
+def _count(name: str, words: str, default: int) -> Any:
+    return flag(name, "N", f"{words}; default {default}", default=str(default))
+
+
+_of_every_audit = together(
+    flag("--seed", "S", "of every draw, default 0", default="0"),
+    flag("--csv", "FILE", "a row for each run", NewFile(".csv", mark=_TABLE)),
+    flag("--allow", "MODULE", _ALLOWED, multiple=True),
+    flag("--device", "DEVICE", "auto (default), cpu, cuda", default="auto"),
+)
+_shared = together(
+    click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=Place()),
+    _count("--snapshots", "at most so many, spread evenly", _of_members.snapshots),
+    _of_every_audit,
+)
+
+
+@click.group(
+    cls=Group,
+    no_args_is_help=False,
+    short_help="what attacks find out about a run: fedpriv audit membership --help",
+    epilog=_EXAMPLES,
+)
+def audit() -> None:
+    """Attacks on a run: membership and property inference, and ε from below."""
+
+
+@audit.command(MEMBERSHIP, short_help="Which records were trained on?", epilog=_EXAMPLES)
+@flag("--nonmembers", "SET", _WHO, OneOf(NONMEMBERS), default=_of_members.nonmembers)
+@_count("--records", "so many members and as many non-members", _of_members.records)
+@flag("--shadows", "N", _SHADOWS, default=str(_of_members.shadows))
+@flag(
+    "--jobs", "N", "so many shadow runs at a time, each in a process; default 1", Whole(), default=1
+)
+@flag("--shadow-runs", "DIR", _RUNS, Place(), default=_of_members.shadow_runs)
+@_shared
+def membership(**flags: Any) -> int:
+    """Which records were trained on? Attacks by the loss, by how far it fell, by the gradients at the
+    run's snapshots, and with --shadows by LiRA and RMIA. Writes <run>/audit/membership.json, .csv and
+    .png."""
+    return _run(kind=MEMBERSHIP, **flags)
+
+
+@audit.command(PROPERTY, short_help=_QUESTION, epilog=_EXAMPLES)
+@flag("--property choice", "CHOICE", _CHOICES, Names(PROPERTIES), default=_of_clients.choice)
+@_count("--clients", "at most so many, half of them to learn from", _of_clients.clients)
+@_shared
+def property_(**flags: Any) -> int:
+    """Does what a client sends tell something about its data that the task does not ask? Needs a run
+    with runtime.snapshot_interval. Writes <run>/audit/property-<choice>.json and .csv."""
+    return _run(kind=PROPERTY, **flags)
+
+
+@audit.command(EPSILON, short_help="How much does it really leak, at least?", epilog=_EXAMPLES)
+@click.argument("runs", nargs=-1, metavar="RUN...", type=Place())
+@flag("--canaries", "M", "in each training; default: those planted, else 1000 (500 apart)")
+@flag("--canary", "KIND", _KINDS, OneOf(CANARIES))
+@flag("--repetitions", "R", "trainings with canaries of their own; default 1", default="1")
+@flag("--confidence", "P", "of each bound; default 0.95", default="0.95")
+@flag("--scores", "FILE", "scores of another framework: CSV, score and included", Place())
+@flag("--delta", "D", "with --scores: of the guarantee that is audited")
+@switch("--independent", "each canary is in a run of its own; with --scores: was")
+@_of_every_audit
+def epsilon(**flags: Any) -> int:
+    """How much does a run really leak, at least? Canaries are trained on and looked for: a run that was
+    made with audit=epsilon has its own, another one is trained again with them. Writes
+    <run>/audit/epsilon.json and .csv."""
+    if not flags["runs"] and flags["scores"] is None:
+        raise click.UsageError("Missing argument 'RUN...' (or --scores FILE).")
+    return _run(kind=EPSILON, **flags)
+
+
+def _run(**flags: Any) -> int:
+    from fedpriv.tools.audit.command import run
+
+    return run(SimpleNamespace(**flags))

@@ -1,0 +1,238 @@
+"""Membership inference on one run: who was among the training records?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.words import counted
+from fedpriv.tools.audit import attacks
+from fedpriv.tools.audit.attacks import BLIND, CALIBRATED, LOSS, WHITE_BOX
+from fedpriv.tools.audit.bound import Bound, bound_of
+from fedpriv.tools.audit.records import Candidates, choose
+from fedpriv.tools.audit.request import MembershipOptions
+from fedpriv.tools.audit.shadow_attacks import GAMMA, OFFLINE_A, OWN_VARIANCE, Signals, scores_of
+from fedpriv.tools.audit.shadow_runs import (
+    ShadowRun,
+    Training,
+    pool_outside,
+    refuse_without_shadows,
+    shadow_runs,
+    signals_of,
+)
+from fedpriv.tools.audit.statistics import INTERVALS, Estimate, auc, roc, tpr_at
+from fedpriv.tools.audit.subject import Subject
+
+RATES = {"tpr_at_1_percent": 0.01, "tpr_at_0.1_percent": 0.001}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one attack (or the blind classifier) found: ``rates`` as in ``RATES``, None where there are
+    too few non-members; ``curve``: (FPR, TPR)."""
+
+    attack: str
+    auc: Estimate
+    rates: dict[str, Estimate | None]
+    curve: tuple[np.ndarray, np.ndarray] = field(repr=False)
+
+    def row(self) -> dict[str, Any]:
+        """As one row of a table."""
+        row = {"attack": self.attack, **_columns("auc", self.auc)}
+        for name, rate in self.rates.items():
+            row.update(_columns(name, rate))
+        return row
+
+
+@dataclass(frozen=True)
+class ShadowFacts:
+    """``records``: so many a shadow run trains on at least, and the audited run."""
+
+    runs: list[str]
+    records: int
+    records_of_run: int
+    own_variance: bool
+    population: int
+    gamma: float = GAMMA
+    offline_a: float = OFFLINE_A
+
+
+@dataclass(frozen=True)
+class MembershipAudit:
+    """The outcomes of the attacks on one run."""
+
+    subject: dict[str, Any]
+    options: MembershipOptions
+    each: int
+    weights_seen: list[int]
+    outcomes: list[Outcome]
+    blind: Outcome
+    warnings: list[str]
+    shadows: ShadowFacts | None = None
+    bound: Bound | None = None
+    """What the run's guarantee leaves any attack; None without one."""
+
+    @property
+    def strongest(self) -> Outcome:
+        """The attack with the largest AUC."""
+        return max(self.outcomes, key=lambda outcome: outcome.auc.value)
+
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` gets."""
+        best = self.strongest
+        rates = {name: rate and rate.value for name, rate in best.rates.items()}
+        return {"membership_auc": best.auc.value, "membership_attack": best.attack} | {
+            f"membership_{name}": value for name, value in rates.items()
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            **self.subject,
+            "options": asdict(self.options),
+            "members": self.each,
+            "nonmembers": self.each,
+            "weights_after_rounds": self.weights_seen,
+            "intervals": INTERVALS,
+            "warnings": self.warnings,
+            "shadows": self.shadows and asdict(self.shadows),
+            "bound": self.bound and self.bound.as_json(),
+            "attacks": {outcome.attack: _without_name(outcome) for outcome in self.outcomes},
+            "blind": _without_name(self.blind),
+        }
+
+
+def audit_membership(
+    subject: Subject, options: MembershipOptions, training: Training | None = None
+) -> MembershipAudit:
+    """Run every attack. Raises ConfigError where there are too few records. ``training``: of shadow runs."""
+    runs: list[ShadowRun] = []
+    pool = None
+    if options.shadows:
+        refuse_without_shadows(subject)
+        pool = pool_outside(subject, options)
+    candidates = choose(subject, options.nonmembers, options.records, options.seed, pool)
+    if options.shadows:
+        runs = shadow_runs(subject, options, training or Training())
+    trajectory = subject.trajectory(options.snapshots)
+    problem, seed = subject.problem, options.seed
+    scores = {
+        LOSS: attacks.loss_scores(problem, subject.final, candidates),
+        CALIBRATED: attacks.calibrated_scores(problem, subject.initial, subject.final, candidates),
+        WHITE_BOX: attacks.white_box_scores(
+            problem, [weights for _, weights in trajectory], candidates, seed
+        ),
+        BLIND: attacks.blind_scores(candidates, problem.data.classes, seed),
+    }
+    facts = None
+    if runs:
+        signals = signals_of(subject, candidates, runs, options)
+        by_shadows = scores_of(signals)
+        scores |= by_shadows
+        facts = _facts_of(subject, runs, signals)
+    found = {name: judge(name, scores[name], candidates, seed) for name in scores}
+    came = subject.took_part()
+    everyone = came is None or len(came) == problem.data.client_count
+    outcomes = [found[name] for name in found if name != BLIND]
+    bound = bound_of(subject.privacy(), everyone)
+    return MembershipAudit(
+        subject=subject.facts(),
+        options=options,
+        each=candidates.each,
+        weights_seen=[rounds for rounds, _ in trajectory],
+        outcomes=outcomes,
+        blind=found[BLIND],
+        warnings=[
+            *candidates.warnings,
+            *_warnings(found[BLIND], candidates, len(trajectory)),
+            *(_of_fewer(facts) if facts else []),
+            *(beyond(outcomes, bound) if bound else []),
+        ],
+        shadows=facts,
+        bound=bound,
+    )
+
+
+def judge(name: str, scores: np.ndarray, candidates: Candidates, seed: int) -> Outcome:
+    """AUC, TPR at each of the ``RATES``, and the ROC curve of one attack's scores [n]."""
+    members, others = candidates.split(scores)
+    rates = {
+        rate: tpr_at(members, others, fpr, numpy_stream(seed, f"audit_{rate}"))
+        for rate, fpr in RATES.items()
+    }
+    return Outcome(name, auc(members, others), rates, roc(members, others))
+
+
+def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]:
+    found = []
+    alone = (
+        f"a classifier of the records alone, without the model, has an AUC of {blind.auc.value:.3f}"
+    )
+    if blind.auc.low > 0.5:
+        found.append(
+            f"Members and non-members are not drawn from one distribution: {alone}, where chance has 0.5."
+        )
+    elif blind.auc.high < 0.5:
+        found.append(
+            f"Members and non-members were not split at random: {alone}, below chance (0.5), as happens "
+            "where a rule dealt each kind of record out evenly."
+        )
+    for name, fpr in RATES.items():
+        if blind.rates[name] is None:
+            found.append(
+                f"{counted(candidates.each, 'non-member')} cannot show a false positive rate of {fpr:.1%}, "
+                f"for which at least {round(1 / fpr)} are needed: the TPR there is left out."
+            )
+    if weights == 2:
+        found.append(
+            "white_box sees the initial and the last weights only: the run has no snapshots between them "
+            "(runtime.snapshot_interval)."
+        )
+    return found
+
+
+def beyond(outcomes: list[Outcome], bound: Bound) -> list[str]:
+    """What is measured and cannot be, if the ledger is right."""
+    found = []
+    for outcome in outcomes:
+        for name, fpr in RATES.items():
+            rate, most = outcome.rates[name], float(bound.tpr(fpr))
+            if rate is not None and rate.low > most:
+                found.append(
+                    f"{outcome.attack} has a TPR of at least {rate.low:.1%} at {fpr:.1%} FPR, where the "
+                    f"ledger allows any attack {most:.1%}: the run leaks more than it is charged for, or "
+                    "members and non-members differ in more than membership, or it is chance (one interval "
+                    "in 40)."
+                )
+    return found
+
+
+def _facts_of(subject: Subject, runs: list[ShadowRun], signals: Signals) -> ShadowFacts:
+    return ShadowFacts(
+        runs=[str(one.folder.path) for one in runs],
+        records=min(sum(map(len, one.clients)) for one in runs),
+        records_of_run=int(subject.problem.data.records_per_client.sum()),
+        own_variance=len(runs) >= OWN_VARIANCE,
+        population=len(signals.target_z),
+    )
+
+
+def _of_fewer(facts: ShadowFacts) -> list[str]:
+    if facts.records >= facts.records_of_run:
+        return []
+    return [
+        f"A shadow run trains on {facts.records} records and the run on {facts.records_of_run}, as there are "
+        "not enough that no client has: lira and rmia may be weaker for it."
+    ]
+
+
+def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    values = (None,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def _without_name(outcome: Outcome) -> dict[str, Any]:
+    return {key: value for key, value in outcome.row().items() if key != "attack"}

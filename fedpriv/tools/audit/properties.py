@@ -1,0 +1,153 @@
+"""Properties of a client's data that have nothing to do with the task.
+
+A property is a number of each client; the clients above the median have it. ``writer`` and a file of zeros
+and ones say themselves who has it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.data.mnist import Mnist
+from fedpriv.data.partitions import Natural
+from fedpriv.tools.audit.request import parse_property
+from fedpriv.tools.audit.subject import Subject
+
+FEWEST = 10  # clients with, and without
+_ALIKE = 1e-6  # what rounding makes of equal numbers
+STUDENTS = range(2100, 2600)
+"""Writers of NIST's partition hsf_4, high school students; the others are census employees."""
+
+
+@dataclass(frozen=True)
+class ClientProperty:
+    """``value`` [K]: the number, nan where it is not known; ``has`` [K]: 1, 0, or -1 where not known."""
+
+    choice: str
+    meaning: str
+    value: np.ndarray
+    has: np.ndarray
+
+    @property
+    def clients(self) -> np.ndarray:
+        """Those of which it is known, ascending."""
+        return np.flatnonzero(self.has >= 0)
+
+
+def read_property(subject: Subject, choice: str) -> ClientProperty:
+    """The property of every honest client. Raises ConfigError for one that the data has not, or that too few
+    clients have, or lack."""
+    name, argument = parse_property(choice)
+    meaning, value = _OF[name](subject, argument)
+    if subject.problem.attack is not None:
+        value[subject.problem.attack.attackers] = math.nan  # they train on other records
+    known = np.isfinite(value)
+    if not known.any():
+        raise ConfigError(f"the property {choice} is known of no client")
+    if np.ptp(value[known]) <= _ALIKE * (1.0 + np.abs(value[known]).max()):
+        whom = "every client" if known.all() else f"all of the {known.sum()} clients it is known of"
+        why = "; its records are standardised one by one" if name == "intensity" else ""
+        raise ConfigError(f"the property {choice} ({meaning}) is the same for {whom}{why}")
+    if set(np.unique(value[known])) == {0.0, 1.0}:
+        above = value > 0.5
+    else:
+        median = float(np.median(value[known]))
+        above, meaning = value > median, f"{meaning} above {median:.4g}, the median of the clients"
+    has = np.where(known, above.astype(int), -1)
+    with_it, without = int((has == 1).sum()), int((has == 0).sum())
+    if min(with_it, without) < FEWEST:
+        raise ConfigError(
+            f"the property {choice} ({meaning}): {with_it} clients have it and {without} do not, where an "
+            f"attack needs {FEWEST} of each to learn from and to be judged by"
+        )
+    return ClientProperty(choice, meaning, value, has)
+
+
+def _intensity(subject: Subject, _: str) -> tuple[str, np.ndarray]:
+    inputs = subject.problem.data.train.inputs
+    if not inputs.is_floating_point():
+        raise ConfigError(
+            "the property intensity is a mean of inputs, and these are tokens; take length"
+        )
+    return "mean input", _mean_of_records(subject, inputs.flatten(1).mean(1))
+
+
+def _length(subject: Subject, _: str) -> tuple[str, np.ndarray]:
+    inputs = subject.problem.data.train.inputs
+    if inputs.is_floating_point():
+        raise ConfigError("the property length counts tokens, and these inputs are numbers")
+    return "mean number of tokens", _mean_of_records(subject, (inputs.flatten(1) != 0).sum(1))
+
+
+def _label(subject: Subject, argument: str) -> tuple[str, np.ndarray]:
+    data, label = subject.problem.data, int(argument)
+    if data.labels_per_client is None:
+        raise ConfigError(
+            "the property label needs one label for each record; this is a language model"
+        )
+    if label >= data.classes:
+        raise ConfigError("--property", f"label:{label}", f"a label from 0 to {data.classes - 1}")
+    return f"share of label {label}", data.labels_per_client[:, label] / data.records_per_client
+
+
+def _writer(subject: Subject, _: str) -> tuple[str, np.ndarray]:
+    parts = subject.parts
+    dataset = getattr(parts.dataset, "images", parts.dataset)
+    if not (isinstance(dataset, Mnist) and isinstance(parts.partition, Natural)):
+        raise ConfigError(
+            "the property writer needs to know who each client is: dataset=mnist partition=natural"
+        )
+    makers = dataset.load().client_ids
+    numbers = subject.problem.data.numbers
+    makers = makers if numbers is None else makers[numbers]
+    writers = np.array([makers[own[0]] for own in subject.problem.data.clients])
+    student = (writers >= STUDENTS.start) & (writers < STUDENTS.stop)
+    return "writer a student (NIST hsf_4), not a census employee", student.astype(float)
+
+
+def _file(subject: Subject, argument: str) -> tuple[str, np.ndarray]:
+    """Rows ``client,value``; a header is passed over, clients that are not in it are not audited."""
+    clients = subject.problem.data.client_count
+    value = np.full(clients, math.nan)
+    try:
+        with open(argument, encoding="utf-8-sig", newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError("--property", f"file:{argument}", f"a readable CSV ({reason})") from None
+    for line, row in enumerate(rows, start=1):
+        try:
+            client, number = int(row[0]), float(row[1])
+        except (ValueError, IndexError):
+            if line == 1:
+                continue
+            raise ConfigError(
+                f"{argument}, row {line}", ",".join(row), "client,value, both of them numbers"
+            ) from None
+        if not (0 <= client < clients and math.isfinite(number)):
+            allowed = f"a client from 0 to {clients - 1} and a finite value"
+            raise ConfigError(f"{argument}, row {line}", ",".join(row), allowed)
+        value[client] = number
+    return f"value in {Path(argument).name}", value
+
+
+def _mean_of_records(subject: Subject, of_record: torch.Tensor) -> np.ndarray:
+    values = of_record.double().cpu().numpy()
+    return np.array([values[own].mean() for own in subject.problem.data.clients])
+
+
+_OF: dict[str, Callable[[Subject, str], tuple[str, np.ndarray]]] = {
+    "intensity": _intensity,
+    "length": _length,
+    "label": _label,
+    "writer": _writer,
+    "file": _file,
+}

@@ -1,0 +1,153 @@
+"""Members and non-members of a run, and what a model says of each record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.names import HELD_OUT
+from fedpriv.data.partitions import Natural
+from fedpriv.data.records import Records
+from fedpriv.data.shadow import outside as others_of
+from fedpriv.data.shadow import records_at
+from fedpriv.engine import FlatModel, cross_entropy
+from fedpriv.engine.interface import Engine
+from fedpriv.tools.audit.subject import Subject
+
+FEWEST = 20  # of each: fewer say nothing
+_NUMBERS_AT_ONCE = 20_000_000  # of per-record gradients held at a time
+_RECORDS_AT_ONCE = 250
+_LEAST_LOSS = 1e-12
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """As many members as non-members, members first in ``records``; ``numbers``: which of all records (see
+    ``data.shadow``) they are; ``warnings``: why an attack may find something other than membership."""
+
+    records: Records
+    is_member: np.ndarray
+    numbers: np.ndarray
+    nonmembers: str
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def each(self) -> int:
+        return len(self.is_member) // 2
+
+    def split(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(scores of the members, of the non-members)."""
+        return scores[self.is_member], scores[~self.is_member]
+
+
+def choose(
+    subject: Subject, nonmembers: str, most: int, seed: int, pool: np.ndarray | None = None
+) -> Candidates:
+    """Draw at most ``most`` of each, non-members from ``pool`` where one is given. Raises ConfigError where
+    there are too few."""
+    data = subject.problem.data
+    if subject.parts.settings.shadow is not None:
+        raise ConfigError(
+            f"{subject.folder.path} is a shadow run, part of an audit of another run: audit that one"
+        )
+    inside = np.concatenate(_of_participants(subject))
+    outside = others_of(data, nonmembers) if pool is None else pool
+    if nonmembers == HELD_OUT and subject.problem.attack is not None:
+        outside = np.intersect1d(outside, subject.problem.attack.untouched)
+    each = min(most, len(inside), len(outside))
+    if each < FEWEST:
+        few = f"{len(inside)} members and {len(outside)} non-members ({nonmembers})"
+        hint = ""
+        if nonmembers == HELD_OUT and not len(outside):
+            hint = (
+                "its clients hold every training record: take --nonmembers test, or a run with "
+                "partition=fixed_size"
+            )
+        raise ConfigError(
+            f"{subject.folder.path} has {few}, where an audit needs {FEWEST} of each", hint=hint
+        )
+
+    def drawn(indices: np.ndarray, name: str) -> np.ndarray:
+        stream = numpy_stream(seed, f"audit_{name}")
+        return np.sort(stream.choice(indices, each, replace=False))
+
+    numbers = np.concatenate([drawn(inside, "members"), drawn(outside, "nonmembers")])
+    return Candidates(
+        records_at(data, numbers),
+        np.arange(2 * each) < each,
+        numbers,
+        nonmembers,
+        _warnings(subject),
+    )
+
+
+def _of_participants(subject: Subject) -> list[np.ndarray]:
+    """The records of honest clients that took part in a round (of all where that is not known)."""
+    clients, came = subject.problem.data.clients, subject.took_part()
+    chosen = np.arange(len(clients)) if came is None else came
+    if subject.problem.attack is not None:
+        chosen = np.setdiff1d(chosen, subject.problem.attack.attackers)
+    return [np.empty(0, dtype=np.int64), *(clients[k] for k in chosen)]
+
+
+def _warnings(subject: Subject) -> list[str]:
+    if not isinstance(subject.parts.partition, Natural):
+        return []
+    return [
+        "A client holds the records of one user, and others may have made the non-members: an attack may "
+        "tell users apart where it seems to tell members."
+    ]
+
+
+@torch.inference_mode()
+def losses(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
+    """ℓ of each record at ``weights`` [n]; the model's own weights are set to them."""
+    model.set(weights)
+    return _finite(model.losses(records.inputs, records.targets))
+
+
+@torch.inference_mode()
+def log_odds(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
+    """φ = log p/(1 - p) of the probability p of each record's label at ``weights`` [n]; the model's own
+    weights are set to them. A model with a loss ℓ of its own has p = e^-ℓ."""
+    model.set(weights)
+    return _finite(torch.cat([_log_odds(model, x, y) for x, y in _batches(records, 1000)]))
+
+
+def _log_odds(model: FlatModel, inputs: Tensor, targets: Tensor) -> Tensor:
+    outputs = model(inputs).double()
+    if model.loss is not cross_entropy or outputs.ndim != 2 or outputs.shape[1] < 2:
+        loss = model.loss(outputs, targets).clamp_min(_LEAST_LOSS)
+        return -loss - torch.log(-torch.expm1(-loss))
+    own = targets[:, None]
+    others = outputs.scatter(1, own, -torch.inf).logsumexp(1)  # log(1 - p) would be -inf
+    return outputs.gather(1, own)[:, 0] - others
+
+
+def gradients(
+    model: FlatModel, engine: Engine, weights: Tensor, records: Records
+) -> Iterator[Tensor]:
+    """Gradients [b, d] of batches of records: each is a client of its own to the engine."""
+    model.set(weights)
+    at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // model.size))
+    for inputs, targets in _batches(records, at_once):
+        alone = torch.arange(len(targets))
+        result = engine.clipped_sums(
+            inputs, targets, alone, len(targets), lambda norms, _: torch.ones_like(norms)
+        )
+        yield result.sums
+
+
+def _batches(records: Records, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(records.inputs.split(size), records.targets.split(size), strict=True)
+
+
+def _finite(values: Tensor) -> np.ndarray:
+    """As float64; a loss that is not finite counts as very large."""
+    return np.nan_to_num(values.double().cpu().numpy(), nan=1e30, posinf=1e30, neginf=-1e30)

@@ -1,0 +1,218 @@
+"""The run that is audited: its data and model rebuilt from its own configuration, and its weights."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from omegaconf import DictConfig, open_dict
+from torch import Tensor
+
+from fedpriv.algorithms.problem import Problem
+from fedpriv.common import config as configuration
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.experiment import checkpoint, snapshots
+from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.consent import refuse_odd_paths, refuse_strangers
+from fedpriv.experiment.instantiate import first_line
+from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.parts import Parts
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.saved import refuse_no_file, saved_numbers, saved_tensors
+from fedpriv.store.tables import parse_ranges
+
+_RECORDS_AT_ONCE = 256  # about what a pass of an audit reads
+
+
+@dataclass
+class Subject:
+    """``initial``, ``final`` [d]: the weights before the first and after the last of ``rounds`` rounds."""
+
+    folder: RunFolder
+    parts: Parts
+    problem: Problem
+    initial: Tensor
+    final: Tensor
+    rounds: int
+    summary: dict[str, Any]
+    config: DictConfig
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    def facts(self) -> dict[str, Any]:
+        """What stands beside its results."""
+        return {
+            "run": str(self.folder.path),
+            "algorithm": self.parts.algorithm.name,
+            "dataset": self.parts.dataset.name,
+            "seed": self.parts.settings.seed,
+            "rounds": self.rounds,
+            "finished": self.folder.finished,
+            "epsilon_sound": self.summary.get("epsilon_sound"),
+            "test_accuracy": self.summary.get("test_accuracy"),
+        }
+
+    def privacy(self) -> dict[str, Any]:
+        """What the run states about its privacy; empty before it does."""
+        path = self.folder.privacy_json
+        return self.folder.read_json(path) if path.exists() else {}
+
+    def snapshot_rounds(self, most: int) -> list[int]:
+        """At most ``most`` of the rounds with snapshots, spread evenly."""
+        there = [r for r in snapshots.rounds_of(self.folder) if r <= self.rounds]
+        chosen = np.unique(
+            np.linspace(0, len(there) - 1, min(most, len(there))).round().astype(int)
+        )
+        return [there[i] for i in chosen]
+
+    def trajectory(self, most: int) -> list[tuple[int, Tensor]]:
+        """(rounds, weights [d]), from the initial ones over ``most`` snapshots to the last."""
+        between = [r for r in self.snapshot_rounds(most) if 0 < r < self.rounds]
+        device = self.final.device
+        passed = [(r, snapshots.load(self.folder, r).weights.to(device)) for r in between]
+        return [(0, self.initial), *passed, (self.rounds, self.final)]
+
+    def took_part(self) -> np.ndarray | None:
+        """Which clients did in any round, ascending; None where the run did not write it down."""
+        return participants(self.folder, self.problem.data.client_count)
+
+    def noise_multipliers(self) -> dict[int, float]:
+        """That of every round so far, from 1; empty for a run without noise."""
+        metrics = saved_numbers(self.folder.checked(self.folder.metrics))
+        if "noise_multiplier" not in metrics:
+            return {}
+        found = metrics.set_index("round")["noise_multiplier"].dropna()
+        return {int(number): float(sigma) for number, sigma in found.items()}
+
+
+def participants(folder: RunFolder, client_count: int) -> np.ndarray | None:
+    """Which clients took part in any round, ascending; None where the run did not write it down."""
+    path = folder.participation
+    if not path.exists():
+        return None
+    refuse_no_file(folder.checked(path))
+    known = range(client_count)
+    try:
+        rows = pd.read_csv(path, dtype=str)["clients"].dropna()
+        clients = sorted({client for text in rows.unique() for client in parse_ranges(text)})
+        if clients and not (clients[0] in known and clients[-1] in known):
+            raise ValueError
+    except (OSError, ValueError, KeyError):
+        raise ConfigError(f"{path} cannot be read: it is no list of this run's clients") from None
+    return np.array(clients, dtype=np.int64) if clients else None
+
+
+def open_run(
+    path: str | Path,
+    device: str = "auto",
+    threads: int | None = None,
+    allowed: Collection[str] = (),
+) -> Subject:
+    """Read a run folder. ``allowed``: modules outside fedpriv that its configuration may name.
+
+    Raises FedprivError (in one sentence) where it cannot be audited.
+    """
+    folder = RunFolder(path)
+    config = stored_configuration(folder, allowed)
+    folder.refuse_links()
+    config.runtime.device = device
+    parts = build_parts(config)
+    place = resolve_device(device)
+    stored, rounds = _weights(folder, place)
+    problem = make_problem(parts, place)
+    choose_threads(threads, problem.model.size * _RECORDS_AT_ONCE)
+    problem.model.module.eval()
+    initial = problem.model.flat.clone()
+    final = _fitted(folder, problem, stored)
+    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
+    return Subject(folder, parts, problem, initial, final, rounds, summary, config)
+
+
+def weights_of(folder: RunFolder, problem: Problem) -> Tensor:
+    """The last weights of another run of the same model [d]. Raises FedprivError."""
+    stored, _ = _weights(folder, problem.model.device)
+    return _fitted(folder, problem, stored)
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """What a checkpoint holds of a model: ``weights`` [d], and ``statistics``, by name, that its first layer
+    normalizes with where they were released."""
+
+    weights: Tensor
+    statistics: dict[str, Tensor]
+
+
+def _fitted(folder: RunFolder, problem: Problem, stored: Any) -> Tensor:
+    """What the model's weights are once they are those ``stored`` [d]; released statistics become its own."""
+    try:
+        if isinstance(stored, Unfinished):
+            problem.model.set(stored.weights)
+            problem.model.module.load_state_dict(stored.statistics, strict=False)
+        else:
+            problem.model.module.load_state_dict(stored)
+    except Exception as error:  # what stands in the file can be anything
+        raise FedprivError(
+            f"the weights in {folder.path} do not fit the model of its config.yaml: {first_line(error)}"
+        ) from None
+    if not problem.model.flat.isfinite().all():
+        raise FedprivError(
+            f"the weights in {folder.path} are not all finite numbers: the run diverged or its files are "
+            "damaged, and there is nothing to find out from them"
+        )
+    return problem.model.flat.clone()
+
+
+def stored_configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
+    """That of the run; keys it was written without have their defaults, and where it ran is left out."""
+    if not folder.config.exists():
+        inside = sorted(p.parent.name for p in folder.path.glob("*/config.yaml"))
+        hint = f"there is one in {folder.path / inside[-1]}" if inside else ""
+        raise ConfigError(f"{folder.path} is no run folder (one with config.yaml)", hint=hint)
+    config = folder.read_config()
+    refuse_strangers(config, allowed, folder.config)
+    refuse_odd_paths(config, folder.config)
+    known = configuration.compose()
+    with open_dict(config):
+        for key in known:
+            if key not in config:
+                config[key] = known[key]
+        config.runtime, config.resume = known.runtime, None
+        if (
+            "download" in config.dataset
+        ):  # what is fetched, and to where, is not for the folder to say
+            config.dataset.download = False
+    if config.seed is None:
+        raise ConfigError(
+            f"{folder.path} was written with runtime.diagnostics=false: without its seeds its data cannot "
+            "be rebuilt"
+        )
+    if allowed and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # a _target_ may name a module of the user's own
+    return config
+
+
+def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
+    """(the last weights, of a checkpoint or by name; after how many rounds)."""
+    if not folder.finished and checkpoint.exists(folder):
+        state, _ = checkpoint.read(folder, device)
+        try:
+            weights, statistics = state["training"]["weights"], state.get("statistics", {})
+            named = {name: statistics[name] for name in ("mean", "variance") if statistics}
+            return Unfinished(weights, named), int(state["round"])
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise ConfigError(f"{folder.checkpoint} holds no weights") from None
+    if not folder.model.exists():
+        raise ConfigError(f"{folder.path} holds no model yet (model.pt or checkpoint.pt)")
+    rounds = folder.read_json(folder.summary).get("rounds")
+    if type(rounds) is not int:
+        raise ConfigError(f"{folder.summary} does not say after how many rounds the run ended")
+    return saved_tensors(folder.checked(folder.model), device), rounds

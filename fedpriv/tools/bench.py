@@ -1,0 +1,116 @@
+"""The ``fedpriv bench`` command: times the settings, prints and writes the ratios."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from fedpriv.common import checks, files
+from fedpriv.common.errors import ArgumentError
+from fedpriv.engine import tune_allocator
+from fedpriv.tools import bench_clients as clients
+from fedpriv.tools import bench_gradients as gradients
+from fedpriv.tools import bench_pfl_research as pfl_research
+from fedpriv.tools.bench_measuring import Result, Setting, measure
+
+
+def run(
+    repeats: int = 30,
+    models: Sequence[str] = tuple(gradients.MODELS),
+    threads: int | None = None,
+    json_path: str | None = None,
+) -> int:
+    """Print the table of the bar for this machine.
+
+    Args:
+        repeats: Timed calls of each row.
+        models: Which of ``cnn``, ``mlp`` and ``logistic``.
+        threads: Threads of torch; None leaves them as they are.
+        json_path: Also write the numbers here.
+
+    Returns:
+        0: a bar that is not met is a finding, not a failure.
+
+    Raises:
+        ConfigError: An argument is not allowed.
+    """
+    try:
+        repeats = checks.whole("repeats", repeats, at_least=1)
+        models = [checks.one_of("models", model, gradients.MODELS) for model in models]
+        if threads is not None:
+            threads = checks.whole("threads", threads, at_least=1)
+    except ArgumentError as error:
+        raise error.within("bench") from error
+    console = Console()
+    with _conditions(threads) as conditions:
+        console.print(", ".join(f"{key} {value}" for key, value in conditions.items()))
+        results = []
+        for setting in settings(models):
+            results.append(measure(setting, repeats))
+            _print(console, results[-1])
+    if json_path is not None:
+        report = {"conditions": conditions, "settings": [result.as_dict() for result in results]}
+        files.write_text(json_path, json.dumps(report, indent=2) + "\n")
+    return 0
+
+
+def settings(models: Sequence[str]) -> Iterator[Setting]:
+    """What is measured of each model: clipped sums at shared weights, and clients that train."""
+    for model in models:
+        yield from gradients.settings(model)
+        yield from clients.settings(model)
+
+
+@contextmanager
+def _conditions(threads: int | None) -> Iterator[dict[str, object]]:
+    """Set the threads for the run; says what the numbers were measured under."""
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Opacus on its secure mode and its hooks
+            yield {
+                "torch": torch.__version__,
+                "processors": f"{os.cpu_count()} {platform.machine()}",
+                "load": _load(),
+                "threads": torch.get_num_threads(),
+                "tuned allocator": "yes" if tune_allocator() else "no",
+                "pfl-research": pfl_research.installed() or "not installed",
+            }
+    finally:
+        torch.set_num_threads(before)
+
+
+def _load() -> str:
+    """Processes that wanted a processor in the last minute; ratios need it near 0."""
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+
+
+def _print(console: Console, result: Result) -> None:
+    setting = result.setting
+    table = Table(title=setting.name, title_justify="left")
+    table.add_column("row")
+    table.add_column("median", justify="right")
+    table.add_column(f"ratio to {setting.floor}", justify="right")
+    for name, ms in result.median_ms.items():
+        table.add_row(name, f"{ms:.2f} ms", f"{result.ratio(name, setting.floor):.2f}")
+    console.print(table)
+    if not setting.bars:
+        return
+    table = Table()
+    for column in ("row", "bar", "measured", ""):
+        table.add_column(column)
+    for bar in setting.bars:
+        ratio = result.ratio(bar.row, bar.reference)
+        measured = f"{1 / ratio:.2f} × faster" if bar.at_most < 1 else f"{ratio:.2f} ×"
+        table.add_row(bar.row, str(bar), measured, "met" if ratio <= bar.at_most else "not met")
+    console.print(table)

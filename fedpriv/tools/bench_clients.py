@@ -1,0 +1,205 @@
+"""Clients that train: many clients, each with weights of its own, against a loop over them.
+
+    θ_k ← θ, several steps of SGD on own records;    θ ← θ + (1/m) Σ_k (θ_k - θ)
+
+The loop is bare PyTorch: one module, for each client a copy of the weights, the steps, the change. For
+convolutions it is also run in the channels_last layout. pfl-research joins if it is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedpriv.algorithms import CdpFedAvg
+from fedpriv.algorithms.problem import Problem
+from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.data.federated import FederatedData
+from fedpriv.data.records import Records
+from fedpriv.engine import ClippedSums, FlatModel, StackedModel, make_engine
+from fedpriv.privacy.clippers import ConstantClipper
+from fedpriv.privacy.noise_schedules import NoNoise
+from fedpriv.tools import bench_pfl_research as pfl_research
+from fedpriv.tools.bench_gradients import CLASSES, CLIP_NORM, MODELS, SHAPE
+from fedpriv.tools.bench_measuring import Bar, Row, Setting
+
+CLIENTS, RATE = 50, 0.1
+ROUND = "whole round: clients side by side, clip, average"
+LOOP, LOOP_LAST = "bare PyTorch loop", "bare PyTorch loop, channels_last"
+PFL = "pfl-research"
+CLIPPED, CLIPPED_LOOP = "clipped steps, side by side", "clipped steps, engine client by client"
+
+
+@dataclass(frozen=True)
+class Work:
+    """Each client's work in a round: ``epochs`` over ``records`` records in batches of ``batch``."""
+
+    records: int
+    batch: int
+    epochs: int = 1
+
+    @property
+    def steps(self) -> int:
+        return self.epochs * self.records // self.batch
+
+    def __str__(self) -> str:
+        steps = "step" if self.steps == 1 else "steps"
+        return f"{CLIENTS} clients × {self.steps} {steps} × {self.batch} records"
+
+
+SMALL_BATCHES = Work(records=50, batch=10)
+WHOLE_DATA = (Work(records=128, batch=128), Work(records=128, batch=128, epochs=5))
+
+
+def settings(model: str) -> Iterator[Setting]:
+    """Small batches for every model; the whole data and per-record clipping for the MLP."""
+    floor = LOOP_LAST if model == "cnn" else LOOP
+    works = (SMALL_BATCHES,) if model == "cnn" else (SMALL_BATCHES, *WHOLE_DATA)
+    for work in works:
+        bars = []
+        if model == "cnn":
+            bars.append(Bar(ROUND, floor, 1.15))
+        elif pfl_research.installed() and work == SMALL_BATCHES:
+            bars.append(Bar(ROUND, PFL, 1 / 8))
+        yield Setting(f"{model}, {work}", floor, tuple(rows_of(model, work)), tuple(bars))
+    if model == "mlp":
+        rows = tuple(clipped_rows_of(model, SMALL_BATCHES))
+        yield Setting(f"{model}, {SMALL_BATCHES}, each clipped", CLIPPED_LOOP, rows)
+
+
+def records_of(work: Work) -> Records:
+    """Random records of all clients, those of a client together."""
+    n = CLIENTS * work.records
+    return Records(torch.randn(n, *SHAPE), torch.randint(0, CLASSES, (n,)))
+
+
+def rows_of(model: str, work: Work) -> Iterator[Row]:
+    """Ways to run a round in which each client does ``work``, on the same records."""
+    records = records_of(work)
+
+    def build() -> nn.Module:
+        return MODELS[model].build(SHAPE, CLASSES)
+
+    yield Row(LOOP, loop_round(build(), records, work))
+    if model == "cnn":
+        module = build().to(memory_format=torch.channels_last)
+        inputs = records.inputs.to(memory_format=torch.channels_last)
+        yield Row(LOOP_LAST, loop_round(module, Records(inputs, records.targets), work))
+    if pfl_research.installed():
+        lots = per_client(records, work)
+        steps = (work.epochs, work.batch, RATE)
+        yield Row(PFL, pfl_research.round_step(build(), lots, *steps))
+    yield Row(ROUND, stacked_round(FlatModel(build()), records, work))
+
+
+def stacked_round(model: FlatModel, records: Records, work: Work) -> Callable[[], None]:
+    """A round of DP-FedAvg as runs do it, without noise."""
+    own = list(np.arange(len(records)).reshape(CLIENTS, work.records))
+    data = FederatedData(records, own, None, records, CLASSES, SHAPE)
+    algorithm = CdpFedAvg(
+        "bench",
+        client_rate=1.0,
+        local_epochs=work.epochs,
+        batch_size=work.batch,
+        local_learning_rate=RATE,
+    )
+    clipper = ConstantClipper(CLIP_NORM)
+    mechanism, streams = algorithm.mechanism(clipper, NoNoise()), SecretStreams.simulated(0, 0)
+    mechanism.join(data.records_per_client)
+    problem = Problem(data, model, make_engine(model), clipper, 0, streams, mechanism)
+    trainer = algorithm.start(problem)
+    everyone, rounds = np.arange(CLIENTS), iter(range(2**62))
+
+    def step() -> None:
+        announced = mechanism.announce(next(rounds))
+        trainer.round(mechanism.open(announced, everyone, streams))
+
+    return step
+
+
+def loop_round(module: nn.Module, records: Records, work: Work) -> Callable[[], None]:
+    """The same round, neither clipped nor shuffled, by one module that is trained again and again."""
+    parameters = list(module.parameters())
+    lots = per_client(records, work)
+    optimizer = torch.optim.SGD(parameters, lr=RATE)
+
+    def step() -> None:
+        start = [p.detach().clone() for p in parameters]
+        total = [torch.zeros_like(p) for p in start]
+        for inputs, targets in lots:
+            _copy(start, parameters)
+            for _ in range(work.epochs):
+                for x, y in zip(inputs.split(work.batch), targets.split(work.batch), strict=True):
+                    optimizer.zero_grad()
+                    functional.cross_entropy(module(x), y).backward()
+                    optimizer.step()
+            for t, p, s in zip(total, parameters, start, strict=True):
+                t.add_(p.detach()).sub_(s)
+        _copy([s.add_(t, alpha=1 / CLIENTS) for s, t in zip(start, total, strict=True)], parameters)
+
+    return step
+
+
+def clipped_rows_of(model: str, work: Work) -> Iterator[Row]:
+    """Local steps in which every record's gradient is clipped, at weights that differ."""
+    records = records_of(work)
+    fast = FlatModel(MODELS[model].build(SHAPE, CLASSES))
+    yield Row(CLIPPED_LOOP, clipped_round(fast, records, work, clipped_one_by_one(fast)))
+    stacked = StackedModel(FlatModel(MODELS[model].build(SHAPE, CLASSES)))
+    yield Row(CLIPPED, clipped_round(stacked.model, records, work, stacked.clipped_sums))
+
+
+def clipped_round(
+    model: FlatModel, records: Records, work: Work, clipped_sums: Callable[..., ClippedSums]
+) -> Callable[[], Tensor]:
+    """The changes of the clients' weights [c, d]; ``clipped_sums`` as that of StackedModel."""
+    batches = (CLIENTS, work.records // work.batch, work.batch)
+    inputs, targets = records.inputs.view(*batches, *SHAPE), records.targets.view(batches)
+    present = torch.ones(CLIENTS, work.batch, dtype=torch.bool)
+
+    def clip(norms: Tensor, clients: Tensor) -> Tensor:
+        return (CLIP_NORM / norms).clamp(max=1)
+
+    def step() -> Tensor:
+        weights = model.flat.repeat(CLIENTS, 1)
+        for _ in range(work.epochs):
+            for x, y in zip(inputs.unbind(1), targets.unbind(1), strict=True):
+                result = clipped_sums(weights, x, y, present, clip)
+                weights.sub_(result.sums, alpha=RATE / work.batch)
+        return weights.sub_(model.flat)
+
+    return step
+
+
+def clipped_one_by_one(model: FlatModel) -> Callable[..., ClippedSums]:
+    """The engine at the weights of one client after the other."""
+    engine = make_engine(model, engine="fast")
+
+    def clipped_sums(weights, inputs, targets, present, factors) -> ClippedSums:  # type: ignore[no-untyped-def]
+        start, results = model.flat.clone(), []
+        for w, x, y in zip(weights, inputs, targets, strict=True):
+            model.set(w)
+            clients = torch.zeros(len(y), dtype=torch.int64)
+            results.append(engine.clipped_sums(x, y, clients, 1, factors))
+        model.set(start)
+        columns = ("sums", "norms", "losses", "finite")
+        return ClippedSums(*(torch.cat([getattr(r, c) for r in results]) for c in columns))
+
+    return clipped_sums
+
+
+def per_client(records: Records, work: Work) -> list[tuple[Tensor, Tensor]]:
+    """(inputs, targets) of each client."""
+    lots = zip(records.inputs.split(work.records), records.targets.split(work.records), strict=True)
+    return list(lots)
+
+
+@torch.no_grad()
+def _copy(source: list[Tensor], target: list[nn.Parameter]) -> None:
+    for s, t in zip(source, target, strict=True):
+        t.copy_(s)

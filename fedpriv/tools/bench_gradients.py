@@ -1,0 +1,207 @@
+"""Clipped gradient sums of clients that share weights: the engine, Opacus, and a plain step.
+
+"Plain" is an ordinary forward and backward pass on the same records without privacy, the floor of any
+method; for convolutions in the channels_last layout, in which it is fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.engine import FlatModel, channels_last, make_engine
+from fedpriv.models import Cnn, Logistic, Mlp
+from fedpriv.privacy.core.noise import Noise
+from fedpriv.tools.bench_measuring import Bar, Row, Setting
+
+MODELS = {"cnn": Cnn(seed=0), "mlp": Mlp(seed=0), "logistic": Logistic(seed=0)}
+SHAPE, CLASSES, CLIP_NORM = (1, 28, 28), 10, 0.5
+CHANNELS_LAST, PLAIN = "plain, channels_last", "plain"
+HOOKS, GHOST, LOOP = (
+    "Opacus hooks + clip",
+    "Opacus ghost clipping",
+    "Opacus PrivacyEngine per client",
+)
+FAST, RAGGED = "fast engine", "fast engine, ragged lots"
+ISOLATED = "isolated records"
+ROUND = "whole round: fast engine, noise, Adam, average"
+
+
+def settings(model: str) -> Iterator[Setting]:
+    """The lots of 10 clients, and of one."""
+    floor = CHANNELS_LAST if model == "cnn" else PLAIN
+    bars = ()
+    if model != "logistic":
+        bars = (
+            Bar(FAST, floor, 1.7 if model == "cnn" else 1.6),
+            Bar(FAST, HOOKS, 1 / 2),
+            Bar(FAST, LOOP, 1 / 4),
+            Bar(ROUND, floor, 2.2),
+        )
+    for clients in (10, 1):
+        name = f"{model}, {clients} × 78 records"
+        rows = tuple(rows_of(model, clients, 78))
+        yield Setting(name, floor, rows, bars if clients == 10 else ())
+    yield Setting(f"{model}, 78 records, each alone", PLAIN, tuple(isolated_rows_of(model, 78)))
+
+
+def isolated_rows_of(model: str, lot: int) -> Iterator[Row]:
+    """Clipped gradient sums of one lot with ``isolate_records=true``, beside a plain step."""
+    inputs, targets = torch.randn(lot, *SHAPE), torch.randint(0, CLASSES, (lot,))
+    module = MODELS[model].build(SHAPE, CLASSES)
+    yield Row(PLAIN, partial(plain_step, MODELS[model].build(SHAPE, CLASSES), inputs, targets))
+    yield Row(ISOLATED, fast_step(FlatModel(module, isolated=True), inputs, targets, [lot], "auto"))
+
+
+def rows_of(model: str, clients: int, lot: int) -> Iterator[Row]:
+    """Ways to get the clipped gradient sums of ``clients`` lots of ``lot`` random records."""
+    inputs = torch.randn(clients * lot, *SHAPE)
+    targets = torch.randint(0, CLASSES, (clients * lot,))
+
+    def build() -> nn.Module:
+        return MODELS[model].build(SHAPE, CLASSES)
+
+    yield Row(PLAIN, partial(plain_step, build(), inputs, targets))
+    if model == "cnn":
+        inputs_last = channels_last(inputs)
+        module = build().to(memory_format=torch.channels_last)
+        yield Row(CHANNELS_LAST, partial(plain_step, module, inputs_last, targets))
+    yield Row(HOOKS, hooks_step(build(), inputs, targets))
+    yield Row(GHOST, ghost_step(build(), inputs, targets))
+    yield Row(LOOP, loop_step(build, inputs, targets, clients))
+    yield Row(FAST, fast_step(FlatModel(build()), inputs, targets, [lot] * clients))
+    if clients > 1:
+        yield Row(RAGGED, fast_step(FlatModel(build()), inputs, targets, ragged(clients, lot)))
+        yield Row(ROUND, round_step(build(), inputs, targets, [lot] * clients))
+
+
+def plain_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+    """An ordinary forward and backward pass, for all records together."""
+    module.zero_grad()
+    functional.cross_entropy(module(inputs), targets).backward()
+
+
+def hooks_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor):
+    """Opacus's per-record gradients, clipped and summed over all records."""
+    from opacus import GradSampleModule
+
+    wrapped = GradSampleModule(module, loss_reduction="sum")
+
+    def step() -> None:
+        wrapped.zero_grad()
+        functional.cross_entropy(wrapped(inputs), targets, reduction="sum").backward()
+        samples = [p.grad_sample for p in wrapped.parameters()]
+        norms = torch.stack([s.flatten(1).norm(dim=1) for s in samples]).norm(dim=0)
+        scale = (CLIP_NORM / norms).clamp(max=1)
+        for s in samples:
+            torch.einsum("n,n...->...", scale, s)
+
+    return step
+
+
+def ghost_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor):
+    """Opacus's ghost clipping: a backward pass for the norms, another for the clipped sum."""
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+
+    wrapped = GradSampleModuleFastGradientClipping(
+        module, loss_reduction="sum", max_grad_norm=CLIP_NORM, use_ghost_clipping=True
+    )
+
+    def step() -> None:
+        wrapped.enable_hooks()
+        losses = functional.cross_entropy(wrapped(inputs), targets, reduction="none")
+        losses.sum().backward(retain_graph=True)
+        scale = wrapped.get_clipping_coef()
+        wrapped.zero_grad()
+        wrapped.disable_hooks()
+        (scale * losses).sum().backward()
+
+    return step
+
+
+def loop_step(
+    build: Callable[[], nn.Module], inputs: torch.Tensor, targets: torch.Tensor, clients: int
+):
+    """One step of a private optimizer, without noise, for one client after the other. Wrapping the
+    clients' models is not counted."""
+    from opacus import PrivacyEngine
+    from torch.utils.data import DataLoader, TensorDataset
+
+    prepared = []
+    for x, y in zip(inputs.chunk(clients), targets.chunk(clients), strict=True):
+        module = build()
+        wrapped, optimizer, _ = PrivacyEngine().make_private(
+            module=module,
+            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+            data_loader=DataLoader(TensorDataset(x, y), batch_size=len(x)),
+            noise_multiplier=0.0,
+            max_grad_norm=CLIP_NORM,
+        )
+        prepared.append((wrapped, optimizer, x, y))
+
+    def step() -> None:
+        for wrapped, optimizer, x, y in prepared:
+            optimizer.zero_grad()
+            functional.cross_entropy(wrapped(x), y).backward()
+            optimizer.step()
+
+    return step
+
+
+def fast_step(
+    model: FlatModel,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    counts: Sequence[int],
+    engine: str = "fast",
+) -> Callable[[], torch.Tensor]:
+    """The engine's clipped sums of every client [clients, d]."""
+    clients = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    chosen = make_engine(model, engine=engine)
+    if any(isinstance(layer, nn.Conv2d) for layer in model.module.modules()):
+        inputs = channels_last(inputs)
+
+    def clip(norms: torch.Tensor, client_of_record: torch.Tensor) -> torch.Tensor:
+        return (CLIP_NORM / norms).clamp(max=1)
+
+    return lambda: chosen.clipped_sums(inputs, targets, clients, len(counts), clip).sums
+
+
+def round_step(
+    module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, counts: Sequence[int]
+) -> Callable[[], None]:
+    """A round of local differential privacy: each client's clipped sum with its own noise, as runs draw it,
+    its own Adam step, then the average of the clients as the new weights."""
+    model = FlatModel(module)
+    sums_of = fast_step(model, inputs, targets, counts)
+    weights = nn.Parameter(model.flat.repeat(len(counts), 1))
+    adam = torch.optim.Adam([weights], lr=0.001, fused=True)
+    streams, rounds = SecretStreams.simulated(0, 0), count()
+    std = torch.full((len(counts),), CLIP_NORM)
+
+    @torch.no_grad()
+    def step() -> None:
+        weights.copy_(model.flat)
+        turn = next(rounds)
+        noise = Noise([streams.noise("bench", turn, k) for k in range(len(counts))], model.size)
+        weights.grad = noise.add_to(sums_of(), std).div_(counts[0])
+        adam.step()
+        torch.mean(weights, 0, out=model.flat)
+
+    return step
+
+
+def ragged(clients: int, lot: int) -> list[int]:
+    """Unequal lots of the same total, spread by about ± √lot as Poisson sampling would."""
+    counts = [lot] * clients
+    for client in range(clients // 2):
+        shift = (client * 5 + 3) % (2 * round(lot**0.5))
+        counts[client] += shift
+        counts[-1 - client] -= shift
+    return counts

@@ -1,0 +1,67 @@
+"""``fedpriv leaderboard add``, ``check`` and ``write``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.files import saying_where, write_text
+from fedpriv.common.words import counted, round_up
+from fedpriv.store.display import console
+from fedpriv.tools.leaderboard.entry import read_entries, read_entry, write_entry
+from fedpriv.tools.leaderboard.gather import file_name, gather
+from fedpriv.tools.leaderboard.page import page
+from fedpriv.tools.leaderboard.trial import again, margin
+
+
+def add_entry(runs: Sequence[str], folder: Path, instead: bool) -> int:
+    """Write the entry of these runs; returns the exit status."""
+    entry = gather(runs)
+    path = folder / file_name(entry)
+    if path.exists() and not instead:
+        raise ConfigError(
+            f"{path} is the entry of this configuration; --replace puts this one in its place"
+        )
+    with saying_where(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_entry(path, entry)
+    out, sd = console(), "" if entry.sd is None else f" +- {100 * entry.sd:.2f}"
+    out.print(
+        f"entry: {path}\n{entry.dataset}, {entry.trust} trust, one {entry.unit}: accuracy "
+        f"{100 * entry.mean:.2f}{sd} % over {counted(len(entry.runs), 'seed')}, epsilon "
+        f"{round_up(entry.epsilon)} at delta = {entry.delta:g}, {entry.cpu_minutes:.2g} CPU minutes a run"
+    )
+    if entry.sd is None:
+        out.print(
+            "one seed has no sd: add runs of further seeds, or it is compared by its test error alone"
+        )
+    room, words = margin(entry)
+    out.print(f"a check accepts accuracies within {100 * room:.2f} points: {words}")
+    return 0
+
+
+def check_entry(path: Path, runs: int, out: Path) -> int:
+    """Run the entry again; accepted, its file says so. Raises FedprivError where it is not accepted."""
+    entry = read_entry(path)
+    verdicts = again(entry, path, runs, out, console().print)
+    problems = [problem for verdict in verdicts for problem in verdict.problems]
+    if problems:
+        raise FedprivError(f"{path} is not accepted: {'; '.join(dict.fromkeys(problems))}")
+    now = read_entry(path)  # a run may take hours
+    if replace(now, checks=entry.checks) != entry:
+        raise FedprivError(f"{path} changed while it was checked; check it again")
+    write_entry(path, replace(now, checks=(*now.checks, *(v.check for v in verdicts))))
+    console().print(f"accepted: {path}")
+    return 0
+
+
+def write_page(folder: Path, path: Path) -> int:
+    """Write the page of all entries; returns the exit status."""
+    entries = read_entries(folder)
+    with saying_where(path):
+        words = path.read_text(encoding="utf-8") if path.exists() else ""
+    write_text(path, page(words, entries))
+    console().print(f"{counted(len(entries), 'entry')}: {path}")
+    return 0

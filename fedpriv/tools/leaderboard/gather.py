@@ -1,0 +1,130 @@
+"""An entry made of the runs of one configuration that differ in their seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fedpriv.common import config as configuration
+from fedpriv.common.errors import ConfigError, show
+from fedpriv.experiment.consent import refuse_strangers
+from fedpriv.tools.leaderboard.code import full_commit
+from fedpriv.tools.leaderboard.entry import Entry, SeededRun, entry_of, plain_words
+from fedpriv.tools.leaderboard.measured import Measured, measure
+from fedpriv.tools.leaderboard.overrides import PRESETS, entered
+
+_SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
+
+
+def gather(paths: Sequence[str]) -> Entry:
+    """The entry of these run folders. Raises ConfigError, in a sentence, where they are not one."""
+    paths = list(dict.fromkeys(str(Path(path)) for path in paths))
+    runs = {path: measure(path) for path in paths}
+    first, one = next(iter(runs.items()))
+    commit = full_commit(one.environment.get("commit"), first)
+    overrides = entered(one.overrides, first)
+    seen: dict[tuple[int, int], str] = {}
+    for path, run in runs.items():
+        refuse_strangers(run.config, (), path)
+        if run is not one and full_commit(run.environment.get("commit"), path) != commit:
+            raise ConfigError(f"{path} and {first} were made by code of different commits")
+        _refuse_another(path, run, first, one)
+        _refuse_irreproducible(path, run, overrides)
+        seeds = (run.config.seed, run.config.noise_seed)
+        if seeds in seen:
+            raise ConfigError(f"{path} and {seen[seeds]} have the same seed and noise_seed")
+        seen[seeds] = path
+    seeded = sorted((_seeded(path, run) for path, run in runs.items()), key=_by_seed)
+    found = {
+        **one.facts,
+        "overrides": overrides,
+        "runs": [asdict(run) for run in seeded],
+        "test_records": _known(first, one, "test_records"),
+        "fedpriv": _version(one),
+        "commit": commit,
+        "machine": _machine(one),
+        "checks": [],
+    }
+    return entry_of(found, first)
+
+
+def file_name(entry: Entry) -> str:
+    """Of an entry: the same for the same configuration, whatever its runs."""
+    preset = next((o for o in entry.overrides if o.lstrip("+").startswith(PRESETS)), None)
+    chosen = "" if preset is None else preset.partition("=")[2].replace("/", "-")
+    names = (
+        [chosen] if chosen.startswith(entry.dataset) else [entry.dataset, *filter(None, [chosen])]
+    )
+    facts = {"dataset": entry.dataset, "overrides": list(entry.overrides)}
+    return f"{'-'.join(names)}-{configuration.fingerprint(facts)}.json"
+
+
+def _refuse_another(path: str, run: Measured, first: str, one: Measured) -> None:
+    """Raise ConfigError where two runs differ in more than their seeds."""
+    here, there = (_without_seeds(measured) for measured in (run, one))
+    for key in sorted(here.keys() | there.keys()):
+        if here.get(key) != there.get(key):
+            raise ConfigError(
+                f"{path} and {first} are of different configurations: {key} is {show(here.get(key))} and "
+                f"{show(there.get(key))}; the runs of an entry differ in seed and noise_seed only"
+            )
+
+
+def _without_seeds(run: Measured) -> dict[str, object]:
+    """What the run is, without what its seeds decide."""
+    identity = configuration.identity(run.config)
+    identity = {key: value for key, value in identity.items() if not key.startswith("audit")}
+    return {key: value for key, value in identity.items() if key not in _SEEDS}
+
+
+def _refuse_irreproducible(path: str, run: Measured, overrides: Sequence[str]) -> None:
+    """Raise ConfigError where the overrides of the entry do not give the run's configuration."""
+    seeds = (f"seed={run.config.seed}", f"noise_seed={run.config.noise_seed}")
+    composed = configuration.identity(configuration.compose([*overrides, *seeds]))
+    saved = {k: v for k, v in configuration.identity(run.config).items() if k != "audit"}
+    composed.pop("audit", None)
+    if configuration.fingerprint(composed) != configuration.fingerprint(saved):
+        differing = sorted(
+            key for key in composed.keys() | saved.keys() if composed.get(key) != saved.get(key)
+        )
+        raise ConfigError(
+            f"{path} cannot be made again: its overrides give another {', '.join(differing[:3])} with this "
+            "code (YAMLs of its own, or an older version); run it again"
+        )
+
+
+def _seeded(path: str, run: Measured) -> SeededRun:
+    return SeededRun(
+        seed=int(run.config.seed),
+        noise_seed=int(run.config.noise_seed),
+        test_accuracy=run.test_accuracy,
+        epsilon=run.epsilon,
+        rounds=_known(path, run, "rounds"),
+        cpu_seconds=_known(path, run, "cpu_seconds"),
+    )
+
+
+def _by_seed(run: SeededRun) -> tuple[int, int]:
+    return run.seed, run.noise_seed
+
+
+def _known(path: str, run: Measured, name: str) -> Any:
+    value = run.summary.get(name)
+    if value is None:
+        raise ConfigError(
+            f"{path}: its summary.json has no {name} (an older version); run it again"
+        )
+    return value
+
+
+def _version(run: Measured) -> object:
+    versions = run.environment.get("versions")
+    return versions.get("fedpriv") if isinstance(versions, dict) else None
+
+
+def _machine(run: Measured) -> str:
+    told = run.environment
+    cores = f"{told.get('cores')} cores, {told.get('threads')} threads"
+    return plain_words(f"{told.get('processor')}, {cores}, {told.get('device')}")

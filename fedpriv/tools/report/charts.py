@@ -1,0 +1,296 @@
+"""Line charts as inline SVG, and the numbers that the page's script reads at the cursor.
+
+Colour never tells alone: a curve has a dash and a marker as well, and both stand in the legend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpriv.tools.report.markup import Markup, joined, tag
+
+WIDTH, HEIGHT = 480, 300
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 46
+COLOURS, DASHES, MARKERS = 8, 5, 7  # of page.css; 280 curves before two look alike
+_MARKS_OF_A_CURVE, _MANY = 6, 20  # of many curves half as many
+_MOST_WITHOUT_ALL = 4  # buttons of a legend
+_LARGEST, _SMALLEST = 1e100, 1e-100  # what is beyond is not drawn, or drawn as 0
+_SHAPES = (
+    "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
+    "m-3-3h6v6h-6z",
+    "m0-4l4 7h-8z",
+    "m0-4.5l4 4.5l-4 4.5l-4-4.5z",
+    "m-4-3h8l-4 7z",
+    "m-4-1.2h2.8v-2.8h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8z",
+    "m-4.5-1.8h9v3.6h-9z",
+)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve.
+
+    Attributes:
+        key: Which legend button switches it; curves of one key look alike.
+        label: At the cursor.
+        style: Its place in the cycle of colours, dashes and markers.
+        low, high: A band.
+    """
+
+    key: str
+    label: str
+    x: np.ndarray
+    y: np.ndarray
+    style: int = 0
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What one coordinate system shows; curves without a finite point are left out."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    x_from_zero: bool = True
+    y_from_zero: bool = True
+    note: str = ""
+
+
+def curve(
+    key: str,
+    label: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    style: int,
+    most: int,
+    band: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Curve | None:
+    """A curve of at most so many of its finite points, evenly, the last among them; None without any."""
+    rows = np.flatnonzero((np.abs(x) < _LARGEST) & (np.abs(y) < _LARGEST))
+    if not len(rows):
+        return None
+    if len(rows) > most:
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
+    x, y = x[rows], y[rows]
+    if band is not None:
+        low, high = (np.where(np.abs(end[rows]) < _LARGEST, end[rows], y) for end in band)
+        if (low < high).any():
+            return Curve(key, label, x, y, style, low, high)
+    return Curve(key, label, x, y, style)
+
+
+class Scale:
+    """From values to one side of the picture."""
+
+    def __init__(self, low: float, high: float, begin: float, end: float):
+        self.low, self.high, self.begin, self.end = low, high, begin, end
+
+    def __call__(self, values: np.ndarray | float) -> np.ndarray | float:
+        share = (values - self.low) / (self.high - self.low)
+        return self.begin + share * (self.end - self.begin)
+
+
+def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, object]]:
+    """The chart as a ``<figure>``, with a legend of its own if asked for, and its numbers."""
+    x_values = np.concatenate([c.x for c in chart.curves])
+    bands = [end for c in chart.curves for end in (c.low, c.high) if end is not None]
+    y_values = np.concatenate([*(c.y for c in chart.curves), *bands])
+    x = Scale(*_extent(x_values, chart.x_from_zero, tight=chart.x_from_zero), LEFT, WIDTH - RIGHT)
+    y = Scale(*_extent(y_values, chart.y_from_zero), HEIGHT - BOTTOM, TOP)
+    marks = _MARKS_OF_A_CURVE if len(chart.curves) <= _MANY else _MARKS_OF_A_CURVE // 2
+    picture = tag(
+        "svg",
+        tag("title", chart.title, id=f"{name}t"),
+        tag("desc", _in_words(chart), id=f"{name}d"),
+        *_axes(chart, x, y),
+        *(_drawn(one, x, y, marks) for one in chart.curves),
+        tag("line", class_="cursor", y1=TOP, y2=HEIGHT - BOTTOM, x1=-9, x2=-9),
+        viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_labelledby=f"{name}t {name}d",
+    )  # fmt: skip
+    plot = tag(
+        "div", picture, tag("output", class_="reading", aria_live="polite"),
+        class_="plot", id=name, tabindex="0", role="group",
+        aria_label=f"{chart.title}: the arrow keys read its values",
+    )  # fmt: skip
+    below = [legend_of(chart.curves)] if legend and len(chart.curves) > 1 else []
+    note = [tag("p", chart.note, class_="note")] if chart.note else []
+    heading = tag("figcaption", chart.title)
+    figure = tag("figure", heading, plot, *below, *note, class_="chart", data_scope=legend)
+    return figure, _numbers(chart, x, y)
+
+
+def legend_of(curves: Iterable[Curve]) -> Markup:
+    """A button for every key, which shows how its curves look and switches them."""
+    shown: dict[str, Curve] = {}
+    for one in curves:
+        shown.setdefault(one.key, one)
+    buttons = [
+        tag(
+            "button", swatch(one.style), one.key,
+            type="button", aria_pressed="true", data_switch=one.key,
+        )
+        for one in shown.values()
+    ]  # fmt: skip
+    both = [
+        tag("button", word, type="button", data_all=word)
+        for word in ("all", "none")
+        if len(shown) > _MOST_WITHOUT_ALL
+    ]
+    return tag("div", *both, *buttons, class_="legend", role="group", aria_label="curves shown")
+
+
+def swatch(style: int) -> Markup:
+    """A piece of a curve."""
+    line = tag("path", d="M0 6H30", class_="line")
+    return tag(
+        "svg", tag("g", line, _markers(style, [15], [6]), class_=_classes(style)),
+        viewBox="0 0 30 12", width=30, height=12, aria_hidden="true",
+    )  # fmt: skip
+
+
+def _classes(style: int) -> str:
+    return f"c{style % COLOURS} d{style % DASHES}"
+
+
+def _markers(style: int, x: Iterable[float], y: Iterable[float]) -> Markup:
+    shape = _SHAPES[style % MARKERS]
+    places = "".join(f"M{a:.1f} {b:.1f}{shape}" for a, b in zip(x, y, strict=True))
+    return tag("path", d=places, class_="mark")
+
+
+def _drawn(one: Curve, x: Scale, y: Scale, marks: int) -> Markup:
+    across, up = x(one.x), y(one.y)
+    parts = []
+    if one.low is not None and one.high is not None:
+        there, back = _points(across, y(one.high)), _points(across[::-1], y(one.low)[::-1])
+        parts.append(tag("path", d=f"M{there}L{back}Z", class_="band"))
+    if len(across) > 1:
+        parts.append(tag("path", d=f"M{_points(across, up)}", class_="line"))
+    marked = np.unique(np.linspace(0, len(across) - 1, marks).round().astype(int))
+    parts.append(_markers(one.style, across[marked], up[marked]))
+    return tag("g", *parts, class_=_classes(one.style), data_curve=one.key)
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> str:
+    return "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+
+
+def _axes(chart: Chart, x: Scale, y: Scale) -> Iterable[Markup]:
+    bottom = HEIGHT - BOTTOM
+    for value in ticks(y.low, y.high):
+        at = f"{y(value):.1f}"
+        yield tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at)
+        yield tag("text", number(value), x=LEFT - 6, y=at, dy="0.32em", text_anchor="end")
+    for value in ticks(x.low, x.high):
+        at = f"{x(value):.1f}"
+        yield tag("line", class_="tick", x1=at, x2=at, y1=bottom, y2=bottom + 4)
+        yield tag("text", number(value), x=at, y=bottom + 17, text_anchor="middle")
+    yield tag("line", class_="axis", x1=LEFT, x2=WIDTH - RIGHT, y1=bottom, y2=bottom)
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    yield tag("text", chart.x_label, x=middle, y=HEIGHT - 8, text_anchor="middle")
+    turn = f"translate(13 {(TOP + bottom) / 2:.0f}) rotate(-90)"
+    yield tag("text", chart.y_label, transform=turn, text_anchor="middle")
+
+
+def _extent(values: np.ndarray, from_zero: bool, tight: bool = False) -> tuple[float, float]:
+    """Where an axis begins and ends."""
+    low, high = float(values.min()), float(values.max())
+    if high - low < _SMALLEST:
+        high = low
+    if from_zero and low >= 0:
+        low = 0.0
+    if high <= low:
+        spare = abs(high) * 0.1 or 1.0
+        return (low if from_zero and low >= 0 else low - spare), high + spare
+    spare = 0.0 if tight else 0.05 * (high - low)
+    return (low if low == 0 and from_zero else low - spare), high + spare
+
+
+def ticks(low: float, high: float, about: int = 6) -> list[float]:
+    """Round numbers from low to high: steps of 1, 2 or 5 times a power of ten."""
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]
+
+
+def number(value: float) -> str:
+    """As short as it can be read."""
+    if value and not 1e-4 <= abs(value) < 1e6:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.6g}"
+
+
+def _in_words(chart: Chart) -> str:
+    parts = (
+        f"{one.label}: from {one.y[0]:.4g} to {one.y[-1]:.4g}, lowest {one.y.min():.4g}, "
+        f"highest {one.y.max():.4g}"
+        for one in chart.curves[:_TOLD]
+    )
+    more = f"; {len(chart.curves) - _TOLD} curves more" if len(chart.curves) > _TOLD else ""
+    return f"{chart.y_label} over {chart.x_label}. {'; '.join(parts)}{more}."
+
+
+_TOLD = 12
+
+
+def _numbers(chart: Chart, x: Scale, y: Scale) -> dict[str, object]:
+    """What the script needs to read values at the cursor."""
+    return {
+        "x": [x.low, x.high],
+        "y": [y.low, y.high],
+        "label": chart.x_label,
+        "curves": [
+            {
+                "key": one.key,
+                "label": one.label,
+                "style": _classes(one.style),
+                "x": _short(one.x),
+                "y": _short(one.y),
+                **({} if one.low is None else {"low": _short(one.low), "high": _short(one.high)}),
+            }
+            for one in chart.curves
+        ],
+    }
+
+
+def _short(values: np.ndarray) -> list[float | int | None]:
+    """With five digits; None for what is not a number."""
+    found = (float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist())
+    return [int(v) if v is not None and v.is_integer() and abs(v) < 1e9 else v for v in found]
+
+
+FRAME = {
+    "width": WIDTH,
+    "height": HEIGHT,
+    "left": LEFT,
+    "right": RIGHT,
+    "top": TOP,
+    "bottom": BOTTOM,
+}
+"""Where values lie in a picture, for the page's script."""
+
+
+def points_each(curves: int) -> int:
+    """How many points a curve may have, so that a page with so many stays small."""
+    return max(20, min(250, 36_000 // max(1, curves)))
+
+
+def charts(
+    found: Sequence[Chart], prefix: str, legend: bool
+) -> tuple[Markup, dict[str, dict[str, object]]]:
+    """Several charts in a grid, and their numbers by the ids of their plots."""
+    pictures, numbers = [], {}
+    for place, chart in enumerate(found):
+        name = f"{prefix}{place}"
+        picture, numbers[name] = draw(chart, name, legend)
+        pictures.append(picture)
+    return tag("div", joined(pictures), class_="charts"), numbers

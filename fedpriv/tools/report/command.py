@@ -1,0 +1,38 @@
+"""``fedpriv report`` and its flags; imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from fedpriv.common.flags import Command, NewFile, Place, flag
+from fedpriv.tools.report.markup import REPORT, REPORT_MARK
+
+_EXAMPLES = """\b
+examples:
+  fedpriv report outputs/<run folder>
+  fedpriv report outputs/multirun/<sweep>
+  fedpriv report outputs/<run folder> outputs/<another> --out both.html
+  fedpriv report outputs/figures/adap_dpfl/fig4
+"""
+_OUT = "a .html; default: report.html in the folder, of several in this one"
+
+
+@click.command(
+    cls=Command,
+    short_help="runs, sweeps and figures as one HTML page that opens offline",
+    epilog=_EXAMPLES,
+)
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=Place())
+@flag("--out", "FILE", _OUT, NewFile(".html", mark=REPORT_MARK, of_a_run=(REPORT,)))
+def report(folders: Sequence[str], out: Path | None) -> int:
+    """Writes one HTML file about runs (run folders, or folders that hold some, such as a sweep's) and
+    figures: privacy statement, ε over rounds, ledger, curves that tell their values, configuration and
+    its differences, audits, environment, and how to repeat it. It needs no other file and no network."""
+    from fedpriv.tools.report.write import write_report
+
+    file = write_report(folders, out)
+    print(f"report: {file} ({file.stat().st_size / 1000:,.0f} kB)")
+    return 0

@@ -1,0 +1,330 @@
+"""The parts of a report about one run: numbers, statement, ledger, audits, environment, how to repeat it."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import shlex
+import statistics
+from collections.abc import Iterator, Sequence
+
+from fedpriv.common.words import counted, round_up
+from fedpriv.data.names import MISLABELLED
+from fedpriv.store.searches import STATEMENT, is_search
+from fedpriv.tools.report.gather import Audit, Run, as_number
+from fedpriv.tools.report.labels import full
+from fedpriv.tools.report.markup import Markup, folded, joined, listed, table, tag
+
+_LEDGER_ROWS = (20, 10)  # the first and the last ones
+_LONG = re.compile(r"\d+\.\d{6,40}(e-?\d{1,3})?")
+_HUGE = 1e6
+LEDGER_WORDS = {
+    "event_sound": "event (sound)",
+    "neighbours_sound": "adjacency (sound)",
+    "event_published": "event (published)",
+    "neighbours_published": "adjacency (published)",
+    "queries": "queries and their noise",
+    "noise_std": "noise, standard deviation",
+    "sensitivity": "sensitivity",
+    "draws_per_client": "times per client",
+    "clients": "clients",
+    "claimed_of_everyone": "claimed of everyone",
+}
+EPSILONS = (
+    ("epsilon", "enforced"),
+    ("epsilon_published", "published"),
+    ("epsilon_sound", "sound"),
+)
+
+
+def epsilon_names(run: Run) -> list[tuple[str, str]]:
+    """The three ε and their names: without a budget nothing is enforced."""
+    composed = run.privacy.get("private") is True and run.privacy.get("budget") is None
+    return [(key, "composed" if composed and key == "epsilon" else word) for key, word in EPSILONS]
+
+
+def epsilon_words(value: float | None) -> str:
+    """Rounded up to three decimals; what nobody should call protection, roughly."""
+    if value is None:
+        return "none"
+    return f"{value:.2g}" if _HUGE <= value < math.inf else round_up(value)
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f} %"
+
+
+def mean_sd(values: Sequence[float]) -> str:
+    """Of a sample."""
+    if not values:
+        return "–"
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{spread}"
+
+
+def title_of(run: Run) -> str:
+    """Algorithm, data set and seed; the folder's name where it does not tell."""
+    algorithm = run.summary.get("algorithm") or run.settings.get("algorithm.name")
+    target = str(run.settings.get("dataset._target_", "")).rpartition(".")[2].lower()
+    dataset = run.summary.get("dataset") or target
+    if not algorithm or not dataset:
+        return run.name
+    return f"{algorithm} on {dataset}" + ("" if run.seed is None else f", seed {run.seed}")
+
+
+def rounds_words(run: Run) -> str:
+    rounds = run.rounds
+    shown = "none yet" if rounds is None else f"{rounds:,.0f}"
+    stop = run.summary.get("stop_reason")
+    return f"{shown} (stopped by: {stop})" if stop else f"{shown} (not finished)"
+
+
+def key_numbers(run: Run) -> Markup:
+    """What one looks for first."""
+    pairs: list[tuple[str, object]] = [("test accuracy", percent(run.end("test_accuracy")))]
+    if run.end("backdoor_accuracy") is not None:
+        pairs.append(("backdoor accuracy", percent(run.end("backdoor_accuracy"))))
+    if is_private(run):
+        pairs += [(f"ε {word}", epsilon_words(run.end(key))) for key, word in epsilon_names(run)]
+        if (delta := as_number(run.summary.get("delta", run.privacy.get("delta")))) is not None:
+            pairs.append(("δ", f"{delta:g}"))
+    else:
+        pairs.append(("privacy", _no_epsilon(run)))
+    pairs.append(("rounds", rounds_words(run)))
+    if (aborted := as_number(run.summary.get("aborted_rounds"))) is not None:
+        pairs.append(("aborted rounds", f"{aborted:,.0f}"))
+    if sigma := as_number(run.summary.get("noise_multiplier")):  # of 0 there is nothing to tell
+        pairs.append(("σ in the last round", f"{sigma:.4g}"))
+    if (seconds := as_number(run.summary.get("seconds"))) is not None:
+        pairs.append(("time in rounds", f"{seconds:,.0f} s"))
+    cards = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs)
+    return tag("dl", *cards, class_="cards")
+
+
+def _no_epsilon(run: Run) -> str:
+    """What to say of privacy where the folder has no ε: a run without privacy says so in its statement."""
+    if run.privacy.get("private") is False:
+        return "none"
+    search = run.folder.path.absolute().parent
+    if not run.privacy and is_search(search):
+        return f"that of the search: {search.name}/{STATEMENT}"
+    return "not stated"
+
+
+def is_private(run: Run) -> bool:
+    """Whether any ε was computed."""
+    said = run.privacy.get("private")
+    return said if isinstance(said, bool) else run.end("epsilon") is not None
+
+
+def three_epsilons(run: Run) -> Markup:
+    """Enforced, published and sound, each with its reason."""
+    if not is_private(run):
+        return Markup("")
+    rows = [
+        (word, epsilon_words(run.end(key)), run.reason(key) or "–")
+        for key, word in epsilon_names(run)
+    ]
+    return table("The three ε of the worst client", ("", "ε", "reason"), rows)
+
+
+def exact_values(run: Run) -> Markup:
+    """That the page is not for everybody, where it is not."""
+    if not run.privacy.get("diagnostics"):
+        return Markup("")
+    words = "This page shows exact values of private data, which the mechanism does not release."
+    return tag("p", words, class_="note")
+
+
+def statement(run: Run) -> Markup:
+    """privacy.txt: its paragraphs and lists."""
+    if not run.statement:
+        return tag("p", "There is no privacy statement (privacy.txt) yet.", class_="note")
+    return joined(_blocks(run.statement))
+
+
+def _blocks(text: str) -> Iterator[Markup]:
+    for place, block in enumerate(text.strip().split("\n\n")):
+        words, items = [], []
+        for line in block.splitlines():
+            if line.startswith("- "):
+                items.append(line[2:].strip())
+            elif items:
+                items[-1] += f" {line.strip()}"
+            else:
+                words.append(line.strip())
+        if items and len(words) == 1 and words[0][-1:] not in ".:":
+            yield tag("h3", words[0])
+        elif words:
+            yield tag("p", " ".join(words), class_="headline" if place == 0 else None)
+        if items:
+            yield listed(items)
+
+
+def ledger(run: Run, of_many: bool = False) -> Markup:
+    """ledger.csv; of a long one its beginning and its end."""
+    if not run.ledger or not run.ledger[1:]:
+        return tag("p", "There is no ledger (ledger.csv) here.", class_="note")
+    names, *rows = run.ledger
+    columns = {i: [row[i] if i < len(row) else "" for row in rows] for i in range(len(names))}
+    same = {i: cells[0] for i, cells in columns.items() if len(set(cells)) == 1 < len(cells)}
+    used = [i for i, cells in columns.items() if any(cells) and i not in same]
+    first, last = (5, 3) if of_many else _LEDGER_ROWS
+    left_out = len(rows) - first - last
+    shown: list[Sequence[object]] = [_cells(row, used) for row in rows]
+    if left_out > 1:
+        gap = [f"… {counted(left_out, 'row')} more", *[""] * (len(used) - 1)]
+        shown = [*shown[:first], gap, *shown[-last:]]
+    note = (
+        "Each row is a kind of release: its event in both views, the standard deviation of its noise and its "
+        "sensitivity (lowest..highest over clients and rounds), how often it was made, and by which clients."
+    )
+    head = [LEDGER_WORDS.get(names[i], names[i]) for i in used]
+    alike = [
+        f"{LEDGER_WORDS.get(names[i], names[i])} {value}" for i, value in same.items() if value
+    ]
+    words = f"Ledger: {counted(len(rows), 'kind')} of release"
+    if alike:
+        note += f" The same in every row: {'; '.join(alike)}."
+    return joined([tag("p", note, class_="note"), table(words, head, shown)])
+
+
+def _cells(row: Sequence[str], used: Sequence[int]) -> list[str]:
+    """Its numbers with six digits: ledger.csv has all of them."""
+    return [_LONG.sub(lambda m: f"{float(m[0]):.6g}", row[i]) if i < len(row) else "" for i in used]
+
+
+def audits(run: Run) -> Iterator[Markup]:
+    """What attacks found out."""
+    for audit in run.audits:
+        attacks = audit.facts.get("attacks")
+        yield tag("h3", audit.name)
+        if isinstance(attacks, dict):
+            rows = [*attacks.items(), ("blind (no model)", audit.facts.get("blind"))]
+            yield _membership(audit, [(name, f) for name, f in rows if isinstance(f, dict)])
+        elif isinstance(audit.facts.get("found"), list):
+            yield _epsilon_from_below(audit)
+        else:
+            yield _property(audit)
+        if audit.picture is not None:
+            yield picture(audit.picture, f"ROC curves of {audit.name}", "audit")
+        warnings = audit.facts.get("warnings")
+        if isinstance(warnings, list) and warnings:
+            yield listed(warnings)
+
+
+def _membership(audit: Audit, rows: Sequence[tuple[str, dict[str, object]]]) -> Markup:
+    columns = (("auc", "AUC"), ("tpr_at_1_percent", "TPR at 1 % FPR"),
+               ("tpr_at_0.1_percent", "TPR at 0.1 % FPR"))  # fmt: skip
+    words = (
+        f"Membership inference: {audit.facts.get('members')} members, {audit.facts.get('nonmembers')} "
+        "non-members, 95 % intervals"
+    )
+    head = ("attack", *(label for _, label in columns))
+    return table(
+        words, head, [(name, *(_estimate(f, key) for key, _ in columns)) for name, f in rows]
+    )
+
+
+def _epsilon_from_below(audit: Audit) -> Markup:
+    facts = audit.facts
+    rows = [f for f in facts["found"] if isinstance(f, dict)]
+    kind = "wrong labels" if facts.get("canary") == MISLABELLED else "of one gradient direction"
+    words = (
+        f"ε from below: {facts.get('canaries')} canaries (one {facts.get('unit')}), {kind}, "
+        f"δ = {facts.get('delta')}, confidence {facts.get('confidence')}. Only a bound refutes a claim of a "
+        "smaller ε."
+    )
+    keys = ("kind", "method", "observer")
+    cells = [(*(str(f.get(key)) for key in keys), _short(f.get("epsilon"))) for f in rows]
+    return table(words, ("what it is", "method", "who looks", "ε at least"), cells)
+
+
+def _short(value: object) -> str:
+    number = as_number(value)
+    return "–" if number is None else f"{number:.3g}"
+
+
+def _property(audit: Audit) -> Markup:
+    facts = audit.facts
+    rows = [
+        (facts.get("observer_sees", "all"), _estimate(facts, "auc")),
+        ("the number of records alone", _estimate(facts, "auc_of_record_counts")),
+    ]
+    words = f"Property inference: {facts.get('meaning', audit.name)}"
+    return table(words, ("observer sees", "AUC, 95 % interval"), rows)
+
+
+def _estimate(facts: dict[str, object], key: str) -> str:
+    value, low, high = (as_number(facts.get(k)) for k in (key, f"{key}_low", f"{key}_high"))
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if low is None or high is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def picture(content: bytes, words: str, kind: str | None = None) -> Markup:
+    data = base64.b64encode(content).decode()
+    return tag("img", src=f"data:image/png;base64,{data}", alt=words, class_=kind)
+
+
+def environment(run: Run) -> Markup:
+    """environment.json, versions in a line each."""
+    facts = dict(run.environment)
+    if not facts:
+        return tag("p", "There is no environment.json here.", class_="note")
+    versions = facts.pop("versions", None)
+    rows = [
+        (key, full(value))
+        for key, value in facts.items()
+        if key not in ("schema_version", "command", "overrides") and not isinstance(value, dict)
+    ]
+    if isinstance(versions, dict):
+        rows += [(name, full(value)) for name, value in versions.items() if value is not None]
+    return table("Environment", (), rows)
+
+
+def repeat(run: Run) -> Markup:
+    """The commands that make the run again, go on with it, and look further into it."""
+    folder, parts = shlex.quote(str(run.folder.path)), []
+    if run.overrides is None:
+        parts.append(
+            tag("p", "Begun from Python, or its overrides are withheld: see the configuration.")
+        )
+    else:
+        parts.append(
+            command("The run again", shlex.join(["fedpriv", "train", *_of_the_run(run.overrides)]))
+        )
+    if run.resumable:
+        parts.append(command("Go on from its checkpoint", f"fedpriv train resume={folder}"))
+    if run.folder.ledger.is_file():
+        words = "Its ledger under other accountants and δ"
+        parts.append(command(words, f"fedpriv account --run {folder}"))
+    if run.folder.model.is_file():
+        words = "What attacks find out"
+        parts.append(command(words, f"fedpriv audit membership {folder}"))
+    note = "Read overrides from somebody else's folder before you run them: they can name any code."
+    return joined([*parts, tag("p", note, class_="note")])
+
+
+_OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
+
+
+def _of_the_run(overrides: Sequence[str]) -> list[str]:
+    """Without what would write into the folder that there is."""
+    return [o for o in overrides if o.lstrip("+").partition("=")[0] not in _OF_THE_PROCESS]
+
+
+def command(words: str, line: str) -> Markup:
+    return joined([tag("p", f"{words}:"), tag("pre", tag("code", line))])
+
+
+def configuration(run: Run) -> Markup:
+    """Every key, those that cannot change a result behind the others."""
+    rows = [(k, full(v)) for k, v in {**run.settings, **run.runtime}.items()]
+    return folded(f"All {len(rows)} keys", table("Configuration", ("key", "value"), rows))
+
+
+def notes(run: Run) -> Markup:
+    """What could not be read."""
+    return tag("div", listed(run.notes), class_="warning", role="note") if run.notes else Markup("")

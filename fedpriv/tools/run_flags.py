@@ -1,0 +1,59 @@
+"""``fedpriv runs`` and its flags; imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedpriv.common.flags import Command, Names, NewFile, Place, flag, switch
+from fedpriv.tools.run_choice import SHOWN
+
+_EXAMPLES = """\b
+examples:
+  fedpriv runs
+  fedpriv runs outputs/multirun --filter dataset=digits --filter 'test_accuracy>0.9' --sort -test_accuracy
+  fedpriv runs --columns run,seed,epsilon_sound,clipper.clip_norm --csv runs.csv
+"""
+_FILTER = "KEY=VALUE, !=, >, >=, <, <= (quote the last four); may be given again"
+
+
+class _TableFile(NewFile):
+    """A CSV file, or - for standard output."""
+
+    def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
+        return Path("-") if str(value) == "-" else super().convert(value, param, ctx)
+
+
+@click.command(
+    cls=Command, short_help="a table of finished and other runs: fedpriv runs outputs", epilog=_EXAMPLES
+)  # fmt: skip
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=Place())
+@flag("--filter filters", "KEY=VALUE", _FILTER, multiple=True)
+@flag("--sort", "KEY[,KEY...]", "-KEY for descending", Names(SHOWN))
+@switch("--reverse", "the last row first")
+@flag("--columns", "KEY[,KEY...]", "instead of those shown; any key", Names(SHOWN))
+@click.option(
+    "--csv", metavar="[FILE]", is_flag=False, flag_value="-", type=_TableFile(".csv"), default=None,
+    help="as CSV, printed or into a file (.csv).",
+)  # fmt: skip
+@switch("--json", "print JSON instead of a table")
+def runs(
+    folders: Sequence[str],
+    filters: Sequence[str],
+    sort: str | None,
+    reverse: bool,
+    columns: str | None,
+    csv: Path | None,
+    json: bool,
+) -> int:
+    """The runs below folders (default: outputs), a row each: results, the three epsilons, and the keys of
+    the configuration that differ. A key is one of summary.json (test_accuracy), one of config.yaml
+    (clipper.clip_norm; config.epsilon where summary.json has that name too), a group (clipper), run or
+    state."""
+    from fedpriv.tools.run_table import show_runs
+
+    show_runs(folders or ("outputs",), filters, sort, reverse, columns, csv, json)
+    return 0

@@ -1,0 +1,167 @@
+"""The table of runs: on the console, as CSV, as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from fedpriv.common.console import console
+from fedpriv.common.errors import show
+from fedpriv.common.files import refuse_foreign, write_text
+from fedpriv.common.words import counted, round_up
+from fedpriv.store.run_folders import DAMAGED, StoredRun, read_run, run_folders, search_folders
+from fedpriv.store.searches import read_search
+from fedpriv.tools.run_choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
+
+_MOST_KEYS = 6  # that differ, on the console
+_HEADINGS = {
+    "dataset": "data set", "test_accuracy": "accuracy (%)", "epsilon": "ε enforced",
+    "epsilon_published": "ε published", "epsilon_sound": "ε sound",
+}  # fmt: skip
+_EPSILONS = ("epsilon", "epsilon_published", "epsilon_sound")
+_SHARES = ("test_accuracy", "best_test_accuracy", "backdoor_accuracy")
+
+
+def show_runs(
+    folders: Sequence[str],
+    filters: Sequence[str],
+    sort: str | None,
+    reverse: bool,
+    columns: str | None,
+    to_csv: Path | None,
+    to_json: bool,
+) -> None:
+    """Print the runs below ``folders``, or write them. Raises ConfigError for unknown keys and folders
+    without runs."""
+    runs = read_runs(folders)
+    values = {run.name: run.values() for run in runs}
+    known = dict.fromkeys(key for row in values.values() for key in row)
+    known.update(dict.fromkeys(SHOWN))
+    chosen = [] if columns is None else [key.strip() for key in columns.split(",")]
+    for key in chosen:
+        refuse_unknown("--columns", key, known)
+    rows = filtered(list(values.values()), filters, known)
+    rows = ordered(rows, sort, known) if sort is not None else rows
+    rows = rows[::-1] if reverse else rows
+    left = {row["run"] for row in rows}
+    keys = [] if chosen else differing([run for run in runs if run.name in left])
+    shown = [*(chosen or SHOWN), *keys]
+    if to_json or to_csv is not None:
+        shown += [] if chosen else ["problem"]
+        text = _as_json(rows, shown) if to_json else _as_csv(rows, shown)
+        if to_csv is None or str(to_csv) == "-":
+            print(text, end="")
+            return
+        _refuse_other_table(to_csv, shown)
+        write_text(to_csv, _as_csv(rows, shown))
+        print(text if to_json else f"{counted(len(rows), 'run')}: {to_csv}", end="\n")
+        return
+    hidden = keys[_MOST_KEYS:]
+    _print(rows, [key for key in shown if key not in hidden], hidden, len(runs))
+    for path in dict.fromkeys(path for given in folders for path in search_folders(given)):
+        console().print(Text(_printable(read_search(path).line())), soft_wrap=True)
+
+
+def _refuse_other_table(path: Path, columns: Sequence[str]) -> None:
+    """Raise ConfigError where ``path`` is anything but a table of runs: with these columns, or with those of
+    every table."""
+    headers = (_as_csv([], columns).rstrip("\n"), _as_csv([], SHOWN).rstrip("\n"))
+    mark = rb"\A(%s\n|%s[,\n])" % tuple(re.escape(header.encode()) for header in headers)
+    refuse_foreign("--csv", path, mark)
+
+
+def read_runs(folders: Sequence[str]) -> list[StoredRun]:
+    """The runs below the folders, each once, by names that are different."""
+    found: dict[Path, tuple[str, Path]] = {}
+    for given in folders:
+        for name, path in run_folders(given):
+            several = len(folders) > 1
+            found.setdefault(path.resolve(), (str(path) if several else name, path))
+    return [read_run(name, path) for name, path in found.values()]
+
+
+def differing(runs: Sequence[StoredRun]) -> list[str]:
+    """The keys that every run has and that differ, and the groups that do, in the configuration's order.
+
+    A key that some lack belongs to another option of its group, which is said once, by the group.
+    """
+    settings = [run.settings() for run in runs if run.config]
+    if not settings:
+        return []
+    common = [key for key in settings[0] if all(key in other for other in settings)]
+    return [key for key in common if len({show(other[key]) for other in settings}) > 1]
+
+
+def _as_json(rows: Sequence[Values], columns: Sequence[str]) -> str:
+    chosen = [{key: row.get(key) for key in columns} for row in rows]
+    return json.dumps(chosen, indent=2, default=str) + "\n"
+
+
+def _as_csv(rows: Sequence[Values], columns: Sequence[str]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow("" if row.get(key) is None else _plain(row[key]) for key in columns)
+    return file.getvalue()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return show(value)
+    return value if isinstance(value, int | float) else str(value).replace("\n", " ")
+
+
+def _print(
+    rows: Sequence[Values], columns: Sequence[str], hidden: Collection[str], total: int
+) -> None:
+    table = Table(title="Runs", title_justify="left", title_style="bold")
+    for key in columns:
+        right = any(as_number(row.get(key)) is not None for row in rows)
+        heading = Text(_printable(_HEADINGS.get(key, key)))
+        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+    for row in rows:
+        style = "red" if row["state"] == DAMAGED else None
+        table.add_row(*(Text(_cell(key, row.get(key))) for key in columns), style=style)
+    out = console()
+    if not out.is_terminal:  # whoever reads lines wants each run on one
+        width = Measurement.get(out, out.options.update(max_width=10**5), table).maximum
+        out = Console(highlight=False, markup=False, width=max(out.width, width))
+    out.print(table)
+    fewer = "" if len(rows) == total else f" of {total}"
+    out.print(f"{len(rows)}{fewer} {'run' if (total if fewer else len(rows)) == 1 else 'runs'}")
+    if hidden:
+        out.print(
+            f"{counted(len(hidden), 'further key')} differ{'s' if len(hidden) == 1 else ''} "
+            f"(--columns, --csv): {', '.join(map(_printable, hidden))}"
+        )
+    for row in rows:
+        if row["state"] == DAMAGED:
+            out.print(Text(f"damaged: {_printable(str(row['problem']))}", style="red"))
+
+
+def _cell(key: str, value: object) -> str:
+    if value is None:
+        return ""
+    number = None if isinstance(value, str | bool) else as_number(value)
+    if number is None:
+        return _printable(show(value))
+    if key in _SHARES:
+        return f"{100 * number:.2f}"
+    if key in _EPSILONS:
+        return round_up(number)
+    return str(value) if isinstance(value, int) else f"{number:.4g}"
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,121 @@
+"""Where the noise comes from: of the run's streams alone, of this run alone, and not of the data."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.tools.verify import discreteness, sensitivity, statistics
+from fedpriv.tools.verify.context import Context, Kept
+from fedpriv.tools.verify.subject import AS_IT_IS, Variation
+from fedpriv.tools.verify.table import Check
+from fedpriv.tools.verify.variations import ABSENT, empty
+
+_RUNS = 2000
+"""Identities of runs whose keys are compared."""
+
+
+def repeated(context: Context) -> Check:
+    """All that follows holds chance equal by the run's streams."""
+    found = context.pinned(see=(kept := Kept()).see, keep=False)
+    seen = context.reference.seen
+    apart = max((_apart(kept.values.get(p), s.values) for p, s in seen.items()), default=0.0)
+    return Check(
+        "noise",
+        "the same run again",
+        f"apart by {apart:g}",
+        "0",
+        passed=apart == 0 and found.broke is None,
+        note="with the same keys a run releases something else: its chance is not of its streams",
+    )
+
+
+def _apart(one: Tensor | None, other: Tensor) -> float:
+    if one is None or one.shape != other.shape:
+        return math.inf
+    apart = (one.double() - other.double()).abs()
+    return float(apart.masked_fill(one.isnan() & other.isnan(), 0.0).max()) if one.numel() else 0.0
+
+
+def two_runs(context: Context) -> Iterator[Check]:
+    """Runs of other identities, with the streams that ``fedpriv train`` would give them."""
+    if not context.gaussian:
+        return
+    subject = context.subject
+    rounds = subject.parts.settings.rounds
+    neighbour = subject.loop(context.variations[0]).problem
+    own = subject.real_streams(rounds)
+    others = (
+        ("another T", subject.real_streams((rounds or 0) + 1)),
+        (f"one {subject.unit_words} changed", subject.real_streams(rounds, neighbour)),
+    )
+    first = _noise_under(context, own, context.own)
+    for words, streams in others:
+        second = _noise_under(context, streams, context.other_key)
+        size = float(np.linalg.norm(second))
+        z = float(first @ second) / size if size else math.nan
+        yield Check(
+            "independence",
+            f"of two runs: {words}",
+            f"{z:+.2f} std",
+            "normal",
+            statistics.normal_two_sided(z),
+            note=f"two runs that differ in {words} have noise in common",
+        )
+    yield _keys([own, *(streams for _, streams in others), *_published(context)])
+    keys = subject.keys_of_runs(_RUNS)
+    yield discreteness.run_keys(keys, subject.streams("birthday", ""), _RUNS)
+
+
+def _noise_under(context: Context, streams: SecretStreams, against: Kept) -> np.ndarray:
+    """Standardised noise of the reference's lots under these streams, against that of another key."""
+    own = context.subject.streams(context.subject.sampling_name, "")
+    context.under(own.with_noise(streams.noise_key), see=(kept := Kept()).see, keep=False)
+    return context.differences(kept, against) / math.sqrt(2.0)
+
+
+def _published(context: Context) -> list[SecretStreams]:
+    """The streams of two published runs of this configuration."""
+    with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as place:
+        return [context.subject.published_streams(Path(place) / str(i)) for i in range(2)]
+
+
+def _keys(of_runs: list[SecretStreams]) -> Check:
+    keys = [key for streams in of_runs for key in (streams.sampling_key, streams.noise_key)]
+    return Check(
+        "independence",
+        "of runs: another T, data, published twice",
+        f"{len(set(keys))} keys",
+        f"{len(keys)} keys",
+        passed=len(set(keys)) == len(keys),
+        note="runs of other identities have keys of lots or noise in common",
+    )
+
+
+def same_noise(context: Context) -> Iterator[Check]:
+    """Noise under two keys must be the same number for number with other data and other lots."""
+    if not context.gaussian:
+        return
+    subject, tolerance = context.subject, sensitivity.ROUNDING + context.rounding()
+    reference = context.differences(context.own, context.other_key)
+    unit = subject.unit_words
+    for variation in context.variations:
+        if variation.name in (ABSENT, "huge", "other tokens"):
+            found = _pair(context, variation, None)
+            yield sensitivity.scale_check(reference, found, f"a {unit} {variation.name}", tolerance)
+    found = _pair(context, AS_IT_IS, "other lots")
+    yield sensitivity.scale_check(reference, found, "other lots and cohorts", tolerance)
+    if (nobody := empty(subject, context.adds_or_removes)) is not None:
+        found = _pair(context, nobody, None)
+        yield sensitivity.scale_check(reference, found, nobody.name, tolerance)
+
+
+def _pair(context: Context, variation: Variation, lots: str | None) -> np.ndarray:
+    one, other = (context.releases(lots, key, variation) for key in ("A", "B1"))
+    return context.differences(one, other)

@@ -1,0 +1,115 @@
+"""Whether the ledger has everything that left: names, how often, whose, and by which event."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from dp_accounting import dp_event
+
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.mechanisms import joint_noise_multiplier
+from fedpriv.privacy.mechanisms.joint import JointQuery
+from fedpriv.tools.verify.stated import GAUSSIAN, family_of, noise_multiplier
+from fedpriv.tools.verify.table import Check
+from fedpriv.tools.verify.taps import Recording
+
+_ROUNDING = 1e-9
+_SAMPLED = (
+    dp_event.PoissonSampledDpEvent,
+    dp_event.SampledWithoutReplacementDpEvent,
+    dp_event.TruncatedSubsampledGaussianDpEvent,
+)
+
+
+def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
+    """What was seen to leave, against what the ledger counts for each client."""
+    ledger = reference.ledger
+    everyone = np.arange(ledger.clients)
+    for name in reference.names:
+        left = np.zeros(ledger.clients, dtype=int)
+        for place in reference.places(name):
+            left[everyone if secret_cohort else reference.cohorts[place.round_index]] += 1
+        entered = ledger.samples_of(name)
+        short = int((entered < left).sum())
+        yield Check(
+            "charge",
+            f"{name} in the ledger",
+            f"{int(entered.sum()):,} entered",
+            f"{int(left.sum()):,} left",
+            passed=short == 0,
+            note=f"{name} left more often than the ledger has it, for {short} of {ledger.clients} clients",
+        )
+    yield _one_sample(reference)
+    worst, where = _events(ledger)
+    yield Check(
+        "charge",
+        "event ÷ its queries",
+        f"noise multiplier {worst:.6f} times",
+        "<= 1",
+        passed=worst <= 1.0 + _ROUNDING,
+        note=f"the event that is charged has {worst:.4g} times the noise multiplier of its queries: {where}",
+    )
+
+
+def _one_sample(reference: Recording) -> Check:
+    """What leaves in one step is about one sample, so it is one release and one event."""
+    apart = 0
+    for t, charged in enumerate(reference.charged):
+        for step in {place.step for place in reference.seen if place.round_index == t}:
+            names = {p.name for p in reference.seen if (p.round_index, p.step) == (t, step)}
+            apart += not any(names <= set(release.joint.names) for release in charged)
+    return Check(
+        "charge",
+        "queries on one sample are one event",
+        f"{apart} steps apart",
+        "0",
+        passed=apart == 0,
+        note="what was answered on one sample is charged as if on several, each drawn anew",
+    )
+
+
+def _events(ledger: Ledger) -> tuple[float, str]:
+    """(the largest multiplier of an event, in parts of what its queries have together; of which)."""
+    worst, where = 0.0, ""
+    for joint, _ in ledger:
+        charged, due = _charged(joint.event()), _due(joint)
+        if charged is None or due is None:
+            continue
+        ratio = charged / due if due else (math.inf if charged else 0.0)
+        if ratio > worst:
+            worst, where = ratio, " and ".join(query.describe() for query in joint.queries)
+    return worst, where
+
+
+def _charged(event: dp_event.DpEvent) -> float | None:
+    """The noise multiplier inside an event; None where there is none to compare with."""
+    if isinstance(event, dp_event.GaussianDpEvent):
+        return float(event.noise_multiplier)
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return _charged(event.event)
+    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
+        return _charged(event.event)
+    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
+        return float(event.noise_multiplier)
+    if isinstance(event, dp_event.ComposedDpEvent):
+        if len(event.events) > 1 and any(isinstance(part, _SAMPLED) for part in event.events):
+            return math.inf  # each with a sample of its own
+        inside = [m for m in map(_charged, event.events) if m is not None]
+        return joint_noise_multiplier(inside) if inside else None
+    return 0.0 if isinstance(event, dp_event.NonPrivateDpEvent) else None
+
+
+def _due(joint: JointQuery) -> float | None:
+    """(Σ z_j^-2)^(-1/2) of noise std ÷ what a neighbour moves."""
+    gaussian = [query for query in joint.queries if family_of(query) == GAUSSIAN]
+    if not gaussian:
+        return None
+    if any(not query.protects for query in joint.queries):
+        return 0.0
+    replaces = joint.sampling.neighbours == REPLACE_ONE
+    return joint_noise_multiplier(
+        noise_multiplier(query) / (query.replaced if replaces else 1.0) for query in gaussian
+    )

@@ -1,0 +1,250 @@
+"""All checks of one configuration, in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.tools.verify import (
+    chance,
+    charge,
+    directions,
+    discreteness,
+    files,
+    left,
+    lots,
+    noise,
+    outside,
+    resumed,
+    sensitivity,
+    units,
+)
+from fedpriv.tools.verify.context import SAMPLES, Context
+from fedpriv.tools.verify.shares import counts, silenced
+from fedpriv.tools.verify.stated import NONE
+from fedpriv.tools.verify.subject import Subject, chance_kept, replaceable
+from fedpriv.tools.verify.table import Check
+from fedpriv.tools.verify.taps import Recording
+from fedpriv.tools.verify.variations import ABSENT, empty, everything
+
+_KEYS_AT_MOST = 600
+_MORE = 1 + 1e-6
+_LESS_WHERE_CORRELATED = 100
+
+
+def all_checks(subject: Subject, samples: int = SAMPLES, units_too: bool = True) -> list[Check]:
+    """Return every check that applies.
+
+    Args:
+        samples: Numbers of noise for each query.
+        units_too: Whether other units than one are changed as well, which takes half of the time.
+
+    Raises:
+        ConfigError: The configuration runs no round.
+    """
+    with chance_kept():
+        context = Context(subject, samples)
+        if context.reference.broke is not None:
+            return [_stopped(context.reference.broke)]
+        if not context.reference.rounds:
+            raise ConfigError("the configuration runs no round, so there is nothing to verify")
+        if not subject.parts.private:
+            return [Check("charge", "privacy", "none is claimed", "-")]
+        return list(Verification(context).run(units_too))
+
+
+def _stopped(why: str) -> Check:
+    return Check(
+        "charge", "the run", "stopped", "runs", passed=False, note=f"the run stops by itself: {why}"
+    )
+
+
+class Verification:
+    """The runs that are held against the reference, each made once."""
+
+    def __init__(self, context: Context):
+        self.context, self.subject, self.reference = context, context.subject, context.reference
+        self._of_units: list[tuple[str, Recording]] = []
+        self._of_records: list[tuple[str, Recording]] = []
+
+    def run(self, units_too: bool) -> Iterator[Check]:
+        subject, reference, begin = self.subject, self.reference, self.subject.steps.begin
+        begin("the same run again, and resumed")
+        yield chance.repeated(self.context)
+        yield from resumed.check(subject)
+        begin("other noise", self._keys())
+        yield from self._noise()
+        begin("chance of other runs")
+        yield from chance.two_runs(self.context)
+        yield from chance.same_noise(self.context)
+        yield from self._where_it_leaves()
+        begin("a unit replaced")
+        if subject.whole_numbers:
+            yield from self.context.shares.checks(subject.seed)
+            values, said = self.context.again.values, self.context.said
+            yield from counts(values, reference, said, subject.seed)
+            with silenced():
+                yield from units.checks(self.context)
+        else:
+            begin(f"a {subject.unit_words} replaced", len(self.context.variations))
+            yield from self._sensitivity()
+            begin("other units replaced")
+            if units_too:
+                yield from units.checks(self.context)
+        begin("other lots and cohorts")
+        yield from lots.checks(self.context)
+        yield lots.unmoved(self.context, self._of_records)
+        begin("whatever else leaves")
+        yield from self._outside()
+        begin("the files of a published run")
+        yield from self._files()
+        if self.context.correlated is None:
+            yield from charge.checks(reference, subject.secret_cohort)
+        else:
+            yield from self.context.correlated.checks()
+
+    # ---- noise
+
+    def _noise(self) -> Iterator[Check]:
+        said, again, reference = self.context.said, self.context.again, self.reference
+        contrasts = noise.Contrasts(reference, self.context.gaussian)
+        for key in range(1, self._keys() + 1):
+            other = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
+            if key == 1:
+                self._other_noise = other
+        layers = self.subject.layers()
+        for name in reference.names:
+            places = [p for p in reference.places(name) if p in said]
+            if not places:
+                yield _uncharged(name)
+                continue
+            if said[places[0]].family == NONE:
+                yield Check("noise", f"of {name}", "none is claimed", "-")
+                continue
+            samples, direct = (
+                again.samples(name, reference, said),
+                again.direct(name, reference, said),
+            )
+            if not samples:
+                samples = [s for s in contrasts.samples if s.place.name == name]
+                direct = np.concatenate(contrasts.direct[name]) if samples else direct
+            if self.context.correlated is not None:
+                samples = self.context.correlated.white_samples(samples)
+                direct = np.concatenate(self.context.correlated.white_list(contrasts.direct[name]))
+            if samples:
+                extra = max(float((said[p].noted / said[p].std).max()) for p in places)
+                extra = extra if extra > _MORE else 1.0
+                yield from noise.checks(name, samples, direct, extra, layers)
+                yield from noise.independence(name, samples)
+            yield from self._further(name, samples)
+            yield from again.of_bits(name, reference, said)
+            yield from again.between(name, said)
+        if (check := noise.repeated_numbers(reference, self.context.gaussian)) is not None:
+            yield check
+
+    def _further(self, name: str, samples: list[noise.Sample]) -> Iterator[Check]:
+        """Noise in every direction, and as a computer draws it."""
+        context, white = self.context, self.context.correlated is not None
+        if (check := discreteness.on_grid(self.reference, context.said, name)) is not None:
+            yield check
+        draws = context.draws
+        drawn = draws.of_samples(samples) if white else draws.of(name, context.gaussian)
+        random = np.random.default_rng(self.subject.seed)
+        apart = self.subject.told_apart()
+        yield from directions.checks(name, draws, drawn, self.reference, apart, random)
+        yield from discreteness.of_draws(name, drawn, white)
+
+    def _keys(self) -> int:
+        """How many more noise keys make enough numbers of the gradient's noise."""
+        width = self.subject.problem.model.size
+        seen = self.reference.seen.values()
+        numbers = sum(s.values.numel() for s in seen if s.values.shape[1] == width)
+        wanted = self.context.samples
+        if self.context.correlated is not None:  # whose rounds cannot be opened again by themselves
+            wanted *= wanted // _LESS_WHERE_CORRELATED
+        return min(_KEYS_AT_MOST, max(1, math.ceil(wanted / max(1, numbers))))
+
+    def _where_it_leaves(self) -> Iterator[Check]:
+        places = [p for p in self.reference.seen if p.round_index == 0]
+        if len(places) != 1 or places[0] not in self.context.gaussian:
+            return
+        if left.affine(self.subject, self.reference):
+            said = self.context.said[places[0]]
+            check = left.check(self.subject, said, self.context.variations)
+            if check is not None:
+                yield check
+
+    # ---- one unit
+
+    def _sensitivity(self) -> Iterator[Check]:
+        context, subject = self.context, self.subject
+        found = sensitivity.Displacements(self.reference, context.said, subject.unit_client)
+        for variation in context.variations:
+            found.begin(variation.name)
+            made = context.pinned(variation=variation, see=found.see)
+            found.broke(made.broke)
+            words = f"a {subject.unit_words} {variation.name}"
+            self._of_units.append((words, made))
+            if variation.name != ABSENT:
+                self._of_records.append((words, made))
+            if variation.name == ABSENT and self._is_there(made):
+                found.forget()
+        yield from found.checks(context.adds_or_removes)
+        if subject.secret_cohort and not replaceable(subject.loop()):
+            yield Check(
+                "sensitivity",
+                "a malicious client",
+                "no upload could be replaced",
+                "replaced",
+                passed=False,
+                note="nothing shows that the trusted server clips what a malicious client sends: the work "
+                "has no object with of(round_index, clients) that computes uploads",
+            )
+
+    def _is_there(self, made: Recording) -> bool:
+        """Whether the record that should be absent is read: a sampler of the user's own may find it."""
+        unit = self.subject.unit_record
+        return self.subject.per_record and any(unit in own for t in made.reads for own in t)
+
+    # ---- everything else
+
+    def _outside(self) -> Iterator[Check]:
+        context, reference, subject = self.context, self.reference, self.subject
+        yield outside.check(reference, self._other_noise, "other noise")
+        other = context.pinned(lots.OTHER_LOTS, "C")
+        yield outside.check(reference, other, "other lots, cohorts and noise")
+        if self._of_units:
+            yield outside.check_all(reference, self._of_units, subject.unit_words)
+        made = context.pinned(variation=everything(subject))
+        self._of_records.append(("other records everywhere", made))
+        yield outside.check(reference, made, "other records everywhere")
+        if (nobody := empty(subject, context.adds_or_removes)) is not None:
+            made = context.pinned(variation=nobody)
+            yield outside.check(reference, made, nobody.name)
+
+    def _files(self) -> Iterator[Check]:
+        subject = self.subject
+        config, why_not = files.publishable(subject.config)
+        if config is None:
+            yield Check(
+                "files", "files of a published run", "cannot be published", "-", note=why_not
+            )
+            return
+        one = files.published(subject, config)
+        sampling_name = lots.OTHER_LOTS if subject.secret_cohort else None
+        other = files.published(subject, config, one.tap, sampling_name, "C", everything(subject))
+        yield from files.check(one, other)
+
+
+def _uncharged(name: str) -> Check:
+    return Check(
+        "noise",
+        f"of {name}",
+        "is not charged",
+        "charged",
+        passed=False,
+        note=f"{name} leaves and the ledger has no release of it",
+    )

@@ -1,0 +1,151 @@
+"""The reference run of a verification, and how others are held against it."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
+from fedpriv.tools.verify.again import Again
+from fedpriv.tools.verify.correlated import Correlated
+from fedpriv.tools.verify.draws import Draws
+from fedpriv.tools.verify.shares import Shares
+from fedpriv.tools.verify.stated import GAUSSIAN, Stated, stated
+from fedpriv.tools.verify.subject import AS_IT_IS, Subject, Variation
+from fedpriv.tools.verify.taps import Place, Recording
+from fedpriv.tools.verify.variations import adversarial
+
+SAMPLES = 10_400
+"""Numbers of noise for each query: at the level that a table with 40 checks leaves it, noise 5 % too low is
+found with probability .999."""
+_COMPARED = 20_000
+_TRIES = 20
+"""Runs that are looked at for one in which anybody is sampled."""
+
+
+class Kept:
+    """All releases of a run, by their place."""
+
+    def __init__(self) -> None:
+        self.values: dict[Place, Tensor] = {}
+
+    def see(self, place: Place, values: Tensor) -> None:
+        self.values[place] = values.clone()
+
+
+class Context:
+    """The reference run, what its ledger states, and the ways in which the unit is replaced."""
+
+    def __init__(self, subject: Subject, samples: int = SAMPLES):
+        self.subject, self.samples = subject, samples
+        subject.steps.begin("the run that others are held against")
+        for tried in range(_TRIES):
+            subject.sampling_name = f"lots {tried}"
+            streams = subject.streams(subject.sampling_name, "again")
+            width = subject.problem.model.size
+            # each repetition draws whole vectors of whole numbers, which takes long
+            repeated = samples // 50 if subject.whole_numbers else samples
+            self.again = Again(streams, repeated, subject.rounds, width)
+            self.draws = Draws(streams, samples, subject.rounds_drawn(), subject.layers())
+            again = [self.again]
+            self.shares = Shares(streams, samples, subject.rounds_drawn())
+            # a round whose noise follows from earlier rounds cannot be opened again
+            if subject.parts.mechanism.charged_at_once is None:
+                again += [self.draws, self.shares]
+            self.reference = subject.run(again=again)
+            if subject.choose_unit(self.reference) or self.reference.broke is not None:
+                break
+        self.correlated = Correlated.of(subject, self.reference)
+        self.said: dict[Place, Stated] = statements(subject, self.reference, self.correlated)
+        self.variations = adversarial(subject, self.neighbours)
+
+    @property
+    def neighbours(self) -> str:
+        """The ledger's adjacency; the strongest where there are several."""
+        charged = (release for of in self.reference.charged for release in of)
+        found = {release.joint.sampling.neighbours for release in charged}
+        return next((name for name in (REPLACE_ONE, ADD_OR_REMOVE) if name in found), ZERO_OUT)
+
+    @property
+    def adds_or_removes(self) -> bool:
+        """Whether neighbours have a unit more or less, or zeros in its place."""
+        return self.neighbours != REPLACE_ONE
+
+    @property
+    def gaussian(self) -> dict[Place, Stated]:
+        return {place: said for place, said in self.said.items() if said.family == GAUSSIAN}
+
+    def pinned(
+        self, lots: str | None = None, noise: str = "A", variation: Variation = AS_IT_IS, **tap: Any
+    ) -> Recording:
+        """A run whose releases are replaced by the reference's. Where who takes part is public, they are the
+        same clients whatever the lots."""
+        streams = self.subject.streams(lots or self.subject.sampling_name, noise)
+        return self.under(streams, variation, **tap)
+
+    def under(
+        self, streams: SecretStreams, variation: Variation = AS_IT_IS, **tap: Any
+    ) -> Recording:
+        """The same with streams of another origin."""
+        cohorts = None if self.subject.secret_cohort else self.reference.cohorts
+        return self.subject.run(streams, variation, cohorts=cohorts, pinned=self.reference, **tap)
+
+    @cached_property
+    def own(self) -> Kept:
+        """The reference's releases."""
+        kept = Kept()
+        kept.values = {place: seen.values for place, seen in self.reference.seen.items()}
+        return kept
+
+    @cached_property
+    def other_key(self) -> Kept:
+        """The same under another noise key."""
+        return self.releases(noise="B1")
+
+    def releases(
+        self, lots: str | None = None, noise: str = "A", variation: Variation = AS_IT_IS
+    ) -> Kept:
+        """What a pinned run would have released."""
+        kept = Kept()
+        self.pinned(lots, noise, variation, see=kept.see, keep=False)
+        return kept
+
+    def differences(self, one: Kept, other: Kept) -> np.ndarray:
+        """Of all Gaussian releases, in units of the ledger's standard deviations, in one long vector."""
+        found = []
+        for place, said in self.gaussian.items():
+            a, b = one.values.get(place), other.values.get(place)
+            if a is None or b is None or a.shape != b.shape:
+                found.append(np.array([math.nan]))
+                continue
+            apart = (a.double() - b.double()).cpu().numpy() / said.std[:, None]
+            found.append(apart.reshape(-1)[:: max(1, apart.size // _COMPARED)])
+        if self.correlated is not None:
+            found = self.correlated.white_list(found)
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def rounding(self) -> float:
+        """What single precision leaves undecided of a release, in units of its noise."""
+        found = [
+            float(self.reference.seen[place].values.abs().max())
+            * 2.0**-22
+            / float(np.min(said.std))
+            for place, said in self.gaussian.items()
+        ]
+        return max(found, default=0.0)
+
+
+def statements(
+    subject: Subject, reference: Recording, correlated: Correlated | None = None
+) -> dict[Place, Stated]:
+    """Return what the ledger of a run says of each of its releases."""
+    correlated = correlated or Correlated.of(subject, reference)
+    if correlated is not None:
+        return correlated.stated()
+    found = {place: stated(reference, place, subject.trust) for place in reference.seen}
+    return {place: said for place, said in found.items() if said is not None}

@@ -1,0 +1,237 @@
+"""Many draws of the noise of one release: the round is opened again and again at the pinned state.
+
+A run gives one vector of noise for each release; tests of directions need more vectors than a vector has
+numbers. Each draw opens the round anew with another noise key and releases zeros, so that what leaves is the
+noise alone, on its grid.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.common.secret_streams import SecretStreams, derived_key
+from fedpriv.privacy.mechanisms import GRADIENT, Bounded, OpenRound
+from fedpriv.tools.verify.noise import Sample
+from fedpriv.tools.verify.stated import GAUSSIAN, Stated, family_of
+from fedpriv.tools.verify.taps import AFTER, BEFORE, Place
+
+WHOLE = 2000
+"""Vectors of at most so many numbers are kept whole; of longer ones, random blocks of coordinates."""
+_PLACES = 5  # rounds that are drawn: the first, the last, three between
+_HEAD = 8  # first numbers of a row, by which streams are told apart
+_PROJECTION_ENTRIES = 20_000_000
+_HADAMARD, _RANDOM = 64, 32
+
+
+@dataclass
+class Drawn:
+    """The draws of one release.
+
+    Attributes:
+        kept: The kept coordinates [keys, rows, k].
+        projected: Projections on unit vectors [keys, rows, directions].
+        heads: The first numbers of each row [keys, rows, <= 8], of these keys and of further ones.
+        width: Numbers of a vector.
+    """
+
+    kept: np.ndarray
+    projected: np.ndarray
+    heads: np.ndarray
+    width: int
+
+    def over(self, stds: np.ndarray) -> Drawn:
+        """Return the same in units of the standard deviation of each row [rows]."""
+        each = stds[None, :, None]
+        kept = self.kept / each.astype(np.float32)
+        return Drawn(kept, self.projected / each, self.heads / each, self.width)
+
+
+class Draws:
+    """Collects draws of all normal noise of a run, by the place of its release."""
+
+    def __init__(
+        self,
+        streams: SecretStreams,
+        samples: int,
+        rounds: Sequence[int],
+        layers: Sequence[tuple[str, slice]],
+    ):
+        """
+        Args:
+            samples: Sets how many numbers are drawn (a tenth of its square) and how many streams are
+                compared (a third).
+            rounds: The rounds that are opened again.
+            layers: The name and place of each layer in a gradient.
+        """
+        self._streams, self._rounds, self._layers = streams, frozenset(rounds), layers
+        self._numbers, self._heads = samples**2 // 10, samples // 3
+        self._random = np.random.default_rng(int.from_bytes(streams.noise_key[:8], "little"))
+        self._directions: dict[int, tuple[list[str], Tensor]] = {}
+        self._coordinates: dict[int, Tensor] = {}
+        self.at: dict[Place, Drawn] = {}
+
+    def __call__(
+        self,
+        anew: Callable[[SecretStreams], OpenRound],
+        t: int,
+        step: int,
+        answers: Mapping[str, Bounded],
+    ) -> None:
+        if step > 0 or (step != BEFORE and t not in self._rounds):
+            return
+        families = self._families(anew(self._streams), answers)
+        names = [name for name in answers if families.get(name) == GAUSSIAN]
+        if not names:
+            return
+        found = {name: ([], [], []) for name in names}
+        for i in range(self._keys(answers)):
+            for name, rows in self._noise(anew, f"draws {i}", step, answers, names).items():
+                kept, projected, heads = found[name]
+                kept.append(rows[:, self._coordinates_of(rows.shape[1])].float().numpy())
+                projected.append((rows.float() @ self.directions(rows.shape[1])[1]).numpy())
+                heads.append(rows[:, :_HEAD].numpy())
+        self._add_heads(anew, step, answers, found)
+        for name, (kept, projected, heads) in found.items():
+            width = answers[name].values[0].numel()
+            stacked = (np.stack(kept), np.stack(projected), np.stack(heads))
+            self.at[Place(t, step, name)] = Drawn(*stacked, width)
+
+    def of(self, name: str, said: Mapping[Place, Stated]) -> dict[Place, Drawn]:
+        """Return the draws of one query in units of the noise that its releases note."""
+        own = {place: drawn for place, drawn in self.at.items() if place.name == name}
+        return {
+            place: drawn.over(said[place].noted)
+            for place, drawn in own.items()
+            if place in said
+            and np.isfinite(said[place].noted).all()
+            and said[place].noted.min(initial=np.inf) > 0
+        }
+
+    def of_samples(self, samples: Sequence[Sample]) -> dict[Place, Drawn]:
+        """Return samples of standardised noise as draws: of noise that cannot be drawn by itself."""
+        found: dict[Place, list[np.ndarray]] = {}
+        for sample in samples:
+            found.setdefault(sample.place, []).append(sample.values)
+        drawn = {}
+        for place, values in found.items():
+            rows = torch.from_numpy(np.stack(values)).float()
+            width = rows.shape[2]
+            kept = rows[:, :, self._coordinates_of(width)].numpy()
+            projected = (rows @ self.directions(width)[1]).numpy()
+            drawn[place] = Drawn(kept, projected, rows[:, :, :_HEAD].numpy(), width)
+        return drawn
+
+    def _families(self, opened: OpenRound, answers: Mapping[str, Bounded]) -> dict[str, str]:
+        samples = (s for group in opened.announcement.groups for s in group.samples)
+        queries = (query for sample in samples for query in sample.joint.queries)
+        return {q.name: family_of(q) for q in queries if q.name in answers}
+
+    def _keys(self, answers: Mapping[str, Bounded]) -> int:
+        """Return how many keys are drawn: enough for all directions of one row, within the budget."""
+        numbers = sum(answer.values.numel() for answer in answers.values())
+        widest = max(answer.values[0].numel() for answer in answers.values())
+        enough = 4.0 * (math.sqrt(min(widest, WHOLE)) + 8.0) ** 2 / min(_PLACES, len(self._rounds))
+        return max(2, min(math.ceil(enough), self._numbers // (_PLACES * numbers)))
+
+    def _add_heads(
+        self,
+        anew: Callable[[SecretStreams], OpenRound],
+        step: int,
+        answers: Mapping[str, Bounded],
+        found: Mapping[str, tuple[list[np.ndarray], ...]],
+    ) -> None:
+        """Draw the first numbers alone until there are enough streams to look for equal ones."""
+        places = min(_PLACES, len(self._rounds)) if step >= 0 else 1
+        rows = max(len(heads[0]) for _, _, heads in found.values())
+        drawn = max(len(heads) for _, _, heads in found.values())
+        for i in range(math.ceil(self._heads / (places * rows)) - drawn):
+            for name, own in self._noise(anew, f"heads {i}", step, answers, found, _HEAD).items():
+                found[name][2].append(own.numpy())
+
+    def _noise(
+        self,
+        anew: Callable[[SecretStreams], OpenRound],
+        key_name: str,
+        step: int,
+        answers: Mapping[str, Bounded],
+        names: Sequence[str] | Mapping[str, object],
+        width: int | None = None,
+    ) -> dict[str, Tensor]:
+        """Return one release of zeros under another key: rows [rows, d] of each name, float64."""
+        key = derived_key(self._streams.noise_key, key_name)
+        opened = anew(self._streams.with_noise(key))
+        zeros = {
+            name: _of_zeros(answer, width) if name in names else _copied(answer)
+            for name, answer in answers.items()
+        }
+        if step == AFTER:
+            ((name, answer),) = zeros.items()
+            visible = {name: opened.release_after(name, answer)}
+        else:
+            if step == 0 and GRADIENT in zeros:  # drawn before it is wanted, as in a run
+                opened.begin_step(zeros[GRADIENT].values[0].numel())
+            visible = opened.release(zeros)
+        return {
+            name: value.values.detach().reshape(len(value.values), -1).double().cpu()
+            for name, value in visible.items()
+            if name in names
+        }
+
+    def _coordinates_of(self, width: int) -> Tensor:
+        if width not in self._coordinates:
+            chosen = np.arange(width)
+            if width > WHOLE:
+                chosen = np.sort(self._random.permutation(width)[:WHOLE])
+            self._coordinates[width] = torch.from_numpy(chosen)
+        return self._coordinates[width]
+
+    def directions(self, width: int) -> tuple[list[str], Tensor]:
+        """Return names and unit vectors [d, directions]: ones, of each layer, Hadamard's, random ones."""
+        if width not in self._directions:
+            made = {"the mean": np.ones(width)}
+            if self._layers and self._layers[-1][1].stop == width:
+                for name, place in self._layers:
+                    made[f"the mean of {name}"] = np.zeros(width)
+                    made[f"the mean of {name}"][place] = 1.0
+            most = max(8, _PROJECTION_ENTRIES // width)
+            length = 1 << max(0, width - 1).bit_length()
+            first = np.arange(1, min(length, _HADAMARD // 2))
+            others = self._random.integers(1, max(2, length), min(length - 1, _HADAMARD // 2))
+            for row in np.unique(np.concatenate([first, others])).astype(np.int64):
+                made[f"Hadamard {row}"] = _hadamard_row(int(row), width)
+            for i in range(_RANDOM):
+                made[f"random {i + 1}"] = self._random.standard_normal(width)
+            names = list(made)[:most]
+            vectors = np.stack([made[name] / np.linalg.norm(made[name]) for name in names], axis=1)
+            self._directions[width] = names, torch.from_numpy(vectors).float()
+        return self._directions[width]
+
+
+def _hadamard_row(row: int, width: int) -> np.ndarray:
+    """Return the first numbers of a row of Sylvester's Hadamard matrix."""
+    common = np.arange(width, dtype=np.int64) & row
+    parity = np.zeros(width, dtype=np.int64)
+    while common.any():
+        parity ^= common & 1
+        common >>= 1
+    return 1.0 - 2.0 * parity
+
+
+def _of_zeros(answer: Bounded, width: int | None) -> Bounded:
+    made = copy.copy(answer)
+    values = answer.values if width is None or answer.values.dim() < 2 else answer.values[:, :width]
+    made.values = torch.zeros_like(values)
+    return made
+
+
+def _copied(answer: Bounded) -> Bounded:
+    made = copy.copy(answer)
+    made.values = answer.values.clone()
+    return made

@@ -1,0 +1,275 @@
+"""Sampling: the lots that rounds really read, and the cohorts, against the event that is charged.
+
+Each count becomes a standard normal by its exact law under that event
+(:mod:`fedpriv.tools.verify.statistics`):
+
+    size       of a lot
+    halves     how many of a lot are in the first half, given its size
+    runs       how many runs of neighbours a lot has, given its size: members of blocks come together
+    rounds     how many two lots of a client have in common, in rounds up to four apart, given their sizes
+    clients    how many places the lots of two clients have in common
+
+Their sum tests the mean, their sum of squares the variance: shuffled data have lots that do not vary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event
+from scipy import stats
+
+from fedpriv.tools.verify import statistics
+from fedpriv.tools.verify.table import Check
+
+_APART = (1, 2, 3, 4)
+"""Rounds between lots that are compared."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """How a lot of ``count`` is sampled: of fixed size, or each with ``rate``, cut to ``most``."""
+
+    rate: float | None = None
+    size: int | None = None
+    most: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        return self.rate == 1.0
+
+    def sizes(self, count: int) -> np.ndarray:
+        """P(a lot has 0, 1, … members)."""
+        if self.size is not None:
+            law = np.zeros(count + 1)
+            law[min(self.size, count)] = 1.0
+            return law
+        law = stats.binom.pmf(np.arange(count + 1), count, self.rate)
+        if self.most is not None and self.most < count:
+            law[self.most] += law[self.most + 1 :].sum()
+            law[self.most + 1 :] = 0.0
+        return law
+
+    def part(self, count: int) -> float:
+        """The chance of each to be in a lot."""
+        law = self.sizes(count)
+        return float((law * np.arange(count + 1)).sum() / max(1, count))
+
+    def __str__(self) -> str:
+        if self.size is not None:
+            return f"{self.size} without replacement"
+        cut = "" if self.most is None else f", at most {self.most}"
+        return f"Poisson {self.rate:g}{cut}"
+
+
+def law_of(event: dp_event.DpEvent) -> Law | None:
+    """What the charged event says of the sampling; None where it is of an unknown kind."""
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return Law(rate=float(event.sampling_probability))
+    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
+        return Law(size=int(event.sample_size))
+    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
+        return Law(rate=float(event.sampling_probability), most=int(event.truncated_batch_size))
+    whole = (dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent, dp_event.RandomizedResponseDpEvent)
+    if isinstance(event, dp_event.ComposedDpEvent):
+        inside = {law_of(part) for part in event.events}
+        return inside.pop() if len(inside) == 1 else None
+    return Law(rate=1.0) if isinstance(event, whole) else None
+
+
+@dataclass(frozen=True)
+class Lot:
+    """``members``: ascending places among ``count``; ``who``: a client, or 0 for cohorts; ``when``: a number
+    that grows by one from a lot to the client's next."""
+
+    who: int
+    when: int
+    count: int
+    members: np.ndarray
+
+
+def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Iterator[Check]:
+    """All about ``what`` (lots, cohorts); ``laws``: of each of their ``who``."""
+    if twice := sum(len(np.unique(lot.members)) < len(lot.members) for lot in lots):
+        yield Check(
+            "sampling",
+            f"{what}: members",
+            f"{twice} with one twice",
+            "0",
+            passed=False,
+            note=f"one member is twice in the same of {what}",
+        )
+        return
+    uniforms = np.random.default_rng([seed, len(lots)])
+    sampled = [lot for lot in lots if not laws[lot.who].whole]
+    missing = sum(len(lot.members) < lot.count for lot in lots if laws[lot.who].whole)
+    if len(sampled) < len(lots):
+        yield Check(
+            "sampling",
+            f"{what}: whole",
+            f"{missing} with one missing",
+            "0",
+            passed=missing == 0,
+            note=f"{what} of which everyone should be part leave some out",
+        )
+    if not sampled:
+        return
+    law = laws[sampled[0].who]
+    yield _sizes(what, sampled, laws, uniforms, str(law))
+    for name, normals in (
+        ("halves", _halves(sampled, uniforms)),
+        ("runs", _runs(sampled, uniforms)),
+        ("clients", _clients(sampled, uniforms)),
+    ):
+        if normals.size:
+            yield _both(what, name, [normals])
+    if rounds := _rounds(sampled, uniforms):
+        yield _both(what, "rounds", rounds)
+    yield members(what, sampled, laws)
+
+
+def _sizes(
+    what: str, lots: list[Lot], laws: dict[int, Law], uniforms: np.random.Generator, words: str
+) -> Check:
+    tables: dict[tuple[Law, int], tuple[np.ndarray, np.ndarray]] = {}
+    below, exactly, expected = [], [], 0.0
+    for lot in lots:
+        key = (laws[lot.who], lot.count)
+        if key not in tables:
+            law = key[0].sizes(lot.count)
+            tables[key] = (law, np.concatenate([[0.0], np.cumsum(law)[:-1]]))
+        law, before = tables[key]
+        below.append(before[len(lot.members)])
+        exactly.append(law[len(lot.members)])
+        expected += key[0].part(lot.count) * lot.count
+    found = sum(len(lot.members) for lot in lots)
+    fixed = [laws[lot.who].size is not None for lot in lots]
+    if all(fixed):
+        p = 0.0 if min(exactly) < 0.5 else 1.0
+        return Check(
+            "sampling",
+            f"{what}: sizes",
+            f"{found:,} in {len(lots):,}",
+            words,
+            passed=p == 1.0,
+            note=f"{what} have another size than {words}",
+        )
+    normals = statistics.as_normals(np.array(below), np.array(exactly), uniforms.random(len(lots)))
+    spread = float(np.sqrt(np.mean(normals**2)))
+    p = statistics.smallest([statistics.sum_p(normals), statistics.spread_p(normals)])
+    return Check(
+        "sampling",
+        f"{what}: sizes",
+        f"{found / expected:.4f} of the rate, spread {spread:.3f}",
+        f"1, 1 ({words})",
+        p,
+        weight=3.0,
+        note=f"{what} are not sampled by {words}: their sizes have {found / expected:.4g} times its mean and "
+        f"{spread:.3g} times its spread",
+    )
+
+
+def _both(what: str, name: str, families: list[np.ndarray]) -> Check:
+    """Mean and spread of normals of several families, of which each is independent."""
+    tests = [test(own) for own in families for test in (statistics.sum_p, statistics.spread_p)]
+    worst = families[int(np.argmin(tests)) // 2]
+    spread, mean = float(np.sqrt(np.mean(worst**2))), float(np.mean(worst))
+    return Check(
+        "sampling",
+        f"{what}: {name}",
+        f"mean {mean:+.3f}, spread {spread:.3f}",
+        "0, 1",
+        statistics.smallest(tests),
+        note=f"{what} depend on each other or on places ({name})",
+    )
+
+
+def _normals(
+    counts: list[int], parameters: list[tuple[int, int, int]], uniforms: np.random.Generator
+) -> np.ndarray:
+    """Of hypergeometric counts (population, marked, sampled)."""
+    if not counts:
+        return np.zeros(0)
+    population, marked, drawn = np.array(parameters).T
+    law = stats.hypergeom(population, marked, drawn)
+    found = np.array(counts)
+    return statistics.as_normals(law.cdf(found - 1), law.pmf(found), uniforms.random(len(found)))
+
+
+def _telling(lot: Lot) -> bool:
+    return 0 < len(lot.members) < lot.count
+
+
+def _halves(lots: list[Lot], uniforms: np.random.Generator) -> np.ndarray:
+    telling = [lot for lot in lots if _telling(lot)]
+    counts = [int((lot.members < lot.count // 2).sum()) for lot in telling]
+    laws = [(lot.count, lot.count // 2, len(lot.members)) for lot in telling]
+    return _normals(counts, laws, uniforms)
+
+
+def _runs(lots: list[Lot], uniforms: np.random.Generator) -> np.ndarray:
+    """C(c-1, r-1) C(n-c+1, r) of the C(n, c) lots of size c have r runs."""
+    telling = [lot for lot in lots if _telling(lot)]
+    counts = [1 + int((np.diff(lot.members) > 1).sum()) for lot in telling]
+    laws = [(lot.count, lot.count - len(lot.members) + 1, len(lot.members)) for lot in telling]
+    return _normals(counts, laws, uniforms)
+
+
+def _rounds(lots: list[Lot], uniforms: np.random.Generator) -> list[np.ndarray]:
+    """For each distance, disjoint pairs of rounds, so that they are independent."""
+    by_place = {(lot.who, lot.when): lot for lot in lots if _telling(lot)}
+    found = []
+    for apart in _APART:
+        pairs = [
+            (lot, by_place[who, when + apart])
+            for (who, when), lot in by_place.items()
+            if when // apart % 2 == 0 and (who, when + apart) in by_place
+        ]
+        found.append(_in_common(pairs, uniforms))
+    return [normals for normals in found if normals.size]
+
+
+def _clients(lots: list[Lot], uniforms: np.random.Generator) -> np.ndarray:
+    by_place = {(lot.who, lot.when): lot for lot in lots if _telling(lot)}
+    who = sorted({lot.who for lot in lots})
+    pairs = []
+    for one, other in zip(who[::2], who[1::2], strict=False):
+        for when in sorted({lot.when for lot in lots}):
+            found = by_place.get((one, when)), by_place.get((other, when))
+            if None not in found and found[0].count == found[1].count:
+                pairs.append(found)
+    return _in_common(pairs, uniforms)
+
+
+def _in_common(pairs: list[tuple[Lot, Lot]], uniforms: np.random.Generator) -> np.ndarray:
+    counts = [len(np.intersect1d(a.members, b.members, assume_unique=True)) for a, b in pairs]
+    laws = [(a.count, len(a.members), len(b.members)) for a, b in pairs]
+    return _normals(counts, laws, uniforms)
+
+
+def members(what: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
+    """How often each one is in a lot: binomial."""
+    often: dict[int, np.ndarray] = {}
+    times: dict[int, int] = {}
+    for lot in lots:
+        often.setdefault(lot.who, np.zeros(lot.count, dtype=int))[lot.members] += 1
+        times[lot.who] = times.get(lot.who, 0) + 1
+    p_values, shares = [], []
+    for who, counts in often.items():
+        law = stats.binom(times[who], laws[who].part(len(counts)))
+        low, high = law.cdf(counts), law.sf(counts - 1)
+        p_values.append(np.minimum(1.0, 2.0 * np.minimum(low, high)))
+        shares.append(counts / times[who])
+    every = np.concatenate(p_values)
+    at = int(np.argmin(every))
+    share = np.concatenate(shares)[at]
+    return Check(
+        "sampling",
+        f"{what}: worst member of {len(every):,}",
+        f"in {share:.3f} of them",
+        f"{laws[lots[0].who].part(lots[0].count):.3f}",
+        statistics.smallest(every),
+        note=f"one member is in {share:.3g} of its {what}",
+    )

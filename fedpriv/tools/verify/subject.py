@@ -1,0 +1,469 @@
+"""What is verified: a run built from a configuration, started as often as needed, in variations of itself.
+
+Its parts, trainer, sampler, clipper, schedule, mechanism and loop are those of ``fedpriv train``. What is
+replaced is chance (the keys of the streams), and the data or the upload of one unit.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from fedpriv.algorithms.dp_ftrl import DpFtrl
+from fedpriv.algorithms.problem import Problem
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.secret_streams import SecretStreams, derived_key
+from fedpriv.data.federated import FederatedData, with_train
+from fedpriv.data.records import ReadRecords
+from fedpriv.engine import FlatModel, make_engine
+from fedpriv.experiment.assemble import make_budget, make_problem
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.loop import Loop
+from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.core.trust import Trust
+from fedpriv.store.folder import RunFolder
+from fedpriv.tools.verify.steps import Steps
+from fedpriv.tools.verify.synthetic import MadeUp
+from fedpriv.tools.verify.taps import Recording, Tap
+
+ROUNDS, FEW_ROUNDS = 8, 4
+_MOST = 200_000_000
+_ROUNDS_OF_A_BUDGET = 1000  # the last one where a run ends with its budget
+_MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
+
+Craft = Callable[[Tensor, int], Tensor]
+"""(the uploads of some clients [c, d], the row of one of them) → what that one sends instead [d]."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What is other than in the reference run.
+
+    Attributes:
+        name: In words.
+        data: The training data, of the same clients; None: the same.
+        within: The same, written into the data for a while instead of into a copy of them.
+        absent: A client that is never sampled; None: nobody.
+        upload: (client, what it sends instead).
+        silent: A client that takes part and contributes zeros to every answer; None: nobody.
+        nobody: Whether no client takes part in any round.
+    """
+
+    name: str
+    data: Callable[[FederatedData], FederatedData] | None = None
+    within: Callable[[FederatedData], AbstractContextManager[None]] | None = None
+    absent: int | None = None
+    upload: tuple[int, Craft] | None = None
+    nobody: bool = False
+    silent: int | None = None
+
+
+AS_IT_IS = Variation("as it is")
+
+
+class Stops:
+    """Ends a loop between two rounds."""
+
+    def __init__(self, recording: Recording, rounds: int):
+        self._recording, self._rounds = recording, rounds
+
+    @property
+    def requested(self) -> bool:
+        return len(self._recording.cohorts) >= self._rounds
+
+
+class Subject:
+    """A configuration, ready to be run in variations of itself."""
+
+    def __init__(
+        self,
+        config: DictConfig,
+        seed: int = 0,
+        rounds: int | None = None,
+        synthetic: bool = False,
+        unequal: bool = False,
+        later: bool = False,
+    ):
+        """
+        Args:
+            rounds: Rounds of each run; None: chosen.
+            synthetic: Whether records of the data set's shape are made up.
+            unequal: Whether clients lose records until their sizes differ.
+            later: Whether the run's last round and three drawn from the seed follow at once.
+        """
+        self.config, self.seed, self.synthetic = config, seed, synthetic
+        self.steps = Steps()
+        self.parts = self._parts(config)
+        _refuse(self.parts)
+        device = resolve_device(self.parts.settings.runtime.device)
+        problem = make_problem(self.parts, device)
+        if unequal:
+            problem.data = unequal_clients(problem.data, seed)
+        choose_threads(self.parts.settings.runtime.threads, problem.model.size * 256)
+        self.problem: Problem = problem
+        self.budget: Budget | None = None
+        if self.parts.private:
+            self.budget = make_budget(self.parts, problem.data, np.zeros(0, dtype=int))
+        consecutive = self._rounds() if rounds is None else rounds
+        self.round_numbers = list(range(consecutive))
+        self.later = self._later(consecutive) if later else []
+        self.round_numbers += self.later
+        self._refuse_too_large()
+        self.sampling_name = "lots 0"
+        self.unit_client, self.unit_record = 0, int(problem.data.clients[0][-1])
+
+    def _parts(self, config: DictConfig) -> Parts:
+        parts = build_parts(config)
+        return replace(parts, dataset=MadeUp(parts.dataset)) if self.synthetic else parts
+
+    # ---- facts
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds each run has."""
+        return len(self.round_numbers)
+
+    @property
+    def per_record(self) -> bool:
+        return self.parts.algorithm.unit == "record"
+
+    @property
+    def secret_cohort(self) -> bool:
+        return self.trust.secret_cohort
+
+    @property
+    def whole_numbers(self) -> bool:
+        """Whether clients add shares of whole numbers."""
+        return getattr(self.parts.algorithm, "discrete", None) is not None
+
+    @property
+    def clients(self) -> int:
+        return self.problem.data.client_count
+
+    @property
+    def trust(self) -> Trust:
+        return self.parts.algorithm.trust
+
+    @property
+    def unit_words(self) -> str:
+        return "record" if self.per_record else "client"
+
+    def layers(self) -> list[tuple[str, slice]]:
+        """The place of each parameter among the numbers of the model."""
+        found, first = [], 0
+        for name, parameter in self.problem.model.module.named_parameters():
+            found.append((name, slice(first, first + parameter.numel())))
+            first += parameter.numel()
+        return found if first == self.problem.model.size else []
+
+    def _numbers(self) -> float:
+        """How many a round releases."""
+        algorithm = self.parts.algorithm
+        cohort = algorithm.expected_cohort(self.clients) or self.clients
+        rows = cohort if algorithm.row_per_client else 1
+        return rows * algorithm.samples_per_round * self.problem.model.size
+
+    def _rounds(self) -> int:
+        steps = self.parts.algorithm.samples_per_round
+        rounds = FEW_ROUNDS if self._numbers() > _MANY or steps > 4 else ROUNDS
+        if isinstance(self.parts.algorithm, DpFtrl):  # until a client's turn comes again
+            together = self.parts.mechanism.correlation
+            rounds = min(together.rounds, max(rounds, together.participation.separation + 2))
+        return rounds
+
+    def _later(self, consecutive: int) -> list[int]:
+        """Return the last round of the configured run, and three between, ascending. Rounds that are one
+        release follow from each other, so none can be left out."""
+        if self.parts.mechanism.charged_at_once is not None:
+            return []
+        planned = self.parts.settings.rounds or self.parts.noise_schedule.planned_rounds
+        last = math.ceil(planned or _ROUNDS_OF_A_BUDGET) - 1
+        if last < consecutive:
+            return []
+        drawn = np.random.default_rng([self.seed, 2])
+        between = drawn.choice(last - consecutive, min(3, last - consecutive), replace=False)
+        return [*sorted((consecutive + between).tolist()), last]
+
+    def _refuse_too_large(self) -> None:
+        """Releases are kept, and compared. Raises ConfigError."""
+        numbers = self.rounds * self._numbers()
+        if numbers > _MOST:
+            raise ConfigError(
+                f"{self.rounds} rounds release {numbers:,.0f} numbers, and fedpriv verify keeps {_MOST:,} at "
+                "most: take fewer clients, a smaller model or fewer rounds (--rounds)"
+            )
+
+    # ---- chance
+
+    def streams(self, sampling: str, noise: str) -> SecretStreams:
+        """Those of a run whose lots and cohorts, and whose noise, have these names."""
+        keys = (
+            derived_key(b"verify", self.seed, use, name)
+            for use, name in (("sampling", sampling), ("noise", noise))
+        )
+        return SecretStreams(*keys)
+
+    def real_streams(self, rounds: int | None, problem: Problem | None = None) -> SecretStreams:
+        """Those that ``fedpriv train`` would give this configuration with so many rounds."""
+        settings = replace(self.parts.settings, publish=False)
+        digest = run_digest(self.config, rounds, problem or self.problem)
+        return streams_of_run(settings, digest, None)[0]
+
+    def published_streams(self, place: Path) -> SecretStreams:
+        """Those that it would give a published run in a folder of its own."""
+        settings = replace(self.parts.settings, publish=True)
+        folder = RunFolder(place).create()
+        create_key(folder)
+        digest = run_digest(self.config, settings.rounds, self.problem)
+        return streams_of_run(settings, digest, folder)[0]
+
+    def keys_of_runs(self, count: int) -> list[bytes]:
+        """Return the noise keys that as many runs of other identities would have."""
+        settings = replace(self.parts.settings, publish=False)
+        names = (f"verify, run {i}" for i in range(count))
+        return [streams_of_run(settings, name, None)[0].noise_key for name in names]
+
+    # ---- the unit
+
+    def told_apart(self, most: int = 5) -> list[int]:
+        """Return clients that are looked at one by one: the first, the last, those with most and fewest
+        records, and others at random."""
+        sizes = np.array([len(own) for own in self.problem.data.clients])
+        others = np.random.default_rng(self.seed).permutation(self.clients).tolist()
+        chosen = (0, self.clients - 1, int(sizes.argmax()), int(sizes.argmin()), *others)
+        return list(dict.fromkeys(chosen))[:most]
+
+    def rounds_drawn(self) -> list[int]:
+        """Return the positions of rounds whose noise is drawn many times: the first, the last, and three at
+        random."""
+        last = self.rounds - 1
+        between = list(range(last - len(self.later) + 1, last))
+        if not between:
+            between = np.random.default_rng(self.seed).permutation(np.arange(1, max(1, last)))[:3]
+        return sorted({0, last, *map(int, between)})
+
+    def choose_unit(self, seen: Recording) -> bool:
+        """Take the record, or client, that is in most lots of a run, in the first round if it can be, and
+        there in several if there are; whether there is one."""
+        often: Counter[int] = Counter()
+        for t, cohort in enumerate(seen.cohorts):
+            members = np.concatenate(seen.reads[t]) if self.per_record and seen.reads[t] else cohort
+            for member, lots in Counter(members.tolist()).items():
+                often[member] += (100 if t == 0 else 1) * lots
+        if not often or (self.per_record and not any(map(len, seen.reads))):
+            return False
+        chosen = max(often, key=lambda one: (often[one], -one))
+        if not self.per_record:
+            self.unit_client = chosen
+            self.unit_record = int(self.problem.data.clients[chosen][-1])
+            return True
+        for client, own in enumerate(self.problem.data.clients):
+            if chosen in own:
+                self.unit_client, self.unit_record = client, chosen
+        return True
+
+    # ---- running
+
+    def loop(self, variation: Variation = AS_IT_IS, parts: Parts | None = None) -> Loop:
+        """A loop before its first round, with everything its own."""
+        parts = self._own_parts() if parts is None else parts
+        data = self.problem.data
+        if variation.data is not None:
+            data = variation.data(data)
+        model = FlatModel(copy.deepcopy(self.problem.model.module), self.problem.model.isolated)
+        problem = Problem(
+            data=with_train(data, ReadRecords.of(data.train)),
+            model=model,
+            engine=make_engine(model, engine=parts.settings.runtime.engine),
+            clipper=parts.clipper,
+            seed=parts.settings.seed,
+            streams=self.streams(self.sampling_name, "A"),
+            mechanism=parts.mechanism,
+        )
+        parts.mechanism.join(self.problem.data.records_per_client)
+        budget = copy.deepcopy(self.budget)
+        if variation.absent is not None and budget is not None:
+            _leave_out(budget, variation.absent)
+        loop = Loop(parts, problem, budget)
+        if variation.upload is not None:
+            _replace_upload(loop, *variation.upload)
+        if variation.silent is not None:
+            _silence(loop, variation.silent)
+        return loop
+
+    def _own_parts(self) -> Parts:
+        kept = (self.parts.dataset, self.parts.partition, self.parts.model)
+        return copy.deepcopy(self.parts, {id(part): part for part in kept})
+
+    def run(
+        self,
+        streams: SecretStreams | None = None,
+        variation: Variation = AS_IT_IS,
+        rounds: int | None = None,
+        cohorts: Sequence[np.ndarray] | None = None,
+        **tap: Any,
+    ) -> Recording:
+        """What is seen of a run; a failure in the middle of one is part of that. ``cohorts``: who takes
+        part in each round, whatever is sampled."""
+        streams = self.streams(self.sampling_name, "A") if streams is None else streams
+        self.steps.run()
+        with ExitStack() as stack:
+            changed = variation
+            if variation.within is not None:
+                stack.enter_context(variation.within(self.problem.data))
+                changed = replace(variation, data=None)
+            loop = self.loop(changed)
+            loop.problem.streams = streams
+            if variation.nobody:
+                cohorts = [np.zeros(0, dtype=np.int64)] * (rounds or self.rounds)
+            if cohorts is not None:
+                place = {t: i for i, t in enumerate(self.round_numbers)}
+                loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[place[t]]
+            watch = Tap(loop, **tap)
+            _follow(loop, self.round_numbers)
+            as_given = watch.unpinned and variation is AS_IT_IS  # whose defects are the user's
+            expected = FedprivError if as_given else Exception
+            try:
+                watch.recording.stop = loop.run(
+                    [watch], Stops(watch.recording, rounds or self.rounds)
+                )
+            except ConfigError:
+                raise
+            except expected as error:
+                kind = "" if isinstance(error, FedprivError) else f"{type(error).__name__}: "
+                watch.recording.broke = kind + " ".join(str(error).split())
+            if loop.budget is not None:
+                watch.recording.ledger = loop.budget.ledger
+        return watch.recording
+
+
+def _follow(loop: Loop, round_numbers: Sequence[int]) -> None:
+    """Let a loop run these rounds, t = 0 first, each at the state that those before it left."""
+    announce, left = loop._announce, iter(round_numbers)
+
+    def announced() -> Any:
+        loop.rounds_done = next(left, loop.rounds_done)
+        return announce()
+
+    loop._announce = announced
+
+
+def unequal_clients(data: FederatedData, seed: int) -> FederatedData:
+    """Return data whose clients keep between a quarter and all of their records, in random order."""
+    shares = np.linspace(0.25, 1.0, data.client_count)[
+        np.random.default_rng([seed, 1]).permutation(data.client_count)
+    ]
+    kept = [
+        own[: max(1, math.ceil(share * len(own)))]
+        for own, share in zip(data.clients, shares, strict=True)
+    ]
+    return replace(data, clients=kept)
+
+
+def _refuse(parts: Parts) -> None:
+    if parts.settings.paired is not None:
+        hint = "it checks that no two runs have noise in common, which paired runs have on purpose"
+        raise ConfigError("paired", parts.settings.paired, "null with fedpriv verify", hint)
+    if getattr(parts.algorithm, "dropout", 0):
+        raise ConfigError(
+            "algorithm.dropout",
+            parts.algorithm.dropout,
+            "0 with fedpriv verify, which chooses cohorts",
+        )
+    if parts.attack is not None:
+        raise ConfigError(
+            "attack must be none with fedpriv verify, which brings malicious clients of its own"
+        )
+    together = parts.mechanism.charged_at_once is not None
+    if together and not isinstance(parts.algorithm, DpFtrl):
+        raise ConfigError(
+            f"algorithm={parts.algorithm.name} cannot be verified: all its rounds are one release, and "
+            "fedpriv verify knows such releases of dp_ftrl alone"
+        )
+
+
+def _leave_out(budget: Budget, client: int) -> None:
+    """Let a client never be sampled, as if it were not there; the places of the others stay."""
+    eligible = budget.eligible
+
+    def others(announcement: Any) -> np.ndarray:
+        found = eligible(announcement).copy()
+        found[client] = False
+        return found
+
+    budget.eligible = others
+
+
+def _replace_upload(loop: Loop, client: int, craft: Craft) -> None:
+    """Let one client send something else than what it computed: what a malicious one can do."""
+    for computes in vars(loop.trainer.work).values():
+        if callable(getattr(computes, "of", None)):
+            computes.of = _sends(computes.of, client, craft)
+
+
+def _silence(loop: Loop, client: int) -> None:
+    """Let a client that is seen to take part contribute nothing: zeros clipped, shifted, scaled or compared
+    with a clip norm would be something."""
+    work = loop.trainer.work
+    clipped = work.clipped
+    in_rows = getattr(loop.parts.algorithm, "discrete", None) is not None
+
+    def without(turn: Any, *more: Any) -> Any:
+        of_all = work.denominator(turn.cohort)
+        work.denominator = lambda cohort: of_all
+        others = turn.cohort != client
+        try:
+            found = clipped(replace(turn, cohort=turn.cohort[others]), *more)
+        finally:
+            del work.denominator
+        if in_rows and not others.all():  # the client still adds a share of noise, to zeros
+            values = found.answer.values.new_zeros(len(others), found.answer.values.shape[1])
+            values[torch.from_numpy(others)] = found.answer.values
+            found.answer.values = values
+        return found
+
+    work.clipped = without
+
+
+def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[..., Any]:
+    def of(round_index: int, clients: np.ndarray) -> Any:
+        batch = compute(round_index, clients)
+        rows = np.flatnonzero(np.asarray(clients) == client)
+        if not len(rows):
+            return batch
+        uploads = batch.uploads.clone()
+        uploads[rows[0]] = craft(batch.uploads, int(rows[0])).to(uploads)
+        return replace(batch, uploads=uploads)
+
+    return of
+
+
+@contextmanager
+def chance_kept() -> Iterator[None]:
+    """Global generators are left as they were. They are not set: noise that code of the user's own draws from
+    them is not of the run's streams, and the same in every process."""
+    state = np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            np.random.set_state(state)
+
+
+def replaceable(loop: Loop) -> bool:
+    """Whether a client's upload can be replaced before the server has it."""
+    return any(callable(getattr(value, "of", None)) for value in vars(loop.trainer.work).values())

@@ -1,1 +1,0 @@
-"""``fedpriv verify``: whether the mechanism that a configuration names does what its ledger says."""

@@ -1,0 +1,138 @@
+"""A figure of two curves and two seeds on digits, as a mapping, as a YAML, and made once."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from fedpriv import cli
+from fedpriv.common.config import compose
+from fedpriv.study.figures.definition import Figure
+from fedpriv.study.figures.jobs import Job, JobMaker
+from fedpriv.study.figures.reading import read_figure
+
+BASE = {"scale": "paper", "seeds": None, "reuse": [], "draw_only": False}
+TINY = {
+    "work": "ours",
+    "title": "Tiny",
+    "quick": ["rounds=2"],
+    "groups": {
+        "digits": {
+            "title": "Digits",
+            "overrides": ["dataset=digits", "epsilon=null", "rounds=4", "evaluation_interval=2"],
+            "seeds": [0, 1],
+        }
+    },
+    "curves": {
+        "loud": {
+            "label": "loud noise",
+            "colour": "blue",
+            "overrides": ["algorithm=dp_fl", "noise_schedule.noise_multiplier=16"],
+        },
+        "quiet": {
+            "label": "quiet noise",
+            "colour": "orange",
+            "overrides": ["algorithm=dp_fl", "noise_schedule.noise_multiplier=8"],
+        },
+    },
+    "show": {"digits": ["loud", "quiet"]},
+    "axes": {"accuracy": {"x": "round", "y": "test_accuracy"}},
+    "stated": [{"group": "digits", "curve": "loud", "column": "test_accuracy", "value": 80}],
+}
+HEAD = """\
+# @package _global_
+# digits: two noise multipliers
+defaults:
+  - /work: base
+  - override /hydra/sweeper: curves
+  - _self_
+"""
+QUIET = ("runtime.progress=none",)
+
+
+def write_yaml(folder: Path, values: dict, name: str = "tiny") -> None:
+    path = folder / "mine" / "figure" / "own" / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(HEAD + yaml.safe_dump({"figure": values}, allow_unicode=True))
+
+
+@pytest.fixture
+def tiny() -> dict:
+    """What the YAML's ``figure`` says; the test may change it."""
+    return copy.deepcopy(TINY)
+
+
+@pytest.fixture
+def read():
+    """(mapping, name) → the figure."""
+
+    def run(values: dict, name: str = "own/tiny") -> Figure:
+        return read_figure(OmegaConf.create({**BASE, **values}), name)
+
+    return run
+
+
+@pytest.fixture
+def figure(read, tiny) -> Figure:
+    return read(tiny)
+
+
+@pytest.fixture
+def jobs_of(tmp_path):
+    """(figure, common overrides, stores) → its jobs."""
+
+    def run(figure: Figure, *common: str, stores: tuple[Path, ...] = ()) -> list[Job]:
+        places = stores or (tmp_path / "outputs" / "runs",)
+        return JobMaker(compose, places, common).jobs(figure)
+
+    return run
+
+
+@pytest.fixture
+def make(command, tmp_path, tiny):
+    """(arguments) → the outcome of ``fedpriv figure own/tiny`` of ``tiny`` as it is now."""
+
+    def run(*arguments: str):
+        write_yaml(tmp_path, tiny)
+        return command("figure", "own/tiny", "--config-dir", "mine", *QUIET, *arguments)
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path, tiny):
+    """() → writes ``tiny`` into ``mine``."""
+    return lambda name="tiny": write_yaml(tmp_path, tiny, name)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory) -> Path:
+    """The output folder with the figure and its four finished runs: read only, copy to change."""
+    folder = tmp_path_factory.mktemp("made")
+    write_yaml(folder, TINY)
+    status = cli.run([
+        "figure", "own/tiny", "--config-dir", str(folder / "mine"), *QUIET,
+        f"runtime.output_dir={folder / 'outputs'}",
+    ])  # fmt: skip
+    assert status == 0
+    return folder / "outputs"
+
+
+@pytest.fixture(scope="session")
+def grid(tmp_path_factory) -> Path:
+    """A folder with four finished runs made by ``fedpriv train``: two noises, two seeds."""
+    folder = tmp_path_factory.mktemp("grid")
+    for noise in (8, 16):
+        for seed in (0, 1):
+            status = cli.run([
+                "train", "algorithm=dp_fl", "epsilon=null", "rounds=4", "evaluation_interval=2",
+                f"noise_schedule.noise_multiplier={noise}", f"seed={seed}",
+                f"runtime.run_dir={folder / f'noise{noise}-seed{seed}'}", "runtime.plots=false",
+                *QUIET,
+            ])  # fmt: skip
+            assert status == 0
+    return folder

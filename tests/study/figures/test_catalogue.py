@@ -1,0 +1,106 @@
+"""``fedpriv figure --list``: a line for every figure; with a name, the runs of one."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from fedpriv.common import config
+from fedpriv.common.config import options
+from fedpriv.common.groups import conf_dir
+
+REFERENCE = conf_dir().parent / "outputs" / "reference"
+"""A checkout has it, an installed package has not."""
+
+
+@pytest.fixture
+def listed(command, monkeypatch):
+    """(arguments) → the lines of ``fedpriv figure … --list``, without Hydra."""
+
+    def refuse(*arguments):
+        raise AssertionError("composed by Hydra")
+
+    def run(*arguments: str) -> list[str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(config, "compose", refuse)
+            said = command("figure", *arguments, "--list")
+        assert (said.status, said.err) == (0, "")
+        return [line.rstrip() for line in said.out.splitlines()]
+
+    return run
+
+
+def rows(lines: list[str]) -> list[list[str]]:
+    return [line.split() for line in lines if "/" in line.split(" ")[0]]
+
+
+def test_every_figure_has_one_line_of_a_hundred_columns_at_most(listed):
+    lines = listed()
+    assert sorted(row[0] for row in rows(lines)) == sorted(name for name, _ in options("figure"))
+    assert max(map(len, lines)) <= 100
+
+
+def test_figures_stand_below_their_work_in_the_order_of_their_numbers(listed):
+    lines = listed("wei")
+    assert lines[0].startswith("Wei et al. (CDP")
+    names = [row[0] for row in rows(lines)]
+    assert names.index("wei/fig5") < names.index("wei/fig10")
+
+
+def test_a_line_says_how_many_runs_there_are(listed):
+    (row,) = rows(listed("wei")[:3])
+    assert row[0] == "wei/discount"
+    assert row[-2:] == ["480", "yes"] if REFERENCE.is_dir() else row[-1] == "480"
+
+
+def test_fewer_seeds_are_fewer_runs(listed):
+    (row,) = rows(listed("wei", "--seeds", "0,1")[:3])
+    assert (row[-2] if REFERENCE.is_dir() else row[-1]) == "48"
+
+
+def test_the_list_has_the_figures_of_the_users_own_alone_where_asked(listed, write):
+    write()
+    assert [row[0] for row in rows(listed("own", "--config-dir", "mine"))] == ["own/tiny"]
+
+
+@pytest.mark.slow
+def test_what_was_made_here_is_counted(made, listed, write, tmp_path, command):
+    write()
+    assert "done" not in listed("own", "--config-dir", "mine")[1]
+    assert (
+        command("figure", "own/tiny", "--config-dir", "mine", "runtime.progress=none").status == 0
+    )
+    assert rows(listed("own", "--config-dir", "mine"))[0][-2:] == ["4", "4/4"]
+    shutil.rmtree(next((tmp_path / "outputs" / "runs").iterdir()))
+    assert rows(listed("own", "--config-dir", "mine"))[0][-2:] == ["4", "3/4"]
+
+
+def test_a_figure_that_is_wrong_is_called_broken(listed, write, tiny):
+    tiny["show"]["digits"] = ["quite"]
+    write()
+    (row,) = rows(listed("own", "--config-dir", "mine"))
+    assert row[1:3] == ["broken:", "figure.show.digits:"]
+
+
+def test_the_list_refuses_what_it_does_not_show(command):
+    said = command("figure", "--list", "epsilon=1")
+    assert said.status == 2
+    assert "does not show what epsilon=1 changes" in said.sentence
+
+
+def test_of_one_figure_its_runs_are_shown(command, write, tiny):
+    tiny["curves"]["loud"]["minutes"] = {"digits": 2}
+    write()
+    said = command("figure", "own/tiny", "--list", "--config-dir", "mine", "--seeds", "0,1,2")
+    assert (said.status, said.err) == (0, "")
+    assert "own/tiny (paper scale): 6 runs, 0 done" in said.out
+    (loud,) = [line.split() for line in said.out.splitlines() if "loud noise" in line]
+    assert loud == ["digits", "loud", "loud", "noise", "0/3", "2"]
+
+
+def test_of_one_figure_it_is_said_what_failed(command, make, write, tiny):
+    tiny["curves"]["quiet"]["overrides"] += ["epsilon=0.001", "algorithm.sampling=fixed_size"]
+    assert make("--seeds", "0").status == 1
+    said = command("figure", "own/tiny", "--list", "--config-dir", "mine", "--seeds", "0")
+    assert "failed: digits/quiet/seed 0: epsilon must be >= " in " ".join(said.out.split())

@@ -1,0 +1,37 @@
+"""The figures of correlated noise."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedpriv.common.config import compose
+from fedpriv.common.errors import ArgumentError
+from fedpriv.study.figures.computed import read_computed
+from fedpriv.study.figures.ftrl import error_against_rounds
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_every_strategy_is_drawn_up_to_its_rounds():
+    drawing = error_against_rounds([16, 64], {"identity": 99, "banded": 16, "blt": 99}, epochs=4)
+    mean, largest = drawing.rows[0]
+    assert [line.label for line in mean.lines] == ["identity", "banded", "blt"]
+    assert [list(line.x) for line in mean.lines] == [[16, 64], [16], [16, 64]]
+    for low, high in zip(mean.lines, largest.lines, strict=True):
+        assert all(a <= b for a, b in zip(low.y, high.y, strict=True))
+    assert mean.lines[0].y[1] > mean.lines[2].y[1]
+    assert "n = 64" in drawing.findings[0]
+
+
+def test_the_shipped_figure_reads():
+    name = "mechanisms/ftrl_error"
+    assert read_computed(compose([f"+figure={name}"]).figure, name).title
+
+
+@pytest.mark.parametrize("keys", [{}, {"epochs": 2, "min_separation": 4}])
+def test_patterns_are_said_in_one_way(keys):
+    with pytest.raises(ArgumentError, match="epochs must be given"):
+        error_against_rounds([16], {"identity": 16}, **keys)

@@ -1,0 +1,229 @@
+"""Numbers published elsewhere, beside a figure's curves."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.study.figures.comparison import compare
+from fedpriv.study.figures.marks import including, mark_lines
+from fedpriv.study.figures.series import Run
+from fedpriv.study.figures.write import _panels, caption_of, figure_table
+
+LINEAR = "scattering, linear (Somebody 2021)"
+NOISY = "label noise (Nobody 2020)"
+
+
+def mark(**changed) -> dict:
+    return {
+        "group": "digits", "column": "test_accuracy", "point": 2.93, "value": 98.7, "label": LINEAR,
+    } | changed  # fmt: skip
+
+
+@pytest.fixture
+def tiny(tiny) -> dict:
+    """The two curves of two seeds at three ε, with three marks of two publications."""
+    tiny["points"] = {"key": "epsilon", "values": [1, 2, 8], "label": "ε", "quick": [1, 8]}
+    tiny["axes"] = {
+        "accuracy": {"x": "point", "y": "test_accuracy"},
+        "rounds": {"x": "point", "y": "round"},
+        "map": {"x": "point", "y": "test_loss", "kind": "map"},
+    }
+    tiny["stated"] = []
+    tiny["marks"] = [mark(), mark(point=0.5, value=90.25), mark(label=NOISY, point=9)]
+    return tiny
+
+
+@pytest.fixture
+def runs_of(jobs_of):
+    """figure → a finished run of accuracy 50 % for each of its jobs."""
+
+    def run(figure) -> list[Run]:
+        metrics = pd.DataFrame({"test_accuracy": [0.5], "test_loss": [1.0]})
+        return [Run(job, {"rounds": 4, "test_accuracy": 0.5}, metrics) for job in jobs_of(figure)]
+
+    return run
+
+
+@pytest.fixture
+def panels(read, tiny, runs_of):
+    """() → the panels of ``tiny`` as it is now: accuracy, rounds, map."""
+
+    def run():
+        figure = read(tiny)
+        runs = runs_of(figure)
+        ((accuracy, rounds, a_map),) = _panels(figure, figure_table(figure, runs), runs)
+        return accuracy, rounds, a_map
+
+    return run
+
+
+def test_a_figure_has_its_marks(figure):
+    assert [(m.label, m.point, m.value) for m in figure.marks] == [
+        (LINEAR, 2.93, 98.7), (LINEAR, 0.5, 90.25), (NOISY, 9, 98.7),
+    ]  # fmt: skip
+
+
+def test_marks_are_symbols_after_the_curves_on_the_axes_of_their_column(panels):
+    accuracy, rounds, a_map = panels()
+    assert [line.label for line in accuracy.lines] == ["loud noise", "quiet noise", LINEAR, NOISY]
+    linear, noisy = accuracy.lines[2:]
+    assert (list(linear.x), list(linear.y)) == ([2.93, 0.5], [98.7, 90.25])
+    assert not linear.joined
+    assert not noisy.joined
+    assert linear.marker != noisy.marker
+    assert [line.label for line in rounds.lines] == ["loud noise", "quiet noise"]
+    assert a_map.columns == ("1", "2", "8")
+
+
+def test_a_label_looks_the_same_in_every_group(read, tiny):
+    tiny["groups"]["again"] = {**tiny["groups"]["digits"], "title": "Again"}
+    tiny["show"]["again"] = ["loud"]
+    tiny["marks"].append(mark(label=NOISY, group="again"))
+    figure = read(tiny)
+    first, again = (list(mark_lines(figure, g, figure.axes[0])) for g in figure.groups)
+    assert [line.label for line in again] == [NOISY]
+    assert (again[0].marker, again[0].colour) == (first[1].marker, first[1].colour)
+
+
+def test_a_dozen_labels_are_told_apart_by_shape_and_colour(read, tiny):
+    tiny["marks"] = [mark(label=f"work {i}") for i in range(12)]
+    figure = read(tiny)
+    lines = list(mark_lines(figure, figure.groups[0], figure.axes[0]))
+    assert len({(line.marker, line.colour) for line in lines}) == 12
+
+
+def test_no_mark_has_the_symbol_of_a_curve(panels):
+    *curves, linear, noisy = panels()[0].lines
+    assert not {line.marker for line in curves} & {linear.marker, noisy.marker}
+
+
+def test_limits_are_widened_to_hold_the_marks(panels, tiny):
+    tiny["axes"]["accuracy"] |= {"x_limits": [0, 8], "y_limits": {"digits": [40, 100]}}
+    (low, high), y_limits = panels()[0].x_limits, panels()[0].y_limits
+    assert low == 0
+    assert high > 9
+    assert y_limits == (40, 100)
+
+
+@pytest.mark.parametrize(
+    ("limits", "values", "log", "found"),
+    [
+        (None, [3], False, None),
+        ((0, 1), [], False, (0, 1)),
+        ((0, 10), [5, 9.9], False, (0, 10)),
+        ((0, 10), [10], False, (0, 10.3)),
+        ((1, 10), [0.1, 20], True, (0.1, 20)),
+        ((0, 10), [-90], False, (-93, 10)),
+    ],
+)
+def test_limits_hold_the_whole_symbols(limits, values, log, found):
+    assert including(limits, values, log) == found
+
+
+def test_the_csv_holds_them_as_of_no_run(read, tiny, runs_of):
+    figure = read(tiny)
+    table = figure_table(figure, runs_of(figure))
+    own = table[table["n"] == 0]
+    assert set(own["axes"]) == {"accuracy"}
+    assert own[["curve", "x", "mean", "low", "high"]].values.tolist() == [
+        [LINEAR, 2.93, 98.7, 98.7, 98.7], [LINEAR, 0.5, 90.25, 90.25, 90.25],
+        [NOISY, 9, 98.7, 98.7, 98.7],
+    ]  # fmt: skip
+    assert len(table) - len(own) == 3 * 2 * 3
+
+
+@pytest.mark.parametrize("changed", [{}, {"scale": "quick"}, {"quick": [], "scale": "quick"}])
+def test_marks_are_there_whatever_the_runs_are(changed, panels, tiny):
+    tiny |= changed
+    assert [line.label for line in panels()[0].lines][2:] == [LINEAR, NOISY]
+
+
+def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
+    figure = read({**tiny, "scale": "quick"})
+    runs = runs_of(figure)
+    for run in runs:
+        run.job.folder.path.mkdir(parents=True, exist_ok=True)
+        facts = {"commit": "a", "device": "cpu", "threads": 1, "python": "3", "versions": {}}
+        run.job.folder.environment.write_text(json.dumps(facts))
+        run.summary["seconds"] = 1.0
+    text = compare(figure, runs, {}, caption_of(figure, runs, {}), "fedpriv figure own/tiny")
+    own = text.partition("## Numbers from elsewhere\n")[2].partition("##")[0]
+    assert "| | from | ε | quantity | value |" in own
+    assert f"| Digits | {LINEAR} | 2.93 | test accuracy (%) | 98.7 |" in own
+    assert f"| Digits | {LINEAR} | 0.5 | test accuracy (%) | 90.25 |" in own
+    assert "Without a line in the legend: numbers from elsewhere, see comparison.md." in text
+
+
+def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):
+    del tiny["marks"]
+    figure = read(tiny)
+    runs = runs_of(figure)
+    assert "elsewhere" not in caption_of(figure, runs, {})
+    assert (figure_table(figure, runs)["n"] > 0).all()
+
+
+def test_they_are_drawn_and_told_by_the_command(make, tiny, tmp_path):
+    tiny["show"]["digits"] = ["quiet"]
+    tiny["axes"] = {"accuracy": {"x": "point", "y": "test_accuracy"}}
+    tiny["points"]["quick"] = [8]
+    assert make("--quick").status == 0
+    folder = tmp_path / "outputs" / "figures" / "own" / "tiny_quick"
+    assert LINEAR in (folder / "comparison.md").read_text()
+    assert LINEAR in (folder / "report.html").read_text()
+    assert pd.read_csv(folder / "figure.csv")["n"].tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"group": "mnist"}, "figure.marks.0.group must be one of digits, got mnist"),
+        ({"column": "accuracy"}, "figure.marks.0.column must be one of test_accuracy, round"),
+        ({"column": "test_loss"}, "figure.marks.0.column must be one of test_accuracy, round"),
+        ({"point": "2,93"}, "figure.marks.0.point must be a number, got 2,93"),
+        ({"point": None}, "figure.marks.0.point must be given"),
+        ({"value": "98.7 %"}, "figure.marks.0.value must be a number"),
+        ({"value": float("inf")}, "figure.marks.0.value must be finite"),
+        ({"label": None}, "figure.marks.0.label must be given"),
+        ({"label": 3}, "figure.marks.0.label must be a text"),
+        ({"label": "loud noise"}, "figure.marks.0.label must be another text than that of a curve"),
+        ({"labl": "x"}, "unknown key figure.marks.0.labl; did you mean label?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_mark_is_refused(changed, words, read, tiny):
+    tiny["marks"] = [mark(**changed)]
+    with pytest.raises(ConfigError) as caught:
+        read(tiny)
+    assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("marks", "words"),
+    [
+        (98.7, "figure.marks must be a list"),
+        ({"a": mark()}, "figure.marks must be a list"),
+        ([98.7], "figure.marks.0 must be a group of keys"),
+    ],
+)
+def test_marks_are_a_list(marks, words, read, tiny):
+    tiny["marks"] = marks
+    with pytest.raises(ConfigError, match=words):
+        read(tiny)
+
+
+@pytest.mark.parametrize(("axis", "key"), [("x_scale", "point"), ("y_scale", "value")])
+def test_a_mark_that_a_logarithmic_axis_cannot_show_is_refused(axis, key, read, tiny):
+    tiny["axes"]["accuracy"][axis] = "log"
+    tiny["marks"] = [mark(**{key: 0})]
+    with pytest.raises(ConfigError, match=rf"figure\.marks\.0\.{key} must be > 0, got 0"):
+        read(tiny)
+
+
+def test_a_figure_without_points_has_no_marks(read, tiny):
+    del tiny["points"]
+    tiny["axes"] = {"accuracy": {"x": "round", "y": "test_accuracy"}}
+    with pytest.raises(ConfigError, match=r"figure\.marks must be absent: only axes with x: point"):
+        read(tiny)

@@ -1,0 +1,90 @@
+"""Hydra finds the sweeper of figures by itself, as an installed plugin."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+
+ROOT = Path(__file__).parents[3]
+FIND = """
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+print(sorted(f"{c.__module__}.{c.__name__}" for c in Plugins.instance().discover(Sweeper)))
+import sys
+print("torch" in sys.modules)
+"""
+
+
+def test_hydra_finds_the_sweeper_without_being_told_and_without_torch(tmp_path):
+    said = subprocess.run(
+        [sys.executable, "-c", FIND], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    found, torch = said.stdout.strip().splitlines()
+    assert "hydra_plugins.fedpriv.CurvesSweeper" in found
+    assert torch == "False"
+
+
+def test_a_wheel_and_an_sdist_carry_it():
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]
+    assert "hydra_plugins" in targets["wheel"]["packages"]
+    assert "/hydra_plugins" in targets["sdist"]["include"]
+    assert not (ROOT / "hydra_plugins" / "__init__.py").exists()  # a namespace that others share
+
+
+@pytest.fixture
+def composed(monkeypatch) -> list[list[str]]:
+    """The overrides of every job that Hydra composes."""
+    seen = []
+    whole = ConfigLoaderImpl.load_sweep_config
+
+    def note(self, master_config, sweep_overrides):
+        seen.append(sweep_overrides)
+        return whole(self, master_config, sweep_overrides)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", note)
+    return seen
+
+
+def test_a_sweep_says_how_many_jobs_it_composes(command):
+    said = command("train", "-m", "seed=range(3)", "dry_run=true")
+    assert said.out.startswith("3 jobs; composing their configurations\n")
+
+
+@pytest.mark.slow
+def test_jobs_that_differ_in_numbers_are_composed_once_before_the_first(command, composed):
+    assert command("train", "-m", "seed=range(4)", "rounds=1,2", "dry_run=true").status == 0
+    assert len(composed) == 1 + 8
+
+
+@pytest.mark.parametrize(
+    "swept",
+    ["algorithm=dp_fl,fedavg", "runtime={},{threads:1}", "clipper=constant,none", "delta=0.1,[1]"],
+)
+def test_jobs_that_may_compose_otherwise_are_each_composed_before_the_first(
+    swept, command, composed
+):
+    command("train", "-m", swept, "seed=0,1", "dry_run=true")
+    assert composed[0][0] == swept.split(",")[0]
+    assert len({job[0] for job in composed[:2]}) == 2
+
+
+@pytest.mark.parametrize("swept", ["algorithm=dp_fl,nope", "noise_schedule=constant,x", "seed=0,1"])
+def test_a_job_that_cannot_be_composed_is_refused_before_the_first_runs(swept, command, tmp_path):
+    said = command(
+        "train", "-m", swept, "rounds=1", *(["+rounds=1"] if swept == "seed=0,1" else [])
+    )
+    assert said.status == 2
+    assert not list(tmp_path.rglob("metrics.csv"))
+
+
+def test_hydras_own_sweeper_can_be_chosen(command):
+    said = command("train", "-m", "hydra/sweeper=basic", "seed=0,1", "dry_run=true")
+    assert said.status == 0
+    assert "composing" not in said.out

@@ -1,0 +1,414 @@
+"""Figures over a setting: every curve is run at each of its values, and the ends are drawn."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedpriv.common.config import compose, identity
+from fedpriv.common.errors import ConfigError
+from fedpriv.study.figures.definition import Axes, Points
+from fedpriv.study.figures.series import Run, over_points
+from fedpriv.study.figures.write import _panels, caption_of, figure_table
+
+POINTS = {"key": "algorithm.learning_rate", "values": [0.1, 0.5, 2], "label": "η", "quick": [0.5]}
+
+
+@pytest.fixture
+def tiny() -> dict:
+    """Two curves without privacy at three learning rates, and a reference at none."""
+    rounds = {
+        f"t{n}": {"label": f"T = {n}", "colour": colour, "overrides": [f"rounds={n}"]}
+        for n, colour in ((1, "blue"), (2, "orange"))
+    }
+    reference = {
+        "label": "reference", "colour": "black", "points": False, "overrides": ["rounds=4"],
+    }  # fmt: skip
+    return copy.deepcopy({
+        "work": "ours",
+        "title": "Points",
+        "quick": ["evaluation_interval=1"],
+        "points": POINTS,
+        "groups": {
+            "digits": {
+                "title": "Digits",
+                "overrides": ["algorithm=fedsgd", "dataset=digits"],
+                "seeds": [0, 1],
+            }
+        },
+        "curves": {**rounds, "reference": reference},
+        "show": {"digits": ["t1", "t2", "reference"]},
+        "axes": {
+            "loss": {"x": "point", "y": "test_loss", "x_scale": "log", "band": "sd"},
+            "rounds": {"x": "point", "y": "round"},
+            "map": {"x": "point", "y": "test_accuracy", "kind": "map", "best": "high"},
+        },
+        "stated": [
+            {"group": "digits", "curve": "t1", "column": "rounds", "value": 1, "point": 0.5}
+        ],
+        "orderings": [
+            {"group": "digits", "column": "test_loss", "curves": ["reference", "t1"], "point": 2}
+        ],
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """Where the first test that makes the figure leaves its outputs, for the others."""
+    return tmp_path_factory.mktemp("points") / "outputs"
+
+
+@pytest.fixture
+def there(kept, make, tmp_path) -> Path:
+    """The outputs of the figure with all its runs."""
+    if not kept.exists():
+        assert make().status == 0
+        shutil.copytree(tmp_path / "outputs", kept)
+    elif not (tmp_path / "outputs").exists():
+        shutil.copytree(kept, tmp_path / "outputs")
+    return tmp_path / "outputs"
+
+
+def made(outputs: Path, file: str, name: str = "tiny") -> Path:
+    return outputs / "figures" / "own" / name / file
+
+
+def test_every_curve_is_run_at_every_point_with_every_seed(figure, jobs_of):
+    jobs = jobs_of(figure)
+    assert [job.label for job in jobs[:7]] == [
+        "digits/t1/at 0.1/seed 0", "digits/t1/at 0.5/seed 0", "digits/t1/at 2/seed 0",
+        "digits/t2/at 0.1/seed 0", "digits/t2/at 0.5/seed 0", "digits/t2/at 2/seed 0",
+        "digits/reference/seed 0",
+    ]  # fmt: skip
+    assert [job.seed for job in jobs] == [0] * 7 + [1] * 7
+    assert len({job.folder.path for job in jobs}) == 14
+
+
+def test_the_identity_is_that_of_the_run_with_the_overrides(figure, jobs_of):
+    for job in jobs_of(figure)[::3]:
+        assert job.identity == identity(compose(job.overrides))
+
+
+def test_seeds_that_follow_the_seed_do_so(read, tiny, jobs_of):
+    tiny["groups"]["digits"]["overrides"].append("noise_seed=7")
+    for job in jobs_of(read(tiny))[::4]:
+        assert job.identity == identity(compose(job.overrides))
+        assert (job.identity["noise_seed"], job.identity["partition.seed"]) == (7, job.seed)
+
+
+def test_a_key_computed_from_the_seed_is_resolved_for_each(figure, jobs_of):
+    (group,) = figure.groups
+    noted = replace(group, overrides=(*group.overrides, "+algorithm.note='mine ${seed}'"))
+    for job in jobs_of(replace(figure, groups=(noted,))):
+        assert job.identity["algorithm.note"] == f"mine {job.seed}"
+
+
+def test_a_group_is_no_key_of_points(read, tiny, jobs_of):
+    tiny["points"]["key"] = "clipper"
+    with pytest.raises(ConfigError, match="a key with a number, not a group, got clipper"):
+        jobs_of(read(tiny))
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one(read, tiny, jobs_of):
+    tiny["points"]["key"] = "algorithm.learning_rat"
+    with pytest.raises(ConfigError, match=r"did you mean algorithm\.learning_rate\?"):
+        jobs_of(read(tiny))
+
+
+def test_a_value_that_cannot_be_is_refused_before_any_run(make, tiny, tmp_path):
+    tiny["points"]["values"] = [-1, 1]
+    said = make("--dry-run")
+    assert said.status == 2
+    assert "algorithm.learning_rate must be > 0" in said.sentence
+
+
+def test_two_points_that_are_the_same_runs_are_refused(read, tiny, jobs_of):
+    tiny["points"] |= {"key": "dry_run", "values": [0, 1]}
+    with pytest.raises(ConfigError, match="0 and 1 are the same runs of t1 in group digits"):
+        jobs_of(read(tiny))
+
+
+def test_an_override_of_the_points_key_is_refused(make):
+    said = make("algorithm.learning_rate=1")
+    assert said.status == 2
+    assert "use figure.points.values=[" in said.sentence
+
+
+def test_the_quick_scale_has_points_of_its_own(read, tiny):
+    assert read({**tiny, "scale": "quick"}).points.values == (0.5,)
+    del tiny["points"]["quick"]
+    assert read({**tiny, "scale": "quick"}).points.values == (0.1, 0.5, 2)
+
+
+def test_a_quick_override_of_the_points_key_leaves_the_points(read, tiny, jobs_of):
+    tiny["quick"] = ["algorithm.learning_rate=9"]
+    rates = [
+        j.identity["algorithm.learning_rate"] for j in jobs_of(read({**tiny, "scale": "quick"}))
+    ]
+    assert rates == [0.5, 0.5, 9]
+
+
+def test_a_curve_with_points_of_its_own_is_run_at_those_alone(read, tiny, jobs_of):
+    tiny["curves"]["t2"]["points"] = [0.1, 2.0]
+    figure = read(tiny)
+    jobs = jobs_of(figure)
+    assert [job.label for job in jobs if job.curve.name == "t2"] == [
+        "digits/t2/at 0.1/seed 0", "digits/t2/at 2/seed 0",
+        "digits/t2/at 0.1/seed 1", "digits/t2/at 2/seed 1",
+    ]  # fmt: skip
+    assert figure.run_count == len(jobs) == 12
+
+
+def test_the_runs_at_a_curves_own_points_are_those_of_the_whole_curve(read, tiny, jobs_of):
+    whole = {job.folder.path for job in jobs_of(read(tiny))}
+    tiny["curves"]["t2"]["points"] = [0.1, 2.0]
+    assert {job.folder.path for job in jobs_of(read(tiny))} < whole
+
+
+def test_at_the_quick_scale_a_curve_is_run_at_those_of_its_points_that_are_quick(
+    read, tiny, jobs_of
+):
+    tiny["points"]["quick"] = [0.5, 2]
+    tiny["curves"]["t2"]["points"] = [0.1, 2]
+    jobs = jobs_of(read({**tiny, "scale": "quick"}))
+    assert [job.point for job in jobs if job.curve.name == "t2"] == [2]
+
+
+def test_a_curve_without_a_quick_point_is_left_out_and_that_is_said(read, tiny, jobs_of):
+    tiny["curves"]["t2"]["points"] = [0.1, 2]
+    figure = read({**tiny, "scale": "quick"})
+    jobs = jobs_of(figure)
+    assert [job.curve.name for job in jobs] == ["t1", "reference"]
+    metrics = pd.DataFrame({"test_accuracy": [0.5], "test_loss": [1.0]})
+    runs = [Run(job, {"rounds": 1}, metrics) for job in jobs]
+    assert "Left out, run at none of these points: T = 2." in caption_of(figure, runs, [])
+    ((loss, _, a_map),) = _panels(figure, figure_table(figure, runs), runs)
+    assert [line.label for line in loss.lines] == ["T = 1", "reference"]
+    assert a_map.rows == ("T = 1", "reference")
+    assert np.isfinite(a_map.values).all()
+
+
+def test_a_group_without_a_quick_point_is_refused(read, tiny):
+    tiny["show"]["digits"] = ["t1", "t2"]
+    tiny["orderings"] = []
+    for name in ("t1", "t2"):
+        tiny["curves"][name]["points"] = [0.1]
+    assert read(tiny).run_count == 4
+    with pytest.raises(ConfigError) as caught:
+        read({**tiny, "scale": "quick"})
+    assert str(caught.value) == (
+        "figure.points.quick must be such that a curve of group digits is run at one of them, got [0.5]"
+    )
+
+
+def test_a_figure_without_points_asks_no_curve_where_it_is_run(read, tiny):
+    for key in ("points", "stated", "orderings"):
+        del tiny[key]
+    tiny["axes"] = {"loss": {"x": "round", "y": "test_loss"}}
+    tiny["curves"]["t2"]["points"] = [1]
+    assert read(tiny).run_count == 6
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("points", "key"), None, "figure.points.key must be a text"),
+        (("points", "key"), "seed", "figure.points.key must be a key that makes another run"),
+        (("points", "values"), [2, 1], "figure.points.values must be a list of increasing numbers"),
+        (("points", "values"), [1, 1], "figure.points.values must be a list of increasing numbers"),
+        (("points", "values"), [], "figure.points.values must be a list of increasing numbers"),
+        (("points", "values"), ["a"], "figure.points.values must be a number"),
+        (("points", "quick"), 1, "figure.points.quick must be a list of increasing numbers"),
+        (("points", "label"), 3, "figure.points.label must be a text"),
+        (("points", "lable"), "x", "unknown key figure.points.lable; did you mean label?"),
+        (("axes", "loss", "x"), "round", "figure.axes.loss.x must be one of point"),
+        (("axes", "loss", "x_scale"), "ln", "figure.axes.loss.x_scale must be one of linear, log"),
+        (("axes", "loss", "band"), "se", "figure.axes.loss.band must be one of range, sd"),
+        (("axes", "loss", "kind"), "heat", "figure.axes.loss.kind must be one of lines, map"),
+        (("axes", "loss", "lines"), "clients", "figure.axes.loss.lines must be one of curves"),
+        (("axes", "map", "best"), "least", "figure.axes.map.best must be one of low, high"),
+        (("curves", "t1", "points"), "no", "figure.curves.t1.points must be true or false"),
+        (("curves", "t1", "points"), 1, "true or false, or a list of increasing numbers, got 1"),
+        (("curves", "t1", "points"), [], "true or false, or a list of increasing numbers, got []"),
+        (("curves", "t1", "points"), [2, 1], "points must be true or false, or a list of incr"),
+        (("curves", "t1", "points"), ["2"], "figure.curves.t1.points must be a number, got 2"),
+        (("curves", "t1", "points"), [0.5, 1],
+         "figure.curves.t1.points must be true, or some of figure.points.values 0.1, 0.5, 2, got"),
+        (("stated", 0, "point"), None, "figure.stated.0.point must be a number"),
+        (("stated", 0, "curve"), "reference", "figure.stated.0.point must be absent"),
+        (("orderings", 0, "point"), "all", "figure.orderings.0.point must be a number"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_refused_with_its_key_and_what_is_allowed(place, value, words, read, tiny):
+    *way, last = place
+    node = tiny
+    for name in way:
+        node = node[name]
+    node[last] = value
+    with pytest.raises(ConfigError) as caught:
+        read(tiny)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({"x": "point", "y": "test_loss"}, "x must be a column, unless the figure has points"),
+        ({"x": "round", "y": "test_loss", "kind": "map"}, "kind must be one of lines"),
+    ],
+)
+def test_a_figure_without_points_has_no_axes_over_them(axes, words, read, tiny):
+    for key in ("points", "stated", "orderings"):
+        del tiny[key]
+    tiny["axes"] = {"loss": axes}
+    with pytest.raises(ConfigError) as caught:
+        read(tiny)
+    assert words in str(caught.value)
+
+
+@pytest.fixture
+def run_at(figure, jobs_of):
+    """(curve, point, seed, summary, metrics) → a finished run there."""
+    jobs = {(j.curve.name, j.point, j.seed): j for j in jobs_of(figure)}
+
+    def run(curve: str, point: float | None, seed: int, rounds: int = 1, **metrics: list) -> Run:
+        return Run(jobs[curve, point, seed], {"rounds": rounds}, pd.DataFrame(metrics))
+
+    return run
+
+
+LEARNING_RATES = Points("algorithm.learning_rate", (0.1, 0.5, 2), "η")
+
+
+def test_a_point_is_the_end_of_the_runs_there(run_at):
+    runs = [
+        run_at("t1", 0.1, 0, test_accuracy=[0.2, 0.5]),
+        run_at("t1", 0.1, 1, test_accuracy=[0.9, 0.7]),
+        run_at("t1", 2, 0, test_accuracy=[0.1]),
+    ]
+    drawn = over_points(runs, Axes("a", "point", "test_accuracy"), LEARNING_RATES)
+    assert drawn["x"].tolist() == [0.1, 2]
+    assert drawn["mean"].tolist() == pytest.approx([60, 10])
+    assert drawn["low"].tolist() == pytest.approx([50, 10])
+    assert drawn["high"].tolist() == pytest.approx([70, 10])
+    assert drawn["n"].tolist() == [2, 1]
+
+
+def test_a_band_of_sd_is_one_sample_standard_deviation_to_either_side(run_at):
+    runs = [run_at("t1", 0.1, seed, test_loss=[value]) for seed, value in ((0, 1.0), (1, 3.0))]
+    (row,) = over_points(
+        runs, Axes("a", "point", "test_loss", band="sd"), LEARNING_RATES
+    ).itertuples()
+    assert (row.mean, row.low, row.high) == pytest.approx((2, 2 - 2**0.5, 2 + 2**0.5))
+
+
+def test_the_round_of_an_end_is_the_number_of_rounds_run(run_at):
+    run = run_at("t1", 0.1, 0, rounds=7, round=[5], test_loss=[1.0])
+    assert over_points([run], Axes("a", "point", "round"), LEARNING_RATES)["mean"].tolist() == [7]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_ends_that_are_not_finite_are_left_out(bad, run_at):
+    runs = [run_at("t1", 0.1, 0, test_loss=[bad]), run_at("t1", 0.1, 1, test_loss=[2.0])]
+    drawn = over_points(runs, Axes("a", "point", "test_loss"), LEARNING_RATES)
+    assert (drawn["mean"].tolist(), drawn["n"].tolist()) == ([2], [1])
+
+
+def test_a_run_at_no_point_is_level_over_all(run_at):
+    runs = [run_at("reference", None, 0, test_loss=[0.5])]
+    drawn = over_points(runs, Axes("a", "point", "test_loss"), LEARNING_RATES)
+    assert (drawn["x"].tolist(), drawn["mean"].tolist()) == ([0.1, 0.5, 2], [0.5] * 3)
+
+
+def test_a_curve_without_a_finite_end_is_empty(run_at):
+    runs = [run_at("t1", 0.1, 0, test_loss=[np.nan])]
+    assert len(over_points(runs, Axes("a", "point", "test_loss"), LEARNING_RATES)) == 0
+
+
+def test_the_caption_says_what_bands_points_and_frames_are(figure, run_at):
+    runs = [run_at("t1", 0.5, seed) for seed in (0, 1)]
+    said = caption_of(figure, runs, [])
+    assert "bands (loss): ± one sample standard deviation over seeds" in said
+    assert "bands (rounds): lowest to highest seed" in said
+    assert "Each point is the end of runs with that η." in said
+    assert "Horizontal: runs that do not depend on η." in said
+    assert "Framed: the highest of each row." in said
+    assert "Digits: 0 to 2 seeds" in said
+
+
+def test_the_table_has_every_curve_at_every_point(there):
+    table = pd.read_csv(made(there, "figure.csv"))
+    drawn = table.groupby(["axes", "curve"])["x"].apply(tuple)
+    assert len(drawn) == 9
+    assert set(drawn) == {(0.1, 0.5, 2)}
+    rounds = table[table["axes"] == "rounds"].groupby("curve")["mean"].first()
+    assert rounds.to_dict() == {"t1": 1, "t2": 2, "reference": 4}
+    assert set(table["n"]) == {2}
+
+
+def test_the_ends_have_a_row_for_each_run(there):
+    ends = pd.read_csv(made(there, "ends.csv"))
+    assert len(ends) == 14
+    assert ends["point"].isna().sum() == 2
+    assert set(ends["folder"]) == {path.name for path in (there / "runs").iterdir()}
+    drawn = pd.read_csv(made(there, "figure.csv"))
+    at = drawn[(drawn["axes"] == "map") & (drawn["curve"] == "t2") & (drawn["x"] == 0.5)]
+    own = ends[(ends["curve"] == "t2") & (ends["point"] == 0.5)]
+    assert at["mean"].item() == pytest.approx(own["test_accuracy"].mean(), rel=1e-5)
+
+
+def test_the_comparison_names_the_points(there):
+    text = made(there, "comparison.md").read_text()
+    assert "| Digits | T = 1, η = 0.5 | rounds | 1 | 1 ± 0 (n = 2) | +0 |" in text
+    assert "Digits, η = 2, test loss, stated from best to worst: reference > T = 1." in text
+    assert "- runs: a row each in ends.csv" in text
+
+
+def test_a_second_call_runs_nothing_and_draws_the_same(there, make):
+    before = {n: made(there, n).read_bytes() for n in ("figure.csv", "figure.png", "ends.csv")}
+    stamps = {p: p.stat().st_mtime_ns for p in (there / "runs").rglob("*")}
+    assert make().status == 0
+    assert {p: p.stat().st_mtime_ns for p in (there / "runs").rglob("*")} == stamps
+    assert {n: made(there, n).read_bytes() for n in before} == before
+
+
+def test_what_is_missing_is_drawn_without_and_said(there, make):
+    shutil.rmtree(next((there / "runs").iterdir()))
+    said = make("--draw")
+    assert said.status == 1
+    assert "Missing runs: 1." in made(there, "comparison.md").read_text()
+
+
+def test_fewer_values_use_the_runs_that_are_there(there, make):
+    assert make("figure.points.values=[0.5]", "--draw").status == 0
+    assert set(pd.read_csv(made(there, "figure.csv"))["x"]) == {0.5}
+
+
+def test_the_quick_scale_is_stamped_and_goes_elsewhere(there, make):
+    assert make("--quick").status == 0
+    text = made(there, "comparison.md", "tiny_quick").read_text()
+    assert "**quick** (evaluation_interval=1): the numbers mean nothing" in text
+    table = pd.read_csv(made(there, "figure.csv", "tiny_quick"))
+    assert set(table["x"]) == {0.5}
+
+
+def test_a_dry_run_summarises_many_seeds(make):
+    said = make("--dry-run", "--seeds", ",".join(map(str, range(9))))
+    assert (said.status, said.err) == (0, "")
+    assert said.out.count("0 of 9 done") == 7
+
+
+def test_the_cost_is_that_of_all_points(make, tiny):
+    for curve in tiny["curves"].values():
+        curve["minutes"] = {"digits": 2}
+    assert "14 runs, 0 done; the rest takes about 28:00 on one core" in make("--dry-run").out
+
+
+def test_a_quick_scale_of_fewer_points_alone_needs_no_override(read, tiny):
+    assert read({**tiny, "quick": [], "scale": "quick"}).altered_words == ""

@@ -1,0 +1,46 @@
+"""What ``scripts/publish_figures.py`` puts beside a figure."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "publish_figures.py"
+
+
+@pytest.fixture
+def script():
+    spec = importlib.util.spec_from_file_location("publish_figures", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    folder = tmp_path / "drawn"
+    folder.mkdir()
+    Image.new("RGB", (4, 4)).save(folder / "figure.png")
+    for name in ("figure.csv", "figure.pdf"):
+        (folder / name).write_text("")
+    (folder / "comparison.md").write_text("- runs:\n  - mnist, seed 0: `run-a`\n")
+    return folder
+
+
+def test_the_runs_of_a_figure_are_those_it_names(script, drawn, tmp_path):
+    assert script.publish_figure(drawn, tmp_path / "to") == {"run-a"}
+
+
+def test_ends_over_seeds_name_no_runs(script, drawn, tmp_path):
+    (drawn / "ends.csv").write_text("group,curve,quantity,mean,sd,n\nmnist,dp_fl,rounds,9,,1\n")
+    assert script.publish_figure(drawn, tmp_path / "to") == {"run-a"}
+
+
+def test_the_runs_of_points_are_the_rows_of_ends(script, drawn, tmp_path):
+    """Their comparison.md names none."""
+    (drawn / "comparison.md").write_text("- runs: a row each in ends.csv\n")
+    (drawn / "ends.csv").write_text("group,seed,folder\nroles,0,run-b\nroles,1,run-c\n")
+    assert script.publish_figure(drawn, tmp_path / "to") == {"run-b", "run-c"}

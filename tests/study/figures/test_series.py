@@ -1,0 +1,169 @@
+"""Lines of several seeds as one line with a band."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedpriv.study.figures.definition import Axes
+from fedpriv.study.figures.series import POINTS, Run, band, over_seeds, read_runs
+
+values = st.floats(-1e6, 1e6, allow_nan=False)
+steps = st.floats(0.01, 10)
+
+
+@st.composite
+def a_line(draw):
+    count = draw(st.integers(1, 12))
+    x = draw(st.floats(0, 5)) + np.cumsum(draw(st.lists(steps, min_size=count, max_size=count)))
+    y = draw(st.lists(values, min_size=count, max_size=count))
+    return pd.DataFrame({"x": x, "y": y})
+
+
+def line(x, y) -> pd.DataFrame:
+    return pd.DataFrame({"x": np.asarray(x, dtype=float), "y": np.asarray(y, dtype=float)})
+
+
+@given(st.lists(a_line(), min_size=1, max_size=4))
+def test_the_mean_lies_within_the_band_and_all_lines_are_counted(lines):
+    found = band(lines)
+    slack = 1e-9 * (1 + found[["low", "high"]].abs().max(axis=1))
+    assert (found["n"] == len(lines)).all()
+    assert (found["low"] <= found["mean"] + slack).all()
+    assert (found["mean"] <= found["high"] + slack).all()
+
+
+@given(st.lists(a_line(), min_size=1, max_size=4), st.randoms())
+def test_the_order_of_the_lines_does_not_matter(lines, random):
+    shuffled = list(lines)
+    random.shuffle(shuffled)
+    one, other = band(lines), band(shuffled)
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+
+@given(a_line())
+def test_one_line_stays_what_it_is(one):
+    found = band([one])
+    assert found["x"].tolist() == one["x"].tolist()
+    for name in ("mean", "low", "high"):
+        assert found[name].tolist() == one["y"].tolist()
+
+
+@given(a_line(), st.integers(2, 5))
+def test_equal_lines_have_no_band(one, count):
+    found = band([one] * count)
+    assert found["low"].tolist() == one["y"].tolist()
+    assert found["high"].tolist() == one["y"].tolist()
+
+
+@given(st.lists(a_line(), min_size=2, max_size=4))
+def test_the_band_never_leaves_the_range_of_the_data(lines):
+    found = band(lines)
+    everything = pd.concat(lines)["y"]
+    slack = 1e-9 * (1 + everything.abs().max())
+    assert found["low"].min() >= everything.min() - slack
+    assert found["high"].max() <= everything.max() + slack
+
+
+@given(st.lists(a_line(), min_size=2, max_size=4))
+def test_x_never_falls(lines):
+    assert (np.diff(band(lines)["x"]) >= 0).all()
+
+
+def test_lines_with_the_same_x_are_compared_there():
+    found = band([line([1, 2, 4], [1, 2, 3]), line([1, 2, 4], [3, 2, 7])])
+    assert found.to_dict("list") == {
+        "x": [1, 2, 4], "mean": [2, 2, 5], "low": [1, 2, 3], "high": [3, 2, 7], "n": [2, 2, 2],
+    }  # fmt: skip
+
+
+def test_lines_with_different_x_are_interpolated_on_their_common_range():
+    found = band([line([0, 2, 4], [0, 2, 4]), line([1, 5], [3, 7])])
+    assert (found["x"].iloc[0], found["x"].iloc[-1]) == (1, 4)
+    np.testing.assert_allclose(found["low"], found["x"])
+    np.testing.assert_allclose(found["high"], found["x"] + 2)
+    np.testing.assert_allclose(found["mean"], found["x"] + 1)
+
+
+def test_lines_of_different_length_share_the_shorter_range():
+    found = band([line([1, 2, 3], [1, 1, 1]), line([1, 2], [3, 3])])
+    assert found["x"].max() == 2
+    assert set(found["mean"]) == {2}
+
+
+def test_no_line_at_all_is_an_empty_table():
+    assert band([]).columns.tolist() == ["x", "mean", "low", "high", "n"]
+    assert len(band([])) == 0
+    numbers = pd.concat([band([line([1, 2], [3, 4])] * 2), band([])])  # as numbers, to be drawn
+    assert all(np.issubdtype(kind, np.number) for kind in numbers.dtypes)
+
+
+@given(st.integers(POINTS + 1, 5000))
+def test_a_long_line_is_thinned_and_keeps_both_ends(count):
+    x = np.arange(count)
+    found = band([line(x, -x)])
+    assert len(found) <= POINTS
+    assert (found["x"].iloc[0], found["x"].iloc[-1]) == (0, count - 1)
+    assert (found["mean"] == -found["x"]).all()
+
+
+@pytest.mark.parametrize("count", [1, POINTS - 1, POINTS])
+def test_a_line_that_is_not_long_keeps_every_point(count):
+    assert band([line(range(count), range(count))])["x"].tolist() == list(range(count))
+
+
+@given(st.lists(values, min_size=2, max_size=10))
+def test_several_values_at_one_x_stay_what_they_are(ys):
+    """Such as noise that does not change, on the x axis."""
+    found = band([line([1.0] * len(ys), ys)])
+    assert found["mean"].tolist() == ys
+
+
+@pytest.fixture
+def run_of(figure, jobs_of):
+    """(metrics) → a finished run with them."""
+    job = jobs_of(figure)[0]
+    return lambda **metrics: Run(job, {}, pd.DataFrame(metrics))
+
+
+def test_shares_are_drawn_in_percent(run_of):
+    run = run_of(round=[1, 2], test_accuracy=[0.5, 0.75])
+    drawn = over_seeds([run], Axes("a", "round", "test_accuracy"))
+    assert drawn["mean"].tolist() == [50, 75]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_points_that_are_not_finite_are_left_out(bad, run_of):
+    run = run_of(round=[1, 2, 3], test_loss=[1.0, bad, 3.0])
+    drawn = over_seeds([run], Axes("a", "round", "test_loss"))
+    assert drawn["x"].tolist() == [1, 3]
+
+
+def test_a_run_without_a_finite_point_leaves_the_others(run_of):
+    bad = run_of(round=[1, 2], test_loss=[np.nan, np.inf])
+    good = run_of(round=[1, 2], test_loss=[1.0, 2.0])
+    drawn = over_seeds([bad, good], Axes("a", "round", "test_loss"))
+    assert drawn["n"].tolist() == [1, 1]
+
+
+def test_a_curve_without_a_finite_point_is_empty(run_of):
+    bad = run_of(round=[1, 2], test_loss=[np.nan, np.inf])
+    assert len(over_seeds([bad], Axes("a", "round", "test_loss"))) == 0
+
+
+def test_points_are_ordered_by_x(run_of):
+    run = run_of(round=[1, 2, 3], epsilon=[3.0, 1.0, 2.0], test_loss=[30.0, 10.0, 20.0])
+    drawn = over_seeds([run], Axes("a", "epsilon", "test_loss"))
+    assert drawn["mean"].tolist() == [10, 20, 30]
+
+
+def test_only_finished_runs_are_read_and_only_their_evaluated_rounds(
+    made, figure, jobs_of, tmp_path
+):
+    jobs = jobs_of(figure, stores=(made / "runs",)) + jobs_of(figure)
+    runs = read_runs(jobs)
+    assert len(runs) == 4
+    assert all(run.metrics["round"].tolist() == [2, 4] for run in runs)

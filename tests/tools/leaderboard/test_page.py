@@ -1,0 +1,85 @@
+"""The page: the same entries give the same page, and the one in docs/ is that of the entries beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedpriv.tools.leaderboard.entry import read_entries, write_entry
+from fedpriv.tools.leaderboard.flags import ENTRIES, PAGE
+from fedpriv.tools.leaderboard.page import MARK, page
+
+ROOT = Path(__file__).parents[3]
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = (
+        line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ε")
+    )
+    cells = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in lines)
+    return [row for row in cells if "---" not in row]
+
+
+def test_a_row_says_everything_about_an_entry(entry):
+    assert rows(page("", [entry])) == [
+        ["1.800 (δ = 1e-5)", "local", "record, add/remove", "87.00 ± 1.00 %", "3", "0.5",
+         "`fedpriv train algorithm=dp_fl`", f"`{entry.commit[:12]}`", "2026-11-23"]
+    ]  # fmt: skip
+
+
+def test_one_seed_has_no_sd_and_an_unchecked_entry_says_so(entry, reaching):
+    (row,) = rows(page("", [reaching(runs=entry.runs[:1], checks=())]))
+    assert (row[3], row[4], row[8]) == ("86.00 %", "1", "not yet")
+
+
+def test_rows_go_by_data_set_then_epsilon_then_accuracy(reaching):
+    known = [
+        reaching(mean=0.95, epsilon=7.5), reaching(mean=0.90, epsilon=2.0), reaching(mean=0.91, epsilon=1.5),
+        reaching(mean=0.92, epsilon=2.1), reaching(mean=0.5, epsilon=0.9), reaching(dataset="adult"),
+    ]  # fmt: skip
+    text = page("", known)
+    assert text.index("## adult") < text.index("## digits")
+    found = [(row[0].split()[0], row[3].split()[0]) for row in rows(text)][1:]
+    assert found == [
+        ("0.900", "50.00"), ("1.500", "91.00"), ("2.000", "90.00"), ("2.100", "92.00"), ("7.500", "95.00"),
+    ]  # fmt: skip
+
+
+def test_the_order_of_the_entries_does_not_matter(reaching):
+    known = [reaching(mean=0.9), reaching(mean=0.8), reaching(overrides=("epsilon=1",))]
+    assert page("", known) == page("", known[::-1])
+
+
+def test_what_stands_above_the_mark_is_kept_and_what_stands_below_is_not(entry):
+    once = page("# Board\n\nWords.\n", [entry])
+    assert once.startswith(f"# Board\n\nWords.\n\n{MARK}\n\n## digits\n")
+    assert page(once + "more", [entry]) == once
+    assert page(once, []) == f"# Board\n\nWords.\n\n{MARK}\n\nThere is no entry yet.\n"
+
+
+def test_the_command_writes_the_page(entry, command, tmp_path):
+    (tmp_path / "entries").mkdir()
+    write_entry(tmp_path / "entries" / "x.json", entry)
+    said = command("leaderboard", "write", "--entries", "entries", "--page", "page.md")
+    assert (said.status, said.err, said.out) == (0, "", "1 entry: page.md\n")
+    assert (tmp_path / "page.md").read_text() == page("", [entry])
+
+
+def test_an_entry_that_is_none_stops_the_page(entry, command, tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    said = command("leaderboard", "write", "--entries", ".", "--page", "page.md")
+    assert said.status == 2
+    assert said.sentence.startswith("fedpriv: x.json is no entry")
+    assert not (tmp_path / "page.md").exists()
+    assert (
+        "--entries must be an existing folder"
+        in command("leaderboard", "write", "--entries", "y", "--page", "p.md").sentence
+    )
+
+
+def test_the_page_of_the_documentation_is_that_of_the_entries():
+    if not (ROOT / ENTRIES).is_dir():
+        pytest.skip("needs the entries of the repository: this is a source package")
+    written = (ROOT / PAGE).read_text("utf-8")
+    assert page(written, read_entries(ROOT / ENTRIES)) == written

@@ -1,0 +1,383 @@
+"""Algorithms, clippers and models with a mistake each, written as a user would write a plug-in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedpriv.algorithms import CdpFedAvg, DpFl
+from fedpriv.algorithms.client_work import ClientWork
+from fedpriv.algorithms.optimizers import Adam
+from fedpriv.algorithms.record_work import RecordWork
+from fedpriv.algorithms.trainer import Clipped
+from fedpriv.algorithms.uploads import ProjectedChanges
+from fedpriv.data.records import Records
+from fedpriv.privacy.clippers import ConstantClipper
+from fedpriv.privacy.core.sampling import PoissonSampling
+
+RECORDS = ("algorithm=dp_fl", "partition=iid", "partition.clients=4")
+CLIENTS = ("algorithm=cdp_fedavg", "partition.clients=24", "algorithm.client_rate=0.5")
+"""Small configurations, to which the mistakes are added."""
+COPIES = (
+    "algorithm.augmentation_multiplicity=3",
+    "algorithm.random_crop=2",
+    "algorithm.random_flip=true",
+)
+
+
+def does_not_clip(clip):
+    """The clipper's scale is used, its bound is not enforced."""
+    clip.factors = lambda norms, owners: torch.ones_like(norms)
+    clip._scaled = True
+
+
+# ---- clipping
+
+
+class NoClipping(RecordWork):
+    def clipped(self, turn, changes, clip):
+        does_not_clip(clip)
+        return super().clipped(turn, changes, clip)
+
+
+class ClipsTheMean(RecordWork):
+    """The sum of a lot is clipped instead of each gradient in it."""
+
+    def clipped(self, turn, changes, clip):
+        does_not_clip(clip)
+        found = super().clipped(turn, changes, clip)
+        values = found.answer.values
+        lots = self._lot_sizes[self.holders(turn.cohort)]
+        mean = values.norm(dim=1) / lots
+        values.mul_((clip.norms / mean.clamp_min(1e-12)).clamp_max(1.0)[:, None])
+        return found
+
+
+class ForgetsTheBias(RecordWork):
+    """Norms are those of the first layer alone, and so is the clipping."""
+
+    def clipped(self, turn, changes, clip):
+        records, _ = self._lots(turn)
+        module = self.problem.model.module
+        logits = module(records.inputs)
+        error = logits.softmax(1) - nn.functional.one_hot(records.targets, logits.shape[1])
+        own = (error.norm(dim=1) * records.inputs.flatten(1).norm(dim=1)).detach()
+        own = own.nan_to_num(nan=1e30, posinf=1e30)
+        clip._scaled = True
+        clip.factors = lambda norms, owners: (clip.norms[owners] / own).clamp_max(1.0)
+        return super().clipped(turn, changes, clip)
+
+
+class PerLayer(ClientWork):
+    """Each layer of an upload is clipped to C, and the whole is said to be."""
+
+    def clipped(self, turn, changes, clip):
+        batch = self._uploads.of(turn.round_index, turn.cohort)
+        uploads, first = batch.uploads.nan_to_num(0.0, 0.0, 0.0).double(), 0
+        for parameter in self.problem.model.module.parameters():
+            layer = uploads[:, first : first + parameter.numel()]
+            layer.mul_((clip.norms / layer.norm(dim=1)).clamp_max(1.0)[:, None])
+            first += parameter.numel()
+        return summed(self, turn, clip, uploads)
+
+
+class TrustsClients(ClientWork):
+    """Clients clip; the server adds up what it gets."""
+
+    def clipped(self, turn, changes, clip):
+        batch = self._uploads.of(turn.round_index, turn.cohort)
+        return summed(self, turn, clip, batch.uploads.double())
+
+
+class CountsOneTwice(ClientWork):
+    """The first of a cohort is in the sum twice."""
+
+    def clipped(self, turn, changes, clip):
+        twice = np.concatenate([turn.cohort[:1], turn.cohort])
+        return super().clipped(replace(turn, cohort=twice), changes, clip)
+
+
+class LastUnclipped(RecordWork):
+    """The gradients of the last client are not clipped, those of all others are."""
+
+    def clipped(self, turn, changes, clip):
+        honest, last = clip.factors, len(turn.cohort) - 1
+        clip.factors = lambda norms, owners: honest(norms, owners).where(
+            owners.to(norms.device) != last, torch.ones_like(norms)
+        )
+        return super().clipped(turn, changes, clip)
+
+
+class NeighboursNorm(RecordWork):
+    """Gradients of the last client but one are clipped to the last one's norm, and the other way round."""
+
+    def clipped(self, turn, changes, clip):
+        limits, (one, other) = clip._limits.clone(), (len(turn.cohort) - 2, len(turn.cohort) - 1)
+        clip._limits[[one, other]] = limits[[other, one]]
+        found = super().clipped(turn, changes, clip)
+        clip._limits[:] = limits
+        return found
+
+
+class LastUploadUnclipped(ClientWork):
+    """The server does not clip what the last client sends."""
+
+    def _add(self, total, uploads, factors, clip):
+        last = self._clients == self.problem.data.client_count - 1
+        super()._add(total, uploads, factors.where(~last, torch.ones_like(factors)), clip)
+
+    def clipped(self, turn, changes, clip):
+        self._clients = torch.from_numpy(turn.cohort)
+        return super().clipped(turn, changes, clip)
+
+
+class LastWeighsTwo(LastUploadUnclipped):
+    """The clipped upload of the last client counts twice."""
+
+    def _add(self, total, uploads, factors, clip):
+        last = self._clients == self.problem.data.client_count - 1
+        ClientWork._add(self, total, uploads, factors * (1.0 + last.to(factors.dtype)), clip)
+
+
+class WeighedByData(LastUploadUnclipped):
+    """Clipped uploads are weighed by how many records a client has, as FedAvg does."""
+
+    def _add(self, total, uploads, factors, clip):
+        records = torch.from_numpy(self.problem.data.records_per_client).to(factors.dtype)
+        weights = records / records.mean()
+        ClientWork._add(self, total, uploads, factors * weights[self._clients], clip)
+
+
+def summed(work, turn, clip, uploads):
+    """The sum of uploads [c, d], said to be clipped."""
+    denominator = work.denominator(turn.cohort)
+    clip._scaled = True
+    norms = uploads.norm(dim=1).float()
+    return Clipped(
+        clip.bounded(uploads.sum(0, keepdim=True) / denominator, denominator),
+        norms, work._owners(norms), torch.arange(len(norms)), 0.0, 0.0, 0,
+    )  # fmt: skip
+
+
+# ---- what is done with a release
+
+
+class RealisedLots(RecordWork):
+    """The noised sum is divided by how many records there are."""
+
+    def _lots(self, turn):
+        records, owners = super()._lots(turn)
+        self.counts = torch.bincount(owners, minlength=len(turn.cohort)).float()
+        return records, owners
+
+    def mean(self, released, cohort):
+        mean, lot_sizes = super().mean(released, cohort)
+        return mean * (lot_sizes / self.counts.clamp_min(1.0))[:, None], lot_sizes
+
+
+class TwoLotsAsOne(RecordWork):
+    """Two lots are drawn and added up, noised once and charged once."""
+
+    def _lots(self, turn):
+        parts = [super(TwoLotsAsOne, self)._lots(replace(turn, step=step)) for step in (0, 1)]
+        owners = torch.cat([own for _, own in parts])
+        order = torch.argsort(owners, stable=True)
+        inputs, targets = (
+            torch.cat([getattr(records, what) for records, _ in parts])[order]
+            for what in ("inputs", "targets")
+        )
+        return Records(inputs, targets), owners[order]
+
+
+class CopiesAsRecords(RecordWork):
+    """Each copy of an image is clipped by itself, and all are added up."""
+
+    def _lots(self, turn):
+        records, owners = super()._lots(turn)
+        copies = records.inputs.copies
+        targets = records.targets.repeat_interleave(copies)
+        inputs = records.inputs[:].flatten(0, 1)
+        return Records(inputs, targets), owners.repeat_interleave(copies)
+
+
+class RegularisedByTheLot(RecordWork):
+    """A penalty that grows with the loss of the lot."""
+
+    def clipped(self, turn, changes, clip):
+        found = super().clipped(turn, changes, clip)
+        self.loss = found.train_loss
+        return found
+
+    def mean(self, released, cohort):
+        mean, lot_sizes = super().mean(released, cohort)
+        return mean + 0.01 * self.loss * self.problem.model.flat, lot_sizes
+
+
+class StopsAtNotFinite(RecordWork):
+    """A gradient that is not finite ends the run."""
+
+    def clipped(self, turn, changes, clip):
+        found = super().clipped(turn, changes, clip)
+        if found.not_finite:
+            raise RuntimeError("a gradient is not finite")
+        return found
+
+
+class KeepsUnclipped(RecordWork):
+    """Remembers the sums before clipping, for the optimiser."""
+
+    def clipped(self, turn, changes, clip):
+        records, owners = self._lots(turn)
+        lots = (records.inputs, records.targets, owners, len(turn.cohort))
+        self.unclipped = self.problem.engine.clipped_sums(*lots, None).sums.nan_to_num(
+            0.0, 0.0, 0.0
+        )
+        return super().clipped(turn, changes, clip)
+
+
+class UnclippedMoments(Adam):
+    """Second moments of what was never clipped or noised."""
+
+    work: KeepsUnclipped
+
+    def step(self, clients, gradients):
+        self._second.mul_(0.9).add_(self.work.unclipped.float() ** 2)
+        return super().step(clients, gradients)
+
+
+# ---- algorithms
+
+
+class OwnWork(DpFl):
+    """``work``: the name of one of the classes above."""
+
+    def __init__(self, *args, work, **settings):
+        super().__init__(*args, **settings)
+        self.work = work
+
+    def start(self, problem):
+        trainer = super().start(problem)
+        trainer.work.__class__ = globals()[self.work]
+        if self.work == "KeepsUnclipped":
+            trainer._optimizer.__class__ = UnclippedMoments
+            trainer._optimizer.work = trainer.work
+        return trainer
+
+
+class OwnClientWork(CdpFedAvg):
+    def __init__(self, *args, work, **settings):
+        super().__init__(*args, **settings)
+        self.work = work
+
+    def uploads(self, problem):
+        if self.work != "TrustsClients":
+            return super().uploads(problem)
+        return ProjectedChanges(
+            problem, self.local_epochs, self.batch_size, self.local_learning_rate
+        )
+
+    def start(self, problem):
+        trainer = super().start(problem)
+        trainer.work.__class__ = globals()[self.work]
+        return trainer
+
+
+class ShuffledSampling(PoissonSampling):
+    """Charged as Poisson lots, drawn as batches of one size."""
+
+    def sample(self, stream, count):
+        return np.sort(stream.permutation(count)[: round(self.sample_rate * count)])
+
+
+class BlockSampling(PoissonSampling):
+    """As many as Poisson lots have, one beside the other."""
+
+    def sample(self, stream, count):
+        size = int((stream.random(count) < self.sample_rate).sum())
+        first = int(stream.random() * count)
+        return np.sort((first + np.arange(size)) % count)
+
+
+class AlwaysTheFirst(PoissonSampling):
+    """One record is in every lot."""
+
+    def sample(self, stream, count):
+        return np.union1d(super().sample(stream, count), [0])
+
+
+class CohortOfState(CdpFedAvg):
+    """Who takes part needs what is set ``when``: at the start of a run, or by its first round."""
+
+    def __init__(self, *args, when, **settings):
+        super().__init__(*args, **settings)
+        self.when = when
+
+    def start(self, problem):
+        trainer = super().start(problem)
+        if self.when == "start":
+            self.ready = True
+        honest = trainer.round
+
+        def done(opened):
+            self.ready = True
+            return honest(opened)
+
+        trainer.round = done
+        return trainer
+
+    def cohort(self, streams, round_index, eligible):
+        return (
+            super().cohort(streams, round_index, eligible)
+            if not round_index or self.ready
+            else None
+        )
+
+
+class OwnSampling(DpFl):
+    def __init__(self, *args, how, **settings):
+        super().__init__(*args, **settings)
+        self.how = how
+
+    def sampling_of(self, records):
+        return globals()[self.how](self.sample_rate)
+
+
+# ---- clippers and models
+
+
+class Peeks(ConstantClipper):
+    """The next clip norm is the median of this lot's, which nobody is asked for."""
+
+    def factors(self, norms, clip_norms):
+        self._norms[:] = 0.9 * self._norms + 0.1 * norms.nan_to_num(0.0, 0.0, 0.0).median()
+        return super().factors(norms, clip_norms)
+
+
+class BatchNormed(nn.Module):
+    """A batch norm of its own, whose name tells nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+        self.register_buffer("running", torch.zeros(64))
+
+    def forward(self, inputs):
+        flat = inputs.flatten(1)
+        if self.training:
+            with torch.no_grad():
+                self.running.lerp_(flat.mean(0), 0.1)
+        return self.linear(flat - self.running)
+
+
+class BatchNormModel:
+    seed = 0
+
+    def __init__(self, seed=0):
+        self.seed = seed
+
+    def build(self, input_shape, classes):
+        torch.manual_seed(self.seed)
+        return BatchNormed()

@@ -1,0 +1,328 @@
+"""Every planted mistake is found, by the check that is about it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from planted import CLIENTS, COPIES, RECORDS
+
+from fedpriv.algorithms import augmented
+from fedpriv.algorithms.base import UnsampledReports
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.secret_streams import standard_normals
+from fedpriv.privacy.clippers import QuantileClipper
+from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY
+from fedpriv.privacy.core import noise
+from fedpriv.privacy.core.sampling import WholeData
+from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, OpenRound, joint
+from fedpriv.tools.verify.context import SAMPLES
+
+pytestmark = pytest.mark.usefixtures("unpublished")
+SLOW = pytest.mark.slow
+QUANTILE = ("clipper=quantile", "clipper.initial_clip_norm=0.1", "clipper.bit_noise=8")
+
+
+def own_work(name: str) -> tuple[str, ...]:
+    return (*RECORDS, "algorithm._target_=planted.OwnWork", f"+algorithm.work={name}")
+
+
+def own_client_work(name: str) -> tuple[str, ...]:
+    return (*CLIENTS, "algorithm._target_=planted.OwnClientWork", f"+algorithm.work={name}")
+
+
+def about(found: list[str], kind: str) -> bool:
+    return any(one.startswith(kind) for one in found)
+
+
+# ---- clipping
+
+
+@pytest.mark.parametrize(
+    "work", ["NoClipping", "ClipsTheMean", pytest.param("ForgetsTheBias", marks=SLOW)]
+)
+def test_records_that_are_not_clipped_one_by_one(caught, work):
+    overrides = ("clipper.clip_norm=0.5",) if work == "ForgetsTheBias" else ()
+    assert about(caught(*own_work(work), *overrides), "sensitivity: gradient_sum")
+
+
+def test_copies_of_an_image_that_are_clipped_one_by_one(caught):
+    found = caught(*own_work("CopiesAsRecords"), *COPIES, rounds=2)
+    assert about(found, "sensitivity: gradient_sum: huge")
+
+
+def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught, monkeypatch):
+    """Were draws those of a place in the lot, one record less would move the copies of those behind it."""
+    draw = augmented.draws_of_copies
+
+    def by_place(streams, records, lot, *more):
+        return draw(streams, np.arange(len(records)), np.arange(len(lot)), *more)
+
+    monkeypatch.setattr(augmented, "draws_of_copies", by_place)
+    assert about(caught(*RECORDS, *COPIES, rounds=2), "sensitivity: gradient_sum")
+
+
+@pytest.mark.parametrize("work", ["PerLayer", "TrustsClients"])
+def test_uploads_that_the_server_does_not_clip(caught, work):
+    assert about(caught(*own_client_work(work)), "sensitivity: gradient_sum: upload")
+
+
+@pytest.mark.parametrize("algorithm", ["dp_fl", "cdp_fedavg"])
+def test_layers_whose_sensitivity_is_said_to_be_that_of_the_largest(caught, monkeypatch, algorithm):
+    """The clip norm of one layer is not what all of them together move the sum by."""
+    monkeypatch.setattr(
+        "fedpriv.privacy.clippers.clip.whole_norms",
+        lambda limits: limits if limits.dim() == 1 else limits.amax(1),
+    )
+    own = CLIENTS[1:] if algorithm == "cdp_fedavg" else RECORDS[1:]
+    found = caught(f"algorithm={algorithm}", *own, "model=mlp", "clipper=per_layer")
+    assert about(found, "sensitivity: gradient_sum")
+
+
+# ---- noise
+
+
+@pytest.fixture
+def scaled_noise(monkeypatch):
+    """(factor of the gradient's noise, which says it is whole)."""
+    release = GaussianQuery.release
+
+    def plant(factor):
+        def less(self, answer, noising):
+            by = factor() if callable(factor) else factor
+            if self.name != GRADIENT:
+                return release(self, answer, noising)
+            true = answer.sensitivity.double()
+            answer.sensitivity = true * by
+            std = release(self, answer, noising)
+            answer.sensitivity = true
+            return std / by
+
+        monkeypatch.setattr(GaussianQuery, "release", less)
+
+    return plant
+
+
+@pytest.mark.parametrize("factor", [0.95, pytest.param(0.5, marks=SLOW)])
+@pytest.mark.parametrize("overrides", [RECORDS, pytest.param(CLIENTS, marks=SLOW)])
+def test_less_noise_than_is_charged(caught, scaled_noise, overrides, factor):
+    scaled_noise(factor)
+    assert "noise: std of gradient_sum ÷ the ledger's" in caught(*overrides, samples=SAMPLES)
+
+
+def test_noise_divided_by_the_root_of_the_number_of_clients(caught, scaled_noise):
+    scaled_noise(1 / math.sqrt(24))
+    found = caught(*CLIENTS)
+    assert "noise: std of gradient_sum ÷ the ledger's" in found
+    assert "noise: ÷ what one client moves, in the weights" in found
+
+
+def test_noise_scaled_by_the_next_clip_norm(caught, scaled_noise, monkeypatch):
+    statistic, ratio = QuantileClipper.statistic, [1.0]
+
+    def told(self, norms, owners, clip_norms):
+        answer = statistic(self, norms, owners, clip_norms)
+        share = float(answer.values.mean()) / max(1, len(norms)) + BIT_SENSITIVITY
+        ratio[0] = math.exp(-self.quantile_learning_rate * (share - self.target_quantile))
+        return answer
+
+    monkeypatch.setattr(QuantileClipper, "statistic", told)
+    scaled_noise(lambda: ratio[0])
+    found = caught(*CLIENTS, *QUANTILE, samples=300)
+    assert about(found, "noise: the same with")
+
+
+@SLOW
+def test_noise_that_leaves_out_a_number(caught, monkeypatch):
+    add = noise.add_on_grid
+
+    def all_but_one(values, drawn, std):
+        drawn[:, 5] = 0.0
+        return add(values, drawn, std)
+
+    monkeypatch.setattr(noise, "add_on_grid", all_but_one)
+    assert "noise: gradient_sum: worst number of 650" in caught(*RECORDS)
+
+
+@SLOW
+def test_noise_that_is_bounded(caught, monkeypatch):
+    add = noise.add_on_grid
+    monkeypatch.setattr(
+        noise, "add_on_grid", lambda values, drawn, std: add(values, drawn.clamp(-2.5, 2.5), std)
+    )
+    assert "noise: gradient_sum: shape" in caught(*RECORDS)
+
+
+@pytest.mark.parametrize("left_out", [40, pytest.param(None, marks=SLOW)], ids=["last", "later"])
+def test_planted_noise_that_is_left_out_late_in_a_run(caught, monkeypatch, left_out):
+    """In the last round alone; and in all but the first 30."""
+    add = OpenRound._noise
+
+    def none_late(self, name, query, answer):
+        exact = answer.values.clone()
+        std = add(self, name, query, answer)
+        late = self.round_index >= 30 if left_out is None else self.round_index == left_out - 1
+        if late:
+            answer.values.copy_(exact)
+        return std
+
+    monkeypatch.setattr(OpenRound, "_noise", none_late)
+    overrides = ("algorithm=cdp_fedavg", *CLIENTS[1:], "rounds=40", "epsilon=8")
+    assert "noise: gradient_sum: worst round of 7" in caught(*overrides, later=True)
+
+
+# ---- independence
+
+
+@pytest.fixture
+def streams_of(monkeypatch):
+    """(a change of the names under which a round's noise is drawn)."""
+    original = OpenRound._streams_of
+
+    def plant(change):
+        def streams(self, query, of_reports=False):
+            return change(self, query, lambda: original(self, query, of_reports))
+
+        monkeypatch.setattr(OpenRound, "_streams_of", streams)
+
+    return plant
+
+
+def test_clients_that_share_noise(caught, streams_of):
+    streams_of(
+        lambda self, query, real: [
+            self.streams.noise(query.name, self.round_index) for _ in self.cohort
+        ]
+    )
+    assert "independence: gradient_sum: over clients" in caught(*RECORDS)
+
+
+@pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
+def test_the_same_noise_twice(caught, streams_of, overrides):
+    def again(self, query, real):
+        t, self.round_index = self.round_index, self.round_index // 2
+        try:
+            return real()
+        finally:
+            self.round_index = t
+
+    streams_of(again)
+    assert "independence: gradient_sum: over rounds and steps" in caught(*overrides)
+
+
+def test_noise_that_is_correlated_over_rounds(caught, streams_of, monkeypatch):
+    class Both(tuple):
+        __slots__ = ()
+
+    def with_the_one_before(self, query, real):
+        now = real()
+        self.round_index -= 1
+        before = real()
+        self.round_index += 1
+        return [Both(pair) for pair in zip(now, before, strict=True)]
+
+    def normals(streams, size):
+        now, before = (standard_normals([pair[i] for pair in streams], size) for i in (0, 1))
+        return 0.9 * now + math.sqrt(1 - 0.9**2) * before
+
+    streams_of(with_the_one_before)
+    monkeypatch.setattr(noise, "standard_normals", normals)
+    found = caught(*CLIENTS)
+    assert found == [
+        "independence: gradient_sum: over rounds and steps",
+        "independence: gradient_sum: 3 vectors of clients and rounds",
+    ]
+
+
+@SLOW
+def test_noise_that_does_not_depend_on_the_run(caught, monkeypatch):
+    monkeypatch.setattr(
+        "fedpriv.tools.verify.subject.run_digest", lambda config, rounds, problem: "always the same"
+    )
+    found = caught(*CLIENTS)
+    assert "independence: of two runs: another T" in found
+    assert "independence: of two runs: one client changed" in found
+
+
+# ---- sampling
+
+
+@pytest.mark.parametrize(
+    ("how", "check"),
+    [pytest.param("ShuffledSampling", "sizes", marks=SLOW), ("BlockSampling", "runs")],
+)
+def test_lots_that_are_not_sampled_as_charged(caught, how, check):
+    found = caught(*RECORDS, "algorithm._target_=planted.OwnSampling", f"+algorithm.how={how}")
+    assert f"sampling: lots: {check}" in found
+
+
+def test_a_sampler_that_goes_through_a_shuffled_order(caught, monkeypatch):
+    def in_turn(streams, sampling, records, t, step, client):
+        order = streams.sampling("order", client).permutation(len(records))
+        half = len(records) // 2
+        return records[sorted(order[:half] if t % 2 else order[half:])]
+
+    monkeypatch.setattr("fedpriv.algorithms.record_work.sample_lot", in_turn)
+    found = caught(*RECORDS)
+    assert "sampling: lots: sizes" in found
+    assert "sampling: lots: rounds" in found
+
+
+@pytest.mark.parametrize(
+    ("when", "found"),
+    [("start", []), ("round", ["outside: an interrupted run, resumed", "sampling: cohorts"])],
+)
+def test_cohorts_that_need_what_a_run_sets(caught, when, found):
+    """At the start it is there; what a round sets is told in a sentence."""
+    own = ("algorithm._target_=planted.CohortOfState", f"+algorithm.when={when}")
+    assert caught(*CLIENTS, *own) == found
+
+
+# ---- what else moves
+
+
+@pytest.mark.parametrize("work", ["RealisedLots", "RegularisedByTheLot", "KeepsUnclipped"])
+def test_what_is_done_with_a_release_depends_on_records(caught, work):
+    more = ("algorithm.optimizer=adam",) if work == "KeepsUnclipped" else ()
+    found = caught(*own_work(work), *more)
+    assert about(found, "outside: with other lots, cohorts and noise")
+
+
+def test_a_run_that_ends_at_what_is_not_finite(caught):
+    found = caught(*own_work("StopsAtNotFinite"))
+    assert "sensitivity: not a number" in found
+
+
+def test_a_clip_norm_that_follows_what_nobody_is_asked(caught):
+    found = caught(*RECORDS, "clipper._target_=planted.Peeks")
+    assert about(found, "charge: the run")  # it keeps private norms in factors, which stops the run
+
+
+def test_batch_norm_is_refused_and_else_found(caught, monkeypatch):
+    overrides = (*RECORDS, "model._target_=planted.BatchNormModel")
+    with pytest.raises(ConfigError, match="buffer running changes"):
+        caught(*overrides)
+    monkeypatch.setattr(
+        "fedpriv.models.checks.refuse_record_mixing", lambda module, inputs, per_record: None
+    )
+    monkeypatch.setattr("fedpriv.experiment.assemble._probe_own_model", lambda parts, problem: ())
+    monkeypatch.setattr("fedpriv.algorithms.trainer.Trainer._refuse_changed", lambda *given: None)
+    found = caught(*overrides)
+    assert about(found, "outside: ")
+
+
+def test_a_release_that_the_ledger_does_not_get(caught, monkeypatch):
+    close = OpenRound.close
+    monkeypatch.setattr(OpenRound, "close", lambda self: close(self) if self.round_index else ())
+    assert "charge: gradient_sum in the ledger" in caught(*CLIENTS)
+
+
+def test_reports_charged_as_if_they_came_or_not(caught, monkeypatch):
+    """A report that is seen to come differs by twice the clip norm, whatever the other one is."""
+    joint._event.cache_clear()
+    monkeypatch.setattr(UnsampledReports, "sampling_of", lambda self, records: WholeData())
+    found = caught("algorithm=ldp_fedsgd", "partition.clients=6", "noise_schedule=constant")
+    joint._event.cache_clear()
+    assert about(found, "sensitivity: ")
+    assert about(found, "noise: ÷ what one client moves")

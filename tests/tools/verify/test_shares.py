@@ -1,0 +1,108 @@
+"""Shares of whole numbers are tested from inside: their sum modulo 2^b, and what rounding moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.core import modular
+from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
+from fedpriv.privacy.mechanisms.discrete_gaussian import DiscreteGaussianQuery
+from fedpriv.privacy.mechanisms.skellam import SkellamQuery
+from fedpriv.tools.verify.shares import law_of_sum
+
+pytestmark = pytest.mark.usefixtures("unpublished")
+SLOW = pytest.mark.slow
+CLIENTS = ("algorithm=ddp_fedavg", "partition.clients=4", "rounds=5")
+RECORDS = (
+    "algorithm=dp_fl_server", "algorithm.trust=distributed", "partition.clients=4", "rounds=5",
+    "algorithm.sample_rate=1",
+)  # fmt: skip
+GAUSSIAN, SKELLAM = "algorithm.shares=discrete_gaussian", "algorithm.shares=skellam"
+
+
+def queries(kind):
+    return kind("gradient_sum", 2.0, 3.0, 6, 4, 64, 16, "vectors")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (*CLIENTS, GAUSSIAN),
+        pytest.param((*CLIENTS, SKELLAM, "clipper=quantile"), marks=SLOW),
+        pytest.param((*RECORDS, GAUSSIAN), marks=SLOW),
+    ],
+)
+def test_discrete_shares_pass(caught, overrides):
+    assert caught(*overrides, rounds=2) == []
+
+
+@pytest.mark.parametrize("kind", [DiscreteGaussianQuery, SkellamQuery])
+def test_the_law_of_a_sum_has_the_variance_of_its_shares(kind):
+    query, places = queries(kind), np.arange(-400, 401)
+    below, exactly = law_of_sum(query, 6, places)
+    assert exactly.sum() == pytest.approx(1.0, abs=1e-12)
+    assert float(exactly @ places**2) == pytest.approx(6 * query.variance, rel=1e-3)
+    assert below[400] == pytest.approx((1.0 - exactly[400]) / 2.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("factor", [0.9, pytest.param(0.5, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("kind", "shares"),
+    [(DiscreteGaussianQuery, GAUSSIAN), pytest.param(SkellamQuery, SKELLAM, marks=SLOW)],
+)
+def test_planted_shares_of_less_noise(caught, monkeypatch, kind, shares, factor):
+    table = kind._table
+    monkeypatch.setattr(
+        kind,
+        "_table",
+        lambda self: table(replace(self, noise_multiplier=factor * self.noise_multiplier)),
+    )
+    found = caught(*CLIENTS, shares, rounds=2)
+    assert "noise: gradient_sum: sums of shares, spread" in found
+
+
+def test_planted_counts_of_less_noise(caught, monkeypatch):
+    honest = DiscreteCount.variance.fget
+    release = DiscreteCount.release
+
+    def quiet(self, answer, noise):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DiscreteCount, "variance", property(lambda own: 0.3 * honest(own)))
+            return release(self, answer, noise)
+
+    monkeypatch.setattr(DiscreteCount, "release", quiet)
+    found = caught(*CLIENTS, SKELLAM, "clipper=quantile", "clipper.bit_noise=8", rounds=2)
+    assert found == ["noise: clip_statistic: sums of shares, spread"]
+
+
+def test_planted_shares_minus_their_mean(caught, monkeypatch):
+    table = DiscreteGaussianQuery._table
+
+    class Centred:
+        def __init__(self, honest):
+            self._honest = honest
+
+        def draw(self, stream, count):
+            drawn = self._honest.draw(stream, count)
+            return drawn - round(float(drawn.mean()))
+
+    monkeypatch.setattr(DiscreteGaussianQuery, "_table", lambda self: Centred(table(self)))
+    found = caught(*CLIENTS, GAUSSIAN, rounds=2)
+    assert "noise: gradient_sum: sums of shares, spread" in found
+
+
+def test_planted_rounding_without_a_bound(caught, monkeypatch):
+    """Vectors twice as long as the clip norm are rounded as they are."""
+
+    def rounded(vector, longest, bound, stream):
+        return np.floor(vector + stream.random(len(vector))).astype(np.int64)
+
+    factors = Clip.factors
+    monkeypatch.setattr(Clip, "factors", lambda *own: 2.0 * factors(*own))
+    monkeypatch.setattr(modular, "conditionally_rounded", rounded)
+    found = caught(*CLIENTS, GAUSSIAN, rounds=2)
+    assert any(one.startswith("sensitivity: gradient_sum: client") for one in found)
