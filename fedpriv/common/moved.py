@@ -180,9 +180,13 @@ def first_name(kind: type) -> str:
 
 
 def install() -> None:
-    """Let Python find modules by their old paths, after it has looked everywhere else."""
+    """Let Python find modules by their old paths.
+
+    The finder is the first: a pull leaves old folders behind that hold compiled files alone, which Python
+    would take for empty packages.
+    """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+        sys.meta_path.insert(0, _Finder())
 
 
 class _Finder:

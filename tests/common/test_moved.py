@@ -68,6 +68,15 @@ def test_old_names_in_imports_of_users():
     }
 
 
+def test_a_folder_that_a_pull_left_behind_hides_nothing(tmp_path):
+    (tmp_path / "trackers" / "__pycache__").mkdir(parents=True)
+    program = (
+        f"import fedpriv; fedpriv.__path__.append({str(tmp_path)!r}); "
+        "import fedpriv.trackers; fedpriv.trackers.CsvTracker"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_a_pickle_of_an_old_path_is_read():
     class_of = b"cfedpriv.privacy.sampling\nPoissonSampling\n."
     assert pickle.loads(class_of) is PoissonSampling
