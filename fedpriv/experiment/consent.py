@@ -8,6 +8,7 @@ own consent.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -60,8 +61,8 @@ def refuse_odd_paths(config: DictConfig, where: object) -> None:
                     )
 
 
-_OF_ONE_RUN = ("publish", "dry_run", "resume", "runtime.", "hydra", "tracker", "+tracker")
-"""Overrides that another command need not have begin so."""
+_OF_ONE_RUN = ("publish", "dry_run", "resume", "runtime", "hydra", "tracker")
+"""Root keys and groups whose overrides another command need not have."""
 
 
 def resume_command(folder: Path, config: DictConfig) -> str:
@@ -76,9 +77,20 @@ def resume_command(folder: Path, config: DictConfig) -> str:
 
 
 def command_again(verb: str, overrides: Sequence[str], *more: str) -> str:
-    """Return a command with the overrides of this one, and ``more``."""
-    given = [o for o in overrides if not o.startswith(_OF_ONE_RUN) and o not in more]
+    """Return a command with the overrides of this one, and ``more``, which replace those of the same keys."""
+    replaced = {_key_of(override) for override in more}
+    given = [
+        override
+        for override in overrides
+        if re.split("[./@]", _key_of(override))[0] not in _OF_ONE_RUN
+        and _key_of(override) not in replaced
+    ]
     return " ".join(("fedpriv", verb, *_own_yamls(), *map(shlex.quote, (*given, *more))))
+
+
+def _key_of(override: str) -> str:
+    """Return the key of an override, without Hydra's ``+`` and ``~`` and without its value."""
+    return override.lstrip("+~").partition("=")[0]
 
 
 def _own_yamls() -> Iterator[str]:
