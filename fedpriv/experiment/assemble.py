@@ -34,6 +34,7 @@ from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.target import Adaptation, Target
 from fedpriv.store.folder import RunFolder, environment, new_folder
 
 if TYPE_CHECKING:
@@ -306,17 +307,16 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
         if plan.rounds_allowed != 0:
             break
     plan.refuse_if_impossible(settings.epsilon)
+    adaptation = None
+    if parts.adaptive:
+        bound = parts.mechanism.bound(parts.costs().sampling)
+        adaptation = Adaptation(bound, parts.noise_schedule.lowest_known)
     budget = Budget(
         clients=data.client_count,
-        epsilon=settings.epsilon,
-        delta=settings.delta,
-        view=settings.budget_view,
-        accountant=parts.accountant,
+        target=Target(settings.epsilon, settings.delta, settings.budget_view, parts.accountant),
         claim=parts.algorithm.claim,
         first=plan.first,
-        adaptive=parts.adaptive,
-        bound=parts.mechanism.bound(parts.costs().sampling),
-        lowest_known=parts.noise_schedule.lowest_known,
+        adaptation=adaptation,
         trust=parts.algorithm.trust,
         attackers=attackers,
     )

@@ -20,7 +20,7 @@ import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from fedpriv.common.errors import ReleaseError
-from fedpriv.privacy.accountants import Accountant, RunningTotal
+from fedpriv.privacy.accountants import RunningTotal
 from fedpriv.privacy.core.columns import each_client, of_clients
 from fedpriv.privacy.core.names import NOBODY, SOUND
 from fedpriv.privacy.core.sampling import WholeData
@@ -34,7 +34,15 @@ from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.rows import joint_row
 from fedpriv.privacy.recount import Counted
-from fedpriv.privacy.sound import Capped, Composed, Guarded, SoundEpsilon, Unguarded, tightest
+from fedpriv.privacy.sound import (
+    Capped,
+    Composed,
+    Guarded,
+    SoundEpsilon,
+    Unguarded,
+    epsilon_noised_by,
+)
+from fedpriv.privacy.target import Adaptation, Target
 
 
 class Budget:
@@ -47,47 +55,48 @@ class Budget:
         self,
         *,
         clients: int,
-        epsilon: float | None,
-        delta: float,
-        view: str,
-        accountant: Accountant,
+        target: Target,
         claim: Claim | None,
         first: Group,
-        adaptive: bool,
-        bound: Mapping[DpEvent, int] | None = None,
-        lowest_known: bool = True,
+        adaptation: Adaptation | None = None,
         trust: Trust = LOCAL_TRUST,
         attackers: Sequence[int] | np.ndarray = (),
     ):
         """
         Args:
+            clients: How many there are.
+            target: What is enforced.
+            claim: The work's own theorem, or None.
             first: What a participant releases in the first round.
-            bound: What an adaptive schedule can never spend more than on a client (sound view).
-            lowest_known: Whether an adaptive schedule says how low its noise can fall.
+            adaptation: How far the noise of an adaptive schedule can fall; None: σ is fixed in advance.
+            trust: Who sees what, and so who is charged for a round.
             attackers: They are charged nothing; what they would have paid decides whether they are sampled
                 again, else who is sampled would depend on who attacks.
         """
-        self.limit, self.delta, self.view, self.claim = epsilon, delta, view, claim
-        self.accountant, self.adaptive, self.trust = accountant, adaptive, trust
+        self.limit, self.delta, self.view = target.epsilon, target.delta, target.view
+        self.accountant, self.claim, self.trust = target.accountant, claim, trust
+        self.adaptive = adaptation is not None
         self.ledger = Ledger(clients)
         for sample in first.samples:
             joint_row(sample.joint)  # refuses what a checkpoint cannot hold, before the first round
         self.neighbours = first.upload.joint.sampling.neighbours
-        self.filtered = adaptive and view == SOUND and epsilon is not None
+        self.filtered = self.adaptive and self.view == SOUND and self.limit is not None
         event = first.event()[0]
-        relation = self.neighbours if view == SOUND else claim.neighbours
+        relation = self.neighbours if self.view == SOUND else claim.neighbours
 
         def enforced() -> RunningTotal:
             if self.filtered:
-                return accountant.filter(clients, self.neighbours, event, epsilon, delta)
-            return accountant.running(clients, relation)
+                return self.accountant.filter(
+                    clients, self.neighbours, event, self.limit, self.delta
+                )
+            return self.accountant.running(clients, relation)
 
         self._enforced, self._new_enforced = enforced(), enforced
         self._published = None
         if claim is not None:
             self._new_published = lambda: claim.accountant().running(clients, claim.neighbours)
             self._published = self._new_published()
-        self._sound = self._sound_epsilon(event, bound, lowest_known)
+        self._sound = self._sound_epsilon(event, adaptation)
         self._took_part = np.zeros(clients, dtype=bool)
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
@@ -96,14 +105,12 @@ class Budget:
         self._of_all = claim is not None and claim.client_rate is not None
         self._events: dict[JointQuery, tuple[DpEvent, DpEvent | None]] = {}  # (sound, claimed)
 
-    def _sound_epsilon(
-        self, first: DpEvent, bound: Mapping[DpEvent, int] | None, lowest_known: bool
-    ) -> SoundEpsilon:
+    def _sound_epsilon(self, first: DpEvent, adaptation: Adaptation | None) -> SoundEpsilon:
         if self.filtered:
             return Guarded(self._enforced, self.limit)
-        if self.adaptive and bound is not None:
-            return Capped(bound, self.neighbours)
-        if self.adaptive and (self.limit is not None or not lowest_known):
+        if adaptation is not None and adaptation.bound is not None:
+            return Capped(adaptation.bound, self.neighbours)
+        if adaptation is not None and (self.limit is not None or not adaptation.lowest_known):
             return Unguarded()
         valid = self.view == SOUND and not self.adaptive
         return Composed(
@@ -171,7 +178,7 @@ class Budget:
             )
         lowest = {s.joint: s.lowest for group in announcement.groups for s in group.samples}
         releases = tuple(releases)
-        _refuse_unannounced(releases, announcement)
+        announcement.refuse_others(releases)
         for release in releases:
             self._charge(release, lowest[release.joint])
         if self._of_all and not releases:  # of attackers alone: the theorem does not ask who
@@ -226,7 +233,7 @@ class Budget:
     def charge_before(self, releases: Iterable[Release], announcement: Announcement) -> None:
         """Enter what every client released before the first round of this run, as it was announced."""
         releases = tuple(releases)
-        _refuse_unannounced(releases, announcement)
+        announcement.refuse_others(releases)
         for release in releases:
             self.charge_prior(release)
 
@@ -259,7 +266,8 @@ class Budget:
 
         Returns what differed, in words; empty where the totals are those of the ledger.
         """
-        totals = [Counted("enforced", self._enforced, self._new_enforced, self._enforced_claim)]
+        claim = None if self.view == SOUND else self.claim
+        totals = [Counted("enforced", self._enforced, self._new_enforced, claim)]
         if self._published is not None:
             totals.append(Counted("published", self._published, self._new_published, self.claim))
         if (counted := self._sound.counted()) is not None:
@@ -270,11 +278,6 @@ class Budget:
             self._took_part |= took_part
             differing.append("other clients took part")
         return "; ".join(differing)
-
-    @property
-    def _enforced_claim(self) -> Claim | None:
-        """The claim whose events are enforced; None: the sound ones are."""
-        return None if self.view == SOUND else self.claim
 
     # ---- the three numbers
 
@@ -331,17 +334,7 @@ class Budget:
     def epsilon_of_part(self, by: str) -> float | None:
         """Sound ε of the worst client of only what ``client`` or ``aggregator`` noised, had it been
         released alone; ``None`` if there is no such answer."""
-        worst = None
-        for history in self.ledger.histories():
-            composition: dict[Any, int] = {}
-            for joint, count in history.items():
-                if (part := joint.noised_by(by)) is not None:
-                    composition[part.event()] = composition.get(part.event(), 0) + count
-            if composition:
-                accountant = tightest(next(iter(composition)), self.neighbours)
-                epsilon = accountant.epsilon_of(composition, self.delta, self.neighbours)
-                worst = epsilon if worst is None else max(worst, epsilon)
-        return worst
+        return epsilon_noised_by(by, self.ledger, self.delta, self.neighbours)
 
     def order(self) -> float | None:
         """The Rényi order behind ``epsilon`` of the worst client, where there is one."""
@@ -404,12 +397,3 @@ class Budget:
             self._if_honest.load_state_dict(state["if_honest"])
         self._sound.load_state_dict(state["sound"])
         self._took_part = each_client(state["took_part"])
-
-
-def _refuse_unannounced(releases: Sequence[Release], announcement: Announcement) -> None:
-    """Before any of them is charged. Raises ReleaseError."""
-    announced = {sample.joint for group in announcement.groups for sample in group.samples}
-    for release in releases:
-        if release.joint not in announced:
-            words = " ".join(query.describe() for query in release.joint.queries)
-            raise ReleaseError(f"{words} was released and is not what the round announced")

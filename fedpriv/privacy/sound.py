@@ -26,6 +26,7 @@ from fedpriv.privacy.accountants import (
 )
 from fedpriv.privacy.accountants.composition import CompositionTotal
 from fedpriv.privacy.core.columns import pack_events, unpack_events
+from fedpriv.privacy.ledger import Ledger
 
 _PATIENCE = (
     16  # histories of sampled clients whose noise also moves: each takes a while to account for
@@ -37,6 +38,22 @@ def tightest(event: dp_event.DpEvent, neighbours: str) -> Accountant:
     accountants: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
     able = (a for a in accountants if not a.supports(event, neighbours))
     return next(able, RdpAccountant())
+
+
+def epsilon_noised_by(by: str, ledger: Ledger, delta: float, neighbours: str) -> float | None:
+    """Return ε of the worst client of only what ``by``, client or aggregator, noised, had it been released
+    alone; None if there is no such answer."""
+    worst = None
+    for history in ledger.histories():
+        composition: dict[dp_event.DpEvent, int] = {}
+        for joint, count in history.items():
+            if (part := joint.noised_by(by)) is not None:
+                composition[part.event()] = composition.get(part.event(), 0) + count
+        if composition:
+            accountant = tightest(next(iter(composition)), neighbours)
+            epsilon = accountant.epsilon_of(composition, delta, neighbours)
+            worst = epsilon if worst is None else max(worst, epsilon)
+    return worst
 
 
 class SoundEpsilon(ABC):

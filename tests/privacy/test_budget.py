@@ -24,6 +24,7 @@ from fedpriv.privacy.mechanisms import (
 )
 from fedpriv.privacy.mechanisms.claims import adap_dpfl
 from fedpriv.privacy.noise_schedules import ValidationDecay
+from fedpriv.privacy.target import Adaptation, Target
 
 ADAP_DPFL = adap_dpfl()
 DELTA = 1e-5
@@ -44,14 +45,10 @@ def make(
 ) -> Budget:  # type: ignore[no-untyped-def]
     return Budget(
         clients=3,
-        epsilon=epsilon,
-        delta=DELTA,
-        view=view,
-        accountant=ACCOUNTANT,
+        target=Target(epsilon, DELTA, view, ACCOUNTANT),
         claim=ADAP_DPFL,
         first=group_of(first or joint(), ALL),
-        adaptive=adaptive,
-        bound=bound,
+        adaptation=Adaptation(bound) if adaptive else None,
     )
 
 

@@ -19,6 +19,7 @@ from fedpriv.privacy.mechanisms import (
     RandomizedBit,
 )
 from fedpriv.privacy.mechanisms.claims import ldp_fedsgd
+from fedpriv.privacy.target import Target
 
 DELTA = 1e-8
 ALL, FIRST = np.arange(3), np.array([0])
@@ -40,13 +41,9 @@ def round_of(round_index: int) -> JointQuery:
 def budget() -> Budget:
     return Budget(
         clients=3,
-        epsilon=None,
-        delta=DELTA,
-        view="sound",
-        accountant=GDP,
+        target=Target(None, DELTA, "sound", GDP),
         claim=ldp_fedsgd(),
         first=group_of(joint(REPORT), ALL),
-        adaptive=False,
     )
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.mechanisms.joint import JointQuery
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.mechanisms.release import Release
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,14 @@ class Announcement:
     groups: tuple[Group, ...]
     asked_after: str | None = None
     before: JointQuery | None = None
+
+    def refuse_others(self, releases: Iterable[Release]) -> None:
+        """Raise ReleaseError for a release that was not announced."""
+        announced = {sample.joint for group in self.groups for sample in group.samples}
+        for release in releases:
+            if release.joint not in announced:
+                words = " ".join(query.describe() for query in release.joint.queries)
+                raise ReleaseError(f"{words} was released and is not what the round announced")
 
 
 def _whole(events: list[tuple[dp_event.DpEvent, int]]) -> tuple[dp_event.DpEvent, int]:

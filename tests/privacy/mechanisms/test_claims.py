@@ -24,6 +24,7 @@ from fedpriv.privacy.mechanisms.claims import (
     wei_recalculated_noise_std,
     wei_true_epsilon,
 )
+from fedpriv.privacy.target import Target
 
 ADAP_DPFL = adap_dpfl()
 
@@ -102,8 +103,8 @@ def test_the_running_total_of_a_reading_is_its_composition():
 
 def budget_on(claim, first: JointQuery, epsilon: float) -> Budget:  # type: ignore[no-untyped-def]
     return Budget(
-        clients=1, epsilon=epsilon, delta=0.01, view="published", accountant=claim.accountant(),
-        claim=claim, first=group_of(first, np.arange(1)), adaptive=False,
+        clients=1, target=Target(epsilon, 0.01, "published", claim.accountant()), claim=claim,
+        first=group_of(first, np.arange(1)),
     )  # fmt: skip
 
 

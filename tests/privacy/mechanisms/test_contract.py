@@ -49,6 +49,7 @@ from fedpriv.privacy.noise_schedules import (
     RecalculatedNoise,
     ValidationDecay,
 )
+from fedpriv.privacy.target import Adaptation, Target
 
 SIGMA, DELTA, SIZE = 3.0, 1e-5, 20_000
 RECORDS = np.array([100, 100, 200])
@@ -92,16 +93,15 @@ WITHIN = 5 / math.sqrt(2 * SIZE)  # five standard errors of a measured standard 
 
 def budget(of: Mechanism, epsilon: float | None = None, **settings) -> Budget:
     first = of.announce(0).groups[0]
-    keys = {"view": SOUND, "accountant": RdpAccountant(), "claim": of.algorithm.claim}
+    bound = of.bound(first.upload.joint.sampling)
+    view, accountant = settings.pop("view", SOUND), settings.pop("accountant", RdpAccountant())
     return Budget(
         clients=len(RECORDS),
-        epsilon=epsilon,
-        delta=DELTA,
+        target=Target(epsilon, DELTA, view, accountant),
         first=first,
-        adaptive=of.schedule.adaptive,
-        bound=of.bound(first.upload.joint.sampling),
+        adaptation=Adaptation(bound) if of.schedule.adaptive else None,
         trust=of.algorithm.trust,
-        **{**keys, **settings},
+        **{"claim": of.algorithm.claim, **settings},
     )
 
 

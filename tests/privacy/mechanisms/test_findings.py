@@ -25,6 +25,7 @@ from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, JointQuery, Mechanism, Query
 from fedpriv.privacy.noise_schedules import ConstantNoise, NoiseSchedule
+from fedpriv.privacy.target import Adaptation, Target
 
 
 def test_the_bound_of_an_adaptive_schedule_counts_what_a_clipper_asks_in_later_rounds(train):
@@ -165,8 +166,8 @@ def test_a_schedule_that_does_not_say_how_low_it_falls_has_no_sound_epsilon_with
     of.join([10, 10])
     assert not schedule.lowest_known
     spent = Budget(
-        clients=2, epsilon=None, delta=1e-5, view="sound", accountant=GdpAccountant(), claim=None,
-        first=of.announce(0).groups[0], adaptive=True, lowest_known=schedule.lowest_known,
+        clients=2, target=Target(None, 1e-5, "sound", GdpAccountant()), claim=None,
+        first=of.announce(0).groups[0], adaptation=Adaptation(None, schedule.lowest_known),
     )  # fmt: skip
     spent._took_part[:] = True
     assert np.isinf(spent.epsilon_sound()).all()
