@@ -131,18 +131,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     if "hydra/sweeper@" in text:
         return ConfigError("a figure's YAML begins with the line  # @package _global_")
     if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", text):
-        group, option = match.groups()
-        top = group.partition("/")[0]
-        extra = config_dir_of(overrides)
-        known = [name for name, _ in options(top)]
-        known += [name for name, _ in options(top, extra)] if extra else []
-        wanted = f"{group}/{option}".removeprefix(top + "/")
-        if wanted in _LAUNCHERS:
-            extra = _LAUNCHERS[wanted]
-            return ConfigError(f"{group}={option} is not installed: pip install 'fedpriv[{extra}]'")
-        if not known:
-            return _unknown("group", top, GROUPS)
-        return _unknown(f"{top} option", wanted, known)
+        return _unknown_option(*match.groups(), config_dir_of(overrides))
     if match := re.search(r"Could not override '([^']+)'", text):
         return _unknown_key(match.group(1), overrides)
     if match := re.search(
@@ -166,6 +155,20 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     if nameless := [o for o in overrides if o.lstrip("+~").startswith("=")]:
         return _unreadable(nameless[0])
     return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
+
+
+def _unknown_option(group: str, option: str, extra: Path | None) -> ConfigError:
+    """Say that a group has no such option; ``extra``: a folder that may add options."""
+    top = group.partition("/")[0]
+    wanted = f"{group}/{option}".removeprefix(top + "/")
+    if wanted in _LAUNCHERS:
+        package = f"fedpriv[{_LAUNCHERS[wanted]}]"
+        return ConfigError(f"{group}={option} is not installed: pip install '{package}'")
+    known = [name for name, _ in options(top)]
+    known += [name for name, _ in options(top, extra)] if extra else []
+    if not known:
+        return _unknown("group", top, GROUPS)
+    return _unknown(f"{top} option", wanted, known)
 
 
 def config_dir_of(arguments: Sequence[str]) -> Path | None:

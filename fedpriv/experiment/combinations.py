@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.distributed import CONTINUOUS, DpFlServer
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.naseri import NaseriCdp
 from fedpriv.attacks.backdoor import REPLACEMENT
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.groups import option_of
-from fedpriv.data.names import DIRECTION, MISLABELLED
-from fedpriv.data.records import CLASSIFICATION
+from fedpriv.experiment.canary_rules import refuse_canaries
 from fedpriv.experiment.contracts import refuse_without_validation
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.features.base import RELEASED
 from fedpriv.models.fit import refuse_misfit
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.core.names import PUBLISHED, REPLACE_ONE, SOUND
+from fedpriv.privacy.core.names import PUBLISHED, SOUND
 from fedpriv.privacy.noise_schedules import NoNoise, UniformBudget
 
 _PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
@@ -25,13 +23,29 @@ _PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
 
 def refuse_bad_combinations(parts: Parts) -> None:
     """Raise ConfigError for groups that do not go together."""
-    settings, algorithm = parts.settings, parts.algorithm
     refuse_misfit(parts.model, parts.dataset)
     refuse_without_validation(parts.dataset, parts.noise_schedule)
-    clips, noises = (
-        not parts.clipper.unbounded,
-        not isinstance(parts.noise_schedule, NoNoise),
-    )
+    _refuse_half_a_privacy(parts)
+    _refuse_misclipped(parts)
+    _refuse_unaugmentable(parts)
+    _refuse_two_budgets(parts)
+    _refuse_with_shares(parts)
+    _refuse_released_statistics(parts)
+    _refuse_unsearchable(parts)
+    _refuse_unattackable(parts)
+    if parts.settings.canaries:
+        refuse_canaries(parts)
+    _refuse_tracking(parts)
+    _refuse_clashing_settings(parts)
+    _refuse_unpublishable(parts)
+    _refuse_endless(parts)
+    _refuse_other_clients(parts)
+
+
+def _refuse_half_a_privacy(parts: Parts) -> None:
+    """Raise ConfigError for noise or a budget where nothing is private, and for noise of no bounded query."""
+    settings, algorithm = parts.settings, parts.algorithm
+    clips, noises = not parts.clipper.unbounded, not isinstance(parts.noise_schedule, NoNoise)
     if not algorithm.private:
         if clips or noises:
             raise ConfigError(
@@ -56,6 +70,11 @@ def refuse_bad_combinations(parts: Parts) -> None:
                 "it is a release without noise, which no budget allows: take epsilon=null or "
                 "budget_view=published",
             )
+
+
+def _refuse_misclipped(parts: Parts) -> None:
+    """Raise ConfigError where an algorithm's unit or projection is not what trust or clipper take."""
+    algorithm = parts.algorithm
     if algorithm.unit == "record" and algorithm.trust.secret_cohort:
         raise ConfigError(
             f"algorithm={algorithm.name}: unit=record does not go with {algorithm.trust.name} trust: each "
@@ -68,21 +87,11 @@ def refuse_bad_combinations(parts: Parts) -> None:
             f"one that does not scale coordinates with algorithm={algorithm.name}",
             "its clients project onto a ball of the clip norm",
         )
-    if parts.attack is not None and settings.shadow is not None:
-        raise ConfigError("shadow", "a half", "null with an attack, whose clients are no one's")
-    if algorithm.augmentation is not None:
-        _refuse_unaugmentable(parts)
-    _refuse_two_budgets(parts)
-    _refuse_with_shares(parts)
-    _refuse_released_statistics(parts)
-    if algorithm.search is not None:
-        _refuse_unsearchable(parts)
-    if parts.attack is not None:
-        _refuse_unattackable(parts)
-    if settings.canaries:
-        _refuse_canaries(parts)
-    if parts.trackers:
-        _refuse_tracking(parts)
+
+
+def _refuse_clashing_settings(parts: Parts) -> None:
+    """Raise ConfigError for root keys that exclude each other."""
+    settings, algorithm = parts.settings, parts.algorithm
     if settings.paired is not None and (settings.publish or algorithm.search is not None):
         other = "publish=true" if settings.publish else f"algorithm={algorithm.name}"
         hint = "runs with common noise are simulations: two that are seen have no finite epsilon"
@@ -92,14 +101,20 @@ def refuse_bad_combinations(parts: Parts) -> None:
         raise ConfigError(
             "runtime.engine", settings.runtime.engine, "auto with isolate_records=true", hint
         )
-    if settings.publish:
-        _refuse_unpublishable(parts)
-    elif settings.publish_test_metrics:
-        raise ConfigError("publish_test_metrics", True, "false unless publish=true")
+
+
+def _refuse_endless(parts: Parts) -> None:
+    """Raise ConfigError where nothing ends the run, or it ends before the algorithm has begun."""
+    settings = parts.settings
     if settings.epsilon is None and settings.rounds is None:
         raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
     if settings.rounds is not None:
-        within_group("algorithm", lambda: algorithm.check_rounds(settings.rounds))
+        within_group("algorithm", lambda: parts.algorithm.check_rounds(settings.rounds))
+
+
+def _refuse_other_clients(parts: Parts) -> None:
+    """Raise ConfigError where the algorithm counts on other clients than the partition makes."""
+    algorithm = parts.algorithm
     if clients := getattr(parts.partition, "clients", None):
         within_group("algorithm", lambda: algorithm.check_clients(clients))
     for key, assumed in algorithm.assumed.items():
@@ -118,8 +133,9 @@ _COPIES = "algorithm.augmentation_multiplicity"
 
 def _refuse_unaugmentable(parts: Parts) -> None:
     """Copies are of images, which nobody else looks for pixels in, and clipped as they are."""
-    dataset, algorithm = parts.dataset, parts.algorithm
-    augmentation = algorithm.augmentation
+    dataset, augmentation = parts.dataset, parts.algorithm.augmentation
+    if augmentation is None:
+        return
     if (features := getattr(dataset, "features_name", None)) is not None:
         hint = "flips and crops need images, which such features are not"
         raise ConfigError("features", features, f"none with {_COPIES}", hint)
@@ -148,16 +164,13 @@ def _refuse_unaugmentable(parts: Parts) -> None:
         raise ConfigError("attack", name, f"none with {_COPIES}", hint)
 
 
-def refuse_moved_canaries(algorithm: Algorithm, key: str, value: object) -> None:
-    """Raise ConfigError where canaries are marked in a pixel, and copies of images move it."""
-    if algorithm.augmentation is not None:
-        hint = "the other canaries are found by a pixel, which flips and crops move"
-        raise ConfigError(key, value, f"{MISLABELLED} with {_COPIES}", hint)
-
-
 def _refuse_unpublishable(parts: Parts) -> None:
     """A run whose results are given away is private, stands alone, and is made once."""
     algorithm = parts.algorithm
+    if not parts.settings.publish:
+        if parts.settings.publish_test_metrics:
+            raise ConfigError("publish_test_metrics", True, "false unless publish=true")
+        return
     if not algorithm.private or isinstance(parts.noise_schedule, NoNoise) or parts.unprotected:
         raise ConfigError(
             "publish", True, "false for a run without privacy", "nothing of it may be given away"
@@ -178,46 +191,10 @@ def _refuse_unpublishable(parts: Parts) -> None:
         raise ConfigError("publish", True, "false with an attack, which is a simulation")
 
 
-def _refuse_canaries(parts: Parts) -> None:
-    """An audit of ε needs a guarantee to audit, and uploads or sums that an observer sees."""
-    algorithm, audit = parts.algorithm, list(parts.settings.audit)
-    if not algorithm.private or isinstance(parts.noise_schedule, NoNoise):
-        raise ConfigError("audit", audit, "without epsilon for a run without privacy")
-    if parts.attack is not None:
-        raise ConfigError("audit", audit, "without epsilon in a run with an attack")
-    refuse_canaries_in_sums(algorithm)
-    refuse_canaries_in_statistics(parts)
-    if algorithm.unit == "client" and algorithm.trust.sees_each_upload:
-        raise ConfigError(
-            "audit",
-            audit,
-            f"without epsilon with algorithm={algorithm.name}",
-            "a run draws the noise of the sum of its uploads, and the server sees each of them: audit the "
-            "finished run with fedpriv audit epsilon RUN, which looks at single uploads",
-        )
-    if parts.settings.canary == MISLABELLED:
-        refuse_mislabelled(parts, "audit=epsilon:M:KIND, KIND")
-    else:
-        refuse_moved_canaries(algorithm, "audit=epsilon:M:KIND, KIND", parts.settings.canary)
-
-
-def refuse_mislabelled(parts: Parts, key: str) -> None:
-    """A wrong label needs labels, and one more where two wrong ones are told apart."""
-    dataset, allowed = parts.dataset, f"{DIRECTION} with dataset={parts.dataset.name}"
-    if getattr(dataset, "task", CLASSIFICATION) != CLASSIFICATION:
-        raise ConfigError(
-            key, MISLABELLED, allowed, "its records have no label that could be wrong"
-        )
-    replaced = parts.costs().sampling.neighbours == REPLACE_ONE
-    if dataset.classes < (3 if replaced else 2):
-        why = f"{dataset.classes} labels leave no two wrong ones, which replace-one adjacency needs"
-        raise ConfigError(key, MISLABELLED, allowed, why)
-
-
 def _refuse_tracking(parts: Parts) -> None:
     """A tracker gives away what it gets, and many the time of each round as well."""
     names = ", ".join(parts.trackers)
-    if parts.settings.publish:
+    if names and parts.settings.publish:
         hint = "of such a run only public/ may be given away, once it has ended"
         raise ConfigError("tracker", names, "none with publish=true", hint)
     telling = any(tracker.notes_times for tracker in parts.trackers.values())
@@ -227,26 +204,6 @@ def _refuse_tracking(parts: Parts) -> None:
             names,
             "none or csv with runtime.diagnostics=false",
             "others note when a round ended, and how long it took tells how many took part",
-        )
-
-
-def refuse_canaries_in_sums(algorithm: Algorithm) -> None:
-    """Raise ConfigError where canaries would be further clients, or records of sums that nobody sees."""
-    shares = algorithm.trust.noised_by_clients and not algorithm.trust.sees_each_upload
-    if shares or (algorithm.unit == "record" and not algorithm.row_per_client):
-        raise ConfigError(
-            f"an audit of epsilon does not go with algorithm={algorithm.name} and algorithm.trust="
-            f"{algorithm.trust.name}: its canaries are read off the upload of a client, or off a sum with "
-            "further clients, and here is one sum of those announced"
-        )
-
-
-def refuse_canaries_in_statistics(parts: Parts) -> None:
-    """Raise ConfigError where canaries would be among the records whose statistics are released."""
-    if parts.released_statistics is not None:
-        raise ConfigError(
-            "an audit of epsilon does not go with features.normalization=released: its canaries are looked "
-            "for in gradients, and not in what is released before the first round"
         )
 
 
@@ -314,6 +271,10 @@ def _refuse_two_budgets(parts: Parts) -> None:
 def _refuse_unattackable(parts: Parts) -> None:
     """Attackers send changes of weights, and a trigger is for one kind of data."""
     algorithm, attack = parts.algorithm, parts.attack
+    if attack is None:
+        return
+    if parts.settings.shadow is not None:
+        raise ConfigError("shadow", "a half", "null with an attack, whose clients are no one's")
     if not algorithm.uploads_changes:
         raise ConfigError(
             f"attack must be none with algorithm={algorithm.name}: its clients do not send changes of "
@@ -338,6 +299,8 @@ def _refuse_unattackable(parts: Parts) -> None:
 
 def _refuse_unsearchable(parts: Parts) -> None:
     """A search runs the same data many times over: an oracle, which only the published view allows."""
+    if parts.algorithm.search is None:
+        return
     if parts.settings.budget_view != PUBLISHED:
         raise ConfigError(
             "budget_view",

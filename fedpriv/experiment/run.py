@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
@@ -34,6 +34,9 @@ from fedpriv.experiment.search import find_rounds, with_rounds
 from fedpriv.experiment.stamps import refuse_without_stamp
 from fedpriv.store.display import show_plan, teller
 from fedpriv.store.folder import RunFolder, not_resumable
+
+if TYPE_CHECKING:
+    from fedpriv.experiment.running import Run
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
 
@@ -91,6 +94,7 @@ def run(
             checkpoint.refuse_other_identity(folder, saved, configuration.identity(config))
             summary, privacy = map(folder.read_json, (folder.summary, folder.privacy_json))
             return RunResult(plan, folder.path, summary, privacy)
+
         found = None
         if parts.algorithm.search is not None:
             found = find_rounds(
@@ -98,9 +102,6 @@ def run(
             )
             parts = build_parts(with_rounds(config, found.rounds))
             plan = make_plan(parts)
-        from fedpriv.experiment.report import write_report  # what needs torch comes last
-        from fedpriv.experiment.reporter import Reporter
-        from fedpriv.experiment.tracking import Tracking
 
         running = assemble(parts, config, folder, overrides)
         if found is not None:
@@ -111,13 +112,30 @@ def run(
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:
             plan = plan_of_smallest(parts, running.loop.problem.data.records_per_client)
+        summary, privacy = _to_the_end(running, plan, label, config)
+    return RunResult(plan, running.folder.path, summary, privacy)
+
+
+def _to_the_end(
+    running: Run, plan: Plan, label: str | None, config: DictConfig
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run all rounds, show and track them, and write the report; return (summary, privacy facts).
+
+    Whatever keeps the run from its end is raised as a sentence that says how to continue.
+    """
+    from fedpriv.experiment.report import write_report  # what needs torch comes last
+    from fedpriv.experiment.reporter import Reporter
+    from fedpriv.experiment.tracking import Tracking
+
+    parts = running.loop.parts
+    resume = f"continue with {resume_command(running.folder.path, config)}"
+    with ExitStack() as open_ones:
         reporter = Reporter(running, plan, label)
-        held.callback(reporter.close)
+        open_ones.callback(reporter.close)
         tracking = Tracking(parts.trackers, running, config, reporter.line)
-        held.callback(tracking.close)
+        open_ones.callback(tracking.close)
         tracking.open()
         startup.over()
-        resume = f"continue with {resume_command(running.folder.path, config)}"
         try:
             stop_reason = reporter.watch(lambda: running.go(reporter, tracking))
         except WriteError as error:
@@ -127,6 +145,7 @@ def run(
             if known is None or isinstance(error, FedprivError):
                 raise
             raise FedprivError(f"{known}; {resume}") from None
+
         with nothing_lost("the report was written", resume):
             summary, privacy = write_report(running, stop_reason)
             ended = stop_reason != "interrupted"
@@ -137,7 +156,7 @@ def run(
                 summary = running.folder.write_summary(summary)  # with no digest of a seed
             reporter.finish(summary, privacy)
         tracking.finish(summary, stop_reason)
-    return RunResult(plan, running.folder.path, summary, privacy)
+    return summary, privacy
 
 
 def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:

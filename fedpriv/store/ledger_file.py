@@ -87,42 +87,77 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
 
 def read_clients(path: Path, view: str) -> tuple[str, dict[int, dict[dp_event.DpEvent, int]]]:
     """(neighbours, client → how often it made each draw) in a view. Raises LedgerError."""
-    try:
-        refuse_no_file(path, LARGEST_TABLE)
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (ConfigError, OSError, UnicodeDecodeError, csv.Error):
-        raise LedgerError(f"{path} is not there or not readable; a private run writes it") from None
+    rows = _read_rows(path)
+    if rows and view == PUBLISHED and not any(row.get("event_published") for row in rows):
+        raise LedgerError(f"{path} has no published view: its algorithm has no published claim")
     counts: dict[int, dict[dp_event.DpEvent, int]] = {}
     claimed: dict[tuple[str, str], tuple[dp_event.DpEvent, int]] = {}  # of every client, by draw
     relations = set()
-    if rows and view == PUBLISHED and not any(row.get("event_published") for row in rows):
-        raise LedgerError(f"{path} has no published view: its algorithm has no published claim")
     for number, row in enumerate(rows, start=2):
         try:
-            event, count = parse_event(row[f"event_{view}"]), int(row["draws_per_client"])
-            clients = parse_ranges(row["clients"])
-            relations.add(row.get(f"neighbours_{view}") or row["neighbours"])
-            if view == PUBLISHED and row.get("claimed_of_everyone"):
-                claimed[row["event_sound"], row["queries"]] = event, int(row["claimed_of_everyone"])
-                count = 0
+            draws = _read_row(row, view)
         except (KeyError, TypeError, AttributeError, ValueError):
             raise LedgerError(f"{path}, line {number}: not an entry of a ledger") from None
-        if len(counts) + len(clients) > 2 * MOST_CLIENTS:
+        if len(counts) + len(draws.clients) > 2 * MOST_CLIENTS:
             raise LedgerError(f"{path} has more than {MOST_CLIENTS:,} clients")
-        for client in clients:
+        relations.add(draws.neighbours)
+        if draws.of_everyone:
+            claimed[row["event_sound"], row["queries"]] = draws.event, draws.count
+        for client in draws.clients:
             own = counts.setdefault(client, {})
-            if count:
-                own[event] = own.get(event, 0) + count
+            if not draws.of_everyone:
+                _add(own, draws.event, draws.count)
     if not counts:
         raise LedgerError(f"{path} has no entries: nothing was released")
     if len(relations) > 1:
         raise LedgerError(f"{path} mixes the relations {', '.join(sorted(relations))}")
     for own in counts.values():
         for event, count in claimed.values():
-            if count:
-                own[event] = own.get(event, 0) + count
+            _add(own, event, count)
     return relations.pop(), counts
+
+
+def _read_rows(path: Path) -> list[dict[str, str]]:
+    try:
+        refuse_no_file(path, LARGEST_TABLE)
+        with open(path, encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except (ConfigError, OSError, UnicodeDecodeError, csv.Error):
+        raise LedgerError(f"{path} is not there or not readable; a private run writes it") from None
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """A row of a ledger file in one view.
+
+    Attributes:
+        event: What each draw is charged as.
+        count: How often it was made: by each of ``clients``, or, with ``of_everyone``, by every client.
+        clients: Who made it.
+        neighbours: The adjacency.
+        of_everyone: Whether the theorem charges every client, present or not.
+    """
+
+    event: dp_event.DpEvent
+    count: int
+    clients: list[int]
+    neighbours: str
+    of_everyone: bool
+
+
+def _read_row(row: dict[str, str], view: str) -> _Draws:
+    """Raises KeyError, TypeError, AttributeError or ValueError where it is no row of a ledger."""
+    event, count = parse_event(row[f"event_{view}"]), int(row["draws_per_client"])
+    clients = parse_ranges(row["clients"])
+    neighbours = row.get(f"neighbours_{view}") or row["neighbours"]
+    if view == PUBLISHED and row.get("claimed_of_everyone"):
+        return _Draws(event, int(row["claimed_of_everyone"]), clients, neighbours, True)
+    return _Draws(event, count, clients, neighbours, False)
+
+
+def _add(counts: dict[dp_event.DpEvent, int], event: dp_event.DpEvent, count: int) -> None:
+    if count:
+        counts[event] = counts.get(event, 0) + count
 
 
 def _extents(entry: Entry, field: str) -> str:

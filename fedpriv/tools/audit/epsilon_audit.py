@@ -14,7 +14,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.combinations import (
+from fedpriv.experiment.canary_rules import (
     refuse_canaries_in_statistics,
     refuse_canaries_in_sums,
     refuse_mislabelled,

@@ -19,7 +19,7 @@ from fedpriv.data.names import DIRECTION
 from fedpriv.experiment.assemble import make_problem, work_per_round
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.canaries import watch_canaries, watched_work
-from fedpriv.experiment.combinations import refuse_canaries_in_statistics
+from fedpriv.experiment.canary_rules import refuse_canaries_in_statistics
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device

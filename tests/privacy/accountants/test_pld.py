@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from accountants.suite import suite
+from accountants.suite import AccountantSuite
 from dp_accounting import UnsupportedEventError, dp_event
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
@@ -26,7 +26,7 @@ def price(composition, delta: float) -> float:  # type: ignore[no-untyped-def]
     return PLD.epsilon_of(composition, delta, ADD_OR_REMOVE)
 
 
-class TestPld(suite(examples=4, least_noise=0.8, most_steps=1000)):
+class TestPld(AccountantSuite, examples=4, least_noise=0.8, most_steps=1000):
     accountant = PldAccountant(discretization=1e-3)
     tolerance = 5e-3
     share_tolerance = 0.3

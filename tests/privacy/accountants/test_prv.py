@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from accountants.suite import suite
+from accountants.suite import AccountantSuite
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling
 PRV = PrvAccountant()
 
 
-class TestPrv(suite(examples=3, least_noise=1.5, most_steps=300)):
+class TestPrv(AccountantSuite, examples=3, least_noise=1.5, most_steps=300):
     accountant = PrvAccountant(eps_error=0.1)
     tolerance = 0.05
     share_tolerance = 0.5

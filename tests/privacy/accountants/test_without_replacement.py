@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from accountants.suite import suite
+from accountants.suite import AccountantSuite
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +32,7 @@ def few_orders():
 
 
 @pytest.mark.usefixtures("few_orders")
-class TestLaws(suite(examples=2, least_noise=2.5, most_steps=100)):
+class TestLaws(AccountantSuite, examples=2, least_noise=2.5, most_steps=100):
     accountant = PldAccountant(discretization=1e-2)
     neighbours = REPLACE_ONE
     tolerance = 2e-2
