@@ -214,6 +214,8 @@ def find_runs(
 ) -> None:
     """Note in each job the run of its configuration that ``folder`` holds, and whether it is done.
 
+    A run whose configuration or summary is damaged is passed over.
+
     ``to_audit``: whether a finished run lacks an audit that the job asks for.
 
     Raises:
@@ -222,8 +224,14 @@ def find_runs(
     swept, stored = _swept_runtime(jobs), {}
     settings = {_setting(job.values) for job in jobs if job.error is None}
     for name, path in run_folders(str(folder)) if _holds_runs(folder) else ():
+        run = RunFolder(path)
+        run.digests.quiet = True  # the note says it
         try:
-            values = saved_values(RunFolder(path).config)
+            values = saved_values(run.checked(run.config))
+            if run.summary.exists():
+                run.read_json(run.summary)
+            if run.digests.problems:
+                raise ConfigError(run.digests.problems[0])
         except ConfigError as error:
             say(f"note: {error}; its job is run anew")
             continue
@@ -375,14 +383,21 @@ def only_moves_the_end(jobs: Sequence[SweepJob]) -> str | None:
     first = _without_epsilon(jobs[0].overrides)
     same = [job for job in jobs if _without_epsilon(job.overrides) == first]
     values = [o.removeprefix(_EPSILON) for job in same for o in job.overrides if _gives_epsilon(o)]
+    given = f"epsilon={','.join(dict.fromkeys(values))}"
     try:
         ends = [_ends(build_parts(job.config)) for job in same]
     except FedprivError:  # the run says so
         return None
-    if len(set(values)) < 2 or None in ends or len(set(ends)) < 2:
+    if len(set(values)) < 2 or None in ends:
         return None
+    if len(set(ends)) < 2:
+        return (
+            f"{given} changes nothing: all of these runs end after {counted(ends[0], 'round')}, within the "
+            "smallest of these budgets, with the same noise; noise_schedule=calibrated calibrates "
+            "it to each epsilon"
+        )
     return (
-        f"epsilon={','.join(dict.fromkeys(values))} moves only the end of the runs, as the noise multiplier "
+        f"{given} moves only the end of the runs, as the noise multiplier "
         "does not depend on it; noise_schedule=calibrated rounds=T calibrates it to each epsilon"
     )
 

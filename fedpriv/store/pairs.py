@@ -3,20 +3,33 @@
 What two such runs have in common cancels in their difference, so its interval over seeds is usually much
 shorter than the means and standard deviations of the two would suggest. Those of the two say nothing about
 it: the runs are not independent.
+
+Seeds are the independent units. Pairs of one seed under several names, or with several noise seeds, share
+partition and initial weights, so their differences are averaged before the interval is computed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pandas as pd
 from rich.table import Table
 
 PAIRED = "paired"
 LEVEL = 0.95
+FEWEST = 3
+"""Seeds of an interval: with two, Student's quantile is 12.7 and the interval says nothing."""
+TOO_FEW, EQUAL = "too few pairs for an interval", "all differences equal"
+BEYOND = "reaches beyond ±100 %: too few pairs"
+TOGETHER = (
+    "Paired runs: each ε holds if one run of a pair is seen. Together their ε is infinite, because the "
+    "difference of two paired runs has no noise."
+)
 _UNITS = (PAIRED, "seed", "noise_seed")
 """What two runs of a pair have in common, and two pairs do not."""
+_NO_SPREAD = 1e-9  # differences of shares are equal up to rounding
 
 
 def paired_differences(
@@ -31,7 +44,8 @@ def paired_differences(
 
     Returns:
         The settings, ``column``, ``pairs`` (how many seeds both were run with), ``mean``, ``low`` and
-        ``high``: Student's interval of level 0.95 for the mean difference, nan for a single pair.
+        ``high`` (Student's interval of level 0.95 for the mean difference over seeds, or nan), ``note``
+        (why there is no interval, or what is wrong with it) and ``differences`` (one for each seed).
     """
     units = [unit for unit in _UNITS if unit in runs]
     told_apart = [setting for setting in settings if setting not in units]
@@ -45,37 +59,73 @@ def paired_differences(
         other = group.drop_duplicates(units).set_index(units)
         common = other.index.intersection(baseline.index)
         for column in columns:
-            found = (
-                (other.loc[common, column] - baseline.loc[common, column]).astype(float).dropna()
-            )
-            numbers = zip(("pairs", "mean", "low", "high"), _interval(found), strict=True)
-            named = zip(told_apart, values, strict=True)
-            rows.append({**dict(named), "column": column, **dict(numbers)})
+            differences = (other.loc[common, column] - baseline.loc[common, column]).astype(float)
+            of_seeds = differences.dropna().groupby(level="seed").mean()
+            named = dict(zip(told_apart, values, strict=True))
+            rows.append({**named, "column": column, **_interval([*of_seeds], column)})
     return pd.DataFrame(rows)
 
 
-def _interval(differences: pd.Series) -> tuple[int, float, float, float]:
-    """Return (count, mean, low, high): m ± t s / √n, t of n - 1 degrees of freedom."""
+def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
+    """Return the mean m of n differences and the interval m ± t s / √n, t of n - 1 degrees of freedom."""
     from scipy.special import stdtrit
 
-    count, mean = len(differences), float(differences.mean())
-    if count < 2:
-        return count, mean, math.nan, math.nan
-    half = float(stdtrit(count - 1, (1 + LEVEL) / 2) * differences.std() / math.sqrt(count))
-    return count, mean, mean - half, mean + half
+    values, low, high, note = pd.Series(differences, dtype=float), math.nan, math.nan, ""
+    if len(values) < FEWEST:
+        note = TOO_FEW
+    elif values.max() - values.min() < _NO_SPREAD:
+        note = EQUAL
+    elif not values.map(math.isfinite).all():
+        note = "a difference is not finite"
+    else:
+        quantile = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2))
+        half = quantile * float(values.std()) / math.sqrt(len(values))
+        low, high = float(values.mean()) - half, float(values.mean()) + half
+        if column.endswith("accuracy") and max(-low, high) > 1:
+            note = BEYOND
+    return {
+        "pairs": len(values), "mean": float(values.mean()), "low": low, "high": high, "note": note,
+        "differences": tuple(differences),
+    }  # fmt: skip
+
+
+def interval_words(row: Any, shown: Callable[[float], str], unit: str = "") -> str:
+    """Return a row's interval as text, or why there is none; of too few differences, each of them.
+
+    Args:
+        row: A row of :func:`paired_differences`.
+        shown: Formats a difference, without its unit.
+        unit: What follows the numbers.
+    """
+    if not math.isnan(row.low):
+        interval = f"{shown(row.low)} … {shown(row.high)}{unit}"
+        return f"{interval} ({row.note})" if row.note else interval
+    if row.note != TOO_FEW or row.pairs < 2:
+        return row.note
+    return f"{row.note} ({', '.join(map(shown, row.differences))}{unit})"
 
 
 def table_of(differences: pd.DataFrame) -> Table:
     """Return the differences of shares as a table of points of a percent."""
     title = f"Paired differences to the first row ({LEVEL:.0%} intervals over seeds)"
     table = Table(title=title, title_justify="left", title_style="bold")
-    last = differences.columns.get_loc("column")
-    for name in (*differences.columns[:last], "of", "pairs", "difference", "interval"):
+    settings = list(differences.columns[: differences.columns.get_loc("column")])
+    for name in (*settings, "of", "pairs", "difference", "interval"):
         table.add_column(str(name), overflow="fold")
-    for row in differences.itertuples(index=False):
-        *settings, column, pairs, mean, low, high = row
-        shown = "-" if math.isnan(low) else f"{100 * low:+.2f} … {100 * high:+.2f} %"
-        table.add_row(
-            *map(str, settings), column.replace("_", " "), str(pairs), f"{100 * mean:+.2f} %", shown
-        )
+
+    def percent(share: float) -> str:
+        return f"{100 * share:+.2f}"
+
+    for values, row in zip(
+        differences[settings].itertuples(index=False), differences.itertuples(), strict=True
+    ):
+        mean = "-" if math.isnan(row.mean) else f"{percent(row.mean)} %"
+        told = (row.column.replace("_", " "), str(row.pairs), mean)
+        table.add_row(*map(str, values), *told, interval_words(row, percent, " %"))
     return table
+
+
+def write_differences(differences: pd.DataFrame, path: Any) -> None:
+    """Write the differences as CSV, those of single seeds in one cell."""
+    single = [" ".join(f"{value:.6g}" for value in each) for each in differences["differences"]]
+    differences.assign(differences=single).to_csv(path, index=False)

@@ -16,7 +16,14 @@ from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.common.words import round_up, span
 from fedpriv.store.display import console
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.pairs import PAIRED, paired_differences, table_of
+from fedpriv.store.pairs import (
+    PAIRED,
+    TOGETHER,
+    paired_differences,
+    table_of,
+    write_differences,
+)
+from fedpriv.store.run_folders import DAMAGED
 from fedpriv.store.saved import saved_values
 
 _GIVEN = "asked "
@@ -28,17 +35,21 @@ _RUNTIME = "runtime."
 
 
 def read_runs(folder: Path) -> pd.DataFrame:
-    """Return a row per finished run below ``folder``: its settings, seed and results.
+    """Return a row per finished run below ``folder``: its settings, seed and results. A run whose summary,
+    configuration or environment is not as it was written has the stop reason ``damaged`` and no results.
 
     The settings are the keys that any of the runs was given. A run that was not given one of them, because
     the sweep was extended by it later, has the value of its configuration. Each run counts once.
     """
     paths = sorted(folder.iterdir(), key=_by_number) if folder.is_dir() else []
     runs = [_StoredRun(run) for run in map(RunFolder, paths) if run.summary.exists()]
-    keys = _told(runs)
+    keys = _told([run for run in runs if not run.problem])
     rows, seen = [], set()
     for run in runs:
         settings = {_column(key): run.setting(key) for key in keys}
+        if run.problem:
+            rows.append({"run": run.name, **settings, "seed": None, "stop_reason": DAMAGED})
+            continue
         identity = (run.identity, *(run.setting(key) for key in keys if key.startswith(_RUNTIME)))
         if run.values.get("seed") is not None and identity in seen:
             continue
@@ -62,19 +73,24 @@ class _StoredRun:
 
     Attributes:
         overrides: What the run was given, by key.
-        values: Its resolved configuration by dotted keys; empty where it cannot be read.
+        values: Its resolved configuration by dotted keys.
         identity: Fingerprint of the configuration.
         seedless: Fingerprint of the configuration without its seeds.
+        problem: Why its results do not count: a file that cannot be read or is not as the run wrote it.
     """
 
     def __init__(self, folder: RunFolder):
-        self.name, self.summary = folder.path.name, folder.read_json(folder.summary)
-        given = folder.read_overrides() or []
-        self.overrides = dict(one.lstrip("+").partition("=")[::2] for one in given)
+        self.name, self.summary, self.values, given, self.problem = folder.path.name, {}, {}, [], ""
         try:
-            self.values = saved_values(folder.config)
-        except ConfigError:  # fedpriv runs says what is wrong with it
-            self.values = {}
+            self.values = saved_values(folder.checked(folder.config))
+            given = folder.read_overrides() or []
+            self.summary = folder.read_json(folder.summary)
+            if absent := [key for key in ("seed", *VALUES) if key not in self.summary]:
+                self.problem = f"{folder.summary} has no {absent[0]}"
+        except ConfigError as error:
+            self.problem = str(error)
+        self.problem = self.problem or next(iter(folder.digests.problems), "")
+        self.overrides = dict(one.lstrip("+").partition("=")[::2] for one in given)
         identity = identity_of_values(self.values)
         self.identity = fingerprint(identity)
         setting = {k: v for k, v in identity.items() if k.rpartition(".")[2] not in _SEEDS}
@@ -127,6 +143,8 @@ def _in_order(runs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
     def rank(column: str, value: object) -> tuple[int, float]:
         number = _number(value)
+        if value != value:  # the seed of a damaged run
+            return (2, 0)
         return (1, places[column][value]) if number is None else (0, number)
 
     ranks = [[rank(c, v) for c, v in zip(columns, row, strict=True)]
@@ -152,18 +170,19 @@ def show_sweep(folder: Path) -> None:
     settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
     plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
     varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
-    runs.drop(columns=_SETTING).to_csv(folder / "sweep.csv", index=False)
+    runs.drop(columns=_SETTING, errors="ignore").to_csv(folder / "sweep.csv", index=False)
     out = console()
-    unfinished = runs["stop_reason"] == "interrupted"
-    if unfinished.any():
-        out.print(f"not in the table, interrupted: {', '.join(runs.loc[unfinished, 'run'])}")
-        runs = runs[~unfinished]
+    for state in ("interrupted", DAMAGED):
+        left_out = runs["stop_reason"] == state
+        if left_out.any():
+            out.print(f"not in the table, {state}: {', '.join(runs.loc[left_out, 'run'])}")
+            runs = runs[~left_out]
     if runs.empty:
         return
     table = Table(title="Sweep", title_justify="left", title_style="bold")
     shares = [column for column in ("test_accuracy", BACKDOOR) if column in runs]
     for name in (
-        *(v.removeprefix(_GIVEN) for v in varied),
+        *varied,
         "seeds",
         "rounds",
         "epsilon",
@@ -185,8 +204,10 @@ def show_sweep(folder: Path) -> None:
     if PAIRED in runs:
         differences = paired_differences(runs, varied, shares)
         if len(differences):
-            differences.to_csv(folder / "paired_differences.csv", index=False)
+            write_differences(differences, folder / "paired_differences.csv")
             out.print(table_of(differences))
+            if runs["epsilon_sound"].notna().any():
+                out.print(TOGETHER)
     out.print(f"sweep folder: {folder}")
 
 

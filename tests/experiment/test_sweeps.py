@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -29,7 +31,6 @@ def test_a_sweep_that_only_moves_the_end_says_so_once(more, command):
 @pytest.mark.parametrize(
     "more",
     [
-        ["rounds=3"],  # reached whatever the budget
         ["noise_schedule=calibrated", "rounds=20"],
         ["algorithm=fedavg", "clipper=none", "noise_schedule=none"],
         ["algorithm=adap_dpfl", "noise_schedule=validation_decay", "clipper=adap"],
@@ -37,6 +38,11 @@ def test_a_sweep_that_only_moves_the_end_says_so_once(more, command):
 )
 def test_elsewhere_nothing_is_said(more, command):
     assert "note: epsilon" not in command(*SWEEP, *more).out
+
+
+def test_a_sweep_whose_rounds_end_before_any_budget_says_that_epsilon_changes_nothing(command):
+    said = command(*SWEEP, "rounds=3")
+    assert "changes nothing: all of these runs end after 3 rounds" in said.out
 
 
 def test_one_epsilon_is_no_sweep_over_it(command):
@@ -207,6 +213,39 @@ def test_all_jobs_are_checked_before_the_first(given, wanted, command, tmp_path)
         "1 of 2 jobs of the sweep cannot run, see above; none was started"
     )
     assert not list(tmp_path.rglob("config.yaml"))
+
+
+def edit(path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize("file", ["summary.json", "config.yaml"])
+def test_a_damaged_run_is_run_anew_and_does_not_count(file, command, tmp_path):
+    command(*TRAIN, "seed=0,1")
+    before, damaged = swept(tmp_path), tmp_path / "swept" / "0"
+    if file == "summary.json":
+        accuracy = json.loads((damaged / file).read_text())["test_accuracy"]
+        edit(damaged / file, f'"test_accuracy": {accuracy}', '"test_accuracy": 0.999')
+    else:
+        edit(damaged / file, "seed: 0", "seed: 1")
+    again = command(*TRAIN, "seed=0,1")
+    assert again.status == 0
+    assert f"{file} is not as the run wrote it" in again.out
+    assert "not in the table, damaged: 0" in again.out
+    after = swept(tmp_path)
+    assert set(after.loc[after["run"] == 0, "stop_reason"]) == {"damaged"}
+    counted = after[after["stop_reason"] == "rounds"].sort_values("seed")
+    assert counted["seed"].tolist() == [0, 1]
+    assert counted["test_accuracy"].tolist() == before.sort_values("seed")["test_accuracy"].tolist()
+
+
+def test_the_epsilon_asked_for_has_a_heading_of_its_own(command, tmp_path):
+    said = command(
+        "train", "-m", "algorithm=dp_fl", "epsilon=1,2", "rounds=1", "hydra.sweep.dir=two", *QUIET
+    )
+    assert "asked epsilon" in said.out
 
 
 def test_every_refusal_of_a_sweep_is_said_once(command):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedpriv.store.pairs import paired_differences, table_of
+from fedpriv.store.pairs import interval_words, paired_differences, table_of
 
 
 def runs_of(values: dict[str, list[float]], name: str | None = "one") -> pd.DataFrame:
@@ -50,3 +50,57 @@ def test_runs_of_other_pairs_are_not_compared():
     runs = pd.concat([runs_of({"none": [0.1]}, "one"), runs_of({"mine": [0.2]}, "two")])
     found = paired_differences(runs, ["clipper"], ["test_accuracy"])
     assert found["pairs"].tolist() == [0]
+
+
+def only_row(values: dict[str, list[float]], name: str | None = "one"):
+    (row,) = paired_differences(runs_of(values, name), ["clipper"], ["test_accuracy"]).itertuples()
+    return row
+
+
+@pytest.mark.parametrize("other", [[0.2], [0.2, 0.5], [0.2, 0.3]])
+def test_fewer_than_three_pairs_are_shown_one_by_one_without_an_interval(other):
+    row = only_row({"none": [0.1, 0.2], "mine": other})
+    assert np.isnan([row.low, row.high]).all()
+    assert interval_words(row, "{:+.2f}".format).startswith("too few pairs for an interval")
+    if len(other) > 1:
+        differences = [b - a for a, b in zip([0.1, 0.2], other, strict=True)]
+        assert row.differences == pytest.approx(differences)
+        assert ", ".join(f"{d:+.2f}" for d in differences) in interval_words(row, "{:+.2f}".format)
+
+
+def test_equal_differences_have_no_interval():
+    row = only_row({"none": [0.1, 0.2, 0.3], "mine": [0.2, 0.3, 0.4]})
+    assert np.isnan([row.low, row.high]).all()
+    assert interval_words(row, str) == "all differences equal"
+
+
+def test_an_interval_beyond_what_an_accuracy_can_be_says_so():
+    row = only_row({"none": [0.0, 0.0, 1.0], "mine": [1.0, 0.1, 0.0]})
+    assert row.low < -1
+    assert "beyond" in interval_words(row, str)
+    loss = only_row({"none": [0.0, 0.0, 0.3], "mine": [0.2, 0.1, 0.4]})
+    assert "(" not in interval_words(loss, str)
+
+
+def test_pairs_of_one_seed_under_several_names_count_once():
+    """They share partition and initial weights: seeds are what is independent."""
+    several = pd.concat(
+        [
+            runs_of({"none": [0.0, 0.0, 0.0], "mine": [0.10, 0.20, 0.30]}, "d"),
+            runs_of({"none": [0.0, 0.0, 0.0], "mine": [0.12, 0.22, 0.38]}, "e"),
+        ]
+    )
+    (row,) = paired_differences(several, ["clipper"], ["test_accuracy"]).itertuples()
+    assert row.pairs == 3
+    assert row.differences == pytest.approx((0.11, 0.21, 0.34))
+    by_hand = stats.ttest_1samp([0.11, 0.21, 0.34], 0).confidence_interval(0.95)
+    assert (row.low, row.high) == pytest.approx((by_hand.low, by_hand.high))
+
+
+def test_noise_seeds_of_one_seed_count_once():
+    runs = pd.concat(
+        runs_of({"none": [0.0] * 3, "mine": [0.1 + shift, 0.2, 0.4]}).assign(noise_seed=noise_seed)
+        for noise_seed, shift in ((0, 0.0), (1, 0.02))
+    )
+    (row,) = paired_differences(runs, ["clipper"], ["test_accuracy"]).itertuples()
+    assert row.differences == pytest.approx((0.11, 0.2, 0.4))

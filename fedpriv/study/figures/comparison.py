@@ -14,7 +14,7 @@ import pandas as pd
 from fedpriv.common.words import counted, in_short
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.store.folder import commit_words, own_commit_words
-from fedpriv.store.pairs import PAIRED, paired_differences
+from fedpriv.store.pairs import PAIRED, TOGETHER, interval_words, paired_differences
 from fedpriv.study.figures.definition import Curve, Figure, Group, Ordering, Stated
 from fedpriv.study.figures.series import Run
 
@@ -290,6 +290,9 @@ def _paired(runs: Sequence[Run]) -> Iterator[str]:
     yield "Runs of one seed have the same lots, cohorts and noise: bands and deviations of single curves say"
     yield "nothing about their differences. 95 % intervals over seeds, to the first curve:"
     yield ""
+    if any(run.summary.get("epsilon_sound") is not None for run in runs):
+        yield TOGETHER
+        yield ""
     yield "| | point | curve | quantity | pairs | difference | interval |"
     yield "|---" * 7 + "|"
     for (group, point), table in pd.DataFrame(rows).groupby(
@@ -298,8 +301,8 @@ def _paired(runs: Sequence[Run]) -> Iterator[str]:
         shown = [name for name in columns if table[name].notna().any()]
         for row in paired_differences(table, ["curve"], shown).itertuples():
             label, scale = STATED_COLUMNS[row.column].label, STATED_COLUMNS[row.column].scale
-            mean, low, high = (f"{scale * value:+.3g}" for value in (row.mean, row.low, row.high))
-            interval = "–" if math.isnan(row.low) else f"{low} … {high}"
+            mean = "–" if math.isnan(row.mean) else f"{scale * row.mean:+.3g}"
+            interval = interval_words(row, lambda value, scale=scale: f"{scale * value:+.3g}")
             at = "–" if pd.isna(point) else f"{point:g}"
             yield f"| {group} | {at} | {row.curve} | {label} | {row.pairs} | {mean} | {interval} |"
 

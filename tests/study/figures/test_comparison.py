@@ -100,11 +100,13 @@ def test_mean_and_spread_are_those_of_the_values(values):
 def test_paired_runs_are_compared_by_their_differences(compared):
     """Chance of ± 10 points is common to both curves: their difference is one point in every seed."""
     ends = {
-        (curve, seed): {"test_accuracy": accuracy + shift, "paired": "one"}
+        (curve, seed): {"test_accuracy": accuracy + shift, "paired": "one", "epsilon_sound": 1.0}
         for curve, shift in (("loud", 0.0), ("quiet", 0.01))
         for seed, accuracy in enumerate((0.7, 0.8))
     }
-    assert "| 2 | +1 | +1 … +1 |" in compared(ends)
+    text = compared(ends)
+    assert "| 2 | +1 | too few pairs for an interval (+1, +1) |" in text
+    assert "Together their ε is infinite" in text
     for end in ends.values():
         del end["paired"]
     assert "Paired differences" not in compared(ends)
