@@ -9,7 +9,8 @@ from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.store.caveats import RECOUNTED
 from fedpriv.store.ledger_file import ledger_text
 from fedpriv.store.public import write_public
-from fedpriv.store.statement import privacy_facts, privacy_words
+from fedpriv.store.statement import privacy_words
+from fedpriv.store.statement_facts import Circumstances, privacy_facts
 
 if TYPE_CHECKING:
     from fedpriv.experiment.evaluation import Results
@@ -27,19 +28,18 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, 
         if differing := loop.budget.recount():
             caveats.append(RECOUNTED.format(differing=differing))
         folder.write_text(folder.ledger, ledger_text(loop.budget.ledger, loop.budget.claim))
-    privacy = privacy_facts(
-        loop.budget,
+    circumstances = Circumstances(
         unit=algorithm.unit,
         trust=algorithm.trust,
         caveats=caveats,
         diagnostics=settings.runtime.diagnostics,
-        stop_reason=stop_reason,
         attackers=_attackers(loop),
         published=settings.publish,
         paired=settings.paired,
         numbers=loop.problem.model.size if algorithm.real_noise else 0,
         before=0 if loop.statistics is None else loop.statistics.numbers,
     )
+    privacy = privacy_facts(loop.budget, circumstances, stop_reason)
     folder.write_json(folder.privacy_json, privacy)
     folder.write_text(folder.privacy_text, privacy_words(privacy))
     _write_model(run)

@@ -1,16 +1,12 @@
-"""The privacy statement: ``privacy.json`` for programs, ``privacy.txt`` in words for a paper."""
+"""The privacy statement in words for a paper: ``privacy.txt``."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fedpriv.common.words import counted, counted_span, percent_up, round_up
-from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.core.names import (
     ADD_OR_REMOVE,
     AGGREGATOR,
@@ -20,138 +16,15 @@ from fedpriv.privacy.core.names import (
     ZERO_OUT,
 )
 from fedpriv.privacy.core.trade_off import RATES
-from fedpriv.privacy.core.trust import TRUSTS, Trust
-from fedpriv.privacy.mechanisms import GRADIENT
-from fedpriv.store.before import facts_before, noised_numbers, words_before
-from fedpriv.store.caveats import (
-    CAVEATS,
-    ENTROPY,
-    GENERAL_CAVEATS,
-    SEEDS,
-    UNIT_CAVEATS,
-    diagnostic_items,
-    floating_point,
-)
+from fedpriv.privacy.core.trust import TRUSTS
+from fedpriv.store.before import words_before
+from fedpriv.store.caveats import CAVEATS
+from fedpriv.store.statement_facts import ENTROPY_ROOT
 
 LEVELS = {"record": "record level, example level", "client": "client level, user level"}
-SEEDED, ENTROPY_ROOT = "seeds of the configuration", "the operating system's entropy"
 NOMINAL = 100.0
 """An ε beyond which nobody should speak of protection."""
-_ROUNDING = 1e-9  # of a sum that was planned to end at the budget
 _UNBROKEN = "\u00a0"  # a space where no line ends
-
-
-def privacy_facts(
-    budget: Budget | None,
-    *,
-    unit: str,
-    trust: Trust,
-    caveats: list[str],
-    diagnostics: bool,
-    stop_reason: str | None,
-    attackers: Sequence[int] = (),
-    published: bool = False,
-    paired: str | None = None,
-    numbers: int = 0,
-    before: int = 0,
-) -> dict[str, Any]:
-    """Everything the statement says, as plain values (``inf`` for an infinite ε); of clients, it speaks
-    of those that are not among the ``attackers``. ``published``: with secrets from the operating system;
-    ``paired``: the name of the runs with the same secrets; ``numbers``: how many with noise of real numbers
-    a draw releases, and ``before`` the first round."""
-    if budget is None:
-        return {
-            "schema_version": 1,
-            "private": False,
-            "words": "This run has no privacy: nothing is clipped and no noise is added.",
-        }
-    honest = np.delete(np.arange(budget.ledger.clients), np.array(attackers, dtype=int))
-    values = {
-        "epsilon": budget.epsilon()[honest],
-        "epsilon_published": budget.epsilon_published()[honest],
-        "epsilon_sound": budget.epsilon_sound()[honest],
-    }
-    draws = budget.ledger.samples_of(GRADIENT)[honest]
-    claim, curve = budget.claim, budget.trade_off()
-    spent = float(np.max(values["epsilon"]))
-    exceeded = budget.limit is not None and spent > budget.limit * (1.0 + _ROUNDING)
-    return {
-        "schema_version": 1,
-        "private": True,
-        "finished": stop_reason is not None,
-        "stop_reason": stop_reason,
-        "delta": budget.delta,
-        "budget": budget.limit,
-        **({"budget_exceeded": True} if exceeded else {}),
-        "budget_view": budget.view,
-        "randomness": ENTROPY_ROOT if published else SEEDED,
-        **({} if paired is None else {"paired": paired, "epsilon_of_two_paired_runs": math.inf}),
-        "noise_adapts": budget.adaptive,
-        "accountant": budget.accountant.describe(),
-        "order": budget.order(),
-        **{name: _number_or_none(np.max(array)) for name, array in values.items()},
-        "largest_tpr": curve.largest(),
-        "privacy_profile": curve.plain(),
-        "reasons": budget.reasons(),
-        "spread": {
-            name: {
-                "lowest": _number_or_none(np.min(array)),
-                "median": _number_or_none(np.median(array)),
-                "highest": _number_or_none(np.max(array)),
-            }
-            for name, array in values.items()
-        },
-        "attackers": len(attackers),
-        "clients": {
-            "total": len(honest),
-            "took_part": int(np.count_nonzero(draws)),
-            "draws_fewest": int(draws.min()),
-            "draws_most": int(draws.max()),
-        },
-        "views": {
-            "sound": {"unit": unit, "trust": trust.name, "neighbours": budget.neighbours},
-            "published": None
-            if claim is None
-            else {
-                "unit": claim.unit,
-                "trust": claim.trust,
-                "neighbours": claim.neighbours,
-                "source": claim.source,
-                "statement": claim.statement,
-            },
-        },
-        "parts": _parts(budget, trust),
-        **facts_before(budget),
-        "caveats": [
-            *caveats,
-            *UNIT_CAVEATS[unit],
-            ENTROPY if published else SEEDS,
-            *([floating_point(noised_numbers(budget, draws, numbers, before))] if numbers else []),
-            *GENERAL_CAVEATS,
-        ],
-        "diagnostics": diagnostic_items(_secret_cohort(budget, trust)) if diagnostics else [],
-    }
-
-
-def _secret_cohort(budget: Budget, trust: Trust) -> bool:
-    """Whether the guarantee counts on nobody knowing who took part: with zero-out adjacency only where
-    sampling amplifies."""
-    if budget.neighbours != ZERO_OUT:
-        return trust.secret_cohort
-    queries = [query for joint, _ in budget.ledger for query in joint.queries]
-    return trust.secret_cohort and any(getattr(q, "sample_rate", 1.0) < 1.0 for q in queries)
-
-
-def _number_or_none(value: float) -> float | None:
-    """None for what does not exist: the published ε of an algorithm without a published claim."""
-    return None if np.isnan(value) else float(value)
-
-
-def _parts(budget: Budget, trust: Trust) -> dict[str, float] | None:
-    """Sound ε of what the clients noised and of what a trusted aggregator noised, each alone."""
-    if not trust.sees_each_upload or budget.epsilon_of_part(AGGREGATOR) is None:
-        return None
-    return {by: budget.epsilon_of_part(by) for by in (CLIENT, AGGREGATOR)}
 
 
 def privacy_words(facts: dict[str, Any]) -> str:

@@ -55,9 +55,8 @@ def test_old_names_in_imports_of_users():
     from fedpriv.bench import run
     from fedpriv.results.folder import RunFolder
     from fedpriv.search.budget import SearchBudget
-    from fedpriv.trackers.base import Tracker as Base
-
     from fedpriv.trackers import CsvTracker, Tracker
+    from fedpriv.trackers.base import Tracker as Base
 
     assert Tracker is Base
     assert issubclass(CsvTracker, Base)

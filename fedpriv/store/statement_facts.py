@@ -1,0 +1,173 @@
+"""What the privacy statement of a run says, as plain values: ``privacy.json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.core.names import (
+    AGGREGATOR,
+    CLIENT,
+    ZERO_OUT,
+)
+from fedpriv.privacy.core.trust import Trust
+from fedpriv.privacy.mechanisms import GRADIENT
+from fedpriv.store.before import facts_before, noised_numbers
+from fedpriv.store.caveats import (
+    ENTROPY,
+    GENERAL_CAVEATS,
+    SEEDS,
+    UNIT_CAVEATS,
+    diagnostic_items,
+    floating_point,
+)
+
+SEEDED, ENTROPY_ROOT = "seeds of the configuration", "the operating system's entropy"
+_ROUNDING = 1e-9  # of a sum that was planned to end at the budget
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the statement must know of a run beside its budget.
+
+    Attributes:
+        unit: What is protected, ``record`` or ``client``.
+        trust: Who sees which uploads.
+        caveats: What a reader must know, in sentences.
+        diagnostics: Whether the folder holds exact statistics of private data.
+        attackers: Clients of which nothing is said.
+        published: Whether the secrets come from the operating system.
+        paired: The name of the runs with the same secrets; None: there are none.
+        numbers: How many numbers with real noise a draw releases; 0: the noise is of whole numbers.
+        before: How many such numbers were released before the first round.
+    """
+
+    unit: str
+    trust: Trust
+    caveats: Sequence[str]
+    diagnostics: bool
+    attackers: Sequence[int] = ()
+    published: bool = False
+    paired: str | None = None
+    numbers: int = 0
+    before: int = 0
+
+
+def privacy_facts(
+    budget: Budget | None, run: Circumstances, stop_reason: str | None
+) -> dict[str, Any]:
+    """Return everything the statement says, as plain values (``inf`` for an infinite ε).
+
+    Args:
+        budget: Ledger and totals of the run; None: it has no privacy.
+        run: What else there is to know of the run.
+        stop_reason: Why it ended; None: it goes on.
+    """
+    if budget is None:
+        return {
+            "schema_version": 1,
+            "private": False,
+            "words": "This run has no privacy: nothing is clipped and no noise is added.",
+        }
+    honest = np.delete(np.arange(budget.ledger.clients), np.array(run.attackers, dtype=int))
+    values = {
+        "epsilon": budget.epsilon()[honest],
+        "epsilon_published": budget.epsilon_published()[honest],
+        "epsilon_sound": budget.epsilon_sound()[honest],
+    }
+    draws = budget.ledger.samples_of(GRADIENT)[honest]
+    claim, curve = budget.claim, budget.trade_off()
+    spent = float(np.max(values["epsilon"]))
+    exceeded = budget.limit is not None and spent > budget.limit * (1.0 + _ROUNDING)
+    return {
+        "schema_version": 1,
+        "private": True,
+        "finished": stop_reason is not None,
+        "stop_reason": stop_reason,
+        "delta": budget.delta,
+        "budget": budget.limit,
+        **({"budget_exceeded": True} if exceeded else {}),
+        "budget_view": budget.view,
+        "randomness": ENTROPY_ROOT if run.published else SEEDED,
+        **(
+            {}
+            if run.paired is None
+            else {"paired": run.paired, "epsilon_of_two_paired_runs": math.inf}
+        ),
+        "noise_adapts": budget.adaptive,
+        "accountant": budget.accountant.describe(),
+        "order": budget.order(),
+        **{name: _number_or_none(np.max(array)) for name, array in values.items()},
+        "largest_tpr": curve.largest(),
+        "privacy_profile": curve.plain(),
+        "reasons": budget.reasons(),
+        "spread": {
+            name: {
+                "lowest": _number_or_none(np.min(array)),
+                "median": _number_or_none(np.median(array)),
+                "highest": _number_or_none(np.max(array)),
+            }
+            for name, array in values.items()
+        },
+        "attackers": len(run.attackers),
+        "clients": {
+            "total": len(honest),
+            "took_part": int(np.count_nonzero(draws)),
+            "draws_fewest": int(draws.min()),
+            "draws_most": int(draws.max()),
+        },
+        "views": {
+            "sound": {"unit": run.unit, "trust": run.trust.name, "neighbours": budget.neighbours},
+            "published": None
+            if claim is None
+            else {
+                "unit": claim.unit,
+                "trust": claim.trust,
+                "neighbours": claim.neighbours,
+                "source": claim.source,
+                "statement": claim.statement,
+            },
+        },
+        "parts": _parts(budget, run.trust),
+        **facts_before(budget),
+        "caveats": [
+            *run.caveats,
+            *UNIT_CAVEATS[run.unit],
+            ENTROPY if run.published else SEEDS,
+            *(
+                [floating_point(noised_numbers(budget, draws, run.numbers, run.before))]
+                if run.numbers
+                else []
+            ),
+            *GENERAL_CAVEATS,
+        ],
+        "diagnostics": diagnostic_items(_secret_cohort(budget, run.trust))
+        if run.diagnostics
+        else [],
+    }
+
+
+def _secret_cohort(budget: Budget, trust: Trust) -> bool:
+    """Whether the guarantee counts on nobody knowing who took part: with zero-out adjacency only where
+    sampling amplifies."""
+    if budget.neighbours != ZERO_OUT:
+        return trust.secret_cohort
+    queries = [query for joint, _ in budget.ledger for query in joint.queries]
+    return trust.secret_cohort and any(getattr(q, "sample_rate", 1.0) < 1.0 for q in queries)
+
+
+def _number_or_none(value: float) -> float | None:
+    """None for what does not exist: the published ε of an algorithm without a published claim."""
+    return None if np.isnan(value) else float(value)
+
+
+def _parts(budget: Budget, trust: Trust) -> dict[str, float] | None:
+    """Sound ε of what the clients noised and of what a trusted aggregator noised, each alone."""
+    if not trust.sees_each_upload or budget.epsilon_of_part(AGGREGATOR) is None:
+        return None
+    return {by: budget.epsilon_of_part(by) for by in (CLIENT, AGGREGATOR)}
