@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fedpriv.algorithms.distributed import CONTINUOUS, DpFlServer
+from fedpriv.algorithms.distributed import DpFlServer
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.naseri import NaseriCdp
+from fedpriv.algorithms.sum_of_uploads import CONTINUOUS
 from fedpriv.attacks.backdoor import REPLACEMENT
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.groups import option_of

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.tools.verify import discreteness, sensitivity, statistics
 from fedpriv.tools.verify.context import Context, Kept
-from fedpriv.tools.verify.subject import AS_IT_IS, Variation
+from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.variations import ABSENT, empty
 

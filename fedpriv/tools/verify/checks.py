@@ -23,9 +23,10 @@ from fedpriv.tools.verify import (
     units,
 )
 from fedpriv.tools.verify.context import SAMPLES, Context
+from fedpriv.tools.verify.interventions import replaceable
 from fedpriv.tools.verify.shares import counts, silenced
 from fedpriv.tools.verify.stated import NONE
-from fedpriv.tools.verify.subject import Subject, chance_kept, replaceable
+from fedpriv.tools.verify.subject import Subject, chance_kept
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.taps import Recording
 from fedpriv.tools.verify.variations import ABSENT, empty, everything

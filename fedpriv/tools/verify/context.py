@@ -14,9 +14,10 @@ from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
 from fedpriv.tools.verify.again import Again
 from fedpriv.tools.verify.correlated import Correlated
 from fedpriv.tools.verify.draws import Draws
+from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
 from fedpriv.tools.verify.shares import Shares
 from fedpriv.tools.verify.stated import GAUSSIAN, Stated, stated
-from fedpriv.tools.verify.subject import AS_IT_IS, Subject, Variation
+from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.taps import Place, Recording
 from fedpriv.tools.verify.variations import adversarial
 

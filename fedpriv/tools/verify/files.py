@@ -20,7 +20,8 @@ from fedpriv.experiment.report import write_report
 from fedpriv.experiment.running import Run
 from fedpriv.experiment.stamps import lacks_isolation
 from fedpriv.store.folder import RunFolder
-from fedpriv.tools.verify.subject import AS_IT_IS, Subject, Variation
+from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
+from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.taps import Recording, Tap
 

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpriv.tools.verify import statistics
+from fedpriv.tools.verify.interventions import Variation
 from fedpriv.tools.verify.stated import GAUSSIAN, Stated
-from fedpriv.tools.verify.subject import Subject, Variation
+from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.taps import Recording
 from fedpriv.tools.verify.variations import ABSENT

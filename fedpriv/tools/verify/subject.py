@@ -9,22 +9,21 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from omegaconf import DictConfig
-from torch import Tensor
 
 from fedpriv.algorithms.dp_ftrl import DpFtrl
 from fedpriv.algorithms.problem import Problem
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.secret_streams import SecretStreams, derived_key
-from fedpriv.data.federated import FederatedData, with_train
+from fedpriv.data.federated import with_train
 from fedpriv.data.records import ReadRecords
 from fedpriv.engine import FlatModel, make_engine
 from fedpriv.experiment.assemble import make_budget, make_problem
@@ -36,6 +35,15 @@ from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.store.folder import RunFolder
+from fedpriv.tools.verify.interventions import (
+    AS_IT_IS,
+    Variation,
+    follow,
+    leave_out,
+    replace_upload,
+    silence,
+    unequal_clients,
+)
 from fedpriv.tools.verify.steps import Steps
 from fedpriv.tools.verify.synthetic import MadeUp
 from fedpriv.tools.verify.taps import Recording, Tap
@@ -44,35 +52,6 @@ ROUNDS, FEW_ROUNDS = 8, 4
 _MOST = 200_000_000
 _ROUNDS_OF_A_BUDGET = 1000  # the last one where a run ends with its budget
 _MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
-
-Craft = Callable[[Tensor, int], Tensor]
-"""(the uploads of some clients [c, d], the row of one of them) → what that one sends instead [d]."""
-
-
-@dataclass(frozen=True)
-class Variation:
-    """What is other than in the reference run.
-
-    Attributes:
-        name: In words.
-        data: The training data, of the same clients; None: the same.
-        within: The same, written into the data for a while instead of into a copy of them.
-        absent: A client that is never sampled; None: nobody.
-        upload: (client, what it sends instead).
-        silent: A client that takes part and contributes zeros to every answer; None: nobody.
-        nobody: Whether no client takes part in any round.
-    """
-
-    name: str
-    data: Callable[[FederatedData], FederatedData] | None = None
-    within: Callable[[FederatedData], AbstractContextManager[None]] | None = None
-    absent: int | None = None
-    upload: tuple[int, Craft] | None = None
-    nobody: bool = False
-    silent: int | None = None
-
-
-AS_IT_IS = Variation("as it is")
 
 
 class Stops:
@@ -297,12 +276,12 @@ class Subject:
         parts.mechanism.join(self.problem.data.records_per_client)
         budget = copy.deepcopy(self.budget)
         if variation.absent is not None and budget is not None:
-            _leave_out(budget, variation.absent)
+            leave_out(budget, variation.absent)
         loop = Loop(parts, problem, budget)
         if variation.upload is not None:
-            _replace_upload(loop, *variation.upload)
+            replace_upload(loop, *variation.upload)
         if variation.silent is not None:
-            _silence(loop, variation.silent)
+            silence(loop, variation.silent)
         return loop
 
     def _own_parts(self) -> Parts:
@@ -334,7 +313,7 @@ class Subject:
                 place = {t: i for i, t in enumerate(self.round_numbers)}
                 loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[place[t]]
             watch = Tap(loop, **tap)
-            _follow(loop, self.round_numbers)
+            follow(loop, self.round_numbers)
             as_given = watch.unpinned and variation is AS_IT_IS  # whose defects are the user's
             expected = FedprivError if as_given else Exception
             try:
@@ -349,29 +328,6 @@ class Subject:
             if loop.budget is not None:
                 watch.recording.ledger = loop.budget.ledger
         return watch.recording
-
-
-def _follow(loop: Loop, round_numbers: Sequence[int]) -> None:
-    """Let a loop run these rounds, t = 0 first, each at the state that those before it left."""
-    announce, left = loop._announce, iter(round_numbers)
-
-    def announced() -> Any:
-        loop.rounds_done = next(left, loop.rounds_done)
-        return announce()
-
-    loop._announce = announced
-
-
-def unequal_clients(data: FederatedData, seed: int) -> FederatedData:
-    """Return data whose clients keep between a quarter and all of their records, in random order."""
-    shares = np.linspace(0.25, 1.0, data.client_count)[
-        np.random.default_rng([seed, 1]).permutation(data.client_count)
-    ]
-    kept = [
-        own[: max(1, math.ceil(share * len(own)))]
-        for own, share in zip(data.clients, shares, strict=True)
-    ]
-    return replace(data, clients=kept)
 
 
 def _refuse(parts: Parts) -> None:
@@ -396,62 +352,6 @@ def _refuse(parts: Parts) -> None:
         )
 
 
-def _leave_out(budget: Budget, client: int) -> None:
-    """Let a client never be sampled, as if it were not there; the places of the others stay."""
-    eligible = budget.eligible
-
-    def others(announcement: Any) -> np.ndarray:
-        found = eligible(announcement).copy()
-        found[client] = False
-        return found
-
-    budget.eligible = others
-
-
-def _replace_upload(loop: Loop, client: int, craft: Craft) -> None:
-    """Let one client send something else than what it computed: what a malicious one can do."""
-    for computes in vars(loop.trainer.work).values():
-        if callable(getattr(computes, "of", None)):
-            computes.of = _sends(computes.of, client, craft)
-
-
-def _silence(loop: Loop, client: int) -> None:
-    """Let a client that is seen to take part contribute nothing: zeros clipped, shifted, scaled or compared
-    with a clip norm would be something."""
-    work = loop.trainer.work
-    clipped = work.clipped
-    in_rows = getattr(loop.parts.algorithm, "discrete", None) is not None
-
-    def without(turn: Any, *more: Any) -> Any:
-        of_all = work.denominator(turn.cohort)
-        work.denominator = lambda cohort: of_all
-        others = turn.cohort != client
-        try:
-            found = clipped(replace(turn, cohort=turn.cohort[others]), *more)
-        finally:
-            del work.denominator
-        if in_rows and not others.all():  # the client still adds a share of noise, to zeros
-            values = found.answer.values.new_zeros(len(others), found.answer.values.shape[1])
-            values[torch.from_numpy(others)] = found.answer.values
-            found.answer.values = values
-        return found
-
-    work.clipped = without
-
-
-def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[..., Any]:
-    def of(round_index: int, clients: np.ndarray) -> Any:
-        batch = compute(round_index, clients)
-        rows = np.flatnonzero(np.asarray(clients) == client)
-        if not len(rows):
-            return batch
-        uploads = batch.uploads.clone()
-        uploads[rows[0]] = craft(batch.uploads, int(rows[0])).to(uploads)
-        return replace(batch, uploads=uploads)
-
-    return of
-
-
 @contextmanager
 def chance_kept() -> Iterator[None]:
     """Global generators are left as they were. They are not set: noise that code of the user's own draws from
@@ -462,8 +362,3 @@ def chance_kept() -> Iterator[None]:
             yield
         finally:
             np.random.set_state(state)
-
-
-def replaceable(loop: Loop) -> bool:
-    """Whether a client's upload can be replaced before the server has it."""
-    return any(callable(getattr(value, "of", None)) for value in vars(loop.trainer.work).values())

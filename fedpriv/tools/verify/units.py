@@ -16,7 +16,8 @@ import numpy as np
 from fedpriv.common.errors import FedprivError
 from fedpriv.tools.verify import outside, sensitivity
 from fedpriv.tools.verify.context import Context, statements
-from fedpriv.tools.verify.subject import AS_IT_IS, Subject, Variation
+from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
+from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.taps import Recording
 from fedpriv.tools.verify.variations import ABSENT, adversarial

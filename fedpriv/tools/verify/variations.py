@@ -13,7 +13,8 @@ from torch import Tensor
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.privacy.core.names import REPLACE_ONE, ZERO_OUT
-from fedpriv.tools.verify.subject import Craft, Subject, Variation
+from fedpriv.tools.verify.interventions import Craft, Variation
+from fedpriv.tools.verify.subject import Subject
 
 ABSENT = "absent"
 _HUGE = 1e4

@@ -1,0 +1,241 @@
+"""Algorithms that need nothing but the sum of their clients' vectors: who adds the noise, who sees what.
+
+``trust`` says it: ``distributed`` (shares of the noise, and the sum alone is seen; see
+:mod:`fedpriv.privacy.mechanisms.shares`), ``local`` (every client noises its own vector, and the server sees
+each), ``central`` (the server adds all and is trusted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.common import checks
+from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import declared, field, number, one_of, or_null, whole
+from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.common.words import counted
+from fedpriv.privacy.core.trust import DISTRIBUTED_TRUST, TRUSTS, Trust
+from fedpriv.privacy.mechanisms.discrete import SUMS, VECTORS
+from fedpriv.privacy.mechanisms.mechanism import Mechanism
+from fedpriv.privacy.mechanisms.shares import (
+    COLUMNS,
+    FAMILIES,
+    DiscreteShares,
+    SharedMechanism,
+    Tolerance,
+    left_over,
+)
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.clippers import Clipper
+    from fedpriv.privacy.noise_schedules import NoiseSchedule
+
+CONTINUOUS = "continuous"
+SHARES = (CONTINUOUS, *FAMILIES)
+AGGREGATIONS = ("none", "masks")
+_BITS, _FEWEST_BITS, _MOST_BITS = 16, 2, 48
+_WRAP_LIMIT = 1e-3
+
+
+def _trust(name: str, value: str, part: SumOfUploads) -> Trust:
+    return TRUSTS[checks.one_of(name, value, part.trusts)]
+
+
+@declared
+class SumOfUploads(Algorithm):
+    """Arguments of algorithms that need a sum alone; ``trusts``: what ``trust`` may be.
+
+    With s tolerated dropouts and t tolerated colluding clients, n - t - s shares give the stated noise.
+    """
+
+    private = True
+    row_per_client = False
+    trusts: tuple[str, ...] = ()
+
+    trust: Trust = field(
+        _trust, default=DISTRIBUTED_TRUST.name, help="who adds the noise and what the server sees"
+    )
+    tolerated_dropouts: int = field(
+        whole(), default=0, kw_only=True, unit="s", help="clients of a round that may drop out"
+    )
+    tolerated_collusion: int = field(
+        whole(), default=0, kw_only=True, unit="t", help="clients that may tell their shares"
+    )
+    dropout: float = field(
+        number(at_least=0, below=1),
+        default=0.0,
+        kw_only=True,
+        help="probability with which a client drops out (simulated)",
+    )
+    shares: str = field(
+        one_of(SHARES),
+        default=CONTINUOUS,
+        kw_only=True,
+        help="of real numbers, which is an idealisation, or of whole ones",
+    )
+    bits: int | None = field(
+        or_null(whole(at_least=_FEWEST_BITS, at_most=_MOST_BITS)),
+        default=None,
+        kw_only=True,
+        help="whole numbers are added modulo 2^bits; null: 16",
+    )
+    scale: float | None = field(
+        or_null(number(at_least=1)),
+        default=None,
+        kw_only=True,
+        help="whole numbers in a clip norm; null: the finest grid that wrap_limit allows",
+    )
+    wrap_limit: float | None = field(
+        or_null(number(above=0, below=1)),
+        default=None,
+        kw_only=True,
+        help="how likely a sum may wrap around; null: 1e-3",
+    )
+    secure_aggregation: str = field(
+        one_of(AGGREGATIONS), default="none", kw_only=True, help="masks simulates those that cancel"
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.tolerance = Tolerance(self.tolerated_dropouts, self.tolerated_collusion)
+        self._refuse_without_shares()
+        self.discrete: DiscreteShares | None = None
+        if self.shares != CONTINUOUS:
+            self.discrete = DiscreteShares(
+                self.shares,
+                _BITS if self.bits is None else self.bits,
+                self.scale,
+                _WRAP_LIMIT if self.wrap_limit is None else self.wrap_limit,
+                SUMS if self.unit == "record" else VECTORS,
+                self.secure_aggregation == "masks",
+            )
+        self.metrics = COLUMNS if self.distributed else ()
+        self._clients: int | None = None
+        if self.clients_per_round is not None:
+            self.tolerance.honest(self.clients_per_round)
+
+    def _refuse_without_shares(self) -> None:
+        """Raise ArgumentError for arguments of shares where there are none."""
+        free = {
+            "tolerated_dropouts": 0,
+            "tolerated_collusion": 0,
+            "dropout": 0,
+            "shares": CONTINUOUS,
+        }
+        for name, value in free.items():
+            if getattr(self, name) != value and not self.distributed:
+                raise ArgumentError(name, getattr(self, name), f"{value} unless trust=distributed")
+        if self.shares == CONTINUOUS:
+            hint = "real numbers have no modulus"
+            if self.secure_aggregation == "masks":
+                allowed = "none with shares=continuous"
+                raise ArgumentError("secure_aggregation", "masks", allowed, hint)
+            for name in ("bits", "scale", "wrap_limit"):
+                value = getattr(self, name)
+                if value is not None:
+                    raise ArgumentError(name, f"{value:g}", "null with shares=continuous", hint)
+
+    @property
+    def real_noise(self) -> bool:
+        """Not with whole numbers."""
+        return self.discrete is None
+
+    # ---- who takes part
+
+    @property
+    def distributed(self) -> bool:
+        """Whether clients add shares of the noise to a sum."""
+        return self.trust.name == DISTRIBUTED_TRUST.name
+
+    @property
+    def announced(self) -> int | None:
+        """n, how many clients a round is planned for; None: not known yet."""
+        return self.clients_per_round or self._clients
+
+    @property
+    def honest(self) -> int | None:
+        """h = n - t - s."""
+        return None if self.announced is None else self.tolerance.honest(self.announced)
+
+    @property
+    def fewest_clients(self) -> int:
+        """n - s: with fewer a round is aborted."""
+        if not self.distributed or self.announced is None:
+            return 1
+        return self.announced - self.tolerance.dropouts
+
+    def check_clients(self, clients: int) -> None:
+        super().check_clients(clients)
+        self._clients = clients
+        self.tolerance.honest(self.announced)
+
+    def learn_size(self, size: Callable[[], int]) -> None:
+        if self.discrete is not None:
+            self.discrete.size = size()
+
+    def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
+        """Who was chosen and did not drop out."""
+        chosen = super().cohort(streams, round_index, eligible)
+        return left_over(streams, chosen, self.dropout, round_index)
+
+    def mechanism(self, clipper: Clipper, schedule: NoiseSchedule) -> Mechanism:
+        return SharedMechanism(self, clipper, schedule)
+
+    # ---- words
+
+    def _shares_words(self) -> tuple[tuple[str, str], ...]:
+        if not self.distributed:
+            return ()
+        n, s, t = self.announced, self.tolerance.dropouts, self.tolerance.collusion
+        who = "n - t - s" if n is None else f"{self.honest} of {n}"
+        kind = self.shares.replace("_", " ")
+        if self.discrete is None:
+            kind += ", an idealisation"
+        words = (
+            f"{kind}; the shares of {who} clients give the stated noise "
+            f"(tolerated: {counted(s, 'dropout')}, {counted(t, 'colluding client')})"
+        )
+        if self.dropout:
+            words += f"; each drops out with probability {self.dropout:g}"
+            if n is not None:
+                from scipy.special import bdtrc
+
+                aborted = bdtrc(s, n, self.dropout)
+                words += f", which aborts a round with probability {aborted:.4g}"
+        return (("shares of noise", words),)
+
+    def own_caveats(self) -> tuple[str, ...]:
+        if not self.distributed:
+            return ()
+        s, t = self.tolerance.dropouts, self.tolerance.collusion
+        found = [
+            f"Each of {self.announced} clients adds a share of the noise, and {self.honest} honest shares "
+            f"together are the stated noise: up to {s} may drop out (tolerated_dropouts; a round with more "
+            f"is aborted and releases nothing) and up to {t} may tell the server their shares "
+            "(tolerated_collusion). With more colluding clients the guarantee does not hold.",
+            "The server must see nothing but the sum: a secure aggregation protocol is assumed, with honest "
+            "keys, and a server that follows it. Who takes part and who drops out is seen, and choosing the "
+            "cohort amplifies nothing.",
+        ]
+        if self.discrete is None:
+            found.append(
+                "The shares are an idealisation (shares=continuous): real numbers, of which one Gaussian of "
+                "the sum's distribution was drawn. No secure aggregation adds up real numbers."
+            )
+            return tuple(found)
+        hides = "The protocol that hides single uploads was not simulated."
+        if self.discrete.masked:
+            hides = (
+                "Masks that cancel were simulated; not modelled are a server that lies, the keys' "
+                "infrastructure, and the recovery of masks of clients that drop out late."
+            )
+        family = self.shares.replace("_", " ")
+        found.append(
+            f"Sums are of whole numbers modulo 2^{self.discrete.bits}, with {family} shares that are drawn "
+            f"within 2^-100 of their law. {hides}"
+        )
+        return tuple(found)

@@ -1,0 +1,135 @@
+"""What is typed after ``fedpriv train``, as Hydra reads it: flags, then overrides, a resumed run's too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from fedpriv.common.config import conf_dir
+from fedpriv.common.errors import ConfigError
+from fedpriv.experiment.consent import FLAG
+from fedpriv.store.folder import RunFolder, not_resumable
+
+_OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
+_FLAGS_WITH_VALUE = {
+    "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p",
+    "--cfg", "-c",
+}  # fmt: skip
+
+
+def without_allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(the modules given with --allow, the other arguments)."""
+    allowed: list[str] = []
+    rest: list[str] = []
+    awaited = False
+    for argument in arguments:
+        if awaited or argument.startswith(f"{FLAG}="):
+            allowed.append(argument.removeprefix(f"{FLAG}="))
+            awaited = False
+        elif argument == FLAG:
+            awaited = True
+        else:
+            rest.append(argument)
+    if awaited or not all(allowed):
+        raise ConfigError(f"{FLAG} needs a module of your own that a resumed run may name")
+    if allowed and resumed(rest) is None:
+        raise ConfigError(f"{FLAG} is for resume=FOLDER; your own configuration may name any code")
+    return allowed, rest
+
+
+def flags_first(arguments: list[str]) -> list[str]:
+    """Hydra takes overrides in one piece only: they go behind the flags, in their order."""
+    flags: list[str] = []
+    overrides: list[str] = []
+    for argument in arguments:
+        is_value = bool(flags) and flags[-1] in _FLAGS_WITH_VALUE
+        is_override = not argument.startswith("-") and ("=" in argument or argument[:1] == "~")
+        (overrides if is_override and not is_value else flags).append(argument)
+    return [*flags, *overrides]
+
+
+def with_run_dir(arguments: list[str]) -> list[str]:
+    """Put ``runtime.run_dir`` in the place of ``hydra.run.dir``: fedpriv makes the run folder itself."""
+    given = [a for a in arguments if a.lstrip("+").startswith("hydra.run.dir=")]
+    if not given:
+        return arguments
+    value = given[-1].partition("=")[2]
+    if {"-m", "--multirun", "hydra.mode=MULTIRUN"} & set(arguments):
+        hint = "hydra.sweep.dir is the folder of a sweep"
+        raise ConfigError("hydra.run.dir", value, "left out of a sweep", hint)
+    if any(a.startswith("runtime.run_dir=") for a in arguments):
+        hint = "both are the folder of the run"
+        raise ConfigError("hydra.run.dir", value, "left out beside runtime.run_dir", hint)
+    return [*(a for a in arguments if a not in given), f"runtime.run_dir={value}"]
+
+
+def asks_for_figure(arguments: Sequence[str]) -> bool:
+    """Whether a figure is asked for. Raises ConfigError if it is not asked for as a sweep."""
+    if not any(a.startswith(("+figure=", "figure=")) for a in arguments):
+        return False
+    if not {"-m", "--multirun"} & set(arguments):
+        raise ConfigError("a figure is a sweep: add -m, or use fedpriv figure <name>")
+    return True
+
+
+def resumed(arguments: Sequence[str]) -> str | None:
+    """What stands behind ``resume=``, however it is written; None for a new run."""
+    split = (argument.lstrip("+").partition("=") for argument in arguments)
+    chosen = [value for key, _, value in split if key == "resume"]
+    return chosen[-1] if chosen and chosen[-1] not in ("", "null") else None
+
+
+def with_resumed_overrides(arguments: list[str]) -> list[str]:
+    """With ``resume=<folder>``: the overrides of that run first, then those given now."""
+    chosen = resumed(arguments)
+    if chosen is None:
+        return arguments
+    folder = RunFolder(_folder_name(chosen))
+    if not folder.environment.exists():
+        raise not_resumable(str(folder.path))
+    try:
+        earlier = folder.read_overrides() or []
+    except ConfigError as error:
+        raise ConfigError(f"resume: {error}; start anew, or repair it") from None
+    if not all(map(_is_of_task, earlier)):
+        raise ConfigError(
+            f"resume: the overrides in {folder.environment} are not those of a run; start anew, or repair it"
+        )
+    return [*(o for o in earlier if _is_kept(o, folder)), *arguments]
+
+
+def _is_kept(override: str, folder: RunFolder) -> bool:
+    """Whether an override of the run counts when it is resumed: not where something else would be written
+    than in its folder, and in the one that it lies in."""
+    key, _, value = override.lstrip("+~").partition("=")
+    if key.partition(".")[0].partition("/")[0] == "tracker":
+        return False  # it sends elsewhere what it is told: only to where the reader says
+    if key == "runtime.output_dir":
+        return folder.path.resolve().is_relative_to(Path(value.strip("'\"")).resolve())
+    return key not in _OF_THE_PROCESS
+
+
+def _is_of_task(override: str) -> bool:
+    """Whether it may stand among the overrides of a run. Hydra's own settings and flags never do; nor does an
+    option that lies elsewhere (``model=../../x``), whose YAML could set them."""
+    key, _, value = override.lstrip("+~").partition("=")
+    if not re.fullmatch(r"\w+([./]\w+)*", key) or "hydra" in key.lower():
+        return False
+    if key == "runtime":  # {output_dir: elsewhere}, which _is_kept does not see
+        return False
+    chooses = "/" in key or (conf_dir() / key).is_dir()
+    return not (chooses and any(part in value for part in ("..", "\\", "$")))
+
+
+def _folder_name(written: str) -> str:
+    """The value of ``resume=`` as Hydra reads it: quotes taken off."""
+    try:
+        name = yaml.safe_load(written)
+    except yaml.YAMLError:
+        name = written
+    if not isinstance(name, str) or not name.strip():
+        raise not_resumable(written)
+    return name
