@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import stat
 from pathlib import Path
@@ -25,6 +26,7 @@ GROWING = ("metrics.csv", "clients.csv", "participation.csv")
 _SUMMARY = "summary.json"
 _LARGEST_SUMMARY = 1 << 20
 _BLOCK = 1 << 20
+_LARGEST_HASHED = 1 << 18  # bytes, where many runs are looked at
 _UNKNOWN = "0" * 64  # in the place of a summary's own digest while that is computed
 
 Digest = dict[str, Any]
@@ -83,10 +85,33 @@ class FileDigests:
         if name in stated and name != _SUMMARY and not self.matches(name, stated[name]):
             self._tell(f"{path} is not as the run wrote it, by the SHA-256 in {_SUMMARY}")
 
-    def matches(self, name: str, entry: Digest) -> bool:
+    def check_all(self) -> None:
+        """Compare every file that ``summary.json`` names and that is there, large ones by their size alone.
+
+        Files that a resumed run may write again before its end are left out for an interrupted run.
+        """
+        for name, entry in self.stated().items():
+            path = self._folder / name
+            odd = Path(name).is_absolute() or ".." in Path(name).parts
+            written_again = self._goes_on and name.endswith(("environment.json", "trackers.json"))
+            if odd or written_again or name in self._checked or not os.path.lexists(path):
+                continue
+            self._checked.add(name)
+            if name != _SUMMARY and not self.matches(name, entry, _LARGEST_HASHED):
+                self._tell(f"{path} is not as the run wrote it, by the SHA-256 in {_SUMMARY}")
+
+    def grown(self, name: str) -> bool:
+        """Return whether a table has more rows than ``summary.json`` states: the run went on."""
+        try:
+            return (self._folder / name).stat().st_size > self.stated()[name]["bytes"]
+        except (OSError, KeyError, TypeError):
+            return False
+
+    def matches(self, name: str, entry: Digest, largest: float = math.inf) -> bool:
         """Return whether a file has this digest; of a table of a run that goes on, whether it begins so.
 
-        What is no file is for its reader to refuse.
+        Of a file with more than ``largest`` bytes only the size is compared. What is no file is for its
+        reader to refuse.
         """
         path = self._folder / name
         try:
@@ -95,7 +120,7 @@ class FileDigests:
                 return True
             longer = found.st_size > size and name in GROWING and self._goes_on
             return (found.st_size == size or longer) and (
-                begun(path, size).hexdigest() == entry["sha256"]
+                size > largest or begun(path, size).hexdigest() == entry["sha256"]
             )
         except FileNotFoundError:
             return False

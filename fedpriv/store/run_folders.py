@@ -13,10 +13,14 @@ from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.store.agreement import stated_apart
 from fedpriv.store.digests import KEY
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.saved import LARGEST_SUMMARY, saved_json, saved_values
+from fedpriv.store.saved import LARGEST_SUMMARY, refuse_no_file, saved_json, saved_values
 from fedpriv.store.searches import RECORD
 
 DAMAGED, UNFINISHED = "damaged", "unfinished"
+_INTERRUPTED = "interrupted"
+_RESULTS = ("rounds", "epsilon", "epsilon_published", "epsilon_sound", "test_accuracy")
+"""Results that share a name with a setting, or that metrics.csv has of a run without an end."""
+_ROW, _TAIL = 1 << 14, 1 << 16  # bytes
 _RUN, _SEARCH = "run", "search"
 CONFIG, SUMMARY = "config.", "summary."
 _SEEDS = {"seed", "noise_seed", "partition.seed", "model.seed"}
@@ -109,7 +113,10 @@ def _below(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def read_run(name: str, path: Path) -> StoredRun:
-    """What the folder says; what is damaged in it is said as well."""
+    """Read what the folder says, and what is damaged in it.
+
+    The results of a run without an end are those of the last round in ``metrics.csv``.
+    """
     folder, problems = RunFolder(path), []
     folder.digests.quiet = True
     config: dict[str, object] = {}
@@ -131,10 +138,48 @@ def read_run(name: str, path: Path) -> StoredRun:
             if state == DAMAGED:
                 problems.append(f"{folder.summary} cannot be read: it has no stop_reason")
         except ConfigError as error:
+            state = DAMAGED
             problems.append(str(error))
+    folder.digests.check_all()
     problems += folder.digests.problems
-    if config and not summary:  # names of what is going on
+    if state == _INTERRUPTED and folder.digests.grown(folder.metrics.name):
+        state, summary = UNFINISHED, {}  # it was resumed, and what it says is of before
+    if config and not summary:
         same = {"algorithm": config["algorithm.name"], "dataset": config["dataset"]}
-        summary = {**same, "seed": config.get("seed")}
+        summary = {**same, "seed": config.get("seed"), **dict.fromkeys(_RESULTS)}
+        if state == UNFINISHED:
+            try:
+                summary |= _last_round(folder.metrics)
+            except ConfigError as error:
+                problems.append(str(error))
     problem = problems[0] if problems else ""
     return StoredRun(name, DAMAGED if problem else state, problem, config, summary)
+
+
+def _last_round(path: Path) -> dict[str, object]:
+    """Return the results of the last whole row of ``metrics.csv``, and the accuracy evaluated last.
+
+    An epsilon that the last row does not have stays unknown: one of an earlier row is less than was spent.
+    """
+    if not os.path.lexists(path):
+        return {}
+    refuse_no_file(path)
+    with open(path, "rb") as file:
+        header = file.readline(_ROW).decode(errors="replace").strip().split(",")
+        file.seek(max(file.tell(), path.stat().st_size - _TAIL))
+        lines = (
+            file.read(_TAIL).decode(errors="replace").split("\n")[:-1]
+        )  # what follows is half a row
+    rows = [dict(zip(header, line.split(","), strict=False)) for line in lines]
+    rows = [row for row in rows if len(row) == len(header)]
+    results: dict[str, object] = {}
+    evaluated = [row["test_accuracy"] for row in rows if row.get("test_accuracy")]
+    try:
+        for row in rows[-1:]:
+            results = {key: float(row[key]) for key in _RESULTS if row.get(key)}
+            results["rounds"] = int(row["round"])
+        if evaluated:
+            results["test_accuracy"] = float(evaluated[-1])
+    except (KeyError, ValueError):
+        raise ConfigError(f"{path} cannot be read: it is not a table of numbers") from None
+    return results

@@ -18,7 +18,14 @@ from fedpriv.common.console import console
 from fedpriv.common.errors import show
 from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted, round_up
-from fedpriv.store.run_folders import DAMAGED, StoredRun, read_run, run_folders, search_folders
+from fedpriv.store.run_folders import (
+    DAMAGED,
+    UNFINISHED,
+    StoredRun,
+    read_run,
+    run_folders,
+    search_folders,
+)
 from fedpriv.store.searches import read_search
 from fedpriv.tools.run_choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
 
@@ -143,6 +150,10 @@ def _print(
         out.print(
             f"{counted(len(hidden), 'further key')} differ{'s' if len(hidden) == 1 else ''} "
             f"(--columns, --csv): {', '.join(map(_printable, hidden))}"
+        )
+    if any(row["state"] == UNFINISHED for row in rows):
+        out.print(
+            "unfinished: as far as metrics.csv tells; rounds run since its last row are not in it"
         )
     for row in rows:
         if row["state"] == DAMAGED:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -155,6 +156,75 @@ def test_a_run_without_an_end_is_unfinished(several, table):
     (several / "noise8-seed0" / "summary.json").unlink()
     row = table("--filter", "state=unfinished")[0]
     assert (row["run"], row["algorithm"], row["dataset"]) == ("noise8-seed0", "dp_fl", "digits")
+
+
+def test_an_unfinished_run_has_the_results_of_its_last_round_and_not_its_settings(
+    ran, command, tmp_path
+):
+    folder = tmp_path / "outputs" / "killed"
+    shutil.copytree(
+        ran("algorithm=dp_fl", "epsilon=2", "rounds=3", "evaluation_interval=2").folder, folder
+    )
+    spent = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").unlink()
+    (row,) = rows(command("runs", "--csv"))
+    assert row["state"] == "unfinished"
+    for key in ("epsilon", "epsilon_published", "epsilon_sound", "test_accuracy"):
+        assert float(row[key]) == pytest.approx(spent[key]), key
+    assert row["rounds"] == "3"
+    lines = (folder / "metrics.csv").read_text().splitlines()
+    (folder / "metrics.csv").write_text("\n".join(lines[:2]) + "\n3,0.9")  # half a row
+    (row,) = rows(command("runs", "--csv"))
+    assert (row["rounds"], row["epsilon_sound"], row["test_accuracy"]) == ("1", "", "")
+    assert 0 < float(row["epsilon"]) < spent["epsilon"]
+    assert "rounds run since" in command("runs").out
+    (folder / "metrics.csv").unlink()
+    (row,) = rows(command("runs", "--csv"))
+    assert (row["rounds"], row["epsilon"]) == ("", "")
+
+
+def test_a_run_with_an_unreadable_summary_shows_no_setting_as_a_result(copy, command):
+    (copy("a", epsilon=2.0) / "summary.json").write_text("{")
+    (row,) = rows(command("runs", "--csv"))
+    assert (row["state"], row["rounds"], row["epsilon"]) == ("damaged", "", "")
+
+
+def test_an_interrupted_run_that_went_on_has_no_results_of_before(copy, command):
+    folder = copy("a", {"stop_reason": "interrupted", "epsilon": 0.1})
+    (row,) = rows(command("runs", "--csv"))
+    assert (row["state"], row["epsilon"]) == ("interrupted", "0.1")
+    lines = (folder / "metrics.csv").read_text().splitlines()
+    further = lines[-1].replace("2,", "3,", 1)
+    (folder / "metrics.csv").write_text("\n".join([*lines, further]) + "\n")
+    (row,) = rows(command("runs", "--csv"))
+    assert (row["state"], row["rounds"]) == ("unfinished", "3")
+    assert row["epsilon"] == further.split(",")[1]
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["ledger.csv", "metrics.csv", "privacy.json", "privacy.txt", "environment.json", "model.pt"],
+)
+def test_an_edit_of_any_file_is_seen(file, several, command, table):
+    path = several / "noise8-seed0" / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    damaged = [row for row in table() if row["state"] == "damaged"]
+    assert names(damaged) == ["noise8-seed0"]
+    assert f"{file} is not as the run wrote it" in damaged[0]["problem"]
+
+
+def test_names_of_files_elsewhere_are_not_followed(several, tmp_path, table):
+    outside = tmp_path / "outside.txt"
+    outside.write_text("a")
+    path = several / "noise8-seed0" / "summary.json"
+    summary = json.loads(path.read_text())
+    for name in ("../../outside.txt", str(outside)):
+        summary["files"][name] = {"bytes": 1, "sha256": "0" * 64}
+    path.write_text(json.dumps(summary))
+    (row,) = [row for row in table() if row["state"] == "damaged"]
+    assert "outside" not in row["problem"]
 
 
 @pytest.mark.parametrize(
