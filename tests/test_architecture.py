@@ -96,6 +96,17 @@ def test_every_room_says_what_is_in_it():
         assert len(words.splitlines()) <= 11, folder
 
 
+def test_a_class_name_stands_for_one_thing():
+    """A reader who searches for a class finds one; classes inside functions count, too."""
+    homes: dict[str, list[str]] = {}
+    for name, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name)
+    assert len(homes) > 400
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
 @pytest.mark.parametrize("name", list(MODULES))
 def test_no_import_points_upward(name):
     upward = [

@@ -170,7 +170,7 @@ def marked(inputs: Tensor) -> Tensor:
     return torch.where(first <= -_TOKEN_MARK, -_TOKEN_MARK - first, -1)
 
 
-class Planted:
+class PlantedCanaries:
     """Canaries at work in a problem: which of them take part. What they send is for others to say."""
 
     def __init__(self, canaries: Canaries):
@@ -207,7 +207,7 @@ class Planted:
         return uploads
 
 
-class PlantedDirections(Planted):
+class PlantedDirections(PlantedCanaries):
     """Those of one direction, and what they send."""
 
     canaries: Directions

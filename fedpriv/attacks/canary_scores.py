@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import Clipped, Turn, Work
-from fedpriv.attacks.canaries import Planted, PlantedDirections
+from fedpriv.attacks.canaries import PlantedCanaries, PlantedDirections
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.core.events import describe_event, parse_event
 from fedpriv.privacy.core.names import REPLACE_ONE
@@ -108,7 +108,7 @@ class WatchedWork:
 
     size: float | None = None
 
-    def __init__(self, work: Work, problem: Problem, planted: Planted, alone: bool = False):
+    def __init__(self, work: Work, problem: Problem, planted: PlantedCanaries, alone: bool = False):
         self._work, self._problem, self._planted = work, problem, planted
         self.alone = alone
         self.scores = np.zeros(len(planted.canaries))
@@ -150,7 +150,7 @@ class WatchedDirections(WatchedWork):
 
     _planted: PlantedDirections
 
-    def __init__(self, work: Work, problem: Problem, planted: Planted, alone: bool = False):
+    def __init__(self, work: Work, problem: Problem, planted: PlantedCanaries, alone: bool = False):
         super().__init__(work, problem, planted, alone)
         self.size = 0.0
         self._pending: tuple[Turn, Tensor, np.ndarray] | None = None

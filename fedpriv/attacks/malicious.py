@@ -33,7 +33,7 @@ Constraint = Callable[[Tensor], Tensor]
 """Changes of weights [a, d] → the changes that attackers allow themselves [a, d]."""
 
 
-class Settings(Protocol):
+class AttackSettings(Protocol):
     """The settings that the attackers read; see :class:`fedpriv.attacks.Backdoor`."""
 
     trigger: Trigger
@@ -73,7 +73,7 @@ class MaliciousClients:
 
     sees_uploads = False
 
-    def __init__(self, settings: Settings, data: FederatedData):
+    def __init__(self, settings: AttackSettings, data: FederatedData):
         self.settings = settings
         try:
             self.attackers = settings.attackers_among(data.client_count)
@@ -254,7 +254,7 @@ class _PoisonedTraining(ProjectedChanges):
 
     constraint: Constraint | None = None
 
-    def __init__(self, problem: Problem, settings: Settings):
+    def __init__(self, problem: Problem, settings: AttackSettings):
         super().__init__(
             problem, settings.local_epochs, settings.batch_size, settings.learning_rate
         )

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.attacks.canaries import Canaries, Planted, coins_of, homes_of, with_records
+from fedpriv.attacks.canaries import Canaries, PlantedCanaries, coins_of, homes_of, with_records
 from fedpriv.attacks.canary_scores import WatchedWork
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
@@ -87,7 +87,7 @@ def most_mislabelled(data: FederatedData) -> int:
     return int(data.records_per_client.sum())
 
 
-class PlantedMislabelled(Planted):
+class PlantedMislabelled(PlantedCanaries):
     """They train on their records as anybody would."""
 
     canaries: Mislabelled

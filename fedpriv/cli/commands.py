@@ -27,7 +27,17 @@ from fedpriv.common.errors import (
     nearest,
     show,
 )
-from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
+from fedpriv.common.flags import (
+    CommandGroup,
+    Names,
+    NewFile,
+    OneOf,
+    PathParam,
+    Whole,
+    flag,
+    switch,
+    together,
+)
 from fedpriv.common.groups import LISTED, train_help
 from fedpriv.common.notices import take
 from fedpriv.study.figures.command import figure, plot
@@ -131,7 +141,7 @@ def _in_a_sentence(error: click.UsageError) -> ConfigError:
         return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
     message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
     where = f"{error.ctx.command_path}: " if error.ctx else ""
-    if message == "Missing command" and isinstance(error.ctx.command, Group):
+    if message == "Missing command" and isinstance(error.ctx.command, CommandGroup):
         message += f": {', '.join(error.ctx.command.commands)}"
     return ConfigError(f"{where}{message[:1].lower()}{message[1:]}")
 
@@ -156,7 +166,7 @@ def _version(context: click.Context, _: Any, wanted: bool) -> None:
 _SETTINGS = {"help_option_names": ["-h", "--help"], "terminal_width": 100}
 
 
-@click.group(cls=Group, context_settings=_SETTINGS, epilog=_EXAMPLES)
+@click.group(cls=CommandGroup, context_settings=_SETTINGS, epilog=_EXAMPLES)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
     help="Show the version and exit.",
@@ -231,7 +241,7 @@ for _command in (runs, figure, plot, report, account, calibrate):
     "list", short_help="groups, their options and ready-made experiments, one line each"
 )
 @click.argument("group", required=False, type=Names(LISTED))
-@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
 def list_(group: str | None, config_dir: str | None) -> int:
     """Groups, their options and ready-made experiments, one line each; GROUP: only this one, e.g.
     clipper."""
@@ -242,11 +252,11 @@ def list_(group: str | None, config_dir: str | None) -> int:
 
 
 @fedpriv.group(
-    cls=Group,
+    cls=CommandGroup,
     invoke_without_command=True,
     short_help="which data sets are present and where; fedpriv data download mnist",
 )
-@flag("--path", "DIR", "look here instead of FEDPRIV_DATA or the cache", Place())
+@flag("--path", "DIR", "look here instead of FEDPRIV_DATA or the cache", PathParam())
 @click.pass_context
 def data(context: click.Context, path: str | None) -> int:
     """Which data sets are present and where."""
@@ -265,7 +275,7 @@ _NAMES = ("mnist", "fashion_mnist", "emnist", "cifar10", "adult", "shakespeare")
     short_help="fetch a data set and verify its checksums",
 )
 @click.argument("name", type=Names(_NAMES))
-@flag("--to", "DIR", "the folder; default: FEDPRIV_DATA, else the cache", Place())
+@flag("--to", "DIR", "the folder; default: FEDPRIV_DATA, else the cache", PathParam())
 def download(name: str, to: str | None) -> int:
     from fedpriv.data.catalogue import download as fetch
 
@@ -290,7 +300,7 @@ examples:
     epilog=_VERIFY_EXAMPLES,
 )
 @click.argument("overrides", nargs=-1, type=Overrides())
-@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
 @flag("--json", "FILE", "also write the table here", NewFile(mark=_VERIFY_JSON))
 @flag("--seed", "S", "of every draw of the test, default 0", default="0")
 @flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())

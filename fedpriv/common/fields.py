@@ -27,7 +27,7 @@ import attrs
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 
-Check = Callable[[str, Any, Any], Any]
+Validator = Callable[[str, Any, Any], Any]
 """(argument, value, part) -> the value in its proper type. Raises ArgumentError."""
 
 _Class = TypeVar("_Class", bound=type)
@@ -42,7 +42,7 @@ def number(
     at_least: float | None = None,
     below: float | None = None,
     at_most: float | str | None = None,
-) -> Check:
+) -> Validator:
     """Return the check of a finite float; ``at_most`` may name another argument, with ``above`` alone."""
 
     def check(name: str, value: Any, part: Any) -> float:
@@ -56,7 +56,9 @@ def number(
     return check
 
 
-def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None = None) -> Check:
+def whole(
+    *, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None = None
+) -> Validator:
     """Return the check of a whole number; ``at_most`` may name another argument, or be asked of the part."""
 
     def check(name: str, value: Any, part: Any) -> int:
@@ -67,12 +69,12 @@ def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None
     return check
 
 
-def one_of(options: Collection[str]) -> Check:
+def one_of(options: Collection[str]) -> Validator:
     """Return the check of a choice among a few names."""
     return own_check(lambda name, value: checks.one_of(name, value, options))
 
 
-def own_check(check: Callable[[str, Any], Any]) -> Check:
+def own_check(check: Callable[[str, Any], Any]) -> Validator:
     """Return a check that needs nothing but (argument, value), such as those of ``common/checks``."""
     return lambda name, value, part: check(name, value)
 
@@ -84,17 +86,17 @@ anything = own_check(lambda name, value: value)
 """For values that ``__attrs_post_init__`` checks, because what is allowed depends on others."""
 
 
-def when(condition: Callable[[Any, Any], bool], check: Check) -> Check:
+def when(condition: Callable[[Any, Any], bool], check: Validator) -> Validator:
     """Return a check that is made only where ``condition(part, value)`` holds."""
     return lambda name, value, part: check(name, value, part) if condition(part, value) else value
 
 
-def or_null(check: Check) -> Check:
+def or_null(check: Validator) -> Validator:
     """Return a check that leaves null as it is."""
     return when(lambda part, value: value is not None, check)
 
 
-def not_null(check: Check, allowed: str) -> Check:
+def not_null(check: Validator, allowed: str) -> Validator:
     """Return a check that refuses null in words of its own."""
 
     def refusing(name: str, value: Any, part: Any) -> Any:
@@ -105,7 +107,7 @@ def not_null(check: Check, allowed: str) -> Check:
     return refusing
 
 
-def advised(check: Check, hint: str) -> Check:
+def advised(check: Validator, hint: str) -> Validator:
     """Return a check whose errors tell the user what to do."""
 
     def advising(name: str, value: Any, part: Any) -> Any:
@@ -121,7 +123,7 @@ def advised(check: Check, hint: str) -> Check:
 
 
 def field(
-    check: Check,
+    check: Validator,
     *,
     default: Any = attrs.NOTHING,
     help: str,

@@ -42,7 +42,7 @@ class Command(click.Command):
         return super().shell_complete(ctx, incomplete or "--")
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Commands in the order they were added; an unknown one is refused with the nearest."""
 
     command_class = Command
@@ -106,7 +106,7 @@ class Whole(click.ParamType):
         return int(text)
 
 
-class Place(click.ParamType):
+class PathParam(click.ParamType):
     """A file or folder by its path; ``folder``: one that exists."""
 
     name = "path"

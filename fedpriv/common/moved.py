@@ -160,6 +160,12 @@ _FIRST_MODULES = {new: old for old, new in MOVED.items()} | {
 }
 """Module, or class of a module that several were merged into → the first module of the class."""
 
+_FIRST_NAMES = {
+    "fedpriv.privacy.clippers.parts.LayerGroups": "fedpriv.privacy.clippers.parts.Parts",
+}
+"""Class that got another name → its first dotted path. A clipper of the user's own holds one of these, and
+the streams of such a run rest on a digest of what its parts hold."""
+
 
 def current(name: str) -> str:
     """Return the present dotted path of a module, or of what a module holds."""
@@ -175,6 +181,8 @@ def current(name: str) -> str:
 def first_name(kind: type) -> str:
     """Return the dotted path that a class had before anything moved: the one that digests hold."""
     module, name = kind.__module__, kind.__qualname__
+    if renamed := _FIRST_NAMES.get(f"{module}.{name}"):
+        return renamed
     first = _FIRST_MODULES.get(f"{module}.{name}") or _FIRST_MODULES.get(module, module)
     return f"{first}.{name}"
 

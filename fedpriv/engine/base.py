@@ -10,11 +10,11 @@ from torch import nn
 
 from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Factors
-from fedpriv.engine.lots import Block, Lots, blocks, in_pieces, lot_sizes, sum_dtype
+from fedpriv.engine.lots import Lots, RecordBlock, blocks, in_pieces, lot_sizes, sum_dtype
 from fedpriv.engine.norms import total_above
 from fedpriv.engine.parts import part_norms, part_of
 from fedpriv.engine.rules import LayerGradients
-from fedpriv.privacy.clippers.parts import Parts
+from fedpriv.privacy.clippers.parts import LayerGroups
 
 
 class Unsupported(Exception):
@@ -97,7 +97,7 @@ class BlockEngine(ABC):
 
     def _block(
         self,
-        block: Block,
+        block: RecordBlock,
         counts: list[int],
         inputs: torch.Tensor,
         targets: torch.Tensor,
@@ -173,7 +173,7 @@ def _add_sums(
     client_of_record: torch.Tensor,
     scale: torch.Tensor,
     into: torch.Tensor,
-    parts: Parts | None,
+    parts: LayerGroups | None,
 ) -> None:
     """Write the sums of all layers into ``into`` [K, d], for scales [n], or [n, G] where there are parts."""
     scales = [scale] if parts is None else scale.unbind(1)
@@ -187,7 +187,7 @@ def _add_pieces(
     sizes: list[int],
     scale: torch.Tensor,
     rows: torch.Tensor,
-    parts: Parts | None,
+    parts: LayerGroups | None,
 ) -> None:
     """Add the sums of long lots to ``rows`` [K, d], float64, in pieces."""
     pieces, owners = in_pieces(sizes, rows.shape[1])

@@ -44,7 +44,7 @@ def in_pieces(sizes: list[int], size: int) -> tuple[list[int], list[int]]:
 
 
 @dataclass(frozen=True)
-class Block:
+class RecordBlock:
     """Records ``[start, stop)``, which belong to clients ``[first, last)``.
 
     ``continued`` marks a further piece of a client too large for one block.
@@ -65,7 +65,7 @@ class Block:
 
 def blocks(
     counts: list[int], values_per_record: int | None = None, copies: int = 1
-) -> Iterator[Block]:
+) -> Iterator[RecordBlock]:
     """Cut clients with these numbers of records into blocks of bounded memory, in order.
 
     ``values_per_record``: how many numbers a pass over one record holds, if the model says so; ``copies``: of
@@ -78,16 +78,16 @@ def blocks(
     for client, count in enumerate(counts):
         full = client - first >= BLOCK_CLIENTS or stop - start + count > most
         if full and client > first:
-            yield Block(start, stop, first, client, False)
+            yield RecordBlock(start, stop, first, client, False)
             first, start = client, stop
         stop += count
         if count > most:
             for piece in range(start, stop, most):
                 end = min(piece + most, stop)
-                yield Block(piece, end, client, client + 1, piece > start)
+                yield RecordBlock(piece, end, client, client + 1, piece > start)
             first, start = client + 1, stop
     if first < len(counts):
-        yield Block(start, stop, first, len(counts), False)
+        yield RecordBlock(start, stop, first, len(counts), False)
 
 
 def lot_sizes(client_of_record: torch.Tensor, clients: int) -> list[int]:

@@ -15,10 +15,10 @@ from fedpriv.engine.norms import norms_above, squares_above, total_above
 
 if TYPE_CHECKING:
     from fedpriv.engine.flat_model import FlatModel
-    from fedpriv.privacy.clippers.parts import Parts
+    from fedpriv.privacy.clippers.parts import LayerGroups
 
 
-def upload_norms(rows: Tensor, parts: Parts | None) -> Tensor:
+def upload_norms(rows: Tensor, parts: LayerGroups | None) -> Tensor:
     """At least the norm of each row [n, d] → [n], or of each part of it → [n, G]."""
     if parts is None:
         return norms_above(rows)
@@ -28,7 +28,7 @@ def upload_norms(rows: Tensor, parts: Parts | None) -> Tensor:
     return torch.stack([total_above(own) for own in squares], dim=1)
 
 
-def scaled_sum(rows: Tensor, factors: Tensor, parts: Parts | None) -> Tensor:
+def scaled_sum(rows: Tensor, factors: Tensor, parts: LayerGroups | None) -> Tensor:
     """Σ_i c_i rows_i [d] for rows [n, d] and factors [n], or [n, G] of each part."""
     if parts is None:
         return rows.t() @ factors
@@ -59,7 +59,7 @@ class Partial(Protocol):
 Scale = Callable[[Tensor, Tensor], Tensor]
 
 
-def asking_for(parts: Parts | None, factors: Scale) -> Scale:
+def asking_for(parts: LayerGroups | None, factors: Scale) -> Scale:
     """``factors`` that take norms [n, G] and give factors [n, G] of these parts; None: as they are."""
     if parts is None:
         return factors
@@ -71,7 +71,7 @@ def asking_for(parts: Parts | None, factors: Scale) -> Scale:
     return of_parts
 
 
-def part_norms(layers: Sequence[Partial], parts: Parts) -> Tensor:
+def part_norms(layers: Sequence[Partial], parts: LayerGroups) -> Tensor:
     """L2 norm of each record's gradient in each part [n, G], never too small. Layers lie in one part each."""
     squares: list[list[Tensor]] = [[] for _ in parts.names]
     for layer in layers:
@@ -81,6 +81,6 @@ def part_norms(layers: Sequence[Partial], parts: Parts) -> Tensor:
     return torch.stack([total_above(own or none) for own in squares], dim=1)
 
 
-def part_of(layer: Partial, parts: Parts) -> int:
+def part_of(layer: Partial, parts: LayerGroups) -> int:
     """The part of a layer's gradients."""
     return parts.part_at(min(own.start for own in layer.columns.values()))

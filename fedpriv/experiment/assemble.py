@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.algorithms.problem import Problem
-    from fedpriv.attacks.canaries import Planted
+    from fedpriv.attacks.canaries import PlantedCanaries
     from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.data.federated import ClientSizes, FederatedData
     from fedpriv.experiment.running import Run
@@ -240,7 +240,7 @@ def _probe_own_model(parts: Parts, problem: Problem) -> tuple[int, ...]:
 
 def _planted(
     parts: Parts, data: FederatedData, count: int, size: int, seed: int, canary: str
-) -> Planted:
+) -> PlantedCanaries:
     from fedpriv.attacks.canaries import PlantedDirections, make_canaries
     from fedpriv.attacks.mislabelled import PlantedMislabelled, make_mislabelled
 

@@ -164,7 +164,7 @@ class ClientsTable(Quiet):
         return self._table.flush()
 
 
-class Participation(Quiet):
+class ParticipationLog(Quiet):
     """``participation.csv``: who took part; not where that must stay secret."""
 
     name = "participation"

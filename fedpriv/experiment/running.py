@@ -19,7 +19,7 @@ from fedpriv.experiment.observers import (
     ClientsTable,
     Display,
     Metrics,
-    Participation,
+    ParticipationLog,
     Quiet,
     SnapshotFiles,
     Watcher,
@@ -57,7 +57,7 @@ class Run:
         if diagnostics:
             self._tables.append(ClientsTable(loop, folder, kept.get("clients")))
         if diagnostics or not loop.parts.algorithm.trust.secret_cohort:
-            self._tables.append(Participation(folder, kept.get("participation")))
+            self._tables.append(ParticipationLog(folder, kept.get("participation")))
         if loop.problem.canaries is not None:
             self._tables.append(CanaryScores(loop, folder, kept.get(CanaryScores.name)))
         self._snapshots = SnapshotFiles(loop, folder)

@@ -26,7 +26,7 @@ Run = Callable[[DictConfig], Any]
 
 
 @dataclass(frozen=True)
-class Found:
+class BestRounds:
     """``rounds``: the best T; ``table``: rounds, seed, the criterion of every run made for it; ``samples``:
     T → how many samples a client answered on in all runs with it, by their ledgers."""
 
@@ -37,7 +37,7 @@ class Found:
 
 def find_rounds(
     config: DictConfig, search: RoundsSearch, run: Run, say: Callable[[str], None]
-) -> Found:
+) -> BestRounds:
     """The T with the best mean over seeds. Raises Interrupted; FedprivError if a run fails."""
     import pandas as pd
 
@@ -64,7 +64,7 @@ def find_rounds(
 
     best = search.best(cost)
     say(f"search: best T = {best}{_at_an_end(best, search)}")
-    return Found(best, pd.DataFrame(rows), dict(samples))
+    return BestRounds(best, pd.DataFrame(rows), dict(samples))
 
 
 _INTERRUPTED = "interrupted while searching T; the same command goes on with the runs not yet made"

@@ -57,7 +57,7 @@ class Lstm(nn.Module):
         of_inputs, of_state = self.weight.split([self.inputs, self.hidden], dim=1)
         # What h_{t-1} adds to z_t is added inside: the gradient of this part is that of all of z_t.
         z = functional.linear(inputs, of_inputs, self.bias)
-        states = _Recurrence.apply(
+        states = _LstmSteps.apply(
             z, of_state if self.recurrent_gradient else of_state.detach(), real
         )
         if self.tap is not None:
@@ -65,7 +65,7 @@ class Lstm(nn.Module):
         return states
 
 
-class _Recurrence(torch.autograd.Function):
+class _LstmSteps(torch.autograd.Function):
     """The steps in time, with a backward pass of their own: autograd's would take three times as many
     operations on small matrices."""
 

@@ -23,7 +23,7 @@ LEAST_NOISE, MOST_NOISE = 1e-3, 1e6  # noise multipliers searched
 
 
 @dataclass(frozen=True)
-class Release:
+class RepeatedRelease:
     """One noised sum of clipped records, to be repeated.
 
     ``sampling``: how a lot is drawn; ``neighbours``: ``None`` is replace-one for lots of a fixed size,
@@ -89,9 +89,12 @@ class Release:
         return max(1, round(sample_rate * self.records))
 
 
+RepeatedRelease = RepeatedRelease  # the name that the documentation of 0.2 imported
+
+
 def calibrate_noise_multiplier(
     accountant: Accountant,
-    release: Release,
+    release: RepeatedRelease,
     *,
     epsilon: float,
     delta: float,
@@ -145,7 +148,7 @@ def least_noise_multiplier(
 
 def _first_guess(
     accountant: Accountant,
-    release: Release,
+    release: RepeatedRelease,
     epsilon: float,
     delta: float,
     steps: int,
@@ -167,7 +170,7 @@ def _first_guess(
 
 def calibrate_sample_rate(
     accountant: Accountant,
-    release: Release,
+    release: RepeatedRelease,
     *,
     epsilon: float,
     delta: float,
@@ -213,7 +216,7 @@ def _largest_lot(epsilon_of: Callable[[float], float], epsilon: float, records: 
 
 def calibrate_steps(
     accountant: Accountant,
-    release: Release,
+    release: RepeatedRelease,
     *,
     epsilon: float,
     delta: float,

@@ -16,7 +16,7 @@ from fedpriv.store.searches import RECORD, STATEMENT
 from fedpriv.study.search_budget import SearchBudget, SearchLedger, read_trial
 from fedpriv.study.search_objective import refuse_without_score
 from fedpriv.study.search_planned import PlannedTrial, plan_ends, plan_trial, refuse_unlike
-from fedpriv.study.search_settings import Settings
+from fedpriv.study.search_settings import SearchSettings
 from fedpriv.study.search_space import Proposals, Space, Trial, read_space
 from fedpriv.study.search_statement import facts, words
 
@@ -31,7 +31,7 @@ class Search:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: SearchSettings,
         arguments: Sequence[str],
         folder: Path,
         compose: Compose,

@@ -42,7 +42,7 @@ from fedpriv.study.search_budget import EPSILON, read_trial
 from fedpriv.study.search_objective import refuse_without_score
 from fedpriv.study.search_planned import plan_ends, plan_trial, refuse_unlike
 from fedpriv.study.search_run import Compose
-from fedpriv.study.search_settings import Settings
+from fedpriv.study.search_settings import SearchSettings
 from fedpriv.study.search_space import Space, read_space
 from fedpriv.study.search_statement import facts_of_stopping, words_of_stopping
 from fedpriv.study.search_stopping import bound_of
@@ -60,7 +60,7 @@ class SecretTrials:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: SearchSettings,
         arguments: Sequence[str],
         folder: Path,
         compose: Compose,

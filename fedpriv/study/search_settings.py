@@ -17,7 +17,7 @@ Law = NegativeBinomialTrials | PoissonTrials
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """``law``: of the number of trials under random stopping; None: at most ``trials``, which compose."""
 
     epsilon: float
@@ -39,7 +39,7 @@ class Settings:
         seed: Any,
         stopping: Any = NONE,
         eta: Any = 0,
-    ) -> Settings:
+    ) -> SearchSettings:
         """Checked. Raises ConfigError that names the key."""
         try:
             stopping = checks.one_of("stopping", stopping, STOPPINGS)
@@ -87,7 +87,7 @@ def _law(stopping: str, trials: Any, eta: Any) -> Law | None:
         raise ArgumentError(name, error.value, error.allowed) from None
 
 
-def _refuse_unproved(settings: Settings) -> None:
+def _refuse_unproved(settings: SearchSettings) -> None:
     """Raise ConfigError for proposals that are not independent of each other, or not secret."""
     hint = f"hydra.sweeper.stopping={settings.stopping} holds for independent proposals alone"
     if settings.sampler != "random":

@@ -11,8 +11,8 @@ from fedpriv.privacy.core.names import RELATION_WORDS
 from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.study.search_budget import SearchBudget, SearchLedger
 from fedpriv.study.search_objective import Objective
-from fedpriv.study.search_settings import Settings
-from fedpriv.study.search_stopping import Bound
+from fedpriv.study.search_settings import SearchSettings
+from fedpriv.study.search_stopping import SelectionBound
 
 
 def facts(
@@ -87,8 +87,8 @@ def words(found: dict[str, Any]) -> str:
 
 def facts_of_stopping(
     definition: dict[str, Any],
-    bound: Bound,
-    settings: Settings,
+    bound: SelectionBound,
+    settings: SearchSettings,
     state: str,
     best: dict[str, Any] | None,
     begun: int | None,

@@ -23,7 +23,7 @@ _MOST_OFTEN = 0.99
 
 
 @dataclass(frozen=True)
-class Bound:
+class SelectionBound:
     """ε of the best of a secret number of trials. ``events``: what each releases."""
 
     law: Law
@@ -89,7 +89,7 @@ class Bound:
         )
 
 
-def bound_of(law: Law, planned: list[PlannedTrial]) -> Bound:
+def bound_of(law: Law, planned: list[PlannedTrial]) -> SelectionBound:
     """The bound of a search whose ends are ``planned``. Raises ConfigError for what no theorem covers."""
     first = planned[0]
     _refuse(first.parts)
@@ -107,7 +107,7 @@ def bound_of(law: Law, planned: list[PlannedTrial]) -> Bound:
         if reason := accountant.supports(event, first.neighbours):
             raise ConfigError(f"accountant: {reason}")
     delta = first.parts.settings.delta
-    return Bound(law, accountant, first.events, delta, first.neighbours)
+    return SelectionBound(law, accountant, first.events, delta, first.neighbours)
 
 
 def _refuse(parts: Parts) -> None:

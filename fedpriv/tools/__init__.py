@@ -5,5 +5,5 @@ A folder each for ``fedpriv audit``, ``verify``, ``report``, ``leaderboard``, an
 ``fedpriv runs`` and ``run_choice`` reads its filters; ``bench`` times the gradient engines against each
 other with the rows of ``bench_gradients`` and ``bench_clients``. Times of single rows mean little on a
 shared machine: ``bench_measuring`` lets rows take turns and compares medians. A new comparison is a new
-:class:`~fedpriv.tools.bench_measuring.Row`, and perhaps a :class:`~fedpriv.tools.bench_measuring.Bar`.
+:class:`~fedpriv.tools.bench_measuring.TimedStep`, and perhaps a :class:`~fedpriv.tools.bench_measuring.Bar`.
 """

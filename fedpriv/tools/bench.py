@@ -19,7 +19,7 @@ from fedpriv.engine import tune_allocator
 from fedpriv.tools import bench_clients as clients
 from fedpriv.tools import bench_gradients as gradients
 from fedpriv.tools import bench_pfl_research as pfl_research
-from fedpriv.tools.bench_measuring import Result, Setting, measure
+from fedpriv.tools.bench_measuring import Benchmark, Result, measure
 
 
 def run(
@@ -62,7 +62,7 @@ def run(
     return 0
 
 
-def settings(models: Sequence[str]) -> Iterator[Setting]:
+def settings(models: Sequence[str]) -> Iterator[Benchmark]:
     """What is measured of each model: clipped sums at shared weights, and clients that train."""
     for model in models:
         yield from gradients.settings(model)

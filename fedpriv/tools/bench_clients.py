@@ -26,7 +26,7 @@ from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.noise_schedules import NoNoise
 from fedpriv.tools import bench_pfl_research as pfl_research
 from fedpriv.tools.bench_gradients import CLASSES, CLIP_NORM, MODELS, SHAPE
-from fedpriv.tools.bench_measuring import Bar, Row, Setting
+from fedpriv.tools.bench_measuring import Bar, Benchmark, TimedStep
 
 CLIENTS, RATE = 50, 0.1
 ROUND = "whole round: clients side by side, clip, average"
@@ -36,7 +36,7 @@ CLIPPED, CLIPPED_LOOP = "clipped steps, side by side", "clipped steps, engine cl
 
 
 @dataclass(frozen=True)
-class Work:
+class LocalTraining:
     """Each client's work in a round: ``epochs`` over ``records`` records in batches of ``batch``."""
 
     records: int
@@ -52,11 +52,14 @@ class Work:
         return f"{CLIENTS} clients × {self.steps} {steps} × {self.batch} records"
 
 
-SMALL_BATCHES = Work(records=50, batch=10)
-WHOLE_DATA = (Work(records=128, batch=128), Work(records=128, batch=128, epochs=5))
+SMALL_BATCHES = LocalTraining(records=50, batch=10)
+WHOLE_DATA = (
+    LocalTraining(records=128, batch=128),
+    LocalTraining(records=128, batch=128, epochs=5),
+)
 
 
-def settings(model: str) -> Iterator[Setting]:
+def settings(model: str) -> Iterator[Benchmark]:
     """Small batches for every model; the whole data and per-record clipping for the MLP."""
     floor = LOOP_LAST if model == "cnn" else LOOP
     works = (SMALL_BATCHES,) if model == "cnn" else (SMALL_BATCHES, *WHOLE_DATA)
@@ -66,38 +69,38 @@ def settings(model: str) -> Iterator[Setting]:
             bars.append(Bar(ROUND, floor, 1.15))
         elif pfl_research.installed() and work == SMALL_BATCHES:
             bars.append(Bar(ROUND, PFL, 1 / 8))
-        yield Setting(f"{model}, {work}", floor, tuple(rows_of(model, work)), tuple(bars))
+        yield Benchmark(f"{model}, {work}", floor, tuple(rows_of(model, work)), tuple(bars))
     if model == "mlp":
         rows = tuple(clipped_rows_of(model, SMALL_BATCHES))
-        yield Setting(f"{model}, {SMALL_BATCHES}, each clipped", CLIPPED_LOOP, rows)
+        yield Benchmark(f"{model}, {SMALL_BATCHES}, each clipped", CLIPPED_LOOP, rows)
 
 
-def records_of(work: Work) -> Records:
+def records_of(work: LocalTraining) -> Records:
     """Random records of all clients, those of a client together."""
     n = CLIENTS * work.records
     return Records(torch.randn(n, *SHAPE), torch.randint(0, CLASSES, (n,)))
 
 
-def rows_of(model: str, work: Work) -> Iterator[Row]:
+def rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
     """Ways to run a round in which each client does ``work``, on the same records."""
     records = records_of(work)
 
     def build() -> nn.Module:
         return MODELS[model].build(SHAPE, CLASSES)
 
-    yield Row(LOOP, loop_round(build(), records, work))
+    yield TimedStep(LOOP, loop_round(build(), records, work))
     if model == "cnn":
         module = build().to(memory_format=torch.channels_last)
         inputs = records.inputs.to(memory_format=torch.channels_last)
-        yield Row(LOOP_LAST, loop_round(module, Records(inputs, records.targets), work))
+        yield TimedStep(LOOP_LAST, loop_round(module, Records(inputs, records.targets), work))
     if pfl_research.installed():
         lots = per_client(records, work)
         steps = (work.epochs, work.batch, RATE)
-        yield Row(PFL, pfl_research.round_step(build(), lots, *steps))
-    yield Row(ROUND, stacked_round(FlatModel(build()), records, work))
+        yield TimedStep(PFL, pfl_research.round_step(build(), lots, *steps))
+    yield TimedStep(ROUND, stacked_round(FlatModel(build()), records, work))
 
 
-def stacked_round(model: FlatModel, records: Records, work: Work) -> Callable[[], None]:
+def stacked_round(model: FlatModel, records: Records, work: LocalTraining) -> Callable[[], None]:
     """A round of DP-FedAvg as runs do it, without noise."""
     own = list(np.arange(len(records)).reshape(CLIENTS, work.records))
     data = FederatedData(records, own, None, records, CLASSES, SHAPE)
@@ -122,7 +125,7 @@ def stacked_round(model: FlatModel, records: Records, work: Work) -> Callable[[]
     return step
 
 
-def loop_round(module: nn.Module, records: Records, work: Work) -> Callable[[], None]:
+def loop_round(module: nn.Module, records: Records, work: LocalTraining) -> Callable[[], None]:
     """The same round, neither clipped nor shuffled, by one module that is trained again and again."""
     parameters = list(module.parameters())
     lots = per_client(records, work)
@@ -145,17 +148,20 @@ def loop_round(module: nn.Module, records: Records, work: Work) -> Callable[[], 
     return step
 
 
-def clipped_rows_of(model: str, work: Work) -> Iterator[Row]:
+def clipped_rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
     """Local steps in which every record's gradient is clipped, at weights that differ."""
     records = records_of(work)
     fast = FlatModel(MODELS[model].build(SHAPE, CLASSES))
-    yield Row(CLIPPED_LOOP, clipped_round(fast, records, work, clipped_one_by_one(fast)))
+    yield TimedStep(CLIPPED_LOOP, clipped_round(fast, records, work, clipped_one_by_one(fast)))
     stacked = StackedModel(FlatModel(MODELS[model].build(SHAPE, CLASSES)))
-    yield Row(CLIPPED, clipped_round(stacked.model, records, work, stacked.clipped_sums))
+    yield TimedStep(CLIPPED, clipped_round(stacked.model, records, work, stacked.clipped_sums))
 
 
 def clipped_round(
-    model: FlatModel, records: Records, work: Work, clipped_sums: Callable[..., ClippedSums]
+    model: FlatModel,
+    records: Records,
+    work: LocalTraining,
+    clipped_sums: Callable[..., ClippedSums],
 ) -> Callable[[], Tensor]:
     """The changes of the clients' weights [c, d]; ``clipped_sums`` as that of StackedModel."""
     batches = (CLIENTS, work.records // work.batch, work.batch)
@@ -193,7 +199,7 @@ def clipped_one_by_one(model: FlatModel) -> Callable[..., ClippedSums]:
     return clipped_sums
 
 
-def per_client(records: Records, work: Work) -> list[tuple[Tensor, Tensor]]:
+def per_client(records: Records, work: LocalTraining) -> list[tuple[Tensor, Tensor]]:
     """(inputs, targets) of each client."""
     lots = zip(records.inputs.split(work.records), records.targets.split(work.records), strict=True)
     return list(lots)

@@ -18,7 +18,7 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import FlatModel, channels_last, make_engine
 from fedpriv.models import Cnn, Logistic, Mlp
 from fedpriv.privacy.core.noise import Noise
-from fedpriv.tools.bench_measuring import Bar, Row, Setting
+from fedpriv.tools.bench_measuring import Bar, Benchmark, TimedStep
 
 MODELS = {"cnn": Cnn(seed=0), "mlp": Mlp(seed=0), "logistic": Logistic(seed=0)}
 SHAPE, CLASSES, CLIP_NORM = (1, 28, 28), 10, 0.5
@@ -33,7 +33,7 @@ ISOLATED = "isolated records"
 ROUND = "whole round: fast engine, noise, Adam, average"
 
 
-def settings(model: str) -> Iterator[Setting]:
+def settings(model: str) -> Iterator[Benchmark]:
     """The lots of 10 clients, and of one."""
     floor = CHANNELS_LAST if model == "cnn" else PLAIN
     bars = ()
@@ -47,19 +47,23 @@ def settings(model: str) -> Iterator[Setting]:
     for clients in (10, 1):
         name = f"{model}, {clients} × 78 records"
         rows = tuple(rows_of(model, clients, 78))
-        yield Setting(name, floor, rows, bars if clients == 10 else ())
-    yield Setting(f"{model}, 78 records, each alone", PLAIN, tuple(isolated_rows_of(model, 78)))
+        yield Benchmark(name, floor, rows, bars if clients == 10 else ())
+    yield Benchmark(f"{model}, 78 records, each alone", PLAIN, tuple(isolated_rows_of(model, 78)))
 
 
-def isolated_rows_of(model: str, lot: int) -> Iterator[Row]:
+def isolated_rows_of(model: str, lot: int) -> Iterator[TimedStep]:
     """Clipped gradient sums of one lot with ``isolate_records=true``, beside a plain step."""
     inputs, targets = torch.randn(lot, *SHAPE), torch.randint(0, CLASSES, (lot,))
     module = MODELS[model].build(SHAPE, CLASSES)
-    yield Row(PLAIN, partial(plain_step, MODELS[model].build(SHAPE, CLASSES), inputs, targets))
-    yield Row(ISOLATED, fast_step(FlatModel(module, isolated=True), inputs, targets, [lot], "auto"))
+    yield TimedStep(
+        PLAIN, partial(plain_step, MODELS[model].build(SHAPE, CLASSES), inputs, targets)
+    )
+    yield TimedStep(
+        ISOLATED, fast_step(FlatModel(module, isolated=True), inputs, targets, [lot], "auto")
+    )
 
 
-def rows_of(model: str, clients: int, lot: int) -> Iterator[Row]:
+def rows_of(model: str, clients: int, lot: int) -> Iterator[TimedStep]:
     """Ways to get the clipped gradient sums of ``clients`` lots of ``lot`` random records."""
     inputs = torch.randn(clients * lot, *SHAPE)
     targets = torch.randint(0, CLASSES, (clients * lot,))
@@ -67,18 +71,20 @@ def rows_of(model: str, clients: int, lot: int) -> Iterator[Row]:
     def build() -> nn.Module:
         return MODELS[model].build(SHAPE, CLASSES)
 
-    yield Row(PLAIN, partial(plain_step, build(), inputs, targets))
+    yield TimedStep(PLAIN, partial(plain_step, build(), inputs, targets))
     if model == "cnn":
         inputs_last = channels_last(inputs)
         module = build().to(memory_format=torch.channels_last)
-        yield Row(CHANNELS_LAST, partial(plain_step, module, inputs_last, targets))
-    yield Row(HOOKS, hooks_step(build(), inputs, targets))
-    yield Row(GHOST, ghost_step(build(), inputs, targets))
-    yield Row(LOOP, loop_step(build, inputs, targets, clients))
-    yield Row(FAST, fast_step(FlatModel(build()), inputs, targets, [lot] * clients))
+        yield TimedStep(CHANNELS_LAST, partial(plain_step, module, inputs_last, targets))
+    yield TimedStep(HOOKS, hooks_step(build(), inputs, targets))
+    yield TimedStep(GHOST, ghost_step(build(), inputs, targets))
+    yield TimedStep(LOOP, loop_step(build, inputs, targets, clients))
+    yield TimedStep(FAST, fast_step(FlatModel(build()), inputs, targets, [lot] * clients))
     if clients > 1:
-        yield Row(RAGGED, fast_step(FlatModel(build()), inputs, targets, ragged(clients, lot)))
-        yield Row(ROUND, round_step(build(), inputs, targets, [lot] * clients))
+        yield TimedStep(
+            RAGGED, fast_step(FlatModel(build()), inputs, targets, ragged(clients, lot))
+        )
+        yield TimedStep(ROUND, round_step(build(), inputs, targets, [lot] * clients))
 
 
 def plain_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Row:
+class TimedStep:
     """Something to time: one call of ``step`` is one measurement."""
 
     name: str
@@ -31,12 +31,12 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Benchmark:
     """Rows that are timed in turn, ratios to ``floor``, and what they are held to."""
 
     name: str
     floor: str
-    rows: tuple[Row, ...]
+    rows: tuple[TimedStep, ...]
     bars: tuple[Bar, ...] = ()
 
 
@@ -44,7 +44,7 @@ class Setting:
 class Result:
     """Median milliseconds of each row of a setting."""
 
-    setting: Setting
+    setting: Benchmark
     median_ms: dict[str, float]
 
     def ratio(self, row: str, reference: str) -> float:
@@ -72,7 +72,7 @@ class Result:
         }
 
 
-def measure(setting: Setting, repeats: int) -> Result:
+def measure(setting: Benchmark, repeats: int) -> Result:
     """Time the rows in turn, so that whatever else the machine does falls on all of them.
 
     Each is called once untimed before each timed call: a step of training follows another one like

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fedpriv.common.flags import Command, Names, NewFile, Place, flag, switch
+from fedpriv.common.flags import Command, Names, NewFile, PathParam, flag, switch
 from fedpriv.tools.run_choice import SHOWN
 
 _EXAMPLES = """\b
@@ -30,7 +30,7 @@ class _TableFile(NewFile):
 @click.command(
     cls=Command, short_help="a table of finished and other runs: fedpriv runs outputs", epilog=_EXAMPLES
 )  # fmt: skip
-@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=Place())
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=PathParam())
 @flag("--filter filters", "KEY=VALUE", _FILTER, multiple=True)
 @flag("--sort", "KEY[,KEY...]", "-KEY for descending", Names(SHOWN))
 @switch("--reverse", "the last row first")

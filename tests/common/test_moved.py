@@ -17,6 +17,7 @@ from fedpriv.common.config import conf_dir
 from fedpriv.common.exact import exact_digest
 from fedpriv.common.moved import FOLDERS, MOVED, current, first_name
 from fedpriv.experiment.consent import TARGET, is_shipped, targets
+from fedpriv.privacy.clippers.parts import LayerGroups
 from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
 from fedpriv.privacy.mechanisms.rows import joint_of, joint_row
@@ -102,11 +103,12 @@ def test_consent_knows_a_part_by_its_old_and_its_new_path():
     assert not is_shipped(key, "fedpriv.data.text.shakespeare.digest_of")
 
 
-def test_the_first_name_of_a_class_outlives_its_moves():
+def test_the_first_name_of_a_class_outlives_its_moves_and_its_renaming():
     assert first_name(PoissonSampling) == "fedpriv.privacy.sampling.PoissonSampling"
     assert first_name(ConstantNoise) == "fedpriv.privacy.noise_schedules.fixed.ConstantNoise"
     decay = "fedpriv.privacy.noise_schedules.validation_decay.ValidationDecay"
     assert first_name(ValidationDecay) == decay
+    assert first_name(LayerGroups) == "fedpriv.privacy.clippers.parts.Parts"
     assert first_name(Path) == "pathlib.Path"
 
 

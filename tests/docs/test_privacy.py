@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedpriv.common.words import round_up
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
-from fedpriv.privacy.calibration import Release, calibrate_noise_multiplier
+from fedpriv.privacy.calibration import RepeatedRelease, calibrate_noise_multiplier
 from fedpriv.privacy.clippers import MedianHistogramClipper
 from fedpriv.privacy.clippers.quantile import split_multiplier
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
@@ -64,7 +64,12 @@ def rounds(accountant, event) -> int:  # type: ignore[no-untyped-def]
 
 def calibrated(accountant, epsilon: float) -> float:  # type: ignore[no-untyped-def]
     return calibrate_noise_multiplier(
-        accountant, Release(), epsilon=epsilon, delta=DELTA, steps=300, sample_rate=30 / 3383
+        accountant,
+        RepeatedRelease(),
+        epsilon=epsilon,
+        delta=DELTA,
+        steps=300,
+        sample_rate=30 / 3383,
     )
 
 
@@ -77,7 +82,7 @@ def by_pld(epsilon: float, written: float) -> float:
 
 
 def sigma_of_report(epsilon: float) -> float:
-    release = Release("none", REPLACE_ONE)
+    release = RepeatedRelease("none", REPLACE_ONE)
     return calibrate_noise_multiplier(GDP, release, epsilon=epsilon, delta=DELTA, steps=1)
 
 

@@ -14,7 +14,7 @@ from fedpriv.engine import FlatModel, StackedModel, cross_entropy, lots, make_en
 from fedpriv.engine.parts import asking_for, layers_of
 from fedpriv.models import LstmClassifier
 from fedpriv.models.layers import standardize
-from fedpriv.privacy.clippers.parts import Parts
+from fedpriv.privacy.clippers.parts import LayerGroups
 
 CLASSES, COPIES = 3, 4
 COUNTS = [0, 3, 1, 0, 5]
@@ -187,7 +187,9 @@ def test_an_lstm_reads_copies_too(engine, clip_at, difference):
 def test_parts_of_the_mean_are_clipped_apart(name, engine, difference):
     model, copied, targets = case(name)
     layers = layers_of(model)
-    parts = Parts(tuple(k for k, _ in layers), tuple((own, i) for i, (_, own) in enumerate(layers)))
+    parts = LayerGroups(
+        tuple(k for k, _ in layers), tuple((own, i) for i, (_, own) in enumerate(layers))
+    )
     factors = asking_for(parts, lambda norms, clients: (0.1 / norms).clamp(max=1))
     found = make_engine(model, engine=engine).clipped_sums(
         copied, targets, clients_of(), len(COUNTS), factors

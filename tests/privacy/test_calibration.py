@@ -12,7 +12,7 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
 from fedpriv.privacy.calibration import (
     LEAST_NOISE,
-    Release,
+    RepeatedRelease,
     calibrate_noise_multiplier,
     calibrate_sample_rate,
     calibrate_steps,
@@ -35,18 +35,23 @@ def price(accountant, release, multiplier, steps, rate=1.0):  # type: ignore[no-
 @given(epsilon=targets, rate=st.floats(0.001, 1.0), steps=st.integers(1, 5000))
 def test_noise_meets_the_target_from_below(epsilon, rate, steps):
     found = calibrate_noise_multiplier(
-        RDP, Release(), epsilon=epsilon, delta=DELTA, steps=steps, sample_rate=rate
+        RDP, RepeatedRelease(), epsilon=epsilon, delta=DELTA, steps=steps, sample_rate=rate
     )
-    assert 0.99 * epsilon <= price(RDP, Release(), found, steps, rate) <= epsilon
+    assert 0.99 * epsilon <= price(RDP, RepeatedRelease(), found, steps, rate) <= epsilon
 
 
 @laws
 @given(epsilon=targets, multiplier=st.floats(3.0, 20.0), steps=st.integers(1, 5000))
 def test_a_sample_rate_meets_the_target_from_below_or_is_all(epsilon, multiplier, steps):
     found = calibrate_sample_rate(
-        RDP, Release(), epsilon=epsilon, delta=DELTA, steps=steps, noise_multiplier=multiplier
+        RDP,
+        RepeatedRelease(),
+        epsilon=epsilon,
+        delta=DELTA,
+        steps=steps,
+        noise_multiplier=multiplier,
     )
-    spent = price(RDP, Release(), multiplier, steps, found)
+    spent = price(RDP, RepeatedRelease(), multiplier, steps, found)
     assert spent <= epsilon
     assert found == 1.0 or spent >= 0.99 * epsilon
 
@@ -55,10 +60,15 @@ def test_a_sample_rate_meets_the_target_from_below_or_is_all(epsilon, multiplier
 @given(epsilon=st.floats(2.0, 50.0), multiplier=st.floats(2.0, 6.0), rate=st.floats(0.01, 0.2))
 def test_one_step_more_would_exceed(epsilon, multiplier, rate):
     found = calibrate_steps(
-        RDP, Release(), epsilon=epsilon, delta=DELTA, noise_multiplier=multiplier, sample_rate=rate
+        RDP,
+        RepeatedRelease(),
+        epsilon=epsilon,
+        delta=DELTA,
+        noise_multiplier=multiplier,
+        sample_rate=rate,
     )
-    assert price(RDP, Release(), multiplier, found, rate) <= epsilon
-    assert price(RDP, Release(), multiplier, found + 1, rate) > epsilon
+    assert price(RDP, RepeatedRelease(), multiplier, found, rate) <= epsilon
+    assert price(RDP, RepeatedRelease(), multiplier, found + 1, rate) > epsilon
 
 
 # ---- the search itself, on prices that fall with the multiplier
@@ -100,8 +110,10 @@ def test_the_least_multiplier_has_six_digits(least):
 
 def test_the_epsilon_of_a_multiplier_that_the_search_visits_gives_that_multiplier():
     visited = 5.159780351999999  # 1.2^9 by repeated products
-    epsilon = price(RDP, Release("none"), visited, 1)
-    found = calibrate_noise_multiplier(RDP, Release("none"), epsilon=epsilon, delta=DELTA, steps=1)
+    epsilon = price(RDP, RepeatedRelease("none"), visited, 1)
+    found = calibrate_noise_multiplier(
+        RDP, RepeatedRelease("none"), epsilon=epsilon, delta=DELTA, steps=1
+    )
     assert found == 5.15979
 
 
@@ -147,21 +159,28 @@ def test_a_most_below_the_least_multiplier_searched_is_not_exceeded():
 
 @pytest.mark.parametrize("epsilon", [4e5, 1e6, 4e6])
 def test_huge_targets_are_not_exceeded_either(epsilon):
-    found = calibrate_noise_multiplier(RDP, Release("none"), epsilon=epsilon, delta=DELTA, steps=1)
-    assert price(RDP, Release("none"), found, 1) <= epsilon
+    found = calibrate_noise_multiplier(
+        RDP, RepeatedRelease("none"), epsilon=epsilon, delta=DELTA, steps=1
+    )
+    assert price(RDP, RepeatedRelease("none"), found, 1) <= epsilon
 
 
 def test_replacing_a_record_needs_twice_the_noise_of_adding_one():
-    added = calibrate_noise_multiplier(GDP, Release("none"), epsilon=1, delta=DELTA, steps=9)
+    added = calibrate_noise_multiplier(
+        GDP, RepeatedRelease("none"), epsilon=1, delta=DELTA, steps=9
+    )
     replaced = calibrate_noise_multiplier(
-        GDP, Release("none", REPLACE_ONE), epsilon=1, delta=DELTA, steps=9
+        GDP, RepeatedRelease("none", REPLACE_ONE), epsilon=1, delta=DELTA, steps=9
     )
     assert replaced == pytest.approx(2 * added, rel=1e-4)
 
 
 @pytest.mark.slow
 def test_capped_lots_are_calibrated_by_pld():
-    release, coarse = Release(records=200, max_lot_size=30), PldAccountant(discretization=1e-3)
+    release, coarse = (
+        RepeatedRelease(records=200, max_lot_size=30),
+        PldAccountant(discretization=1e-3),
+    )
     found = calibrate_noise_multiplier(
         coarse, release, epsilon=2, delta=DELTA, steps=100, sample_rate=0.1
     )
@@ -184,5 +203,5 @@ def test_capped_lots_are_calibrated_by_pld():
 )  # fmt: skip
 def test_releases_that_contradict_themselves_are_refused(changes, argument):
     with pytest.raises(ArgumentError) as caught:
-        Release(**changes)
+        RepeatedRelease(**changes)
     assert caught.value.argument == argument

@@ -20,7 +20,7 @@ from fedpriv.privacy.mechanisms import JointQuery
 from fedpriv.store.ledger_file import write_ledger
 from fedpriv.study.search_planned import plan_trial
 from fedpriv.study.search_run import Search
-from fedpriv.study.search_settings import Settings
+from fedpriv.study.search_settings import SearchSettings
 from fedpriv.train import main
 from tests.privacy.releases import released
 
@@ -32,7 +32,7 @@ RATE = "algorithm.learning_rate=tag(log,interval(0.01,1))"
 NOISE = "noise_schedule.noise_multiplier=8,12"
 
 
-def settings(**changed) -> Settings:
+def settings(**changed) -> SearchSettings:
     given = {
         "epsilon": 50,
         "trials": 4,
@@ -41,7 +41,7 @@ def settings(**changed) -> Settings:
         "sampler": "random",
         "seed": 0,
     }
-    return Settings.of(**{**given, **changed})
+    return SearchSettings.of(**{**given, **changed})
 
 
 def search(folder: Path, *arguments: str, said: list[str] | None = None, **changed) -> Search:

@@ -17,9 +17,9 @@ from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE
 from fedpriv.privacy.random_stopping import NegativeBinomialTrials, PoissonTrials
 from fedpriv.study.search_secret_trials import SecretTrials
-from fedpriv.study.search_settings import Settings
+from fedpriv.study.search_settings import SearchSettings
 from fedpriv.study.search_space import read_space
-from fedpriv.study.search_stopping import Bound
+from fedpriv.study.search_stopping import SelectionBound
 
 EXACT = True  # ε itself is asserted
 
@@ -32,7 +32,7 @@ RATE = "algorithm.learning_rate=tag(log,interval(0.1,1))"
 LAWS = [NegativeBinomialTrials.of_mean(eta, 10) for eta in (-0.5, 0, 1)] + [PoissonTrials(10)]
 
 
-def settings(**changed) -> Settings:
+def settings(**changed) -> SearchSettings:
     given = {
         "epsilon": 50,
         "trials": 4,
@@ -42,7 +42,7 @@ def settings(**changed) -> Settings:
         "seed": 0,
         "stopping": "negative_binomial",
     }
-    return Settings.of(**{**given, **changed})
+    return SearchSettings.of(**{**given, **changed})
 
 
 def search(folder: Path, *arguments: str, **changed) -> SecretTrials:
@@ -53,7 +53,7 @@ def search(folder: Path, *arguments: str, **changed) -> SecretTrials:
 @pytest.mark.parametrize("rounds", [1, 100])
 def test_the_bound_is_that_of_dp_accounting(law, rounds):
     event = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(2.0))
-    ours = Bound(law, RdpAccountant("2..128"), {event: rounds}, DELTA, ADD_OR_REMOVE)
+    ours = SelectionBound(law, RdpAccountant("2..128"), {event: rounds}, DELTA, ADD_OR_REMOVE)
     shape = np.inf if isinstance(law, PoissonTrials) else law.eta
     library = rdp_privacy_accountant.RdpAccountant(ours.accountant.orders)
     one = dp_event.SelfComposedDpEvent(event, rounds)
@@ -70,7 +70,7 @@ def test_the_guide_compares_with_composition(trials):
     event = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(4.0))
     rdp, many = RdpAccountant(), {event: 20 * trials}
     laws = NegativeBinomialTrials.of_mean(0, trials), PoissonTrials(trials)
-    bounds = [Bound(law, rdp, {event: 20}, DELTA, ADD_OR_REMOVE) for law in laws]
+    bounds = [SelectionBound(law, rdp, {event: 20}, DELTA, ADD_OR_REMOVE) for law in laws]
     composed = [own.epsilon_of(many, DELTA, ADD_OR_REMOVE) for own in (rdp, PldAccountant())]
     numbers = map(round_up, (*composed, *(bound.epsilon for bound in bounds)))
     guide = GUIDE.read_text(encoding="utf-8")

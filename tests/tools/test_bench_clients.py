@@ -11,10 +11,10 @@ from fedpriv.engine import FlatModel, StackedModel
 from fedpriv.models import Cnn, Mlp
 from fedpriv.tools import bench_clients as clients
 from fedpriv.tools import bench_pfl_research as pfl_research
-from fedpriv.tools.bench_clients import Work
+from fedpriv.tools.bench_clients import LocalTraining
 
 MODELS = {"mlp": Mlp(seed=0), "cnn": Cnn(seed=0)}
-WORK = Work(records=6, batch=3, epochs=2)
+WORK = LocalTraining(records=6, batch=3, epochs=2)
 
 
 class InOrder:
@@ -81,5 +81,5 @@ def test_clipped_steps_side_by_side_are_those_of_the_loop(monkeypatch):
 
 
 def test_a_setting_is_named_by_the_work_of_a_client():
-    assert str(Work(records=50, batch=10)) == "3 clients × 5 steps × 10 records"
-    assert str(Work(records=128, batch=128)) == "3 clients × 1 step × 128 records"
+    assert str(LocalTraining(records=50, batch=10)) == "3 clients × 5 steps × 10 records"
+    assert str(LocalTraining(records=128, batch=128)) == "3 clients × 1 step × 128 records"

@@ -17,7 +17,7 @@ from fedpriv.privacy.core.trade_off import profile_of
 Composition = Mapping[dp_event.DpEvent, int]
 """Each event as many times as it counts."""
 
-Parts = Iterable[Composition]
+Compositions = Iterable[Composition]
 """Compositions that follow one another and need not all be held at once."""
 
 
@@ -127,14 +127,14 @@ class Accountant(ABC):
         """Near :meth:`epsilon_of`, where that takes many seconds; None where it does not."""
         return None
 
-    def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
+    def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
         """(ε of all parts together, whether it is only a bound because ε takes long)."""
         total: Counter[dp_event.DpEvent] = Counter()
         for part in parts:
             total.update(part)
         return self.epsilon_of(total, delta, neighbours), False
 
-    def epsilons_after(self, parts: Parts, delta: float, neighbours: str) -> list[float]:
+    def epsilons_after(self, parts: Compositions, delta: float, neighbours: str) -> list[float]:
         """ε after each part."""
         total: Counter[dp_event.DpEvent] = Counter()
         found = []

@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.privacy_accountant import UnsupportedEventError
 
-from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal
+from fedpriv.privacy.accountants.base import Accountant, Composition, Compositions, RunningTotal
 from fedpriv.privacy.accountants.histories import Counts, Histories, weaker
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
@@ -55,7 +55,7 @@ class CompositionAccountant(Accountant):
             return math.inf
         return self._epsilon_of(counted, delta, neighbours)
 
-    def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
+    def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
         """On the grid, where there are many kinds of draws, there are few of them to hold."""
         total: Counts = {}
         many = False

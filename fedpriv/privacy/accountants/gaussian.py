@@ -19,7 +19,13 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy import special
 
-from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal, alike
+from fedpriv.privacy.accountants.base import (
+    Accountant,
+    Composition,
+    Compositions,
+    RunningTotal,
+    alike,
+)
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.core.columns import each_client, of_clients
 from fedpriv.privacy.core.events import event_words
@@ -54,7 +60,7 @@ class GaussianAccountant(Accountant):
             math.fsum(n * inverse_square(e) for e, n in composition.items() if n), epsilons
         )
 
-    def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
+    def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
         events = (item for part in parts for item in part.items())
         total = math.fsum(n * inverse_square(e) for e, n in events if n)
         return self.epsilon_of_sum(total, delta), False

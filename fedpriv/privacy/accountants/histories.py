@@ -22,7 +22,7 @@ weaker = lru_cache(maxsize=16384)(weaker_event)
 """The event on the grid: asked for in every round."""
 
 
-class _Counts:
+class _ReleaseCounts:
     """Draws of each kind: of all clients, and of some [K]."""
 
     def __init__(self, clients: int):
@@ -64,7 +64,7 @@ class Histories:
 
     def __init__(self, clients: int):
         self.clients = clients
-        self._exact, self._gridded = _Counts(clients), _Counts(clients)
+        self._exact, self._gridded = _ReleaseCounts(clients), _ReleaseCounts(clients)
         self._kinds: set[dp_event.DpEvent] = set()
         self._kinds_of = np.zeros(clients, dtype=np.int64)
         self._rates: set[float | None] = set()

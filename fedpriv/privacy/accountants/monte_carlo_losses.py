@@ -16,7 +16,7 @@ import numpy as np
 
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.privacy.accountants.monte_carlo_bound import LARGEST, WIDTH, Losses
-from fedpriv.privacy.accountants.monte_carlo_patterns import Patterns, Sampling
+from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, Patterns
 
 _AT_ONCE = 4096  # samples whose rounds are worked through together, of up to 1,000 rounds
 _DRAWN = 65536  # samples whose patterns are drawn together
@@ -26,7 +26,7 @@ _BLOCK = 64
 def losses_with(patterns: Patterns, noise_multiplier: float, samples: int) -> Losses:
     """log dP/dQ under R_α, a tilted P: what counts for the client's presence."""
     stream = numpy_stream(0, "b_min_sep_with", samples)
-    sampling, counts = patterns.sampling, _Counts()
+    sampling, counts = patterns.sampling, _LossHistogram()
     at_once = _at_once(sampling)
     for done in range(0, samples, _DRAWN):
         starts = patterns.sample(stream, min(_DRAWN, samples - done))
@@ -39,9 +39,9 @@ def losses_with(patterns: Patterns, noise_multiplier: float, samples: int) -> Lo
     return counts.losses(samples, patterns.order, patterns.log_total)
 
 
-def losses_without(sampling: Sampling, noise_multiplier: float, samples: int) -> Losses:
+def losses_without(sampling: MinSepSampling, noise_multiplier: float, samples: int) -> Losses:
     """-log dP/dQ under Q: what counts for the client's absence."""
-    stream, counts = numpy_stream(0, "b_min_sep_without", samples), _Counts()
+    stream, counts = numpy_stream(0, "b_min_sep_without", samples), _LossHistogram()
     rows = sampling.rounds + len(sampling.taps) - 1
     at_once = _at_once(sampling)
     for done in range(0, samples, at_once):
@@ -50,12 +50,15 @@ def losses_without(sampling: Sampling, noise_multiplier: float, samples: int) ->
     return counts.losses(samples, 1, 0.0)
 
 
-def _at_once(sampling: Sampling) -> int:
+def _at_once(sampling: MinSepSampling) -> int:
     return max(256, _AT_ONCE * 1000 // max(1000, sampling.rounds))
 
 
 def _log_ratio(
-    sampling: Sampling, noise_multiplier: float, means: np.ndarray, stream: np.random.Generator
+    sampling: MinSepSampling,
+    noise_multiplier: float,
+    means: np.ndarray,
+    stream: np.random.Generator,
 ) -> np.ndarray:
     """log dP/dQ of ``means`` [n + bands - 1, samples], in units of z, with noise on them."""
     answers = stream.standard_normal(means.shape, dtype=np.float32)
@@ -68,7 +71,7 @@ def _log_ratio(
         return np.log(_recurrence(sampling, ratios))
 
 
-def _recurrence(sampling: Sampling, ratios: np.ndarray) -> np.ndarray:
+def _recurrence(sampling: MinSepSampling, ratios: np.ndarray) -> np.ndarray:
     """v_0, or its mean over the rounds that a client rests at the start → [samples]."""
     b, missed = sampling.separation, 1.0 - sampling.rate
     later = np.ones((b, ratios.shape[1]))  # v_t in row t modulo b
@@ -94,7 +97,7 @@ def _correlate(values: np.ndarray, taps: np.ndarray) -> np.ndarray:
     return found
 
 
-class _Counts:
+class _LossHistogram:
     """Losses above 0 in cells; those that are too large for one, or for floating point, by themselves."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
 
 @dataclass(frozen=True)
-class Sampling:
+class MinSepSampling:
     """Who joins, and the column c that a participation adds: see ``BMinSepDpEvent``. Entries of c count by
     their absolute value; a column is not cut off at the last round, which costs at least as much."""
 
@@ -55,7 +55,7 @@ class Sampling:
 class Patterns:
     """α patterns under R_α, at noise multiplier z."""
 
-    def __init__(self, sampling: Sampling, order: int, noise_multiplier: float):
+    def __init__(self, sampling: MinSepSampling, order: int, noise_multiplier: float):
         self.sampling, self.order = sampling, order
         self._precision = 1.0 / noise_multiplier**2
         self._counts, self._next = _states(sampling.separation, order)
@@ -142,7 +142,9 @@ MOST_STATES, MOST_NUMBERS, MOST_ORDER = 12_000, 6_000_000, 24
 """Of a chain: states, states × rounds; α."""
 
 
-def best_patterns(sampling: Sampling, noise_multiplier: float, delta: float = 1e-5) -> Patterns:
+def best_patterns(
+    sampling: MinSepSampling, noise_multiplier: float, delta: float = 1e-5
+) -> Patterns:
     """Those of the order whose largest weight is δ at the least ε: none of it depends on samples."""
     best = Patterns(sampling, 1, noise_multiplier)
     least = math.inf

@@ -28,7 +28,7 @@ from fedpriv.data.storage import cache_folder
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.accountants.monte_carlo_bound import LARGEST, ROUNDING, Losses
 from fedpriv.privacy.accountants.monte_carlo_losses import losses_with, losses_without
-from fedpriv.privacy.accountants.monte_carlo_patterns import Sampling, best_patterns
+from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, best_patterns
 from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
 
 VERSION = 1
@@ -114,15 +114,15 @@ def _smallest(known: tuple[Losses, ...], delta: float, failure: float | None = N
     return low * _DIGIT
 
 
-def _on_grid(event: BMinSepDpEvent) -> tuple[Sampling, float]:
+def _on_grid(event: BMinSepDpEvent) -> tuple[MinSepSampling, float]:
     """(who joins, the noise multiplier rounded down)."""
     level = math.floor(math.log(event.event.noise_multiplier) / _STEP)
     kind = (event.rounds, event.separation, event.rate, event.warm_start, tuple(event.column))
-    return Sampling(*kind), math.exp(level * _STEP)
+    return MinSepSampling(*kind), math.exp(level * _STEP)
 
 
 @functools.lru_cache(maxsize=64)
-def _sampled(sampling: Sampling, multiplier: float, samples: int) -> tuple[Losses, Losses]:
+def _sampled(sampling: MinSepSampling, multiplier: float, samples: int) -> tuple[Losses, Losses]:
     """Of the client's presence and of its absence; kept in the user's cache, whose numbers are believed."""
     words = f"{VERSION} {sampling!r} {multiplier!r} {samples}".encode()
     name = hashlib.blake2b(words, digest_size=12).hexdigest()

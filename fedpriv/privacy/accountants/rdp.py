@@ -12,7 +12,13 @@ from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.accountants.base import Accountant, Composition, Parts, RunningTotal, alike
+from fedpriv.privacy.accountants.base import (
+    Accountant,
+    Composition,
+    Compositions,
+    RunningTotal,
+    alike,
+)
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.core.columns import each_client, of_clients
 from fedpriv.privacy.core.events import event_words
@@ -69,14 +75,14 @@ class RdpAccountant(Accountant):
         rdp = self._rdp_of_composition(composition, neighbours)
         return deltas_from_rdp(rdp, self._order_array, epsilons)
 
-    def forecast(self, parts: Parts, delta: float, neighbours: str) -> tuple[float, bool]:
+    def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
         rdp = sum(
             (self._rdp_of_composition(part, neighbours) for part in parts),
             np.zeros(len(self.orders)),
         )
         return self._epsilon(rdp, delta), False
 
-    def epsilons_after(self, parts: Parts, delta: float, neighbours: str) -> list[float]:
+    def epsilons_after(self, parts: Compositions, delta: float, neighbours: str) -> list[float]:
         """The RDP of each part is found once: the sum is no dearer for what came before."""
         totals = accumulate(self._rdp_of_composition(part, neighbours) for part in parts)
         return [self._epsilon(total, delta) for total in totals]

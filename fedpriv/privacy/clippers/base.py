@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from fedpriv.privacy.clippers.parts import Layers, Parts
+    from fedpriv.privacy.clippers.parts import LayerGroups, Layers
     from fedpriv.privacy.mechanisms.bounded import Bounded
     from fedpriv.privacy.mechanisms.query import Query
     from fedpriv.privacy.mechanisms.visible import Visible
@@ -67,7 +67,7 @@ class Clipper(ABC):
         """Called before ``start``: the layers of the model, in the order of its weights."""
 
     @property
-    def parts(self) -> Parts | None:
+    def parts(self) -> LayerGroups | None:
         """The parts of a gradient that are clipped apart; None: it is clipped as a whole."""
         return None
 

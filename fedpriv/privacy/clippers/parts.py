@@ -16,7 +16,7 @@ Layers = Sequence[tuple[str, slice]]
 
 
 @dataclass(frozen=True)
-class Parts:
+class LayerGroups:
     """``names`` of the parts [G]; ``places``: (columns, the part that they belong to) of every layer."""
 
     names: tuple[str, ...]
@@ -30,7 +30,7 @@ class Parts:
         return next(part for own, part in self.places if own.start <= column < own.stop)
 
 
-def grouped(layers: Layers, groups: Sequence[Sequence[str]] | None) -> Parts:
+def grouped(layers: Layers, groups: Sequence[Sequence[str]] | None) -> LayerGroups:
     """A part for each layer, or for each of ``groups`` of layers by their names. Raises ArgumentError where
     the groups are not of these layers, each once."""
     names = [name for name, _ in layers]
@@ -44,7 +44,7 @@ def grouped(layers: Layers, groups: Sequence[Sequence[str]] | None) -> Parts:
             f"a list of lists that has each layer once: {', '.join(names)}",
         )
     part = {name: k for k, group in enumerate(groups) for name in group}
-    return Parts(
+    return LayerGroups(
         tuple("+".join(group) for group in groups),
         tuple((columns, part[name]) for name, columns in layers),
     )

@@ -34,7 +34,7 @@ from fedpriv.common.fields import (
     when,
 )
 from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, Clipper
-from fedpriv.privacy.clippers.parts import Layers, Parts, grouped
+from fedpriv.privacy.clippers.parts import LayerGroups, Layers, grouped
 from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, split_multiplier
 from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.mechanisms.bounded import bounded_rows
@@ -98,7 +98,7 @@ class PerLayerClipper(Clipper):
             raise ArgumentError("clip_norms", self._given, allowed)
         if self._given is not None:
             self.initial = math.hypot(*self._given)
-        self._parts: Parts | None = None
+        self._parts: LayerGroups | None = None
 
     def see_layers(self, layers: Layers) -> None:
         self._parts = grouped(layers, self._groups)
@@ -110,7 +110,7 @@ class PerLayerClipper(Clipper):
             )
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> LayerGroups:
         return self._parts
 
     def start(

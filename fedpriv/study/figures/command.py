@@ -16,7 +16,7 @@ from fedpriv.common.flags import (
     Command,
     Names,
     NewFile,
-    Place,
+    PathParam,
     Whole,
     flag,
     switch,
@@ -41,8 +41,10 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
 @switch("--quick", "a few rounds of seed 0, to see that everything works")
 @flag("--seeds", "0,1,2", "instead of the figure's own")
 @flag("--jobs", "N", "so many runs at a time, each in a process", Whole())
-@flag("--reuse", "DIR", "a further folder, or runs.zip, of finished runs", Place(), multiple=True)
-@flag("--config-dir", "DIR", "a folder with YAMLs of your own", Place(folder=True))
+@flag(
+    "--reuse", "DIR", "a further folder, or runs.zip, of finished runs", PathParam(), multiple=True
+)
+@flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
 def figure(words: Sequence[str], **flags: Any) -> int:
     """Runs what is missing of a figure of a published work (NAME, such as adap_dpfl/fig4), in parallel
     with --jobs, and writes figure.csv, figure.png, figure.pdf, comparison.md and report.html to
@@ -66,7 +68,7 @@ class _Picture(NewFile):
 @click.command(
     cls=Command, short_help="overlay finished runs, any column against any: fedpriv plot --help"
 )
-@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=Place())
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=PathParam())
 @flag("--x", "COLUMN", "default: round")
 @flag("--y", "COLUMN", "default: test_accuracy", default="test_accuracy")
 @flag("--points", "KEY", "instead: the ends of the runs against a key, such as epsilon")

@@ -15,15 +15,15 @@ from fedpriv.common.words import counted, in_short
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.store.folder import commit_words, own_commit_words
 from fedpriv.store.pairs import PAIRED, TOGETHER, interval_words, paired_differences
-from fedpriv.study.figures.definition import Curve, Figure, Group, Ordering, Stated
-from fedpriv.study.figures.series import Run
+from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
+from fedpriv.study.figures.series import FigureRun
 
 
 class Ends:
     """Values at the ends of a figure's runs, in the units shown."""
 
-    def __init__(self, runs: Sequence[Run]):
-        self._runs: dict[tuple[str, str], list[Run]] = {}
+    def __init__(self, runs: Sequence[FigureRun]):
+        self._runs: dict[tuple[str, str], list[FigureRun]] = {}
         for run in runs:
             self._runs.setdefault((run.job.group.name, run.job.curve.name), []).append(run)
 
@@ -42,7 +42,11 @@ class Ends:
 
 
 def compare(
-    figure: Figure, runs: Sequence[Run], missing: Mapping[str, str], caption: str, command: str
+    figure: Figure,
+    runs: Sequence[FigureRun],
+    missing: Mapping[str, str],
+    caption: str,
+    command: str,
 ) -> str:
     """The text of comparison.md; ``missing``: label of a run that is not finished → why, if it failed."""
     ends = Ends(runs)
@@ -142,7 +146,7 @@ def _stated(figure: Figure, ends: Ends) -> Iterator[str]:
 
 def _stated_orderings(figure: Figure) -> Iterator[Ordering]:
     """The orderings that the stated accuracies imply."""
-    places: dict[tuple[str, float | None], list[Stated]] = {}
+    places: dict[tuple[str, float | None], list[StatedValue]] = {}
     for s in figure.stated:
         if s.column == "test_accuracy":
             places.setdefault((s.group, s.point), []).append(s)
@@ -199,7 +203,7 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def ends_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
+def ends_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
     """ends.csv, in the units shown: group, curve, quantity, mean, sd (of a sample), n; of a figure with
     points a row for each run: group, curve, point, seed, folder and the quantities."""
     ends = Ends(runs)
@@ -215,7 +219,7 @@ def ends_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "curve", "quantity", "mean", "sd", "n"]).round(6)
 
 
-def _run_table(runs: Sequence[Run], quantities: Sequence[str]) -> pd.DataFrame:
+def _run_table(runs: Sequence[FigureRun], quantities: Sequence[str]) -> pd.DataFrame:
     rows = [
         {
             "group": run.job.group.name,
@@ -248,7 +252,7 @@ def _shown(figure: Figure, ends: Ends) -> list[str]:
     ]
 
 
-def _places(figure: Figure) -> Iterator[tuple[Group, Curve, float | None]]:
+def _places(figure: Figure) -> Iterator[tuple[CurveGroup, Curve, float | None]]:
     """Each curve of each group, at each point at which it is run."""
     for group in figure.groups:
         for curve in group.curves:
@@ -270,7 +274,7 @@ def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
         yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
 
 
-def _paired(runs: Sequence[Run]) -> Iterator[str]:
+def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
     """The differences of paired runs to the first curve of their group, with their intervals over seeds."""
     columns = ("test_accuracy", "test_loss", "backdoor_accuracy")
     rows = [
@@ -318,7 +322,7 @@ def _published(figure: Figure) -> Iterator[str]:
         yield f"| {_title(figure, m.group)} | {m.label} | {m.point:g} | {label} | {m.value:g} |"
 
 
-def _without_guarantee(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
+def _without_guarantee(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
     """The reason of each curve whose sound ε is infinite, once."""
     reasons: dict[str, list[str]] = {}
     for run in runs:
@@ -341,7 +345,7 @@ def drawn_by(command: str, runs_by: str | None = None) -> Iterator[str]:
         yield f"- runs made by {runs_by}"
 
 
-def _provenance(figure: Figure, runs: Sequence[Run], command: str) -> Iterator[str]:
+def _provenance(figure: Figure, runs: Sequence[FigureRun], command: str) -> Iterator[str]:
     if not runs:
         yield from drawn_by(command)
         return
@@ -368,7 +372,7 @@ def _provenance(figure: Figure, runs: Sequence[Run], command: str) -> Iterator[s
         yield f"  - {run.job.label}: `{run.job.folder.path.name}`"
 
 
-def _stream_versions(runs: Sequence[Run]) -> Iterator[str]:
+def _stream_versions(runs: Sequence[FigureRun]) -> Iterator[str]:
     """Under which version of the random streams the runs were made."""
     counts = Counter(run.stream_version for run in runs)
     if len(counts) == 1:

@@ -64,7 +64,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Group:
+class CurveGroup:
     """Curves that share overrides and seeds, such as those on one data set."""
 
     name: str
@@ -114,7 +114,7 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class Stated:
+class StatedValue:
     """A number the paper states about the end of a curve, in the units shown (accuracy in %)."""
 
     group: str
@@ -160,9 +160,9 @@ class Figure:
     name: str
     work: str
     title: str
-    groups: tuple[Group, ...]
+    groups: tuple[CurveGroup, ...]
     axes: tuple[Axes, ...]
-    stated: tuple[Stated, ...]
+    stated: tuple[StatedValue, ...]
     orderings: tuple[Ordering, ...]
     deviations: Mapping[str, str]
     scale: str

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.store.folder import RunFolder
-from fedpriv.study.figures.definition import Curve, Figure, Group
+from fedpriv.study.figures.definition import Curve, CurveGroup, Figure
 from fedpriv.tools.audit.request import missing
 
 POINT_IN_OVERRIDE = "{point}"
@@ -38,7 +38,7 @@ class Job:
         point: The value of the figure's points at which it is run, if at one.
     """
 
-    group: Group
+    group: CurveGroup
     curve: Curve
     seed: int
     overrides: tuple[str, ...]
@@ -105,7 +105,7 @@ class JobMaker:
         return found
 
     def _job(
-        self, figure: Figure, group: Group, curve: Curve, point: float | None, seed: int
+        self, figure: Figure, group: CurveGroup, curve: Curve, point: float | None, seed: int
     ) -> Job:
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)

@@ -8,20 +8,20 @@ import pandas as pd
 
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.plots import Line
-from fedpriv.study.figures.definition import Axes, Figure, Group, Mark
+from fedpriv.study.figures.definition import Axes, CurveGroup, Figure, Mark
 
 _SHAPES = "P>dx+8"  # none of them is a curve's
 _COLOURS = ("black", "grey")
 
 
-def marks_on(figure: Figure, group: Group, axes: Axes) -> list[Mark]:
+def marks_on(figure: Figure, group: CurveGroup, axes: Axes) -> list[Mark]:
     """The marks of a group that are drawn on an axes: those of its y."""
     if axes.kind != "lines":
         return []
     return [mark for mark in figure.marks if (mark.group, mark.column) == (group.name, axes.y)]
 
 
-def mark_rows(figure: Figure, group: Group, axes: Axes) -> Iterator[pd.DataFrame]:
+def mark_rows(figure: Figure, group: CurveGroup, axes: Axes) -> Iterator[pd.DataFrame]:
     """Rows of figure.csv: of no run, so ``n`` is 0."""
     for mark in marks_on(figure, group, axes):
         value = mark.value
@@ -29,7 +29,7 @@ def mark_rows(figure: Figure, group: Group, axes: Axes) -> Iterator[pd.DataFrame
         yield pd.DataFrame([row | {"mean": value, "low": value, "high": value, "n": 0}])
 
 
-def mark_lines(figure: Figure, group: Group, axes: Axes) -> Iterator[Line]:
+def mark_lines(figure: Figure, group: CurveGroup, axes: Axes) -> Iterator[Line]:
     """A shape without a line for each label, the same in every panel."""
     labels = list(dict.fromkeys(mark.label for mark in figure.marks))
     own = marks_on(figure, group, axes)

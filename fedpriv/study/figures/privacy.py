@@ -25,7 +25,7 @@ from fedpriv.study.figures.computed import Drawing
 from fedpriv.tools.audit import epsilon_independent as independent
 from fedpriv.tools.audit.epsilon_evaluate import Question, one_run_bound, thresholds
 from fedpriv.tools.audit.epsilon_trial import (
-    Trial,
+    CanaryTrial,
     pooled,
     train_apart,
     train_on_neighbours,
@@ -42,7 +42,7 @@ _KEYS = {"label", "overrides", "how", "runs", "canaries", "observer"}
 
 
 @dataclass(frozen=True)
-class Row:
+class AuditPlan:
     """One algorithm in one reading. ``how``: one of ``HOW``; ``runs``: how many trainings; ``canaries``: in
     each; ``observer``: whose scores count, fixed before any is seen."""
 
@@ -54,7 +54,7 @@ class Row:
     observer: str
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Row:
+    def of(cls, values: Mapping[str, Any]) -> AuditPlan:
         """Raises ArgumentError for what is no row."""
         if not isinstance(values, Mapping) or not {"label", "overrides", "how", "runs"} <= set(
             values
@@ -73,7 +73,7 @@ class Row:
             checks.one_of("rows.observer", values.get("observer", RELEASES), (RELEASES, SIZES)),
         )
 
-    def fewer(self, share: float) -> Row:
+    def fewer(self, share: float) -> AuditPlan:
         """With so many of its runs, or canaries, and two at least."""
         if self.how == CANARIES:
             return replace(self, canaries=max(2, round(share * self.canaries)))
@@ -89,7 +89,7 @@ class Row:
 class ThreeEpsilons:
     """Of one row. ``claimed``: None where the work claims nothing."""
 
-    row: Row
+    row: AuditPlan
     claimed: float | None
     sound: float
     audited: float
@@ -125,7 +125,7 @@ def three_epsilons(
     confidence = checks.number("confidence", confidence, above=0.5, below=1)
     seed = checks.seed("seed", seed)
     share = checks.number("share", share, above=0, at_most=1)
-    read = [Row.of(values).fewer(share) for values in rows]
+    read = [AuditPlan.of(values).fewer(share) for values in rows]
     if not read:
         raise ArgumentError("rows", rows, "at least one row")
     significance = (1.0 - confidence) / len(read)
@@ -140,7 +140,7 @@ def three_epsilons(
     return Drawing(((_panel(found),),), caption, [one.finding(confidence) for one in found])
 
 
-def _three(row: Row, base: Sequence[str], significance: float, seed: int) -> ThreeEpsilons:
+def _three(row: AuditPlan, base: Sequence[str], significance: float, seed: int) -> ThreeEpsilons:
     config = configuration.compose([*base, *row.overrides])
     parts = build_parts(config)
     rounds = checks.whole("rounds", parts.settings.rounds, at_least=1)
@@ -167,7 +167,7 @@ def _planned(parts: Parts, view: str, rounds: int) -> float:
 
 
 def _audited(
-    row: Row, config: DictConfig, rounds: int, delta: float, significance: float, seed: int
+    row: AuditPlan, config: DictConfig, rounds: int, delta: float, significance: float, seed: int
 ) -> float:
     trial = _trial(row, config, rounds, seed)
     scores = trial.scores[row.observer]
@@ -178,7 +178,7 @@ def _audited(
     return independent.bound(scores, delta, significance, cuts, seed)
 
 
-def _trial(row: Row, config: DictConfig, rounds: int, seed: int) -> Trial:
+def _trial(row: AuditPlan, config: DictConfig, rounds: int, seed: int) -> CanaryTrial:
     if row.how == APART:
         return train_apart(config, row.runs, rounds, seed)
     if row.how == NEIGHBOURS:

@@ -19,12 +19,12 @@ from fedpriv.study.figures.definition import (
     SCALES,
     Axes,
     Curve,
+    CurveGroup,
     Figure,
-    Group,
     Mark,
     Ordering,
     Points,
-    Stated,
+    StatedValue,
 )
 
 
@@ -121,7 +121,9 @@ def _points(value: Any, scale: str) -> Points | None:
     )
 
 
-def _refuse_other_points(groups: Sequence[Group], values: Sequence[float], points: Points) -> None:
+def _refuse_other_points(
+    groups: Sequence[CurveGroup], values: Sequence[float], points: Points
+) -> None:
     """A curve's own points are some of the figure's, and no group is left without a point."""
     for group in groups:
         for curve in group.curves:
@@ -147,7 +149,7 @@ def _increasing(
 
 def _group(
     name: str, groups: dict, chosen: tuple[str, ...], curves: dict, seeds: list[int] | None
-) -> Group:
+) -> CurveGroup:
     key = f"groups.{name}"
     if name not in groups:
         raise ArgumentError(f"show.{name}", name, f"one of the groups {listed(groups)}")
@@ -158,7 +160,7 @@ def _group(
     numbers = [checks.seed(where, s) for s in checks.sequence(where, wanted, "a list of seeds")]
     if not numbers or len(set(numbers)) != len(numbers):
         raise ArgumentError(where, wanted, "one seed or several different ones")
-    return Group(
+    return CurveGroup(
         name=name,
         title=checks.text(f"{key}.title", value.get("title")),
         overrides=_texts(f"{key}.overrides", value.get("overrides") or []),
@@ -239,13 +241,13 @@ def _limits(key: str, value: Any) -> tuple[float, float]:
 
 def _stated(
     index: int, value: Any, curves: Mapping[str, Mapping[str, Curve]], points: Points | None
-) -> Stated:
+) -> StatedValue:
     key = f"stated.{index}"
     value = _mapping(key, value)
-    _known_fields(key, value, Stated, named=())
+    _known_fields(key, value, StatedValue, named=())
     group = checks.one_of(f"{key}.group", value.get("group"), curves)
     curve = checks.one_of(f"{key}.curve", value.get("curve"), curves[group])
-    return Stated(
+    return StatedValue(
         group=group,
         curve=curve,
         column=checks.one_of(f"{key}.column", value.get("column"), STATED_COLUMNS),
@@ -270,7 +272,10 @@ def _ordering(
 
 
 def _marks(
-    values: Mapping[str, Any], groups: Sequence[Group], axes: Sequence[Axes], points: Points | None
+    values: Mapping[str, Any],
+    groups: Sequence[CurveGroup],
+    axes: Sequence[Axes],
+    points: Points | None,
 ) -> tuple[Mark, ...]:
     if points is None and values.get("marks"):
         allowed = "absent: only axes with x: point have marks, in a figure with points"
@@ -278,7 +283,7 @@ def _marks(
     return tuple(_mark(i, m, groups, axes) for i, m in _listed(values, "marks"))
 
 
-def _mark(index: int, value: Any, groups: Sequence[Group], axes: Sequence[Axes]) -> Mark:
+def _mark(index: int, value: Any, groups: Sequence[CurveGroup], axes: Sequence[Axes]) -> Mark:
     key = f"marks.{index}"
     value = _mapping(key, value)
     _known_fields(key, value, Mark, named=())

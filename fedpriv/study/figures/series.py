@@ -21,7 +21,7 @@ POINTS = 200
 
 
 @dataclass(frozen=True)
-class Run:
+class FigureRun:
     """A finished run of a figure."""
 
     job: Job
@@ -67,23 +67,23 @@ class Run:
         return pd.read_csv(self.job.folder.checked(self.job.folder.clients))
 
 
-def read_runs(jobs: Iterable[Job]) -> list[Run]:
+def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:
     """The finished ones among ``jobs``, evaluated rounds only."""
     runs = []
     for job in jobs:
         if job.state == DONE:
             metrics = pd.read_csv(job.folder.checked(job.folder.metrics))
             metrics = metrics[metrics["test_accuracy"].notna()].reset_index(drop=True)
-            runs.append(Run(job, job.folder.read_json(job.folder.summary), metrics))
+            runs.append(FigureRun(job, job.folder.read_json(job.folder.summary), metrics))
     return runs
 
 
-def over_seeds(runs: Sequence[Run], axes: Axes) -> pd.DataFrame:
+def over_seeds(runs: Sequence[FigureRun], axes: Axes) -> pd.DataFrame:
     """x, mean, low, high and n over the seeds of one curve, in the units shown."""
     return band([line for run in runs if len(line := _line(run.metrics, axes))], axes.band)
 
 
-def over_points(runs: Sequence[Run], axes: Axes, points: Points) -> pd.DataFrame:
+def over_points(runs: Sequence[FigureRun], axes: Axes, points: Points) -> pd.DataFrame:
     """x, mean, low, high and n of the ends of one curve's runs at each point, in the units shown.
 
     A curve that is run at no point in particular has the same values at each.
@@ -132,7 +132,7 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
     return spread(x, y, kind)
 
 
-def per_client(run: Run, axes: Axes) -> pd.DataFrame:
+def per_client(run: FigureRun, axes: Axes) -> pd.DataFrame:
     """client, x, mean (the value itself), low, high, n for every client of one run."""
     clients = run.clients
     tables = []

@@ -15,16 +15,20 @@ from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, Column
 from fedpriv.store.plots import CYCLE, HeatMap, Line, Panel, draw_panels
 from fedpriv.study.figures.comparison import compare, ends_table
-from fedpriv.study.figures.definition import POINT, Axes, Curve, Figure, Group
+from fedpriv.study.figures.definition import POINT, Axes, Curve, CurveGroup, Figure
 from fedpriv.study.figures.marks import including, mark_lines, mark_rows, marks_on
-from fedpriv.study.figures.series import Run, over_points, over_seeds, per_client
+from fedpriv.study.figures.series import FigureRun, over_points, over_seeds, per_client
 
 _SIDE_BY_SIDE = 3
 _MARKERS = "os^Dv*Xph<"
 
 
 def write_figure(
-    figure: Figure, runs: Sequence[Run], missing: Mapping[str, str], folder: Path, command: str
+    figure: Figure,
+    runs: Sequence[FigureRun],
+    missing: Mapping[str, str],
+    folder: Path,
+    command: str,
 ) -> None:
     """Write the figure's files into ``folder``.
 
@@ -55,7 +59,7 @@ def written_words(folder: Path) -> str:
     return "\n".join(f"{word}: {folder / name}" for word, name in named)
 
 
-def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
+def figure_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
     """Every point drawn: group, axes, curve, client (if a line each), x, mean, low, high, n (0: a mark)."""
     tables = []
     for group in figure.groups:
@@ -74,19 +78,19 @@ def figure_table(figure: Figure, runs: Sequence[Run]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
-def _drawn(figure: Figure, runs: Sequence[Run], axes: Axes) -> pd.DataFrame:
+def _drawn(figure: Figure, runs: Sequence[FigureRun], axes: Axes) -> pd.DataFrame:
     if figure.points is not None:
         return over_points(runs, axes, figure.points)
     return over_seeds(runs, axes) if axes.lines == "curves" else per_client(runs[0], axes)
 
 
-def runs_of(runs: Sequence[Run], group: Group, curve: Curve) -> list[Run]:
+def runs_of(runs: Sequence[FigureRun], group: CurveGroup, curve: Curve) -> list[FigureRun]:
     """The finished runs of a curve in a group, by seed."""
     return [r for r in runs if (r.job.group.name, r.job.curve.name) == (group.name, curve.name)]
 
 
 def _panels(
-    figure: Figure, table: pd.DataFrame, runs: Sequence[Run]
+    figure: Figure, table: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> list[list[Panel | HeatMap]]:
     """A row for each group, a column for each axes; with one axes the groups stand side by side, up to
     three of them, more in pairs."""
@@ -105,7 +109,7 @@ def _panels(
 
 
 def _panel(
-    figure: Figure, group: Group, axes: Axes, table: pd.DataFrame, runs: Sequence[Run]
+    figure: Figure, group: CurveGroup, axes: Axes, table: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> Panel:
     columns = COLUMNS if axes.lines == "curves" else CLIENT_COLUMNS
     rows = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
@@ -137,7 +141,7 @@ def _y_label(axes: Axes, columns: Mapping[str, Column]) -> str:
 
 
 def _map(
-    figure: Figure, group: Group, axes: Axes, table: pd.DataFrame, runs: Sequence[Run]
+    figure: Figure, group: CurveGroup, axes: Axes, table: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> HeatMap:
     """A row for each curve, a column for each point, the mean over seeds in the cells."""
     own = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
@@ -159,7 +163,7 @@ def _map(
 
 
 def _curve_lines(
-    figure: Figure, group: Group, rows: pd.DataFrame, runs: Sequence[Run]
+    figure: Figure, group: CurveGroup, rows: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> Iterator[Line]:
     for curve, marker in zip(group.curves, itertools.cycle(_MARKERS), strict=False):
         own = rows[rows["curve"] == curve.name]
@@ -196,7 +200,7 @@ def _stamp(figure: Figure, missing: Collection[str]) -> str:
     return "\n".join(words)
 
 
-def caption_of(figure: Figure, runs: Sequence[Run], missing: Collection[str]) -> str:
+def caption_of(figure: Figure, runs: Sequence[FigureRun], missing: Collection[str]) -> str:
     """What a reader must know to read the picture."""
     if any(axes.lines == "clients" for axes in figure.axes):
         words = [f"A line for each client of seed {figure.groups[0].seeds[0]}."]
@@ -214,7 +218,7 @@ def caption_of(figure: Figure, runs: Sequence[Run], missing: Collection[str]) ->
     return " ".join(words)
 
 
-def _about_lines(figure: Figure, runs: Sequence[Run]) -> Iterator[str]:
+def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
     """What lines, bands and cells are."""
     seeds, most = [], 0
     for group in figure.groups:
@@ -260,7 +264,7 @@ def _about_bands(figure: Figure) -> Iterator[str]:
         yield f"bands{of}: {_BANDS[kind]}"
 
 
-def _counts(figure: Figure, group: Group, runs: Sequence[Run]) -> Iterator[int]:
+def _counts(figure: Figure, group: CurveGroup, runs: Sequence[FigureRun]) -> Iterator[int]:
     """The number of finished runs of each curve of a group at each point."""
     for curve in group.curves:
         found = Counter(run.job.point for run in runs_of(runs, group, curve))

@@ -17,7 +17,7 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
     ZcdpAccountant,
 )
-from fedpriv.privacy.calibration import MOST_NOISE, Release
+from fedpriv.privacy.calibration import MOST_NOISE, RepeatedRelease
 from fedpriv.privacy.core.names import ACCOUNTANTS
 
 MECHANISM = ("noise_multiplier", "sample_rate", "steps")
@@ -90,10 +90,10 @@ def delta(text: str) -> float:
     return number("delta", text, at_least=_LEAST, below=1)
 
 
-def release(options: SimpleNamespace) -> Release:
+def release(options: SimpleNamespace) -> RepeatedRelease:
     """How lots are drawn, from ``--sampling``, ``--neighbours``, ``--records``, ``--max-lot-size``."""
     return checked(
-        lambda: Release(
+        lambda: RepeatedRelease(
             sampling="poisson" if options.sampling is None else options.sampling,
             neighbours=options.neighbours,
             records=None if options.records is None else whole("records", options.records),

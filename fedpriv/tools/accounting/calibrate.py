@@ -12,7 +12,7 @@ from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.calibration import (
     LEAST_NOISE,
-    Release,
+    RepeatedRelease,
     calibrate_noise_multiplier,
     calibrate_sample_rate,
     calibrate_steps,
@@ -72,7 +72,7 @@ LIMITS = {"noise_multiplier": LEAST_NOISE, "sample_rate": 1.0, "steps": MANY_STE
 """Answers at which the search ends though the target would allow more."""
 
 
-def _given(options: SimpleNamespace, release: Release) -> tuple[dict[str, Any], str]:
+def _given(options: SimpleNamespace, release: RepeatedRelease) -> tuple[dict[str, Any], str]:
     """The values that were given, and the name of the one to solve for."""
     names = UNKNOWNS
     if release.sampling == "none":
@@ -101,7 +101,7 @@ def _delta(options: SimpleNamespace) -> float:
     return arguments.delta(options.delta)
 
 
-def _accountant(options: SimpleNamespace, release: Release) -> Accountant:
+def _accountant(options: SimpleNamespace, release: RepeatedRelease) -> Accountant:
     """The one asked for, if it can account for such releases; else the tightest that can."""
     probe = release.event(1.0, 0.5)
     if options.accountant not in (None, "rdp"):
@@ -124,7 +124,7 @@ def _accountant(options: SimpleNamespace, release: Release) -> Accountant:
 
 
 def _tightest(
-    release: Release, names: Iterable[str], options: SimpleNamespace
+    release: RepeatedRelease, names: Iterable[str], options: SimpleNamespace
 ) -> Accountant | None:
     """The first of ``names`` that can account for such lots."""
     accountants = (arguments.accountant(name, options) for name in names)
@@ -136,13 +136,13 @@ def _shown(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 
-def _lines(answer: dict[str, Any], release: Release) -> list[tuple[str, str]]:
+def _lines(answer: dict[str, Any], release: RepeatedRelease) -> list[tuple[str, str]]:
     found = answer["solved_for"]
     shown = {name: _shown(answer[name]) for name in arguments.MECHANISM if name in answer}
     limit = " (the limit of what is searched; the target allows more)" if answer["at_limit"] else ""
     lines = [(found.replace("_", " "), _shown(answer[found]) + limit)]
     lines += [(n.replace("_", " "), t) for n, t in shown.items() if n != found]
-    if release != Release():
+    if release != RepeatedRelease():
         lines.append(("sampling", sampling_words(release, answer.get("sample_rate", 1.0))))
     target = answer["target_epsilon"]
     of = "" if target is None else f" (target {target:g})"

@@ -25,7 +25,7 @@ _DEEPEST = 20  # events in events
 MOST_STEPS = 10**9
 MOST_EVENTS = 1_000_000
 
-Check = Callable[[str, object], Any]
+ValueCheck = Callable[[str, object], Any]
 
 
 def _multiplier(name: str, value: object) -> float:
@@ -40,7 +40,7 @@ def _whole(name: str, value: object) -> int:
     return checks.whole(name, value, at_least=1, at_most=MOST_STEPS)
 
 
-_RELEASES: dict[str, tuple[type[dp_event.DpEvent], dict[str, Check]]] = {
+_RELEASES: dict[str, tuple[type[dp_event.DpEvent], dict[str, ValueCheck]]] = {
     "NonPrivateDpEvent": (dp_event.NonPrivateDpEvent, {}),
     "GaussianDpEvent": (dp_event.GaussianDpEvent, {"noise_multiplier": _multiplier}),
     "LaplaceDpEvent": (dp_event.LaplaceDpEvent, {"noise_multiplier": _multiplier}),
@@ -62,7 +62,7 @@ _RELEASES: dict[str, tuple[type[dp_event.DpEvent], dict[str, Check]]] = {
         },
     ),
 }
-_SAMPLED: dict[str, tuple[type[dp_event.DpEvent], dict[str, Check]]] = {
+_SAMPLED: dict[str, tuple[type[dp_event.DpEvent], dict[str, ValueCheck]]] = {
     "PoissonSampledDpEvent": (dp_event.PoissonSampledDpEvent, {"sampling_probability": _share}),
     "SampledWithoutReplacementDpEvent": (
         dp_event.SampledWithoutReplacementDpEvent,
@@ -169,7 +169,7 @@ def _only(fields: Mapping[str, Any], known: tuple[str, ...], place: str) -> None
             raise NotAnEvent(f"{place} has an unknown field {name[:80]}")
 
 
-def _read(check: Check, name: str, value: object, place: str) -> Any:
+def _read(check: ValueCheck, name: str, value: object, place: str) -> Any:
     try:
         return check(name, value)
     except ArgumentError as error:

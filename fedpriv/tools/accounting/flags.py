@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fedpriv.common.flags import Command, Names, NewFile, OneOf, Place, flag, switch, together
+from fedpriv.common.flags import Command, Names, NewFile, OneOf, PathParam, flag, switch, together
 from fedpriv.privacy.core.names import (
     ACCOUNTANTS,
     BUDGET_VIEWS,
@@ -59,9 +59,9 @@ _settings = together(
     epilog=_ACCOUNT_EXAMPLES,
 )
 @_released
-@flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", Place())
-@flag("--history", "FILE", _HISTORY, Place())
-@flag("--run run_folder", "FOLDER", "a run folder", Place())
+@flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", PathParam())
+@flag("--history", "FILE", _HISTORY, PathParam())
+@flag("--run run_folder", "FOLDER", "a run folder", PathParam())
 @flag("--view", "VIEW", "of the run: sound (default), published", OneOf(BUDGET_VIEWS))
 @flag("--shuffle", "N[,N...]", "of the shuffle model: n reports, shuffled")
 @flag("--report-epsilon", "E[,E...]", "of a pure report, with --shuffle")

@@ -25,7 +25,7 @@ from dp_accounting import dp_event
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.words import counted
-from fedpriv.privacy.calibration import MOST_NOISE, Release
+from fedpriv.privacy.calibration import MOST_NOISE, RepeatedRelease
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATIONS, REPLACE_ONE
 from fedpriv.store.saved import refuse_no_file, saved_json, saved_tensors
@@ -65,7 +65,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class History:
+class ReleaseHistory:
     """What a file says. ``sampling``, ``neighbours``: each with who says so; ``delta``: its budget's."""
 
     kind: str
@@ -105,7 +105,7 @@ def from_history(options: SimpleNamespace) -> Releases:
     return Releases(lines, history.neighbours[0], histories, run_delta=history.delta)
 
 
-def _read(path: Path, options: SimpleNamespace) -> History:
+def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
     refuse_no_file(path, LARGEST)
     if path.suffix.lower() == ".csv":
         return _csv(path, options)
@@ -152,7 +152,7 @@ class _Rows:
         self.path, self.options, self.told_by = path, options, told_by
         self.stretches: list[Stretch] = []
         self._told: dict[str, set[str]] = {}  # by whom each of _DEFAULTS was said; empty: by nobody
-        self._releases: dict[tuple[object, ...], tuple[Release, dp_event.DpEvent]] = {}
+        self._releases: dict[tuple[object, ...], tuple[RepeatedRelease, dp_event.DpEvent]] = {}
         self._samplings: dict[str, None] = {}
         self._neighbours: str | None = None
 
@@ -183,7 +183,7 @@ class _Rows:
         self._samplings[release.sampling] = None
         self.stretches.append(Stretch(event, steps, client))
 
-    def _release(self, row: Mapping[str, object]) -> tuple[Release, dp_event.DpEvent]:
+    def _release(self, row: Mapping[str, object]) -> tuple[RepeatedRelease, dp_event.DpEvent]:
         said: dict[str, object] = {name: row[name] for name in _DEFAULTS if name in row}
         for name in _DEFAULTS:
             flag = getattr(self.options, name)
@@ -197,7 +197,7 @@ class _Rows:
         for name in ("records", "max_lot_size"):
             if name in said:
                 said[name] = _number(said[name])
-        release = Release(**{"sampling": "poisson", **said})
+        release = RepeatedRelease(**{"sampling": "poisson", **said})
         if "noise_multiplier" not in row:
             raise ConfigError("noise_multiplier is missing")
         multiplier = _number(row["noise_multiplier"])
@@ -206,7 +206,7 @@ class _Rows:
         )
         return release, release.event(multiplier, self._rate(release, row))
 
-    def _rate(self, release: Release, row: Mapping[str, object]) -> float:
+    def _rate(self, release: RepeatedRelease, row: Mapping[str, object]) -> float:
         flag = self.options.sample_rate
         if "sample_rate" in row and flag is not None:
             raise ConfigError(f"--sample-rate cannot be given: {self.told_by} sample_rate")
@@ -219,12 +219,12 @@ class _Rows:
             return 1.0
         return checks.number("sample_rate", _number(value), above=0, at_most=1)
 
-    def history(self, kind: str, otherwise: str, delta: float | None = None) -> History:
+    def history(self, kind: str, otherwise: str, delta: float | None = None) -> ReleaseHistory:
         """``otherwise``: who says what neither the file nor a flag does."""
         if not self.stretches:
             raise ConfigError(f"{self.path} has no releases")
         by = {n: otherwise if "" in who else " and ".join(who) for n, who in self._told.items()}
-        return History(
+        return ReleaseHistory(
             kind,
             (" and ".join(self._samplings), by["sampling"]),
             (self._neighbours or "", by["neighbours"]),
@@ -245,7 +245,7 @@ def _number(value: object) -> object:
     return value
 
 
-def _csv(path: Path, options: SimpleNamespace) -> History:
+def _csv(path: Path, options: SimpleNamespace) -> ReleaseHistory:
     rows = _Rows(path, options, f"{path} has a column")
     _refuse_cut_short(path)
     for line, row in rows_of(path, "--history"):
@@ -270,7 +270,7 @@ def _refuse_cut_short(path: Path) -> None:
             )
 
 
-def _opacus(path: Path, content: object, options: SimpleNamespace) -> History:
+def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHistory:
     """``history``: (noise multiplier, sample rate, steps) for each stretch, oldest first."""
     if isinstance(content, dict) and isinstance(content.get(_STATE), dict):
         content = content[_STATE]
@@ -292,7 +292,7 @@ def _opacus(path: Path, content: object, options: SimpleNamespace) -> History:
     return rows.history(f"Opacus, {mechanism} accountant", "assumed, as Opacus' accountants do")
 
 
-def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) -> History:
+def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) -> ReleaseHistory:
     """Events with their number; what they share is in ``config``."""
     arguments.refuse(options, (*_DEFAULTS, "sample_rate"), f"with {path}, which says it")
     config, entries = content.get("config"), content["compositions"]
@@ -335,7 +335,9 @@ def _known(path: Path, config: Mapping[str, Any], key: str, names: Mapping[str, 
 # ---- events
 
 
-def _dp_accounting(path: Path, content: Mapping[str, Any], options: SimpleNamespace) -> History:
+def _dp_accounting(
+    path: Path, content: Mapping[str, Any], options: SimpleNamespace
+) -> ReleaseHistory:
     """``event`` with ``neighbours``, or an event alone."""
     arguments.refuse(
         options,
@@ -375,4 +377,4 @@ def _dp_accounting(path: Path, content: Mapping[str, Any], options: SimpleNamesp
         else "assumed: neither file nor flag says"
     )
     kinds = ", ".join(dict.fromkeys(event_words(s.event) for s in stretches))
-    return History("events of dp_accounting", (kinds, _FILE), (neighbours, by), stretches)
+    return ReleaseHistory("events of dp_accounting", (kinds, _FILE), (neighbours, by), stretches)

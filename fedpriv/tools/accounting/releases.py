@@ -18,7 +18,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.composition import CompositionAccountant, largest
-from fedpriv.privacy.calibration import MOST_NOISE, Release
+from fedpriv.privacy.calibration import MOST_NOISE, RepeatedRelease
 from fedpriv.privacy.core.names import BUDGET_VIEWS, PUBLISHED, SOUND
 from fedpriv.privacy.core.trade_off import TradeOff, trade_off_of
 from fedpriv.store.folder import RunFolder
@@ -140,7 +140,7 @@ def from_flags(options: SimpleNamespace) -> Releases:
     return Releases(lines, release.neighbours, (((event, steps),),))
 
 
-def sampling_words(release: Release, sample_rate: float) -> str:
+def sampling_words(release: RepeatedRelease, sample_rate: float) -> str:
     """How lots are drawn, in words."""
     if release.sampling == "none":
         return "none: every record takes part every time"
@@ -215,7 +215,7 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
 
 
 def _rate(
-    path: Path, line: int, row: Mapping[str, str], release: Release, given: str | None
+    path: Path, line: int, row: Mapping[str, str], release: RepeatedRelease, given: str | None
 ) -> float:
     if release.sampling == "none":
         if "sample_rate" in row:

@@ -30,7 +30,7 @@ _GAIN = 0.99
 
 
 @dataclass(frozen=True)
-class Row:
+class ShuffleCost:
     """Of n reports of ε₀: ε of any pure (or Gaussian) ones and of flipped bits, and that of a secure sum
     of bits with the same accuracy; None: not of these reports."""
 
@@ -66,8 +66,8 @@ def run(options: SimpleNamespace) -> int:
     return 0
 
 
-def _of_pure(epsilon: float, reports: int, delta: float) -> Row:
-    return Row(
+def _of_pure(epsilon: float, reports: int, delta: float) -> ShuffleCost:
+    return ShuffleCost(
         epsilon,
         reports,
         epsilon_of_shuffled(epsilon, reports, delta, PURE),
@@ -76,13 +76,13 @@ def _of_pure(epsilon: float, reports: int, delta: float) -> Row:
     )
 
 
-def _of_gaussian(multiplier: float, reports: int, delta: float) -> Row:
+def _of_gaussian(multiplier: float, reports: int, delta: float) -> ShuffleCost:
     epsilon, report_delta = arguments.checked(lambda: gaussian_report(multiplier, reports, delta))
     found = epsilon_of_shuffled(epsilon, reports, delta, PURE, report_delta)
-    return Row(epsilon, reports, found, None, None)
+    return ShuffleCost(epsilon, reports, found, None, None)
 
 
-def _show(rows: list[Row], delta: float) -> None:
+def _show(rows: list[ShuffleCost], delta: float) -> None:
     bits = rows[0].shuffled_bits is not None
     table = Table(title=f"Epsilon of one round at delta = {delta:g}", title_justify="left")
     for name in ("of a report", "reports", "shuffled", *(["bits, shuffled", "secure sum"] * bits)):
@@ -103,7 +103,7 @@ def _show(rows: list[Row], delta: float) -> None:
               "epsilon, at T times delta")  # fmt: skip
 
 
-def _words(row: Row, epsilon: float) -> str:
+def _words(row: ShuffleCost, epsilon: float) -> str:
     return "no gain" if epsilon > _GAIN * row.report_epsilon else _shown(epsilon)
 
 

@@ -28,7 +28,7 @@ from fedpriv.privacy.core.trust import TRUSTS
 
 
 @dataclass(frozen=True)
-class Bound:
+class TprBound:
     """The largest TPR of any attack on one record, and which guarantee says so."""
 
     curve: TradeOff
@@ -44,7 +44,7 @@ class Bound:
         return {"words": self.words, "units": self.units, **rates}
 
 
-def bound_of(facts: Mapping[str, Any], everyone: bool = True) -> Bound | None:
+def bound_of(facts: Mapping[str, Any], everyone: bool = True) -> TprBound | None:
     """The bound by a run's ``privacy.json``; None where the run is not private, has not stated its privacy
     yet, or did so before statements held a curve. ``everyone``: whether every client took part."""
     curve = trade_off_of(facts.get("privacy_profile"))
@@ -61,11 +61,11 @@ def bound_of(facts: Mapping[str, Any], everyone: bool = True) -> Bound | None:
         worlds = (
             "with and without the record" if added else "with the record or another in its place"
         )
-        return Bound(curve, 1, f"record level, {worlds}")
+        return TprBound(curve, 1, f"record level, {worlds}")
     trust = TRUSTS.get(sound.get("trust"))
     of_all = trust is not None and trust.secret_cohort and not everyone
     note = "; of all clients, not of those alone that took part" if of_all else ""
     worlds = "before and after its client's data change"
     if added:
-        return Bound(curve, 2, f"client level, {worlds} (two units of add/remove){note}")
-    return Bound(curve, 1, f"client level, {worlds}{note}")
+        return TprBound(curve, 2, f"client level, {worlds} (two units of add/remove){note}")
+    return TprBound(curve, 1, f"client level, {worlds}{note}")

@@ -24,16 +24,16 @@ from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import FlatModel
 from fedpriv.experiment.snapshots import Snapshot
-from fedpriv.tools.audit.subject import Subject
+from fedpriv.tools.audit.subject import AuditedRun
 
 BINS = 32
 NEEDLESS = 1024  # with so few parameters they are taken as they are
 
 
-class Observer:
+class ContributionObserver:
     """Makes rows for one run; ``seed``: of lots, cohorts and noise. The run's problem is given over to it."""
 
-    def __init__(self, subject: Subject, seed: int):
+    def __init__(self, subject: AuditedRun, seed: int):
         self._algorithm = _as_seen(subject)
         self._problem = subject.problem
         self._seed = seed
@@ -80,7 +80,7 @@ class Observer:
         return self._sigmas.get(rounds_done + 1, self._sigmas[max(self._sigmas)])
 
 
-def _as_seen(subject: Subject):  # type: ignore[no-untyped-def]
+def _as_seen(subject: AuditedRun):  # type: ignore[no-untyped-def]
     """The run's algorithm with what its observer can undo undone; see the module."""
     algorithm = subject.parts.algorithm
     if isinstance(algorithm, DpScaffold):

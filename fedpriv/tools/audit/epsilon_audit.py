@@ -29,13 +29,13 @@ from fedpriv.tools.audit.epsilon_evaluate import (
     CLOPPER_PEARSON,
     METHODS,
     ONE_RUN,
-    Found,
+    AuditedEpsilon,
     Question,
     evaluate,
 )
 from fedpriv.tools.audit.epsilon_guesses import Scores
 from fedpriv.tools.audit.epsilon_trial import (
-    Trial,
+    CanaryTrial,
     must_be_apart,
     pooled,
     train_apart,
@@ -63,10 +63,10 @@ class EpsilonAudit:
     canary: str
     planted: bool
     independent: bool
-    found: list[Found]
+    found: list[AuditedEpsilon]
 
     @property
-    def headline(self) -> Found:
+    def headline(self) -> AuditedEpsilon:
         """The number that was chosen beforehand: the bound that assumes least, for the observer who can make
         most of such canaries."""
         method = CLOPPER_PEARSON if self.independent else ONE_RUN
@@ -193,7 +193,7 @@ def _rounds(folder: RunFolder, summary: Mapping[str, Any], asked: int | None) ->
     return rounds
 
 
-def _stored(folder: RunFolder) -> Trial:
+def _stored(folder: RunFolder) -> CanaryTrial:
     file = read_canaries(folder.checked(folder.canaries))
     coins = np.array(file.coins)
     try:
@@ -201,7 +201,7 @@ def _stored(folder: RunFolder) -> Trial:
     except (ValueError, TypeError, KeyError):
         raise ConfigError(f"{folder.canaries} cannot be read: it names no releases") from None
     scores = {name: Scores(np.array(own), coins) for name, own in file.scores.items()}
-    return Trial(scores, released, file.rounds, file.independent, file.canary)
+    return CanaryTrial(scores, released, file.rounds, file.independent, file.canary)
 
 
 def _facts(

@@ -59,7 +59,7 @@ METHODS = {m.name: m for m in (ONE_RUN, CLOPPER_PEARSON, LEDGER, GAUSSIAN_F_DP, 
 
 
 @dataclass(frozen=True)
-class Found:
+class AuditedEpsilon:
     """One number: at least this ε with the confidence of the audit (an estimate: about it). ``ideal``: what
     the same method finds on average where the mechanism leaks exactly what its ledger charges."""
 
@@ -119,7 +119,7 @@ class Question:
         return LedgerFamily(self.composition, self.neighbours, self.delta)
 
 
-def evaluate(scores: dict[str, Scores], asked: Question) -> list[Found]:
+def evaluate(scores: dict[str, Scores], asked: Question) -> list[AuditedEpsilon]:
     """Every number that these scores, by observer, allow. Each holds with the confidence by itself; all of
     them together do not."""
     family, found = asked.family(), []
@@ -132,7 +132,7 @@ def evaluate(scores: dict[str, Scores], asked: Question) -> list[Found]:
         alone = seen or asked.independent
         for method, epsilon in numbers(own, asked, family, cuts if seen else None, alone).items():
             kind = METHODS[method].kind
-            found.append(Found(observer, method, kind, epsilon, ideal.get(method)))
+            found.append(AuditedEpsilon(observer, method, kind, epsilon, ideal.get(method)))
     return found
 
 

@@ -10,7 +10,7 @@ from fedpriv.common.words import counted
 from fedpriv.data.names import MISLABELLED
 from fedpriv.privacy.core.names import RELATION_WORDS
 from fedpriv.tools.audit.epsilon_audit import EpsilonAudit
-from fedpriv.tools.audit.epsilon_evaluate import BOUND, ESTIMATE, FAMILY, METHODS, Found
+from fedpriv.tools.audit.epsilon_evaluate import BOUND, ESTIMATE, FAMILY, METHODS, AuditedEpsilon
 from fedpriv.tools.audit.epsilon_guesses import Scores
 
 OBSERVERS = {
@@ -34,7 +34,7 @@ def frame(audit: EpsilonAudit) -> pd.DataFrame:
     return frame_of(audit.found).assign(canary=audit.canary)
 
 
-def frame_of(found: list[Found]) -> pd.DataFrame:
+def frame_of(found: list[AuditedEpsilon]) -> pd.DataFrame:
     """A row for each number."""
     return pd.DataFrame([{**one.row(), "assumes": METHODS[one.method].assumes} for one in found])
 
@@ -53,13 +53,13 @@ def table(audit: EpsilonAudit, name: str) -> Table:
     return _by_label(_title(audit, name), audit.found, audit.headline)
 
 
-def of_scores(found: list[Found], count: int, delta: float, confidence: float) -> Table:
+def of_scores(found: list[AuditedEpsilon], count: int, delta: float, confidence: float) -> Table:
     """The numbers that a file of scores allows."""
     title = f"ε from below: {counted(count, 'canary')}, δ = {delta:g}, confidence {confidence:g}"
     return _by_label(title, found, None)
 
 
-def _by_label(title: str, numbers: list[Found], headline: Found | None) -> Table:
+def _by_label(title: str, numbers: list[AuditedEpsilon], headline: AuditedEpsilon | None) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
     columns = ["what it is", "method", "who looks", "ε at least"]
     has_ideal = any(one.ideal is not None for one in numbers)
@@ -75,7 +75,7 @@ def _by_label(title: str, numbers: list[Found], headline: Found | None) -> Table
     return table
 
 
-def meanings(found: list[Found]) -> list[Text]:
+def meanings(found: list[AuditedEpsilon]) -> list[Text]:
     """What may be said of each kind of number."""
     used = dict.fromkeys(one.kind for one in found)
     return [Text(f"{kind}: {LABELS[kind]}.", style="dim") for kind in used]
@@ -127,7 +127,7 @@ def _title(audit: EpsilonAudit, name: str) -> str:
     )
 
 
-def _cells(one: Found) -> list[str]:
+def _cells(one: AuditedEpsilon) -> list[str]:
     about = "about " if one.kind == ESTIMATE else ""
     return [f"{about}{one.epsilon:.3g}", "" if one.ideal is None else f"{one.ideal:.3g}"]
 

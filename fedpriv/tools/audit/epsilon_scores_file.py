@@ -12,7 +12,7 @@ import pandas as pd
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.store.saved import refuse_no_file
-from fedpriv.tools.audit.epsilon_evaluate import Found, Question, evaluate
+from fedpriv.tools.audit.epsilon_evaluate import AuditedEpsilon, Question, evaluate
 from fedpriv.tools.audit.epsilon_guesses import Scores
 
 COLUMNS = ("score", "included")
@@ -63,6 +63,6 @@ def _refuse(path: Path, column: str, texts: pd.Series, good: np.ndarray, allowed
 
 def evaluate_scores(
     scores: Scores, delta: float, confidence: float, independent: bool, seed: int
-) -> list[Found]:
+) -> list[AuditedEpsilon]:
     """What they show; nothing is known of the mechanism."""
     return evaluate({"scores": scores}, Question(delta, confidence, independent, Counter(), seed))

@@ -32,7 +32,7 @@ _STREAMS = "audit of epsilon"
 
 
 @dataclass(frozen=True)
-class Trial:
+class CanaryTrial:
     """``scores``: by observer (:mod:`fedpriv.store.canary_file`); ``released``: what a canary was part of,
     and how often; ``independent``: whether each canary was in a run of its own; ``canary``: of which kind."""
 
@@ -50,7 +50,7 @@ def train_with_canaries(
     seed: int,
     fewer: bool = False,
     canary: str = DIRECTION,
-) -> Trial:
+) -> CanaryTrial:
     """Train what ``config`` says once more for so many rounds, with canaries of that kind in it and fresh
     noise of ``seed``; ``fewer``: where there is no room for so many, as many as there is room for. The budget
     is not asked: the rounds are those that it allowed."""
@@ -65,7 +65,7 @@ def train_with_canaries(
     scores = watched.scores_by_observer(before)
     coins = problem.canaries.canaries.coins
     found = {observer: Scores(values, coins) for observer, values in scores.items()}
-    return Trial(found, watched.released, loop.rounds_done, independent=False, canary=canary)
+    return CanaryTrial(found, watched.released, loop.rounds_done, independent=False, canary=canary)
 
 
 def must_be_apart(parts: Parts) -> bool:
@@ -76,7 +76,7 @@ def must_be_apart(parts: Parts) -> bool:
 
 def train_apart(
     config: DictConfig, runs: int, rounds: int, seed: int, canary: str = DIRECTION
-) -> Trial:
+) -> CanaryTrial:
     """So many runs with one canary each, and noise of their own: independent trials. Where the server sees
     each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
     parts = build_parts(config)
@@ -94,7 +94,7 @@ def train_apart(
         if watched.size is not None:
             found.setdefault(SIZES, []).append(watched.size)
     scores = {observer: Scores(np.array(values), coins) for observer, values in found.items()}
-    return Trial(scores, watched.released, rounds, independent=True, canary=canary)
+    return CanaryTrial(scores, watched.released, rounds, independent=True, canary=canary)
 
 
 def _one_run(parts: Parts, problem: Problem, rounds: int) -> WatchedWork:
@@ -112,7 +112,7 @@ def _one_run(parts: Parts, problem: Problem, rounds: int) -> WatchedWork:
     return watched
 
 
-def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -> Trial:
+def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -> CanaryTrial:
     """So many runs of one client on whole data, with or without a crafted record by a coin of each run; see
     :mod:`fedpriv.attacks.crafted`. Raises ConfigError where lots are sampled."""
     parts = build_parts(config)
@@ -136,7 +136,9 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
         for t in range(rounds):
             trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
         scores.append(seen.score)
-    return Trial({RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True)
+    return CanaryTrial(
+        {RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True
+    )
 
 
 def problem_of(
@@ -154,7 +156,7 @@ def _streams(parts: Parts, seed: int, run: int | None = None) -> SecretStreams:
     return SecretStreams.simulated(seed, parts.settings.noise_seed, name)
 
 
-def pooled(trials: Iterable[Trial]) -> Trial:
+def pooled(trials: Iterable[CanaryTrial]) -> CanaryTrial:
     """Several trials as one: each canary is in one of them alone, so that together they are a run of all
     canaries with the same guarantee for each."""
     trials = list(trials)

@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from fedpriv.common.flags import Group, Names, NewFile, OneOf, Place, Whole, flag, switch, together
+from fedpriv.common.flags import (
+    CommandGroup,
+    Names,
+    NewFile,
+    OneOf,
+    PathParam,
+    Whole,
+    flag,
+    switch,
+    together,
+)
 from fedpriv.data.names import CANARIES, NONMEMBERS
 from fedpriv.tools.audit import request
 from fedpriv.tools.audit.request import EPSILON, MEMBERSHIP, PROPERTIES, PROPERTY
@@ -46,14 +56,14 @@ _of_every_audit = together(
     flag("--device", "DEVICE", "auto (default), cpu, cuda", default="auto"),
 )
 _shared = together(
-    click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=Place()),
+    click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PathParam()),
     _count("--snapshots", "at most so many, spread evenly", _of_members.snapshots),
     _of_every_audit,
 )
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=False,
     short_help="what attacks find out about a run: fedpriv audit membership --help",
     epilog=_EXAMPLES,
@@ -69,7 +79,7 @@ def audit() -> None:
 @flag(
     "--jobs", "N", "so many shadow runs at a time, each in a process; default 1", Whole(), default=1
 )
-@flag("--shadow-runs", "DIR", _RUNS, Place(), default=_of_members.shadow_runs)
+@flag("--shadow-runs", "DIR", _RUNS, PathParam(), default=_of_members.shadow_runs)
 @_shared
 def membership(**flags: Any) -> int:
     """Which records were trained on? Attacks by the loss, by how far it fell, by the gradients at the
@@ -89,12 +99,12 @@ def property_(**flags: Any) -> int:
 
 
 @audit.command(EPSILON, short_help="How much does it really leak, at least?", epilog=_EXAMPLES)
-@click.argument("runs", nargs=-1, metavar="RUN...", type=Place())
+@click.argument("runs", nargs=-1, metavar="RUN...", type=PathParam())
 @flag("--canaries", "M", "in each training; default: those planted, else 1000 (500 apart)")
 @flag("--canary", "KIND", _KINDS, OneOf(CANARIES))
 @flag("--repetitions", "R", "trainings with canaries of their own; default 1", default="1")
 @flag("--confidence", "P", "of each bound; default 0.95", default="0.95")
-@flag("--scores", "FILE", "scores of another framework: CSV, score and included", Place())
+@flag("--scores", "FILE", "scores of another framework: CSV, score and included", PathParam())
 @flag("--delta", "D", "with --scores: of the guarantee that is audited")
 @switch("--independent", "each canary is in a run of its own; with --scores: was")
 @_of_every_audit

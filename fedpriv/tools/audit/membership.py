@@ -11,7 +11,7 @@ from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.words import counted
 from fedpriv.tools.audit import attacks
 from fedpriv.tools.audit.attacks import BLIND, CALIBRATED, LOSS, WHITE_BOX
-from fedpriv.tools.audit.bound import Bound, bound_of
+from fedpriv.tools.audit.bound import TprBound, bound_of
 from fedpriv.tools.audit.records import Candidates, choose
 from fedpriv.tools.audit.request import MembershipOptions
 from fedpriv.tools.audit.shadow_attacks import GAMMA, OFFLINE_A, OWN_VARIANCE, Signals, scores_of
@@ -24,7 +24,7 @@ from fedpriv.tools.audit.shadow_runs import (
     signals_of,
 )
 from fedpriv.tools.audit.statistics import INTERVALS, Estimate, auc, roc, tpr_at
-from fedpriv.tools.audit.subject import Subject
+from fedpriv.tools.audit.subject import AuditedRun
 
 RATES = {"tpr_at_1_percent": 0.01, "tpr_at_0.1_percent": 0.001}
 
@@ -72,7 +72,7 @@ class MembershipAudit:
     blind: Outcome
     warnings: list[str]
     shadows: ShadowFacts | None = None
-    bound: Bound | None = None
+    bound: TprBound | None = None
     """What the run's guarantee leaves any attack; None without one."""
 
     @property
@@ -106,7 +106,7 @@ class MembershipAudit:
 
 
 def audit_membership(
-    subject: Subject, options: MembershipOptions, training: Training | None = None
+    subject: AuditedRun, options: MembershipOptions, training: Training | None = None
 ) -> MembershipAudit:
     """Run every attack. Raises ConfigError where there are too few records. ``training``: of shadow runs."""
     runs: list[ShadowRun] = []
@@ -194,7 +194,7 @@ def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]
     return found
 
 
-def beyond(outcomes: list[Outcome], bound: Bound) -> list[str]:
+def beyond(outcomes: list[Outcome], bound: TprBound) -> list[str]:
     """What is measured and cannot be, if the ledger is right."""
     found = []
     for outcome in outcomes:
@@ -210,7 +210,7 @@ def beyond(outcomes: list[Outcome], bound: Bound) -> list[str]:
     return found
 
 
-def _facts_of(subject: Subject, runs: list[ShadowRun], signals: Signals) -> ShadowFacts:
+def _facts_of(subject: AuditedRun, runs: list[ShadowRun], signals: Signals) -> ShadowFacts:
     return ShadowFacts(
         runs=[str(one.folder.path) for one in runs],
         records=min(sum(map(len, one.clients)) for one in runs),

@@ -19,7 +19,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.data.mnist import Mnist
 from fedpriv.data.partitions import Natural
 from fedpriv.tools.audit.request import parse_property
-from fedpriv.tools.audit.subject import Subject
+from fedpriv.tools.audit.subject import AuditedRun
 
 FEWEST = 10  # clients with, and without
 _ALIKE = 1e-6  # what rounding makes of equal numbers
@@ -42,7 +42,7 @@ class ClientProperty:
         return np.flatnonzero(self.has >= 0)
 
 
-def read_property(subject: Subject, choice: str) -> ClientProperty:
+def read_property(subject: AuditedRun, choice: str) -> ClientProperty:
     """The property of every honest client. Raises ConfigError for one that the data has not, or that too few
     clients have, or lack."""
     name, argument = parse_property(choice)
@@ -71,7 +71,7 @@ def read_property(subject: Subject, choice: str) -> ClientProperty:
     return ClientProperty(choice, meaning, value, has)
 
 
-def _intensity(subject: Subject, _: str) -> tuple[str, np.ndarray]:
+def _intensity(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
     inputs = subject.problem.data.train.inputs
     if not inputs.is_floating_point():
         raise ConfigError(
@@ -80,14 +80,14 @@ def _intensity(subject: Subject, _: str) -> tuple[str, np.ndarray]:
     return "mean input", _mean_of_records(subject, inputs.flatten(1).mean(1))
 
 
-def _length(subject: Subject, _: str) -> tuple[str, np.ndarray]:
+def _length(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
     inputs = subject.problem.data.train.inputs
     if inputs.is_floating_point():
         raise ConfigError("the property length counts tokens, and these inputs are numbers")
     return "mean number of tokens", _mean_of_records(subject, (inputs.flatten(1) != 0).sum(1))
 
 
-def _label(subject: Subject, argument: str) -> tuple[str, np.ndarray]:
+def _label(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
     data, label = subject.problem.data, int(argument)
     if data.labels_per_client is None:
         raise ConfigError(
@@ -98,7 +98,7 @@ def _label(subject: Subject, argument: str) -> tuple[str, np.ndarray]:
     return f"share of label {label}", data.labels_per_client[:, label] / data.records_per_client
 
 
-def _writer(subject: Subject, _: str) -> tuple[str, np.ndarray]:
+def _writer(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
     parts = subject.parts
     dataset = getattr(parts.dataset, "images", parts.dataset)
     if not (isinstance(dataset, Mnist) and isinstance(parts.partition, Natural)):
@@ -113,7 +113,7 @@ def _writer(subject: Subject, _: str) -> tuple[str, np.ndarray]:
     return "writer a student (NIST hsf_4), not a census employee", student.astype(float)
 
 
-def _file(subject: Subject, argument: str) -> tuple[str, np.ndarray]:
+def _file(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
     """Rows ``client,value``; a header is passed over, clients that are not in it are not audited."""
     clients = subject.problem.data.client_count
     value = np.full(clients, math.nan)
@@ -139,12 +139,12 @@ def _file(subject: Subject, argument: str) -> tuple[str, np.ndarray]:
     return f"value in {Path(argument).name}", value
 
 
-def _mean_of_records(subject: Subject, of_record: torch.Tensor) -> np.ndarray:
+def _mean_of_records(subject: AuditedRun, of_record: torch.Tensor) -> np.ndarray:
     values = of_record.double().cpu().numpy()
     return np.array([values[own].mean() for own in subject.problem.data.clients])
 
 
-_OF: dict[str, Callable[[Subject, str], tuple[str, np.ndarray]]] = {
+_OF: dict[str, Callable[[AuditedRun, str], tuple[str, np.ndarray]]] = {
     "intensity": _intensity,
     "length": _length,
     "label": _label,

@@ -19,11 +19,11 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.experiment import snapshots
 from fedpriv.tools.audit.classifier import forest
-from fedpriv.tools.audit.contributions import Observer
+from fedpriv.tools.audit.contributions import ContributionObserver
 from fedpriv.tools.audit.properties import FEWEST, ClientProperty, read_property
 from fedpriv.tools.audit.request import PropertyOptions
 from fedpriv.tools.audit.statistics import Estimate, auc
-from fedpriv.tools.audit.subject import Subject
+from fedpriv.tools.audit.subject import AuditedRun
 
 INTERVAL = "95 % interval of AUC by DeLong's variance on the logit scale, over the target clients"
 
@@ -80,7 +80,7 @@ class PropertyAudit:
         ]
 
 
-def audit_property(subject: Subject, options: PropertyOptions) -> PropertyAudit:
+def audit_property(subject: AuditedRun, options: PropertyOptions) -> PropertyAudit:
     """Attack the property. Raises ConfigError without snapshots, or with too few clients."""
     found = read_property(subject, options.choice)
     rounds = subject.snapshot_rounds(options.snapshots)
@@ -114,7 +114,7 @@ def audit_property(subject: Subject, options: PropertyOptions) -> PropertyAudit:
 
 
 def infer(
-    subject: Subject,
+    subject: AuditedRun,
     clients: np.ndarray,
     has: np.ndarray,
     auxiliary: np.ndarray,
@@ -123,7 +123,7 @@ def infer(
 ) -> np.ndarray:
     """Mean score over the snapshots of each of ``clients`` [c]; 0 for the ``auxiliary`` ones (bool [c]),
     of which alone ``has`` [c] is read."""
-    observer, target = Observer(subject, seed), ~auxiliary
+    observer, target = ContributionObserver(subject, seed), ~auxiliary
     scores = np.zeros(len(clients))
     for number in rounds:
         rows = observer.rows(snapshots.load(subject.folder, number), clients)
@@ -163,7 +163,7 @@ def _turned(values: np.ndarray, has: np.ndarray, auxiliary: np.ndarray) -> np.nd
     return values if auc(with_it, without).value >= 0.5 else -values
 
 
-def _sees(subject: Subject) -> str:
+def _sees(subject: AuditedRun) -> str:
     noised = any(sigma > 0 for sigma in subject.noise_multipliers().values())
     if subject.parts.algorithm.trust.sees_each_upload:
         return "each client's upload" + (", with its noise" if noised else "")

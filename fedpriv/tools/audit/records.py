@@ -18,7 +18,7 @@ from fedpriv.data.shadow import outside as others_of
 from fedpriv.data.shadow import records_at
 from fedpriv.engine import FlatModel, cross_entropy
 from fedpriv.engine.interface import Engine
-from fedpriv.tools.audit.subject import Subject
+from fedpriv.tools.audit.subject import AuditedRun
 
 FEWEST = 20  # of each: fewer say nothing
 _NUMBERS_AT_ONCE = 20_000_000  # of per-record gradients held at a time
@@ -47,7 +47,7 @@ class Candidates:
 
 
 def choose(
-    subject: Subject, nonmembers: str, most: int, seed: int, pool: np.ndarray | None = None
+    subject: AuditedRun, nonmembers: str, most: int, seed: int, pool: np.ndarray | None = None
 ) -> Candidates:
     """Draw at most ``most`` of each, non-members from ``pool`` where one is given. Raises ConfigError where
     there are too few."""
@@ -87,7 +87,7 @@ def choose(
     )
 
 
-def _of_participants(subject: Subject) -> list[np.ndarray]:
+def _of_participants(subject: AuditedRun) -> list[np.ndarray]:
     """The records of honest clients that took part in a round (of all where that is not known)."""
     clients, came = subject.problem.data.clients, subject.took_part()
     chosen = np.arange(len(clients)) if came is None else came
@@ -96,7 +96,7 @@ def _of_participants(subject: Subject) -> list[np.ndarray]:
     return [np.empty(0, dtype=np.int64), *(clients[k] for k in chosen)]
 
 
-def _warnings(subject: Subject) -> list[str]:
+def _warnings(subject: AuditedRun) -> list[str]:
     if not isinstance(subject.parts.partition, Natural):
         return []
     return [

@@ -31,7 +31,7 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.tools.audit.records import Candidates, log_odds
 from fedpriv.tools.audit.request import MembershipOptions
 from fedpriv.tools.audit.shadow_attacks import Signals
-from fedpriv.tools.audit.subject import Subject, participants, weights_of
+from fedpriv.tools.audit.subject import AuditedRun, participants, weights_of
 
 _FIRST_SEED = 1_000_000
 _FEWEST_OF_POPULATION = 100
@@ -64,7 +64,7 @@ class ShadowRun:
         return np.concatenate([np.empty(0, dtype=np.int64), *(self.clients[k] for k in chosen)])
 
 
-def refuse_without_shadows(subject: Subject) -> None:
+def refuse_without_shadows(subject: AuditedRun) -> None:
     """Raise ConfigError for a run that can have no shadow runs."""
     if subject.parts.attack is not None:
         raise ConfigError("--shadows is for a run without an attack: attackers have no shadows")
@@ -76,7 +76,7 @@ def refuse_without_shadows(subject: Subject) -> None:
 
 
 def shadow_runs(
-    subject: Subject, options: MembershipOptions, training: Training
+    subject: AuditedRun, options: MembershipOptions, training: Training
 ) -> list[ShadowRun]:
     """Find them, train those that are missing. Raises FedprivError where one cannot be trained, Interrupted
     after Ctrl-C: its checkpoint is there."""
@@ -109,7 +109,7 @@ def shadow_runs(
     return wanted
 
 
-def shadow_configuration(subject: Subject, shadow: Shadow) -> DictConfig:
+def shadow_configuration(subject: AuditedRun, shadow: Shadow) -> DictConfig:
     """The run's own, but for seeds, data, and where it goes; whose clients it has stays as it is."""
     config = subject.config.copy()
     with open_dict(config):
@@ -164,13 +164,13 @@ def _train(config: DictConfig) -> None:
         )
 
 
-def pool_outside(subject: Subject, options: MembershipOptions) -> np.ndarray:
+def pool_outside(subject: AuditedRun, options: MembershipOptions) -> np.ndarray:
     """The numbers of the pool's records that no client has."""
     return outside_pool(subject.problem.data, options.nonmembers, options.seed)
 
 
 def signals_of(
-    subject: Subject, candidates: Candidates, runs: list[ShadowRun], options: MembershipOptions
+    subject: AuditedRun, candidates: Candidates, runs: list[ShadowRun], options: MembershipOptions
 ) -> Signals:
     """What the audited model and the shadow models say of the candidates and of the population."""
     data, model = subject.problem.data, subject.problem.model
@@ -188,7 +188,9 @@ def signals_of(
     return Signals(target[:n], shadows[:, :n], np.stack(inside), target[n:], shadows[:, n:])
 
 
-def _population(subject: Subject, candidates: Candidates, options: MembershipOptions) -> np.ndarray:
+def _population(
+    subject: AuditedRun, candidates: Candidates, options: MembershipOptions
+) -> np.ndarray:
     """The numbers of RMIA's z: as many as candidates from outside the pool; of too few, the candidates."""
     data = subject.problem.data
     pool = np.concatenate([*data.clients, pool_outside(subject, options)])

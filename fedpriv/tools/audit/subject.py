@@ -31,7 +31,7 @@ _RECORDS_AT_ONCE = 256  # about what a pass of an audit reads
 
 
 @dataclass
-class Subject:
+class AuditedRun:
     """``initial``, ``final`` [d]: the weights before the first and after the last of ``rounds`` rounds."""
 
     folder: RunFolder
@@ -115,7 +115,7 @@ def open_run(
     device: str = "auto",
     threads: int | None = None,
     allowed: Collection[str] = (),
-) -> Subject:
+) -> AuditedRun:
     """Read a run folder. ``allowed``: modules outside fedpriv that its configuration may name.
 
     Raises FedprivError (in one sentence) where it cannot be audited.
@@ -133,7 +133,7 @@ def open_run(
     initial = problem.model.flat.clone()
     final = _fitted(folder, problem, stored)
     summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
-    return Subject(folder, parts, problem, initial, final, rounds, summary, config)
+    return AuditedRun(folder, parts, problem, initial, final, rounds, summary, config)
 
 
 def weights_of(folder: RunFolder, problem: Problem) -> Tensor:

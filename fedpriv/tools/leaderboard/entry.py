@@ -42,7 +42,7 @@ class SeededRun:
 
 
 @dataclass(frozen=True)
-class Check:
+class Reproduction:
     """A run that agreed with the entry, and the day."""
 
     date: str
@@ -53,7 +53,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LeaderboardEntry:
     """``overrides``: of ``fedpriv train``, without seeds; ``neighbours``: the adjacency of ε."""
 
     dataset: str
@@ -67,7 +67,7 @@ class Entry:
     fedpriv: str
     commit: str
     machine: str
-    checks: tuple[Check, ...] = ()
+    checks: tuple[Reproduction, ...] = ()
 
     @property
     def epsilon(self) -> float:
@@ -102,13 +102,13 @@ class Entry:
         return " ".join(("fedpriv train", *self.overrides))
 
 
-def write_entry(path: Path, entry: Entry) -> None:
+def write_entry(path: Path, entry: LeaderboardEntry) -> None:
     """Write the file; the same entry gives the same bytes."""
     content = {"schema_version": SCHEMA_VERSION, **asdict(entry)}
     write_text(path, json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
-def read_entry(path: Path) -> Entry:
+def read_entry(path: Path) -> LeaderboardEntry:
     """Raises ConfigError for what is not an entry through and through."""
     content = saved_json(path, _LARGEST)
     if content.pop("schema_version", None) != SCHEMA_VERSION:
@@ -116,10 +116,10 @@ def read_entry(path: Path) -> Entry:
     return entry_of(content, path)
 
 
-def entry_of(content: Mapping[str, object], where: object) -> Entry:
+def entry_of(content: Mapping[str, object], where: object) -> LeaderboardEntry:
     """The entry of these values. Raises ConfigError for one that no entry has."""
     try:
-        entry = Entry(**_read(content, Entry, "", where))
+        entry = LeaderboardEntry(**_read(content, LeaderboardEntry, "", where))
     except ArgumentError as error:
         raise ConfigError(f"{where}: {error}") from None
     if len({(run.seed, run.noise_seed) for run in entry.runs}) < len(entry.runs):
@@ -127,7 +127,7 @@ def entry_of(content: Mapping[str, object], where: object) -> Entry:
     return entry
 
 
-def read_entries(folder: Path) -> list[Entry]:
+def read_entries(folder: Path) -> list[LeaderboardEntry]:
     """All of a folder, by the names of their files. Raises ConfigError."""
     if not folder.is_dir():
         raise ConfigError("--entries", str(folder), "an existing folder")
@@ -162,7 +162,7 @@ def _read(content: object, kind: type, where: str, path: object) -> dict[str, An
 
 
 def _several(content: object, name: str, path: object) -> tuple[Any, ...]:
-    least, kind = (1, SeededRun) if name == "runs" else (0, Check)
+    least, kind = (1, SeededRun) if name == "runs" else (0, Reproduction)
     if not isinstance(content, list | tuple) or not least <= len(content) <= _MOST_RUNS:
         raise ArgumentError(name, content, f"a list of {least} to {_MOST_RUNS} objects")
     return tuple(kind(**_read(one, kind, f"{name}.{i}.", path)) for i, one in enumerate(content))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fedpriv.common.flags import Group, NewFile, Place, Whole, flag, switch
+from fedpriv.common.flags import CommandGroup, NewFile, PathParam, Whole, flag, switch
 
 ENTRIES = "outputs/reference/leaderboard/entries"
 PAGE = "docs/leaderboard.md"
@@ -19,11 +19,11 @@ examples:
   fedpriv leaderboard check outputs/reference/leaderboard/entries/<entry>.json
   fedpriv leaderboard write
 """
-_entries = flag("--entries", "DIR", f"the entries; default {ENTRIES}", Place(), default=ENTRIES)
+_entries = flag("--entries", "DIR", f"the entries; default {ENTRIES}", PathParam(), default=ENTRIES)
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=False,
     short_help="accuracy within a sound epsilon, run again by whoever doubts it",
     epilog=_EXAMPLES,
@@ -33,7 +33,7 @@ def leaderboard() -> None:
 
 
 @leaderboard.command(short_help="make an entry of runs that differ in their seeds")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=Place())
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PathParam())
 @_entries
 @switch("--replace", "in the place of the entry that this configuration has already")
 def add(runs: Sequence[str], entries: str, replace: bool) -> int:
@@ -45,9 +45,9 @@ def add(runs: Sequence[str], entries: str, replace: bool) -> int:
 
 
 @leaderboard.command(short_help="run an entry again with fresh noise; exit status 1: not accepted")
-@click.argument("entry", type=Place())
+@click.argument("entry", type=PathParam())
 @flag("--runs", "N", "run it so many times; default 1", Whole(), default=1)
-@flag("--out", "DIR", f"where the runs go; default {RUNS}", Place(), default=RUNS)
+@flag("--out", "DIR", f"where the runs go; default {RUNS}", PathParam(), default=RUNS)
 def check(entry: str, runs: int, out: str) -> int:
     """Runs an entry's configuration again, with the code of its commit and a noise_seed from the operating
     system. It is accepted, and its file says so, if every accuracy is within 3 sd of the entry's mean and ε,

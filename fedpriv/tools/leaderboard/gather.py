@@ -11,14 +11,14 @@ from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.experiment.consent import refuse_strangers
 from fedpriv.tools.leaderboard.code import full_commit
-from fedpriv.tools.leaderboard.entry import Entry, SeededRun, entry_of, plain_words
+from fedpriv.tools.leaderboard.entry import LeaderboardEntry, SeededRun, entry_of, plain_words
 from fedpriv.tools.leaderboard.measured import Measured, measure
 from fedpriv.tools.leaderboard.overrides import PRESETS, entered
 
 _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 
 
-def gather(paths: Sequence[str]) -> Entry:
+def gather(paths: Sequence[str]) -> LeaderboardEntry:
     """The entry of these run folders. Raises ConfigError, in a sentence, where they are not one."""
     paths = list(dict.fromkeys(str(Path(path)) for path in paths))
     runs = {path: measure(path) for path in paths}
@@ -50,7 +50,7 @@ def gather(paths: Sequence[str]) -> Entry:
     return entry_of(found, first)
 
 
-def file_name(entry: Entry) -> str:
+def file_name(entry: LeaderboardEntry) -> str:
     """Of an entry: the same for the same configuration, whatever its runs."""
     preset = next((o for o in entry.overrides if o.lstrip("+").startswith(PRESETS)), None)
     chosen = "" if preset is None else preset.partition("=")[2].replace("/", "-")

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from fedpriv.common.words import round_up
 from fedpriv.privacy.core.names import RELATION_WORDS
-from fedpriv.tools.leaderboard.entry import Entry
+from fedpriv.tools.leaderboard.entry import LeaderboardEntry
 
 MARK = "<!-- written by fedpriv leaderboard write; what is below is written anew -->"
 _STEPS = (0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100)
@@ -20,7 +20,7 @@ _RIGHT = ("ε", "accuracy", "seeds", "CPU minutes")
 _ROUNDING = 1e-6
 
 
-def page(words: str, entries: Iterable[Entry]) -> str:
+def page(words: str, entries: Iterable[LeaderboardEntry]) -> str:
     """The page: what ``words``, the page before, has above its mark, and the tables. Only entries count."""
     head = words.partition(MARK)[0].rstrip() or "# Leaderboard"
     tables = [
@@ -30,19 +30,19 @@ def page(words: str, entries: Iterable[Entry]) -> str:
     return "\n\n".join((head, MARK, *(tables or ["There is no entry yet."]))) + "\n"
 
 
-def table(entries: Sequence[Entry]) -> str:
+def table(entries: Sequence[LeaderboardEntry]) -> str:
     """The rows of a data set, in this order."""
     lines = ["---:" if name in _RIGHT else "---" for name in _HEADINGS]
     rows = [_HEADINGS, lines, *(_row(entry) for entry in entries)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _place(entry: Entry) -> tuple[object, ...]:
+def _place(entry: LeaderboardEntry) -> tuple[object, ...]:
     step = next((step for step in _STEPS if entry.epsilon <= step * (1 + _ROUNDING)), math.inf)
     return entry.dataset, step, -entry.mean, entry.epsilon, entry.command, entry.commit
 
 
-def _row(entry: Entry) -> Sequence[str]:
+def _row(entry: LeaderboardEntry) -> Sequence[str]:
     last = max((check.date for check in entry.checks), default="not yet")
     adjacency = RELATION_WORDS[entry.neighbours].removesuffix(" adjacency")
     return (
@@ -58,7 +58,7 @@ def _row(entry: Entry) -> Sequence[str]:
     )
 
 
-def _accuracy(entry: Entry) -> str:
+def _accuracy(entry: LeaderboardEntry) -> str:
     mean = f"{100 * entry.mean:.2f}"
     return f"{mean} %" if entry.sd is None else f"{mean} ± {100 * entry.sd:.2f} %"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from fedpriv.common.errors import FedprivError, Interrupted
 from fedpriv.common.words import round_up
 from fedpriv.tools.leaderboard.code import export, refuse_foreign_commit
-from fedpriv.tools.leaderboard.entry import Check, Entry
+from fedpriv.tools.leaderboard.entry import LeaderboardEntry, Reproduction
 from fedpriv.tools.leaderboard.measured import Measured, measure
 
 ROUNDS = "rounds"  # the stop reason of a run whose number of rounds is its configuration's
@@ -29,12 +29,12 @@ _ROUNDING = 1e-9
 class Verdict:
     """``problems``: why the run does not agree with the entry; none: it is accepted."""
 
-    check: Check
+    check: Reproduction
     words: str
     problems: tuple[str, ...]
 
 
-def margin(entry: Entry) -> tuple[float, str]:
+def margin(entry: LeaderboardEntry) -> tuple[float, str]:
     """(how far from the entry's mean an accuracy may be, what that is): three times the standard deviation
     over seeds, but at least the binomial error of the test accuracy, as a few seeds say little about it."""
     sd, error = entry.sd, entry.test_error
@@ -46,7 +46,7 @@ def margin(entry: Entry) -> tuple[float, str]:
     return STANDARD_DEVIATIONS * max(sd or 0.0, error), words
 
 
-def judge(entry: Entry, run: Measured, check: Check) -> Verdict:
+def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdict:
     """Compare a run, measured by the accounting of this code, with all that an entry says and a machine does
     not decide."""
     room, words = margin(entry)
@@ -78,14 +78,14 @@ def judge(entry: Entry, run: Measured, check: Check) -> Verdict:
     return Verdict(check, said, tuple(problems))
 
 
-def _cpu_words(entry: Entry, run: Measured) -> str:
+def _cpu_words(entry: LeaderboardEntry, run: Measured) -> str:
     seconds = run.summary.get("cpu_seconds")
     if not isinstance(seconds, int | float):
         return ""
     return f"CPU minutes {seconds / 60:.2g} (entry: {entry.cpu_minutes:.2g}), "
 
 
-def _other_rounds(entry: Entry, run: Measured, check: Check) -> list[str]:
+def _other_rounds(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> list[str]:
     """Return a problem where the run's rounds are not those of the entry's runs of its seed. A run that its
     budget ends is let off: whom the noise seed samples, and noise that adapts, move its end."""
     stated = {one.rounds for one in entry.runs if one.seed == check.seed}
@@ -96,7 +96,7 @@ def _other_rounds(entry: Entry, run: Measured, check: Check) -> list[str]:
 
 
 def again(
-    entry: Entry, where: Path, runs: int, out: Path, say: Callable[[str], None]
+    entry: LeaderboardEntry, where: Path, runs: int, out: Path, say: Callable[[str], None]
 ) -> list[Verdict]:
     """Run the entry so many times below ``out``. Raises ConfigError for code that is not the reader's."""
     refuse_foreign_commit(entry.commit, where)
@@ -111,7 +111,7 @@ def again(
             _train(entry, seed, noise_seed, folder, code, where)
             run = measure(folder)
             today = datetime.now(UTC).date().isoformat()
-            check = Check(today, seed, noise_seed, run.test_accuracy, run.epsilon)
+            check = Reproduction(today, seed, noise_seed, run.test_accuracy, run.epsilon)
             verdicts.append(judge(entry, run, check))
             say(verdicts[-1].words)
     return verdicts
@@ -125,13 +125,15 @@ def fresh_noise_seed(used: set[int]) -> int:
 
 
 @contextmanager
-def _code_of(entry: Entry) -> Iterator[Path]:
+def _code_of(entry: LeaderboardEntry) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="fedpriv-leaderboard-") as name:
         export(entry.commit, Path(name))
         yield Path(name)
 
 
-def _train(entry: Entry, seed: int, noise_seed: int, folder: Path, code: Path, where: Path) -> None:
+def _train(
+    entry: LeaderboardEntry, seed: int, noise_seed: int, folder: Path, code: Path, where: Path
+) -> None:
     """``fedpriv train`` by the code in a folder, where it also works: what is imported is that and no other.
     Raises FedprivError with what it said where it fails."""
     place = str(folder).replace("'", "\\'")

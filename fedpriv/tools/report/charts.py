@@ -31,7 +31,7 @@ _SHAPES = (
 
 
 @dataclass(frozen=True)
-class Curve:
+class ChartLine:
     """One curve.
 
     Attributes:
@@ -57,7 +57,7 @@ class Chart:
     title: str
     x_label: str
     y_label: str
-    curves: tuple[Curve, ...]
+    curves: tuple[ChartLine, ...]
     x_from_zero: bool = True
     y_from_zero: bool = True
     note: str = ""
@@ -71,7 +71,7 @@ def curve(
     style: int,
     most: int,
     band: tuple[np.ndarray, np.ndarray] | None = None,
-) -> Curve | None:
+) -> ChartLine | None:
     """A curve of at most so many of its finite points, evenly, the last among them; None without any."""
     rows = np.flatnonzero((np.abs(x) < _LARGEST) & (np.abs(y) < _LARGEST))
     if not len(rows):
@@ -82,8 +82,8 @@ def curve(
     if band is not None:
         low, high = (np.where(np.abs(end[rows]) < _LARGEST, end[rows], y) for end in band)
         if (low < high).any():
-            return Curve(key, label, x, y, style, low, high)
-    return Curve(key, label, x, y, style)
+            return ChartLine(key, label, x, y, style, low, high)
+    return ChartLine(key, label, x, y, style)
 
 
 class Scale:
@@ -126,9 +126,9 @@ def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, objec
     return figure, _numbers(chart, x, y)
 
 
-def legend_of(curves: Iterable[Curve]) -> Markup:
+def legend_of(curves: Iterable[ChartLine]) -> Markup:
     """A button for every key, which shows how its curves look and switches them."""
-    shown: dict[str, Curve] = {}
+    shown: dict[str, ChartLine] = {}
     for one in curves:
         shown.setdefault(one.key, one)
     buttons = [
@@ -165,7 +165,7 @@ def _markers(style: int, x: Iterable[float], y: Iterable[float]) -> Markup:
     return tag("path", d=places, class_="mark")
 
 
-def _drawn(one: Curve, x: Scale, y: Scale, marks: int) -> Markup:
+def _drawn(one: ChartLine, x: Scale, y: Scale, marks: int) -> Markup:
     across, up = x(one.x), y(one.y)
     parts = []
     if one.low is not None and one.high is not None:

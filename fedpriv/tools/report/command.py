@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fedpriv.common.flags import Command, NewFile, Place, flag
+from fedpriv.common.flags import Command, NewFile, PathParam, flag
 from fedpriv.tools.report.markup import REPORT, REPORT_MARK
 
 _EXAMPLES = """\b
@@ -25,7 +25,7 @@ _OUT = "a .html; default: report.html in the folder, of several in this one"
     short_help="runs, sweeps and figures as one HTML page that opens offline",
     epilog=_EXAMPLES,
 )
-@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=Place())
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=PathParam())
 @flag("--out", "FILE", _OUT, NewFile(".html", mark=REPORT_MARK, of_a_run=(REPORT,)))
 def report(folders: Sequence[str], out: Path | None) -> int:
     """Writes one HTML file about runs (run folders, or folders that hold some, such as a sweep's) and

@@ -8,8 +8,8 @@ import numpy as np
 
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.numbers import Columns, between_known
-from fedpriv.tools.report.charts import Chart, Curve, curve, points_each
-from fedpriv.tools.report.gather import Run
+from fedpriv.tools.report.charts import Chart, ChartLine, curve, points_each
+from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.sections import epsilon_names
 
 ROUND = "round"
@@ -35,7 +35,7 @@ _OF_SEVERAL = (
 )  # fmt: skip
 
 
-def epsilon_chart(run: Run) -> Chart | None:
+def epsilon_chart(run: ReportedRun) -> Chart | None:
     """The three ε over rounds."""
     names = epsilon_names(run)[::-1]
     drawn = _columns(run.metrics, ROUND, names, points_each(10))
@@ -46,7 +46,7 @@ def epsilon_chart(run: Run) -> Chart | None:
     )
 
 
-def _about(run: Run) -> Iterator[str]:
+def _about(run: ReportedRun) -> Iterator[str]:
     """Why the sound ε is not drawn, or is a flat line."""
     if "epsilon_sound" not in run.metrics:
         return
@@ -58,7 +58,7 @@ def _about(run: Run) -> Iterator[str]:
         yield f"The sound ε is {sound[0]:.4g} from the first round on{': ' if reason else ''}{reason}."
 
 
-def run_charts(run: Run) -> list[Chart]:
+def run_charts(run: ReportedRun) -> list[Chart]:
     """Everything else of one run."""
     each = points_each(16)
     found = []
@@ -75,7 +75,7 @@ def run_charts(run: Run) -> list[Chart]:
 
 def _columns(
     metrics: Columns, x: str, columns: Iterable[tuple[str, str]], most: int
-) -> tuple[Curve, ...]:
+) -> tuple[ChartLine, ...]:
     if x not in metrics:
         return ()
     found = (
@@ -105,7 +105,7 @@ def _band(metrics: Columns, column: str) -> tuple[np.ndarray, np.ndarray] | None
     return metrics["clip_norm_min"], metrics["clip_norm_max"]
 
 
-def sweep_charts(runs: Sequence[Run], labels: Sequence[str]) -> list[Chart]:
+def sweep_charts(runs: Sequence[ReportedRun], labels: Sequence[str]) -> list[Chart]:
     """A chart for every column that a run has, with a curve for each run; same label, same look."""
     styles = {label: place for place, label in enumerate(dict.fromkeys(labels))}
     each = points_each(len(runs) * (len(_OF_SEVERAL) + 2))
@@ -130,13 +130,13 @@ def sweep_charts(runs: Sequence[Run], labels: Sequence[str]) -> list[Chart]:
 
 
 def _of_each(
-    runs: Sequence[Run],
+    runs: Sequence[ReportedRun],
     labels: Sequence[str],
     styles: dict[str, int],
     x: str,
     column: str,
     most: int,
-) -> Iterator[Curve]:
+) -> Iterator[ChartLine]:
     for run, label in zip(runs, labels, strict=True):
         metrics = _with_all_epsilons(run.metrics) if x == "epsilon" else run.metrics
         if {x, column} <= set(metrics):
@@ -148,7 +148,9 @@ def _of_each(
                 yield one
 
 
-def _ends(runs: Sequence[Run], labels: Sequence[str], styles: dict[str, int]) -> Iterator[Curve]:
+def _ends(
+    runs: Sequence[ReportedRun], labels: Sequence[str], styles: dict[str, int]
+) -> Iterator[ChartLine]:
     """A point for every run."""
     for run, label in zip(runs, labels, strict=True):
         epsilon, accuracy = run.end("epsilon_sound"), run.end("test_accuracy")
@@ -159,5 +161,5 @@ def _ends(runs: Sequence[Run], labels: Sequence[str], styles: dict[str, int]) ->
                 yield one
 
 
-def _with_seed(run: Run, label: str) -> str:
+def _with_seed(run: ReportedRun, label: str) -> str:
     return label if run.seed is None else f"{label}, seed {run.seed}"

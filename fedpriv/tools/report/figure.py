@@ -19,8 +19,8 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.store.packed import unpack_runs
 from fedpriv.store.saved import LARGEST_CONFIG, saved_text
 from fedpriv.tools.report import sections
-from fedpriv.tools.report.charts import Chart, Curve, curve, points_each
-from fedpriv.tools.report.gather import Run, picture_of, read_rows
+from fedpriv.tools.report.charts import Chart, ChartLine, curve, points_each
+from fedpriv.tools.report.gather import ReportedRun, picture_of, read_rows
 from fedpriv.tools.report.markup import Markup, table, tag
 from fedpriv.tools.report.page import Page
 
@@ -32,7 +32,7 @@ _KEYS = ("point", "seed", "state", "why")
 
 
 @dataclass
-class Figure:
+class StoredFigure:
     """A figure as far as its folder tells."""
 
     folder: Path
@@ -48,10 +48,10 @@ class Figure:
         return first[1].strip() if first else self.folder.name
 
 
-def read_figure(folder: Path) -> Figure:
+def read_figure(folder: Path) -> StoredFigure:
     """What there is of a figure. Raises ConfigError where comparison.md cannot be read."""
     text = saved_text(folder / "comparison.md", LARGEST_CONFIG)
-    figure = Figure(folder, text, picture_of(folder / "figure.png", _LARGEST_PICTURE), [], [])
+    figure = StoredFigure(folder, text, picture_of(folder / "figure.png", _LARGEST_PICTURE), [], [])
     figure.drawn = _records(folder / "figure.csv", figure.notes)
     ends = [row for row in _records(folder / "ends.csv", figure.notes) if row.get("folder")]
     record = _records(folder / "runs.csv", figure.notes)
@@ -71,14 +71,14 @@ def _records(path: Path, notes: list[str]) -> list[dict[str, str]]:
 
 
 def add_figure(
-    page: Page, figure: Figure, stores: Iterable[Path] = (), named: bool = False
+    page: Page, figure: StoredFigure, stores: Iterable[Path] = (), named: bool = False
 ) -> None:
     """The figure's sections; ``stores``: folders that may hold its runs, beside the usual places;
     ``named``: its title is not the page's."""
     before = f"{figure.title}: " if named else ""
     with tempfile.TemporaryDirectory() as unpacked:
         rows = list(_runs(figure, _places(figure, stores, Path(unpacked))))
-    noted = Run(RunFolder(figure.folder), notes=figure.notes)
+    noted = ReportedRun(RunFolder(figure.folder), notes=figure.notes)
     shown = (
         tag("p", "The picture (figure.png) is absent or too large to be embedded.", class_="note")
         if figure.picture is None
@@ -140,7 +140,7 @@ def _parts(rows: list[dict[str, str]]) -> list[list[dict[str, str]]]:
 
 def _curve(
     name: tuple[str, str], rows: Sequence[dict[str, str]], style: int, most: int
-) -> Curve | None:
+) -> ChartLine | None:
     label = f"{name[0]}, client {name[1].removesuffix('.0')}" if name[1] else name[0]
     y = _numbers(rows, "mean" if "mean" in rows[0] else "y")
     band = (_numbers(rows, "low"), _numbers(rows, "high")) if "low" in rows[0] else None
@@ -158,7 +158,7 @@ def _number(cell: str) -> float:
         return float("nan")
 
 
-def _places(figure: Figure, stores: Iterable[Path], unpacked: Path) -> list[Path]:
+def _places(figure: StoredFigure, stores: Iterable[Path], unpacked: Path) -> list[Path]:
     """Where runs of a figure lie: in the stores given, beside its work, where all runs are; packed into
     one file beside it, which is unpacked where they are in none of these."""
     here = figure.folder.resolve()
@@ -182,7 +182,7 @@ def _found(name: str, places: Sequence[Path]) -> Path | None:
     return next((p / name for p in places if name and (p / name / "summary.json").is_file()), None)
 
 
-def _runs(figure: Figure, places: Sequence[Path]) -> Iterator[dict[str, object]]:
+def _runs(figure: StoredFigure, places: Sequence[Path]) -> Iterator[dict[str, object]]:
     """A row for each run: what the figure's files say of it, and its ends where its folder is found."""
     for row in figure.runs:
         told: dict[str, object] = {"run": _name(row)}
@@ -199,7 +199,7 @@ def _told(row: dict[str, str]) -> dict[str, object]:
 
 
 def _ends(found: Path) -> dict[str, object]:
-    run = Run(RunFolder(found))
+    run = ReportedRun(RunFolder(found))
     try:
         run.summary = run.folder.read_json(run.folder.summary)
     except ConfigError as error:

@@ -41,7 +41,7 @@ class Audit:
 
 
 @dataclass
-class Run:
+class ReportedRun:
     """A run as far as its folder tells.
 
     Attributes:
@@ -162,11 +162,11 @@ def _in_order(path: Path) -> tuple[int, int | str]:
     return (0, int(path.name[:9])) if digits else (1, path.name)
 
 
-def read_run(path: Path, in_full: bool = True, curves: bool = True) -> Run:
+def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedRun:
     """Read a run. Of one among very many, ``in_full=False`` leaves out statement, ledger and audits, and
     ``curves=False`` the metrics, unless they alone tell where the run is."""
     folder = RunFolder(path)
-    run = Run(folder)
+    run = ReportedRun(folder)
     config = _read(saved_values, folder.checked(folder.config), run.notes)
     if config is not None:
         run.settings = configuration.identity_of_values(config)

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from fedpriv.common.errors import show
-from fedpriv.tools.report.gather import SEEDS, Run
+from fedpriv.tools.report.gather import SEEDS, ReportedRun
 
 _NOT_TOLD = ("resume", "dry_run", "audit")
 _MOST_LETTERS = 75
 
 
-def differences(runs: Sequence[Run]) -> dict[str, list[str]]:
+def differences(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
     """Key → its value in each run, of the keys in which they differ; empty where a run has no such key,
     which is the same as null."""
     keys = dict.fromkeys(key for run in runs for key in run.settings)
@@ -20,7 +20,7 @@ def differences(runs: Sequence[Run]) -> dict[str, list[str]]:
     return {k: v for k, v in told.items() if len({"" if one == "null" else one for one in v}) > 1}
 
 
-def common(runs: Sequence[Run]) -> dict[str, str]:
+def common(runs: Sequence[ReportedRun]) -> dict[str, str]:
     """Key → value of what all runs have alike."""
     known = [run.settings for run in runs if run.settings]
     if not known:
@@ -40,7 +40,7 @@ def full(value: object) -> str:
     return show(value) if value is None or isinstance(value, bool) else str(value)
 
 
-def labels(runs: Sequence[Run]) -> list[str]:
+def labels(runs: Sequence[ReportedRun]) -> list[str]:
     """A label for each run without its seed, so that runs which differ only in that have the same.
 
     The overrides that differ, where they are known: one word there can stand for many settings.
@@ -61,14 +61,14 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return _cut([w or "defaults" for w in words])
 
 
-def short_names(runs: Sequence[Run]) -> list[str]:
+def short_names(runs: Sequence[ReportedRun]) -> list[str]:
     """A name for each run: of the jobs of one sweep their numbers."""
     paths = [run.folder.path for run in runs]
     jobs = all(path.name.isdigit() for path in paths) and len({path.parent for path in paths}) == 1
     return [f"run {path.name}" for path in paths] if jobs else [run.name for run in runs]
 
 
-def _overrides(run: Run) -> dict[str, str] | None:
+def _overrides(run: ReportedRun) -> dict[str, str] | None:
     if run.overrides is None:
         return None
     pairs = (one.lstrip("+").partition("=")[::2] for one in run.overrides)

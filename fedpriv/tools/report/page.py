@@ -12,7 +12,7 @@ from fedpriv.common.words import counted, span
 from fedpriv.tools.report import sections
 from fedpriv.tools.report.charts import FRAME, charts, legend_of
 from fedpriv.tools.report.curves import MOST_RUNS, epsilon_chart, run_charts, sweep_charts
-from fedpriv.tools.report.gather import Run
+from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.labels import common, differences, labels, short_names
 from fedpriv.tools.report.markup import Markup, folded, joined, json_block, table, tag
 
@@ -80,7 +80,7 @@ class Page:
         return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def add_run(page: Page, run: Run) -> None:
+def add_run(page: Page, run: ReportedRun) -> None:
     """One run in full."""
     page.add(
         "Summary",
@@ -101,13 +101,13 @@ def add_run(page: Page, run: Run) -> None:
     page.add("How to repeat it", sections.repeat(run))
 
 
-def lead_of(run: Run) -> Markup:
+def lead_of(run: ReportedRun) -> Markup:
     started = run.environment.get("started")
     when = f", begun {started}" if isinstance(started, str) else ""
     return tag("p", f"Run {run.name}{when}")
 
 
-def add_runs(page: Page, runs: Sequence[Run], sweep: Sequence[str] | None) -> None:
+def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | None) -> None:
     """Several runs beside each other; ``sweep``: the words that began them as a sweep."""
     names = labels(runs)
     page.add(
@@ -130,7 +130,7 @@ def add_runs(page: Page, runs: Sequence[Run], sweep: Sequence[str] | None) -> No
         page.add("How to repeat it", sections.command("The sweep again", line))
 
 
-def _rows(runs: Sequence[Run], names: Sequence[str]) -> Markup:
+def _rows(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
     several = len(set(names)) > 1
     head = ["run", *(["settings"] if several else []), "seed", "rounds", "test accuracy"]
     backdoor = any(run.end("backdoor_accuracy") is not None for run in runs)
@@ -150,9 +150,9 @@ def _rows(runs: Sequence[Run], names: Sequence[str]) -> Markup:
     return table(counted(len(runs), "run"), head, rows)
 
 
-def _means(runs: Sequence[Run], names: Sequence[str]) -> Markup:
+def _means(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
     """Mean and standard deviation over the runs that differ only in their seeds, if there are such."""
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[ReportedRun]] = {}
     for run, name in zip(runs, names, strict=True):
         groups.setdefault(name, []).append(run)
     if all(len(own) == 1 for own in groups.values()):
@@ -167,7 +167,7 @@ def _means(runs: Sequence[Run], names: Sequence[str]) -> Markup:
     return table("Over seeds", head, rows)
 
 
-def _configuration(runs: Sequence[Run]) -> Iterator[Markup]:
+def _configuration(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     differing, same = differences(runs), common(runs)
     if differing:
         words = f"The {counted(len(differing), 'key')} in which the runs differ"
@@ -189,7 +189,7 @@ def _distinct(values: Sequence[str]) -> str:
     return ", ".join(different[:_MOST_VALUES]) + (f", {more} more" if more > 0 else "")
 
 
-def _each(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Markup]:
+def _each(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Markup]:
     if len(runs) > MOST_DETAILS:
         words = f"The first {MOST_DETAILS} runs; fedpriv report of its folder tells of any other."
         yield tag("p", words, class_="note")
@@ -198,7 +198,7 @@ def _each(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Markup]:
             yield _details(run, f"{called}: {name}", f"r{place}")
 
 
-def _details(run: Run, title: str, place: str) -> Markup:
+def _details(run: ReportedRun, title: str, place: str) -> Markup:
     parts = [
         ("Summary", sections.key_numbers(run)),
         ("", sections.three_epsilons(run)),

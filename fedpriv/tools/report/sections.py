@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from fedpriv.common.words import counted, round_up
 from fedpriv.data.names import MISLABELLED
 from fedpriv.store.searches import STATEMENT, is_search
-from fedpriv.tools.report.gather import Audit, Run, as_number
+from fedpriv.tools.report.gather import Audit, ReportedRun, as_number
 from fedpriv.tools.report.labels import full
 from fedpriv.tools.report.markup import Markup, folded, joined, listed, table, tag
 
@@ -38,7 +38,7 @@ EPSILONS = (
 )
 
 
-def epsilon_names(run: Run) -> list[tuple[str, str]]:
+def epsilon_names(run: ReportedRun) -> list[tuple[str, str]]:
     """The three ε and their names: without a budget nothing is enforced."""
     composed = run.privacy.get("private") is True and run.privacy.get("budget") is None
     return [(key, "composed" if composed and key == "epsilon" else word) for key, word in EPSILONS]
@@ -63,7 +63,7 @@ def mean_sd(values: Sequence[float]) -> str:
     return f"{statistics.fmean(values):.2f}{spread}"
 
 
-def title_of(run: Run) -> str:
+def title_of(run: ReportedRun) -> str:
     """Algorithm, data set and seed; the folder's name where it does not tell."""
     algorithm = run.summary.get("algorithm") or run.settings.get("algorithm.name")
     target = str(run.settings.get("dataset._target_", "")).rpartition(".")[2].lower()
@@ -73,14 +73,14 @@ def title_of(run: Run) -> str:
     return f"{algorithm} on {dataset}" + ("" if run.seed is None else f", seed {run.seed}")
 
 
-def rounds_words(run: Run) -> str:
+def rounds_words(run: ReportedRun) -> str:
     rounds = run.rounds
     shown = "none yet" if rounds is None else f"{rounds:,.0f}"
     stop = run.summary.get("stop_reason")
     return f"{shown} (stopped by: {stop})" if stop else f"{shown} (not finished)"
 
 
-def key_numbers(run: Run) -> Markup:
+def key_numbers(run: ReportedRun) -> Markup:
     """What one looks for first."""
     pairs: list[tuple[str, object]] = [("test accuracy", percent(run.end("test_accuracy")))]
     if run.end("backdoor_accuracy") is not None:
@@ -102,7 +102,7 @@ def key_numbers(run: Run) -> Markup:
     return tag("dl", *cards, class_="cards")
 
 
-def _no_epsilon(run: Run) -> str:
+def _no_epsilon(run: ReportedRun) -> str:
     """What to say of privacy where the folder has no ε: a run without privacy says so in its statement."""
     if run.privacy.get("private") is False:
         return "none"
@@ -112,13 +112,13 @@ def _no_epsilon(run: Run) -> str:
     return "not stated"
 
 
-def is_private(run: Run) -> bool:
+def is_private(run: ReportedRun) -> bool:
     """Whether any ε was computed."""
     said = run.privacy.get("private")
     return said if isinstance(said, bool) else run.end("epsilon") is not None
 
 
-def three_epsilons(run: Run) -> Markup:
+def three_epsilons(run: ReportedRun) -> Markup:
     """Enforced, published and sound, each with its reason."""
     if not is_private(run):
         return Markup("")
@@ -129,7 +129,7 @@ def three_epsilons(run: Run) -> Markup:
     return table("The three ε of the worst client", ("", "ε", "reason"), rows)
 
 
-def exact_values(run: Run) -> Markup:
+def exact_values(run: ReportedRun) -> Markup:
     """That the page is not for everybody, where it is not."""
     if not run.privacy.get("diagnostics"):
         return Markup("")
@@ -137,7 +137,7 @@ def exact_values(run: Run) -> Markup:
     return tag("p", words, class_="note")
 
 
-def statement(run: Run) -> Markup:
+def statement(run: ReportedRun) -> Markup:
     """privacy.txt: its paragraphs and lists."""
     if not run.statement:
         return tag("p", "There is no privacy statement (privacy.txt) yet.", class_="note")
@@ -162,7 +162,7 @@ def _blocks(text: str) -> Iterator[Markup]:
             yield listed(items)
 
 
-def ledger(run: Run, of_many: bool = False) -> Markup:
+def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
     """ledger.csv; of a long one its beginning and its end."""
     if not run.ledger or not run.ledger[1:]:
         return tag("p", "There is no ledger (ledger.csv) here.", class_="note")
@@ -195,7 +195,7 @@ def _cells(row: Sequence[str], used: Sequence[int]) -> list[str]:
     return [_LONG.sub(lambda m: f"{float(m[0]):.6g}", row[i]) if i < len(row) else "" for i in used]
 
 
-def audits(run: Run) -> Iterator[Markup]:
+def audits(run: ReportedRun) -> Iterator[Markup]:
     """What attacks found out."""
     for audit in run.audits:
         attacks = audit.facts.get("attacks")
@@ -268,7 +268,7 @@ def picture(content: bytes, words: str, kind: str | None = None) -> Markup:
     return tag("img", src=f"data:image/png;base64,{data}", alt=words, class_=kind)
 
 
-def environment(run: Run) -> Markup:
+def environment(run: ReportedRun) -> Markup:
     """environment.json, versions in a line each."""
     facts = dict(run.environment)
     if not facts:
@@ -284,7 +284,7 @@ def environment(run: Run) -> Markup:
     return table("Environment", (), rows)
 
 
-def repeat(run: Run) -> Markup:
+def repeat(run: ReportedRun) -> Markup:
     """The commands that make the run again, go on with it, and look further into it."""
     folder, parts = shlex.quote(str(run.folder.path)), []
     if run.overrides is None:
@@ -319,12 +319,12 @@ def command(words: str, line: str) -> Markup:
     return joined([tag("p", f"{words}:"), tag("pre", tag("code", line))])
 
 
-def configuration(run: Run) -> Markup:
+def configuration(run: ReportedRun) -> Markup:
     """Every key, those that cannot change a result behind the others."""
     rows = [(k, full(v)) for k, v in {**run.settings, **run.runtime}.items()]
     return folded(f"All {len(rows)} keys", table("Configuration", ("key", "value"), rows))
 
 
-def notes(run: Run) -> Markup:
+def notes(run: ReportedRun) -> Markup:
     """What could not be read."""
     return tag("div", listed(run.notes), class_="warning", role="note") if run.notes else Markup("")

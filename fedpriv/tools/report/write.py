@@ -17,7 +17,7 @@ from fedpriv.store.searches import StoredSearch
 from fedpriv.tools.report import sections
 from fedpriv.tools.report.curves import MOST_RUNS
 from fedpriv.tools.report.figure import add_figure, read_figure
-from fedpriv.tools.report.gather import Run, find, read_run
+from fedpriv.tools.report.gather import ReportedRun, find, read_run
 from fedpriv.tools.report.markup import REPORT, REPORT_MARK, tag
 from fedpriv.tools.report.page import MOST_DETAILS, Page, add_run, add_runs, lead_of
 from fedpriv.tools.report.search import add_search, search_of
@@ -66,7 +66,7 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
     return file
 
 
-def _add_trials(page: Page, search: StoredSearch, runs: Sequence[Run]) -> None:
+def _add_trials(page: Page, search: StoredSearch, runs: Sequence[ReportedRun]) -> None:
     """The trials as runs; where all but the best are secret, its configuration."""
     if search.stopped:
         for best in runs[:1]:

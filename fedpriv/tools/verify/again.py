@@ -18,10 +18,10 @@ from fedpriv.common.secret_streams import SecretStreams, derived_key
 from fedpriv.privacy.mechanisms import Bounded, OpenRound, RandomizedBit
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
 from fedpriv.tools.verify import statistics
-from fedpriv.tools.verify.noise import Sample
-from fedpriv.tools.verify.stated import BIT, GAUSSIAN, Stated
+from fedpriv.tools.verify.noise import NoiseSample
+from fedpriv.tools.verify.stated import BIT, GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import AFTER, BEFORE, Place, Recording
+from fedpriv.tools.verify.taps import AFTER, BEFORE, Recording, ReleasePosition
 
 _BESIDE = 8  # numbers of a gradient that are released beside a small answer
 
@@ -32,8 +32,8 @@ class Again:
     def __init__(self, streams: SecretStreams, wanted: int, rounds: int, width: int):
         """``wanted``: samples in all; ``width``: numbers of a gradient, which has enough of its own."""
         self._streams, self._wanted, self._rounds, self._width = streams, wanted, rounds, width
-        self.values: dict[Place, np.ndarray] = {}
-        self.beside: dict[Place, np.ndarray] = {}
+        self.values: dict[ReleasePosition, np.ndarray] = {}
+        self.beside: dict[ReleasePosition, np.ndarray] = {}
 
     def __call__(
         self,
@@ -63,11 +63,11 @@ class Again:
                 found[name].append(flat.double().cpu().numpy())
         for name, values in found.items():
             kept = self.values if name in small else self.beside
-            kept[Place(t, step, name)] = np.stack(values)
+            kept[ReleasePosition(t, step, name)] = np.stack(values)
 
     def samples(
-        self, name: str, recording: Recording, said: Mapping[Place, Stated]
-    ) -> list[Sample]:
+        self, name: str, recording: Recording, said: Mapping[ReleasePosition, LedgerClaim]
+    ) -> list[NoiseSample]:
         """Standardised noise of the small answers of this name; a row has all times one after the other."""
         found = []
         for place, values in self.values.items():
@@ -75,10 +75,12 @@ class Again:
                 cohort = recording.cohorts[place.round_index]
                 rows = values.shape[1]
                 clients = cohort if rows == len(cohort) else np.full(rows, -1)
-                found.append(Sample(place, 0, standardised(values, said[place]), clients))
+                found.append(NoiseSample(place, 0, standardised(values, said[place]), clients))
         return found
 
-    def direct(self, name: str, recording: Recording, said: Mapping[Place, Stated]) -> np.ndarray:
+    def direct(
+        self, name: str, recording: Recording, said: Mapping[ReleasePosition, LedgerClaim]
+    ) -> np.ndarray:
         """What left minus the exact answers, in units of the noted standard deviation."""
         found = [
             (values - recording.seen[place].exact.cpu().numpy()) / said[place].noted[None, :, None]
@@ -87,7 +89,9 @@ class Again:
         ]
         return np.concatenate([one.reshape(-1) for one in found]) if found else np.zeros(0)
 
-    def of_bits(self, name: str, recording: Recording, said: Mapping[Place, Stated]) -> list[Check]:
+    def of_bits(
+        self, name: str, recording: Recording, said: Mapping[ReleasePosition, LedgerClaim]
+    ) -> list[Check]:
         """Flipped bits: how many ones are counted, against flips with the charged probability."""
         normals, ones_seen = [], 0
         uniforms = np.random.default_rng(int.from_bytes(self._streams.noise_key[:8], "little"))
@@ -117,7 +121,7 @@ class Again:
             )
         ]
 
-    def between(self, name: str, said: Mapping[Place, Stated]) -> list[Check]:
+    def between(self, name: str, said: Mapping[ReleasePosition, LedgerClaim]) -> list[Check]:
         """Whether the noise of a small answer tells of the gradient's, released beside it."""
         found = []
         for place, values in self.values.items():
@@ -147,7 +151,7 @@ class Again:
         ]
 
 
-def standardised(values: np.ndarray, said: Stated) -> np.ndarray:
+def standardised(values: np.ndarray, said: LedgerClaim) -> np.ndarray:
     """Noise in units of the ledger's standard deviation [rows, times - 1 times numbers]."""
     noise = _contrasts(values) / said.std[None, :, None]
     return noise.transpose(1, 0, 2).reshape(noise.shape[1], -1)
@@ -166,7 +170,7 @@ def _copied(answer: Bounded, whole: bool) -> Bounded:
 
 
 def _law(
-    query: RandomizedBit, values: np.ndarray, recording: Recording, place: Place
+    query: RandomizedBit, values: np.ndarray, recording: Recording, place: ReleasePosition
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(counts of ones, P(fewer), P(as many)) of released sums of m centred bits, k of them ones."""
     m = len(recording.cohorts[place.round_index])

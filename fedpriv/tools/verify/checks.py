@@ -146,7 +146,7 @@ class Verification:
         if (check := noise.repeated_numbers(reference, self.context.gaussian)) is not None:
             yield check
 
-    def _further(self, name: str, samples: list[noise.Sample]) -> Iterator[Check]:
+    def _further(self, name: str, samples: list[noise.NoiseSample]) -> Iterator[Check]:
         """Noise in every direction, and as a computer draws it."""
         context, white = self.context, self.context.correlated is not None
         if (check := discreteness.on_grid(self.reference, context.said, name)) is not None:

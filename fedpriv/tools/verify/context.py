@@ -16,9 +16,9 @@ from fedpriv.tools.verify.correlated import Correlated
 from fedpriv.tools.verify.draws import Draws
 from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
 from fedpriv.tools.verify.shares import Shares
-from fedpriv.tools.verify.stated import GAUSSIAN, Stated, stated
+from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim, stated
 from fedpriv.tools.verify.subject import Subject
-from fedpriv.tools.verify.taps import Place, Recording
+from fedpriv.tools.verify.taps import Recording, ReleasePosition
 from fedpriv.tools.verify.variations import adversarial
 
 SAMPLES = 10_400
@@ -33,9 +33,9 @@ class Kept:
     """All releases of a run, by their place."""
 
     def __init__(self) -> None:
-        self.values: dict[Place, Tensor] = {}
+        self.values: dict[ReleasePosition, Tensor] = {}
 
-    def see(self, place: Place, values: Tensor) -> None:
+    def see(self, place: ReleasePosition, values: Tensor) -> None:
         self.values[place] = values.clone()
 
 
@@ -62,7 +62,9 @@ class Context:
             if subject.choose_unit(self.reference) or self.reference.broke is not None:
                 break
         self.correlated = Correlated.of(subject, self.reference)
-        self.said: dict[Place, Stated] = statements(subject, self.reference, self.correlated)
+        self.said: dict[ReleasePosition, LedgerClaim] = statements(
+            subject, self.reference, self.correlated
+        )
         self.variations = adversarial(subject, self.neighbours)
 
     @property
@@ -78,7 +80,7 @@ class Context:
         return self.neighbours != REPLACE_ONE
 
     @property
-    def gaussian(self) -> dict[Place, Stated]:
+    def gaussian(self) -> dict[ReleasePosition, LedgerClaim]:
         return {place: said for place, said in self.said.items() if said.family == GAUSSIAN}
 
     def pinned(
@@ -143,7 +145,7 @@ class Context:
 
 def statements(
     subject: Subject, reference: Recording, correlated: Correlated | None = None
-) -> dict[Place, Stated]:
+) -> dict[ReleasePosition, LedgerClaim]:
     """Return what the ledger of a run says of each of its releases."""
     correlated = correlated or Correlated.of(subject, reference)
     if correlated is not None:

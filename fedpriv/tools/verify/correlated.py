@@ -24,11 +24,11 @@ from fedpriv.privacy.matrix.participation import NEVER, Cyclic, Participation
 from fedpriv.privacy.matrix.strategy import Strategy
 from fedpriv.privacy.mechanisms.matrix import CorrelatedQuery
 from fedpriv.tools.verify import statistics
-from fedpriv.tools.verify.noise import Sample
-from fedpriv.tools.verify.stated import GAUSSIAN, Stated
+from fedpriv.tools.verify.noise import NoiseSample
+from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Place, Recording
+from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 _PATTERNS, _TURNS = 400, 100
 _ROUNDING = 1e-6
@@ -55,7 +55,7 @@ class Correlated:
             None if query is None or reference.broke is not None else cls(subject, reference, query)
         )
 
-    def stated(self) -> dict[Place, Stated]:
+    def stated(self) -> dict[ReleasePosition, LedgerClaim]:
         """Of each round: the standard deviation of its row of Z, and the bound of its sum."""
         (release, *_) = self._reference.charged[0]
         sensitivity = np.asarray(release.sensitivity[self.query.name], dtype=float).max()
@@ -65,7 +65,7 @@ class Correlated:
             std = bound * self.query.noise_multiplier
             own = float(np.linalg.norm(self._root[place.round_index]))
             multiplier = self.query.noise_multiplier * own
-            found[place] = Stated(self.query, GAUSSIAN, std, std, bound, multiplier)
+            found[place] = LedgerClaim(self.query, GAUSSIAN, std, std, bound, multiplier)
         return found
 
     # ---- noise
@@ -75,7 +75,7 @@ class Correlated:
         flat = np.linalg.solve(self._root, rows.reshape(len(rows), -1).astype(float))
         return flat.reshape(rows.shape)
 
-    def white_samples(self, samples: list[Sample]) -> list[Sample]:
+    def white_samples(self, samples: list[NoiseSample]) -> list[NoiseSample]:
         """The same of the noise under each key."""
         found = []
         for key in dict.fromkeys(sample.key for sample in samples):

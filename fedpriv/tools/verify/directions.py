@@ -15,7 +15,7 @@ import numpy as np
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.draws import Drawn, Draws
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Place, Recording
+from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 _WEIGHT = 0.5
 _BLOCKS = 6
@@ -27,7 +27,7 @@ _STACKED_NUMBERS = 12_000_000
 def checks(
     name: str,
     draws: Draws,
-    drawn: Mapping[Place, Drawn],
+    drawn: Mapping[ReleasePosition, Drawn],
     reference: Recording,
     units: Sequence[int],
     random: np.random.Generator,
@@ -60,7 +60,7 @@ def checks(
 def _along(
     name: str,
     draws: Draws,
-    drawn: Mapping[Place, Drawn],
+    drawn: Mapping[ReleasePosition, Drawn],
     reference: Recording,
 ) -> Check:
     """Sums of squares along each direction: of all draws, and of each client and round by itself."""
@@ -103,7 +103,7 @@ def _along(
 
 
 def _of_clients(
-    kept: Mapping[Place, np.ndarray], reference: Recording, units: Sequence[int]
+    kept: Mapping[ReleasePosition, np.ndarray], reference: Recording, units: Sequence[int]
 ) -> list[np.ndarray]:
     """Return the draws of each of these clients where releases have a row for each."""
     found: dict[int, list[np.ndarray]] = {}
@@ -153,7 +153,7 @@ def _spectrum(
 
 
 def _stacked(
-    name: str, kept: Mapping[Place, np.ndarray], random: np.random.Generator
+    name: str, kept: Mapping[ReleasePosition, np.ndarray], random: np.random.Generator
 ) -> Check | None:
     """Test the covariance of clients and rounds: noise of one that is made of others'."""
     keys = min(len(values) for values in kept.values())

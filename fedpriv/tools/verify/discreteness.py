@@ -11,9 +11,9 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core.noise import GRID_BITS
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.draws import Drawn
-from fedpriv.tools.verify.stated import GAUSSIAN, Stated
+from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Place, Recording
+from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 _VALUES = 20_000  # numbers of one row whose distinct values are counted
 _ROWS = 5
@@ -24,7 +24,9 @@ _FOUND = 7.0
 """Equal pairs that are expected of the largest key that is said to be found: none with probability .001."""
 
 
-def on_grid(reference: Recording, said: Mapping[Place, Stated], name: str) -> Check | None:
+def on_grid(
+    reference: Recording, said: Mapping[ReleasePosition, LedgerClaim], name: str
+) -> Check | None:
     """Return whether what left is on the grid g = 2^(⌊log2 σ⌋ - 14) of its noise."""
     off = numbers = 0
     for place in reference.places(name):
@@ -54,7 +56,9 @@ def _off(values: np.ndarray, std: float) -> int:
     return int((np.rint(finite / grid) * grid != finite).sum()) + values.size - finite.size
 
 
-def of_draws(name: str, drawn: Mapping[Place, Drawn], white: bool = False) -> Iterator[Check]:
+def of_draws(
+    name: str, drawn: Mapping[ReleasePosition, Drawn], white: bool = False
+) -> Iterator[Check]:
     """Yield whether noise has as many distinct values, and streams, as it should have.
 
     Args:
@@ -68,7 +72,7 @@ def of_draws(name: str, drawn: Mapping[Place, Drawn], white: bool = False) -> It
         yield _birthday(name, drawn, numbers, 8.0 * _ALIKE if white else _ALIKE)
 
 
-def _distinct(name: str, drawn: Mapping[Place, Drawn]) -> Check:
+def _distinct(name: str, drawn: Mapping[ReleasePosition, Drawn]) -> Check:
     """Count distinct values in some rows; a row's grid, and so its chance of equal values, is one."""
     coincidence = 2.0**-GRID_BITS / (2.0 * math.sqrt(math.pi)) * 1.001
     rows = [(d, row) for d in drawn.values() for row in {0, d.kept.shape[1] - 1}]
@@ -91,7 +95,9 @@ def _distinct(name: str, drawn: Mapping[Place, Drawn]) -> Check:
     )
 
 
-def _birthday(name: str, drawn: Mapping[Place, Drawn], numbers: int, tolerance: float) -> Check:
+def _birthday(
+    name: str, drawn: Mapping[ReleasePosition, Drawn], numbers: int, tolerance: float
+) -> Check:
     """Look for two streams that begin alike."""
     heads = [own.heads[:, :, :numbers].reshape(-1, numbers) for own in drawn.values()]
     heads = np.concatenate(heads).astype(np.float64)

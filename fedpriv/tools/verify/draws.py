@@ -18,9 +18,9 @@ from torch import Tensor
 
 from fedpriv.common.secret_streams import SecretStreams, derived_key
 from fedpriv.privacy.mechanisms import GRADIENT, Bounded, OpenRound
-from fedpriv.tools.verify.noise import Sample
-from fedpriv.tools.verify.stated import GAUSSIAN, Stated, family_of
-from fedpriv.tools.verify.taps import AFTER, BEFORE, Place
+from fedpriv.tools.verify.noise import NoiseSample
+from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim, family_of
+from fedpriv.tools.verify.taps import AFTER, BEFORE, ReleasePosition
 
 WHOLE = 2000
 """Vectors of at most so many numbers are kept whole; of longer ones, random blocks of coordinates."""
@@ -75,7 +75,7 @@ class Draws:
         self._random = np.random.default_rng(int.from_bytes(streams.noise_key[:8], "little"))
         self._directions: dict[int, tuple[list[str], Tensor]] = {}
         self._coordinates: dict[int, Tensor] = {}
-        self.at: dict[Place, Drawn] = {}
+        self.at: dict[ReleasePosition, Drawn] = {}
 
     def __call__(
         self,
@@ -101,9 +101,11 @@ class Draws:
         for name, (kept, projected, heads) in found.items():
             width = answers[name].values[0].numel()
             stacked = (np.stack(kept), np.stack(projected), np.stack(heads))
-            self.at[Place(t, step, name)] = Drawn(*stacked, width)
+            self.at[ReleasePosition(t, step, name)] = Drawn(*stacked, width)
 
-    def of(self, name: str, said: Mapping[Place, Stated]) -> dict[Place, Drawn]:
+    def of(
+        self, name: str, said: Mapping[ReleasePosition, LedgerClaim]
+    ) -> dict[ReleasePosition, Drawn]:
         """Return the draws of one query in units of the noise that its releases note."""
         own = {place: drawn for place, drawn in self.at.items() if place.name == name}
         return {
@@ -114,9 +116,9 @@ class Draws:
             and said[place].noted.min(initial=np.inf) > 0
         }
 
-    def of_samples(self, samples: Sequence[Sample]) -> dict[Place, Drawn]:
+    def of_samples(self, samples: Sequence[NoiseSample]) -> dict[ReleasePosition, Drawn]:
         """Return samples of standardised noise as draws: of noise that cannot be drawn by itself."""
-        found: dict[Place, list[np.ndarray]] = {}
+        found: dict[ReleasePosition, list[np.ndarray]] = {}
         for sample in samples:
             found.setdefault(sample.place, []).append(sample.values)
         drawn = {}

@@ -57,7 +57,7 @@ class _Ends(Quiet):
             self._file.touch()
 
 
-class _Silent:
+class _SilentReporter:
     def show(self, row: object) -> None:
         pass
 
@@ -98,7 +98,7 @@ def published(
         problem = loop.problem
         numerics = numeric_environment(problem.model.device, 1, problem.engine.name)
         run = Run(loop, folder, Origin(configuration.identity(shown), "verify", numerics), None)
-        run.go(_Silent(), tap, _Ends(Path(chosen.runtime.stop_file), ROUNDS))
+        run.go(_SilentReporter(), tap, _Ends(Path(chosen.runtime.stop_file), ROUNDS))
         write_report(run, "rounds")
         return Published(
             read(folder.public),

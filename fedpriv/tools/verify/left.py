@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.interventions import Variation
-from fedpriv.tools.verify.stated import GAUSSIAN, Stated
+from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.taps import Recording
@@ -41,7 +41,7 @@ def affine(subject: Subject, reference: Recording) -> bool:
     return size > 0 and float(np.abs(second - first).max()) < 1e-3 * size
 
 
-def check(subject: Subject, said: Stated, variations: Sequence[Variation]) -> Check | None:
+def check(subject: Subject, said: LedgerClaim, variations: Sequence[Variation]) -> Check | None:
     """The noise multiplier that an observer can measure; None where the round gives it nothing."""
     if said.family != GAUSSIAN:
         return None

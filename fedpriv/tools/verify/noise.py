@@ -15,9 +15,9 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.tools.verify import statistics
-from fedpriv.tools.verify.stated import Stated
+from fedpriv.tools.verify.stated import LedgerClaim
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Place, Recording
+from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 OVERALL_WEIGHT = 8.0
 _SHAPED = 200_000  # numbers whose distribution is looked at
@@ -30,10 +30,10 @@ _SAME_ORDER, _LARGEST, _ALIKE = 64, 8, 1e-3
 
 
 @dataclass(frozen=True)
-class Sample:
+class NoiseSample:
     """Standardised noise [rows, d] of one release under one more key. ``clients``: of each row."""
 
-    place: Place
+    place: ReleasePosition
     key: int
     values: np.ndarray
     clients: np.ndarray
@@ -42,16 +42,16 @@ class Sample:
 class Contrasts:
     """Turns releases under further keys into noise, one key after the other."""
 
-    def __init__(self, reference: Recording, statements: dict[Place, Stated]):
+    def __init__(self, reference: Recording, statements: dict[ReleasePosition, LedgerClaim]):
         self._reference, self._statements = reference, statements
         self._means = {place: seen.values.double() for place, seen in reference.seen.items()}
         self._keys = dict.fromkeys(reference.seen, 1)
-        self.samples: list[Sample] = []
+        self.samples: list[NoiseSample] = []
         self.direct: dict[str, list[np.ndarray]] = {}
         for place, seen in reference.seen.items():
             self._keep_direct(place, seen.values)
 
-    def _keep_direct(self, place: Place, values: Tensor) -> None:
+    def _keep_direct(self, place: ReleasePosition, values: Tensor) -> None:
         """What left minus the exact answer: one sample for each key, of which few are enough."""
         said, kept = self._statements.get(place), self.direct.setdefault(place.name, [])
         if said is not None and sum(v.size for v in kept) < _SHAPED:
@@ -59,7 +59,7 @@ class Contrasts:
             found = (found / said.noted[:, None]).reshape(-1)
             kept.append(found[:: max(1, found.size // _SHAPED)])
 
-    def see(self, place: Place, values: Tensor) -> None:
+    def see(self, place: ReleasePosition, values: Tensor) -> None:
         """A release under another key."""
         said = self._statements.get(place)
         mean = self._means.get(place)
@@ -75,12 +75,12 @@ class Contrasts:
         cohort = self._reference.cohorts[place.round_index]
         clients = cohort if len(found) == len(cohort) else np.full(len(found), -1)
         step = max(1, found.size // _KEPT)
-        self.samples.append(Sample(place, keys, found[:, ::step].astype(np.float32), clients))
+        self.samples.append(NoiseSample(place, keys, found[:, ::step].astype(np.float32), clients))
 
 
 def checks(
     name: str,
-    samples: list[Sample],
+    samples: list[NoiseSample],
     direct: np.ndarray,
     extra: float,
     layers: list[tuple[str, slice]],
@@ -124,7 +124,7 @@ def _squares(values: np.ndarray) -> float:
 
 
 def _by_part(
-    name: str, samples: list[Sample], layers: list[tuple[str, slice]], extra: float
+    name: str, samples: list[NoiseSample], layers: list[tuple[str, slice]], extra: float
 ) -> Iterator[Check]:
     """Noise that is right on the whole may be wrong in a round, for a client, in a layer or a number."""
     if extra != 1.0:
@@ -152,7 +152,7 @@ def _by_part(
         yield _worst(name, "number", dict(enumerate(coordinates)))
 
 
-def _by_coordinate(samples: list[Sample]) -> np.ndarray | None:
+def _by_coordinate(samples: list[NoiseSample]) -> np.ndarray | None:
     """[d, 2]: sum of squares and count of each number of the vector."""
     width = samples[0].values.shape[1]
     if width < 2 or any(s.values.shape[1] != width for s in samples):
@@ -184,7 +184,7 @@ def _worst(name: str, kind: str, of: dict[object, object]) -> Check:
 # ---- independence
 
 
-def independence(name: str, samples: list[Sample]) -> Iterator[Check]:
+def independence(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
     """Over rounds and steps, over clients, over the numbers of a vector."""
     samples = [s for s in samples if np.isfinite(s.values).all()]
     if not samples or samples[0].values.shape[1] < 2:
@@ -211,7 +211,7 @@ def independence(name: str, samples: list[Sample]) -> Iterator[Check]:
         yield check
 
 
-def _rounds(samples: list[Sample], key: int) -> np.ndarray | None:
+def _rounds(samples: list[NoiseSample], key: int) -> np.ndarray | None:
     """One long vector for each release."""
     own = [s for s in samples if s.key == key]
     rows = min(len(s.values) for s in own)
@@ -221,7 +221,7 @@ def _rounds(samples: list[Sample], key: int) -> np.ndarray | None:
     return vectors[:most] if len(vectors) > 1 else None
 
 
-def _rows(samples: list[Sample], key: int) -> np.ndarray | None:
+def _rows(samples: list[NoiseSample], key: int) -> np.ndarray | None:
     """One vector for each client and release."""
     own = [s for s in samples if s.key == key]
     if all(len(s.values) < 2 for s in own):
@@ -231,7 +231,7 @@ def _rows(samples: list[Sample], key: int) -> np.ndarray | None:
     return vectors[: min(_AT_MOST, vectors.shape[1])]
 
 
-def _over_numbers(name: str, samples: list[Sample]) -> Check | None:
+def _over_numbers(name: str, samples: list[NoiseSample]) -> Check | None:
     """Of each number with that ℓ places further on, for every distance ℓ."""
     width = samples[0].values.shape[1]
     rows = np.concatenate([s.values for s in samples if s.values.shape[1] == width])
@@ -258,7 +258,9 @@ def _over_numbers(name: str, samples: list[Sample]) -> Check | None:
     )
 
 
-def repeated_numbers(reference: Recording, said: dict[Place, Stated]) -> Check | None:
+def repeated_numbers(
+    reference: Recording, said: dict[ReleasePosition, LedgerClaim]
+) -> Check | None:
     """Whether two vectors hold the same noise in another order or with other signs: by its largest
     numbers."""
     marks, rows = [], 0

@@ -14,9 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
-from fedpriv.tools.verify.stated import BIT, NONE, Stated
+from fedpriv.tools.verify.stated import BIT, NONE, LedgerClaim
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Place, Recording, Seen
+from fedpriv.tools.verify.taps import Recording, ReleasePosition, Seen
 from fedpriv.tools.verify.variations import ABSENT
 
 ROUNDING = 1e-3
@@ -28,15 +28,17 @@ class Moves:
     norm in units of their bound."""
 
     name: str
-    own: dict[Place, np.ndarray] = field(default_factory=dict)
-    others: dict[Place, float] = field(default_factory=dict)
+    own: dict[ReleasePosition, np.ndarray] = field(default_factory=dict)
+    others: dict[ReleasePosition, float] = field(default_factory=dict)
     broke: str | None = None
 
 
 class Displacements:
     """Collects the moves of variations of one unit."""
 
-    def __init__(self, reference: Recording, said: Mapping[Place, Stated], client: int):
+    def __init__(
+        self, reference: Recording, said: Mapping[ReleasePosition, LedgerClaim], client: int
+    ):
         self._reference, self._said, self._client = reference, said, client
         self.moves = [Moves("as it is")]
         self._times = 1.0  # 2 where two ways are compared, each of which is one more or less
@@ -51,7 +53,7 @@ class Displacements:
     def broke(self, sentence: str | None) -> None:
         self.moves[-1].broke = sentence
 
-    def see(self, place: Place, values: Tensor) -> None:
+    def see(self, place: ReleasePosition, values: Tensor) -> None:
         said, seen = self._said.get(place), self._reference.seen.get(place)
         if said is None or seen is None or seen.values.shape != values.shape:
             return
@@ -64,7 +66,7 @@ class Displacements:
         moves.own[place] = moved[row]
         moves.others[place] = _of_others(np.delete(moved, row, 0), np.delete(said.bound, row))
 
-    def _row(self, place: Place, rows: int) -> int | None:
+    def _row(self, place: ReleasePosition, rows: int) -> int | None:
         if rows == 1:
             return 0
         (found,) = np.flatnonzero(self._reference.cohorts[place.round_index] == self._client)[
@@ -125,7 +127,9 @@ class Displacements:
             "the ledger says one unit can",
         )
 
-    def _moved(self, a: Moves, b: Moves, place: Place, bound: float, said: Stated) -> float:
+    def _moved(
+        self, a: Moves, b: Moves, place: ReleasePosition, bound: float, said: LedgerClaim
+    ) -> float:
         """Over the whole matrix, others' rows in units of their own bounds."""
         none = np.zeros(1)
         own = a.own.get(place, none) - b.own.get(place, none)
@@ -142,7 +146,7 @@ def _of_others(moved: np.ndarray, bounds: np.ndarray) -> float:
     return float(((moved / bounds[:, None]) ** 2).sum())
 
 
-def _slack(said: Stated, row: int, seen: Seen) -> tuple[float, int]:
+def _slack(said: LedgerClaim, row: int, seen: Seen) -> tuple[float, int]:
     """(the grid that releases lie on, the numbers of a vector): rounding to it moves a difference. Noise is
     added on a grid of its own, and single precision has one."""
     values = seen.values[row]

@@ -25,9 +25,9 @@ from fedpriv.privacy.mechanisms.discrete import SUMS, DiscreteQuery
 from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
 from fedpriv.privacy.mechanisms.shares import FAMILIES
 from fedpriv.tools.verify import statistics
-from fedpriv.tools.verify.stated import Stated
+from fedpriv.tools.verify.stated import LedgerClaim
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Place, Recording
+from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 _SAMPLES_PER_KEY = 800
 _TAIL = 14.0  # standard deviations of a law that are tabulated
@@ -110,9 +110,9 @@ def law_of_sum(
 
 
 def counts(
-    values: Mapping[Place, np.ndarray],
+    values: Mapping[ReleasePosition, np.ndarray],
     reference: Recording,
-    said: Mapping[Place, Stated],
+    said: Mapping[ReleasePosition, LedgerClaim],
     seed: int,
 ) -> Iterator[Check]:
     """Yield the check of noise on what a clipper counts. ``values``: repeated releases [times, 1, 1]."""
@@ -184,7 +184,7 @@ def _server_sums() -> Iterator[list[np.ndarray]]:
         modular.decoded = decode
 
 
-class _Silent:
+class _ZeroTable:
     """A table whose only number is zero."""
 
     def draw(self, stream: object, count: int) -> np.ndarray:
@@ -196,7 +196,7 @@ def silenced() -> Iterator[None]:
     """Within it shares are zeros, so that what leaves is rounded and nothing else."""
     tables = {kind: kind._table for kind in FAMILIES.values()}
     for kind in tables:
-        kind._table = lambda query: _Silent()
+        kind._table = lambda query: _ZeroTable()
     try:
         yield
     finally:

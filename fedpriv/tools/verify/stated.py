@@ -12,13 +12,13 @@ from fedpriv.privacy.core.names import CLIENT, REPLACE_ONE
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms import Query, Release
 from fedpriv.privacy.mechanisms.discrete import DiscreteQuery
-from fedpriv.tools.verify.taps import Place, Recording, Seen
+from fedpriv.tools.verify.taps import Recording, ReleasePosition, Seen
 
 GAUSSIAN, BIT, NONE, OTHER = "gaussian", "randomized bit", "none", "other"
 
 
 @dataclass(frozen=True)
-class Stated:
+class LedgerClaim:
     """Of one release.
 
     Attributes:
@@ -38,7 +38,7 @@ class Stated:
     multiplier: float
 
 
-def stated(recording: Recording, place: Place, trust: Trust) -> Stated | None:
+def stated(recording: Recording, place: ReleasePosition, trust: Trust) -> LedgerClaim | None:
     """What the charged releases say of this place; None where nothing was charged. ``trust``: where it sees
     each report, each needs the noise that is charged."""
     seen = recording.seen[place]
@@ -66,10 +66,10 @@ def stated(recording: Recording, place: Place, trust: Trust) -> Stated | None:
         own = np.searchsorted(cohort, release.clients)
         std[own], noted[own], bound[own] = _numbers(release, place.name, seen.divided_by, 1)
     query = groups[0].joint.query(place.name)
-    return Stated(query, family_of(query), std, noted, bound, _multiplier(groups[0], query, 1))
+    return LedgerClaim(query, family_of(query), std, noted, bound, _multiplier(groups[0], query, 1))
 
 
-def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: float) -> Stated:
+def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: float) -> LedgerClaim:
     """Of one row that is about a whole cohort."""
     query = groups[0].joint.query(name)
     parts = [_numbers(release, name, seen.divided_by, shares) for release in groups]
@@ -78,7 +78,7 @@ def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: flo
         std, noted = (_root_of_squares(groups, [part[i] for part in parts]) for i in (0, 1))
         bound = max(float(np.max(part[2])) for part in parts)
     each = (np.full(rows, value) for value in (std, noted, bound))
-    return Stated(query, family_of(query), *each, _multiplier(groups[0], query, shares))
+    return LedgerClaim(query, family_of(query), *each, _multiplier(groups[0], query, shares))
 
 
 def _root_of_squares(groups: list[Release], values: list[np.ndarray]) -> float:

@@ -37,7 +37,7 @@ class Position(int):
         return made
 
 
-class Place(NamedTuple):
+class ReleasePosition(NamedTuple):
     """One release: the position of its round, 0, 1, …; the local step; what is answered."""
 
     round_index: int
@@ -81,7 +81,7 @@ class Seen:
 class Recording:
     """All that was seen of a run, a list entry for each round where nothing else is said."""
 
-    seen: dict[Place, Seen] = field(default_factory=dict)
+    seen: dict[ReleasePosition, Seen] = field(default_factory=dict)
     charged: list[tuple[Release, ...]] = field(default_factory=list)
     cohorts: list[np.ndarray] = field(default_factory=list)
     reads: list[list[np.ndarray]] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Recording:
     def rounds(self) -> int:
         return len(self.states)
 
-    def places(self, name: str) -> list[Place]:
+    def places(self, name: str) -> list[ReleasePosition]:
         return [place for place in self.seen if place.name == name]
 
     @property
@@ -121,7 +121,7 @@ class Tap:
         self,
         loop: Loop,
         pinned: Recording | None = None,
-        see: Callable[[Place, Tensor], None] | None = None,
+        see: Callable[[ReleasePosition, Tensor], None] | None = None,
         again: Sequence[
             Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
         ] = (),
@@ -203,7 +203,7 @@ class Tap:
             facts = {name: _facts(answer) for name, answer in answers.items()}
             visible = release(answers)
             found = {
-                name: self._let_go(Place(t, self._step, name), value, facts[name])
+                name: self._let_go(ReleasePosition(t, self._step, name), value, facts[name])
                 for name, value in visible.items()
             }
             self._step += 1
@@ -213,7 +213,7 @@ class Tap:
             for repeat in self._again:
                 repeat(anew, t, AFTER, {name: answer})
             facts = _facts(answer)
-            return self._let_go(Place(t, AFTER, name), after(name, answer), facts)
+            return self._let_go(ReleasePosition(t, AFTER, name), after(name, answer), facts)
 
         def closed() -> tuple[Release, ...]:
             found = close()
@@ -233,7 +233,9 @@ class Tap:
         groups = opening.announcement.groups
         return query is not None and all(g.upload.joint.names == {query.name} for g in groups)
 
-    def _let_go(self, place: Place, visible: Visible, facts: tuple[Tensor, float, bool]) -> Visible:
+    def _let_go(
+        self, place: ReleasePosition, visible: Visible, facts: tuple[Tensor, float, bool]
+    ) -> Visible:
         values = visible.values
         flat = values.detach().reshape(len(values), -1)
         if self._see is not None:

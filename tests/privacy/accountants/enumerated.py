@@ -6,10 +6,10 @@ from itertools import product
 
 import numpy as np
 
-from fedpriv.privacy.accountants.monte_carlo_patterns import Sampling
+from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling
 
 
-def patterns(sampling: Sampling) -> dict[tuple[int, ...], float]:
+def patterns(sampling: MinSepSampling) -> dict[tuple[int, ...], float]:
     """Each pattern and its probability, from all outcomes of a coin for every round and client at rest."""
     n, b, q = sampling.rounds, sampling.separation, sampling.rate
     ready = 1 / (1 + (b - 1) * q)
@@ -32,7 +32,7 @@ def patterns(sampling: Sampling) -> dict[tuple[int, ...], float]:
     return {pattern: p for pattern, p in found.items() if p}
 
 
-def means(sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
+def means(sampling: MinSepSampling) -> tuple[np.ndarray, np.ndarray]:
     """(what each pattern adds [patterns, n + bands - 1], its probability [patterns])."""
     column, known = np.array(sampling.column), patterns(sampling)
     rows = np.zeros((len(known), sampling.rounds + len(column) - 1))
@@ -42,7 +42,7 @@ def means(sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
     return rows, np.array(list(known.values()))
 
 
-def log_ratio(sampling: Sampling, z: float, answers: np.ndarray) -> np.ndarray:
+def log_ratio(sampling: MinSepSampling, z: float, answers: np.ndarray) -> np.ndarray:
     """log dP/dQ of ``answers`` [rows, samples]."""
     rows, probabilities = means(sampling)
     logs = rows @ answers / z**2 - (rows**2).sum(axis=1)[:, None] / (2 * z**2)

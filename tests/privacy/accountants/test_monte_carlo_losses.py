@@ -13,7 +13,7 @@ from scipy import stats
 from fedpriv.privacy.accountants import monte_carlo_losses as module
 from fedpriv.privacy.accountants.monte_carlo_bound import ROUNDING, Losses
 from fedpriv.privacy.accountants.monte_carlo_losses import losses_with, losses_without
-from fedpriv.privacy.accountants.monte_carlo_patterns import Patterns, Sampling, best_patterns
+from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, Patterns, best_patterns
 from tests.privacy.accountants import enumerated
 
 DELTA, LOG_FAILURE = 1e-3, math.log(1e-6)
@@ -27,10 +27,10 @@ def smallest(losses: Losses, delta: float = DELTA, log_failure: float = LOG_FAIL
 @pytest.mark.parametrize(
     "sampling",
     [
-        Sampling(7, 3, 0.3, True, (1.0, 0.5, 0.25)),
-        Sampling(7, 3, 0.3, False, (1.0, 0.5)),
-        Sampling(7, 1, 0.1, True, (1.0,)),
-        Sampling(7, 2, 1.0, True, (1.0, 0.9)),
+        MinSepSampling(7, 3, 0.3, True, (1.0, 0.5, 0.25)),
+        MinSepSampling(7, 3, 0.3, False, (1.0, 0.5)),
+        MinSepSampling(7, 1, 0.1, True, (1.0,)),
+        MinSepSampling(7, 2, 1.0, True, (1.0, 0.9)),
     ],
     ids=str,
 )
@@ -47,7 +47,7 @@ def test_the_loss_is_that_of_all_patterns(sampling, z):
 def test_single_precision_is_within_what_is_allowed_for():
     """Many rounds, many bands, little noise: losses of some hundreds."""
     sampling, rng = (
-        Sampling(1000, 20, 0.3, True, tuple(0.95 ** np.arange(20))),
+        MinSepSampling(1000, 20, 0.3, True, tuple(0.95 ** np.arange(20))),
         np.random.default_rng(3),
     )
     starts = Patterns(sampling, 1, 1.0).sample(rng, 50)
@@ -67,7 +67,7 @@ def test_single_precision_is_within_what_is_allowed_for():
     assert np.abs(found - expected).max() < 20 * ROUNDING
 
 
-def quadrature(sampling: Sampling, z: float, epsilon: float) -> tuple[float, float]:
+def quadrature(sampling: MinSepSampling, z: float, epsilon: float) -> tuple[float, float]:
     """δ of presence and absence, in three dimensions."""
     axis = np.linspace(-6, 8, 91) * z
     grid = np.stack(np.meshgrid(axis, axis, axis, indexing="ij")).reshape(3, -1)
@@ -78,7 +78,7 @@ def quadrature(sampling: Sampling, z: float, epsilon: float) -> tuple[float, flo
 
 
 def test_what_is_certified_lies_just_above_the_truth():
-    sampling, z = Sampling(2, 2, 0.4, True, (1.0, 0.5)), 0.8
+    sampling, z = MinSepSampling(2, 2, 0.4, True, (1.0, 0.5)), 0.8
     with_it = losses_with(best_patterns(sampling, z), z, 100_000)
     without = losses_without(sampling, z, 400_000)
     for which, found in enumerate((smallest(with_it), smallest(without))):
@@ -89,14 +89,14 @@ def test_what_is_certified_lies_just_above_the_truth():
 @pytest.mark.parametrize("column", [(1.0, -0.5), (0.9, 0.5), (1.0, 0.0)])
 def test_contributions_along_one_line_are_the_worst(column):
     """Of another sign from round to round, smaller, or at right angles: δ is no larger, either way."""
-    worst, other = (Sampling(2, 2, 0.6, True, c) for c in ((1.0, 0.5), column))
+    worst, other = (MinSepSampling(2, 2, 0.6, True, c) for c in ((1.0, 0.5), column))
     for one, two in zip(quadrature(other, 0.8, 0.5), quadrature(worst, 0.8, 0.5), strict=True):
         assert one < two
 
 
 @pytest.mark.parametrize(("rate", "z"), [(0.1, 1.5), (0.5, 3.0)])
 def test_without_rests_it_is_poisson_sampling(rate, z):
-    sampling = Sampling(30, 1, rate, True, (1.0,))
+    sampling = MinSepSampling(30, 1, rate, True, (1.0,))
     known = PLDAccountant(value_discretization_interval=1e-3)
     sampled = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(z))
     pld = known.compose(sampled, 30)._pld
@@ -110,7 +110,11 @@ def test_without_rests_it_is_poisson_sampling(rate, z):
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_where_nothing_is_left_to_chance_it_is_one_gaussian(order):
-    sampling, z, norm = Sampling(9, 3, 1.0, False, (1.0, 0.5, 0.25)), 4.0, math.sqrt(3 * 1.3125)
+    sampling, z, norm = (
+        MinSepSampling(9, 3, 1.0, False, (1.0, 0.5, 0.25)),
+        4.0,
+        math.sqrt(3 * 1.3125),
+    )
     known = PLDAccountant(value_discretization_interval=1e-3)
     exact = known.compose(dp_event.GaussianDpEvent(z / norm)).get_epsilon(DELTA)
     found = smallest(losses_with(Patterns(sampling, order, z), z, 400_000))
@@ -121,7 +125,7 @@ def test_where_nothing_is_left_to_chance_it_is_one_gaussian(order):
 def test_a_client_that_is_said_to_rest_and_does_not_costs_more():
     """Charged for rests of two rounds, it comes whenever a coin says so: the price is too small."""
     column = (1.0, 0.0, 0.0)
-    rested = Sampling(30, 3, 0.5, True, column)
-    free = Sampling(30, 1, 0.5, True, (1.0,))
+    rested = MinSepSampling(30, 3, 0.5, True, column)
+    free = MinSepSampling(30, 1, 0.5, True, (1.0,))
     charged = smallest(losses_with(best_patterns(rested, 2.0), 2.0, 20_000))
     assert charged < 0.8 * smallest(losses_with(best_patterns(free, 2.0), 2.0, 20_000))

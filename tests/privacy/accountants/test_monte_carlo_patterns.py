@@ -7,21 +7,21 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fedpriv.privacy.accountants.monte_carlo_patterns import Patterns, Sampling, best_patterns
+from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, Patterns, best_patterns
 from tests.privacy.accountants import enumerated
 
 KINDS = [
-    Sampling(5, 3, 0.3, True, (1.0, 0.5, 0.25)),
-    Sampling(5, 3, 0.3, False, (1.0, 0.5, 0.25)),
-    Sampling(5, 3, 1.0, True, (1.0, -0.5)),
-    Sampling(6, 2, 1.0, False, (1.0, 0.7)),
-    Sampling(5, 1, 0.2, True, (1.0,)),
+    MinSepSampling(5, 3, 0.3, True, (1.0, 0.5, 0.25)),
+    MinSepSampling(5, 3, 0.3, False, (1.0, 0.5, 0.25)),
+    MinSepSampling(5, 3, 1.0, True, (1.0, -0.5)),
+    MinSepSampling(6, 2, 1.0, False, (1.0, 0.7)),
+    MinSepSampling(5, 1, 0.2, True, (1.0,)),
 ]
 
 
-def tilted(sampling: Sampling, order: int, z: float) -> tuple[float, np.ndarray]:
+def tilted(sampling: MinSepSampling, order: int, z: float) -> tuple[float, np.ndarray]:
     """(Z_α, how many of the patterns begin a participation in each round on average [n])."""
-    sampling = Sampling(*(*vars(sampling).values(),)[:4], tuple(np.abs(sampling.column)))
+    sampling = MinSepSampling(*(*vars(sampling).values(),)[:4], tuple(np.abs(sampling.column)))
     rows, probabilities = enumerated.means(sampling)
     starts = np.zeros((len(rows), sampling.rounds))
     for i, pattern in enumerate(enumerated.patterns(sampling)):
@@ -53,5 +53,5 @@ def test_samples_begin_as_often_as_all_patterns_do(sampling):
 
 
 def test_the_order_follows_from_the_configuration_alone():
-    sampling = Sampling(40, 4, 0.2, True, (1.0, 0.5))
+    sampling = MinSepSampling(40, 4, 0.2, True, (1.0, 0.5))
     assert best_patterns(sampling, 2.0).order == best_patterns(sampling, 2.0).order > 2

@@ -29,7 +29,7 @@ from fedpriv.privacy.accountants import (
 )
 from fedpriv.privacy.accountants import prv as prv_module
 from fedpriv.privacy.accountants.rounding import convolution_error, self_composition_error
-from fedpriv.privacy.calibration import Release, calibrate_noise_multiplier
+from fedpriv.privacy.calibration import RepeatedRelease, calibrate_noise_multiplier
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling
 
@@ -263,13 +263,13 @@ def test_lots_without_replacement_obey_the_same_floor():
 def test_a_calibration_obeys_the_same_floor():
     with pytest.raises(CannotAccount, match="pld and rdp"):
         calibrate_noise_multiplier(
-            PRV, Release(), epsilon=5.5, delta=1e-13, steps=100, sample_rate=0.2
+            PRV, RepeatedRelease(), epsilon=5.5, delta=1e-13, steps=100, sample_rate=0.2
         )
 
 
 def test_a_calibration_above_the_floor_succeeds():
     sigma = calibrate_noise_multiplier(
-        COARSE, Release(), epsilon=4.0, delta=1e-9, steps=100, sample_rate=0.1
+        COARSE, RepeatedRelease(), epsilon=4.0, delta=1e-9, steps=100, sample_rate=0.1
     )
     counts = {PoissonSampling(0.1).event(sigma): 100}
     assert 3.99 < COARSE.epsilon_of(counts, 1e-9, ADD_OR_REMOVE) <= 4.0

@@ -85,9 +85,9 @@ def test_clients_that_rest_fill_all_rounds_alike_from_a_warm_start():
 
 def test_rests_are_as_long_as_they_are_charged_for():
     """How often a client comes in each round, and again after three: in a price's samples, in a run."""
-    from fedpriv.privacy.accountants.monte_carlo_patterns import Patterns, Sampling
+    from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, Patterns
 
-    kind = Sampling(10, 3, 0.4, True, (1.0,))
+    kind = MinSepSampling(10, 3, 0.4, True, (1.0,))
     charged = Patterns(kind, 1, 1.0).sample(np.random.default_rng(0), 20_000)
     came = np.zeros((10, 20_000), dtype=bool)
     for t, cohort in enumerate(cohorts_of(BMinSep(3, 0.4, True), 10, clients=20_000)):

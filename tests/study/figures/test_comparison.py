@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedpriv.store.folder import commit_words
 from fedpriv.study.figures.comparison import compare, ends_table, mean_sd
-from fedpriv.study.figures.series import Run
+from fedpriv.study.figures.series import FigureRun
 from fedpriv.study.figures.write import caption_of
 
 
@@ -36,7 +36,7 @@ def compared(read, tiny, jobs_of):
             reasons = {"reasons": {"epsilon_sound": "nothing guards it"}}
             job.folder.privacy_json.write_text(json.dumps(reasons))
             summary = {"stop_reason": "rounds", "seconds": 1.0, **summary}
-            runs.append(Run(job, summary, pd.DataFrame()))
+            runs.append(FigureRun(job, summary, pd.DataFrame()))
         return compare(figure, runs, missing, caption_of(figure, runs, missing), command)
 
     return run
@@ -46,7 +46,7 @@ def test_the_ends_come_as_a_table_in_the_units_shown(read, tiny, jobs_of):
     figure = read(tiny)
     found = {("loud", 0): 0.78, ("loud", 1): 0.80, ("quiet", 0): 0.5}
     runs = [
-        Run(job, {"test_accuracy": found[job.curve.name, job.seed]}, pd.DataFrame())
+        FigureRun(job, {"test_accuracy": found[job.curve.name, job.seed]}, pd.DataFrame())
         for job in jobs_of(figure)
         if (job.curve.name, job.seed) in found
     ]

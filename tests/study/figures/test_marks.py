@@ -10,7 +10,7 @@ import pytest
 from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.comparison import compare
 from fedpriv.study.figures.marks import including, mark_lines
-from fedpriv.study.figures.series import Run
+from fedpriv.study.figures.series import FigureRun
 from fedpriv.study.figures.write import _panels, caption_of, figure_table
 
 LINEAR = "scattering, linear (Somebody 2021)"
@@ -41,9 +41,11 @@ def tiny(tiny) -> dict:
 def runs_of(jobs_of):
     """figure → a finished run of accuracy 50 % for each of its jobs."""
 
-    def run(figure) -> list[Run]:
+    def run(figure) -> list[FigureRun]:
         metrics = pd.DataFrame({"test_accuracy": [0.5], "test_loss": [1.0]})
-        return [Run(job, {"rounds": 4, "test_accuracy": 0.5}, metrics) for job in jobs_of(figure)]
+        return [
+            FigureRun(job, {"rounds": 4, "test_accuracy": 0.5}, metrics) for job in jobs_of(figure)
+        ]
 
     return run
 

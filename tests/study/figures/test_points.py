@@ -14,7 +14,7 @@ import pytest
 from fedpriv.common.config import compose, identity
 from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.definition import Axes, Points
-from fedpriv.study.figures.series import Run, over_points
+from fedpriv.study.figures.series import FigureRun, over_points
 from fedpriv.study.figures.write import _panels, caption_of, figure_table
 
 POINTS = {"key": "algorithm.learning_rate", "values": [0.1, 0.5, 2], "label": "η", "quick": [0.5]}
@@ -186,7 +186,7 @@ def test_a_curve_without_a_quick_point_is_left_out_and_that_is_said(read, tiny, 
     jobs = jobs_of(figure)
     assert [job.curve.name for job in jobs] == ["t1", "reference"]
     metrics = pd.DataFrame({"test_accuracy": [0.5], "test_loss": [1.0]})
-    runs = [Run(job, {"rounds": 1}, metrics) for job in jobs]
+    runs = [FigureRun(job, {"rounds": 1}, metrics) for job in jobs]
     assert "Left out, run at none of these points: T = 2." in caption_of(figure, runs, [])
     ((loss, _, a_map),) = _panels(figure, figure_table(figure, runs), runs)
     assert [line.label for line in loss.lines] == ["T = 1", "reference"]
@@ -277,8 +277,10 @@ def run_at(figure, jobs_of):
     """(curve, point, seed, summary, metrics) → a finished run there."""
     jobs = {(j.curve.name, j.point, j.seed): j for j in jobs_of(figure)}
 
-    def run(curve: str, point: float | None, seed: int, rounds: int = 1, **metrics: list) -> Run:
-        return Run(jobs[curve, point, seed], {"rounds": rounds}, pd.DataFrame(metrics))
+    def run(
+        curve: str, point: float | None, seed: int, rounds: int = 1, **metrics: list
+    ) -> FigureRun:
+        return FigureRun(jobs[curve, point, seed], {"rounds": rounds}, pd.DataFrame(metrics))
 
     return run
 

@@ -6,7 +6,7 @@ import pytest
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants.gaussian import gaussian_delta
-from fedpriv.study.figures.privacy import Row, three_epsilons
+from fedpriv.study.figures.privacy import AuditPlan, three_epsilons
 
 BASE = ("dataset=digits", "model=logistic", "epsilon=null", "noise_schedule=constant")
 WEI = (
@@ -70,7 +70,7 @@ def audited(finding: str) -> float:
 
 def test_a_share_of_the_runs_is_of_what_each_row_counts():
     apart, planted = (
-        Row.of(row(UPLOADS, how, 1000, canaries=500)) for how in ("apart", "canaries")
+        AuditPlan.of(row(UPLOADS, how, 1000, canaries=500)) for how in ("apart", "canaries")
     )
     assert (apart.fewer(0.02).runs, apart.fewer(1.0)) == (20, apart)
     assert (planted.fewer(0.02).runs, planted.fewer(0.02).canaries) == (1000, 10)
@@ -87,10 +87,10 @@ def test_a_share_of_the_runs_is_of_what_each_row_counts():
 )
 def test_what_is_no_row_is_refused(change, argument):
     with pytest.raises(ArgumentError) as refused:
-        Row.of({**row(UPLOADS, "apart", 5), **change})
+        AuditPlan.of({**row(UPLOADS, "apart", 5), **change})
     assert refused.value.argument == argument
 
 
 def test_a_row_needs_its_keys():
     with pytest.raises(ArgumentError, match="label, overrides, how and runs"):
-        Row.of({"label": "it"})
+        AuditPlan.of({"label": "it"})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.study.figures.definition import Axes
-from fedpriv.study.figures.series import POINTS, Run, band, over_seeds, read_runs
+from fedpriv.study.figures.series import POINTS, FigureRun, band, over_seeds, read_runs
 
 values = st.floats(-1e6, 1e6, allow_nan=False)
 steps = st.floats(0.01, 10)
@@ -126,7 +126,7 @@ def test_several_values_at_one_x_stay_what_they_are(ys):
 def run_of(figure, jobs_of):
     """(metrics) → a finished run with them."""
     job = jobs_of(figure)[0]
-    return lambda **metrics: Run(job, {}, pd.DataFrame(metrics))
+    return lambda **metrics: FigureRun(job, {}, pd.DataFrame(metrics))
 
 
 def test_shares_are_drawn_in_percent(run_of):

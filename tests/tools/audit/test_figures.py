@@ -17,7 +17,7 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.study.figures.definition import Axes, Points
 from fedpriv.study.figures.jobs import DONE, PARTLY, Job
 from fedpriv.study.figures.reading import read_figure
-from fedpriv.study.figures.series import Run, over_points
+from fedpriv.study.figures.series import FigureRun, over_points
 
 POINTS = {"key": "epsilon", "values": [1, 8], "label": "ε", "quick": [1]}
 
@@ -61,11 +61,11 @@ def test_what_is_drawn_is_what_the_summary_says(tmp_path):
         folder = tmp_path / str(point)
         folder.mkdir()
         made = job(folder, {"membership_auc": value}, "audit=membership", point=point)
-        runs.append(Run(made, {"membership_auc": value}, pd.DataFrame()))
+        runs.append(FigureRun(made, {"membership_auc": value}, pd.DataFrame()))
     axes = Axes(name="a", x="point", y="membership_auc")
     found = over_points(runs, axes, Points("epsilon", (1, 8), "ε"))
     assert found["mean"].tolist() == pytest.approx([0.51, 0.74])
-    assert math.isnan(Run(runs[0].job, {}, pd.DataFrame()).end("property_auc"))
+    assert math.isnan(FigureRun(runs[0].job, {}, pd.DataFrame()).end("property_auc"))
 
 
 def test_a_run_is_done_once_it_is_audited(tmp_path):

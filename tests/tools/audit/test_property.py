@@ -8,7 +8,7 @@ import torch
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment import snapshots
-from fedpriv.tools.audit.contributions import Observer, pool
+from fedpriv.tools.audit.contributions import ContributionObserver, pool
 from fedpriv.tools.audit.properties import read_property
 from fedpriv.tools.audit.property_inference import audit_property
 from fedpriv.tools.audit.request import PropertyOptions
@@ -92,7 +92,7 @@ def test_a_contribution_is_what_the_run_itself_did(ran):
         "runtime.snapshot_interval=1",
     )  # fmt: skip
     subject = open_run(result.folder)
-    seen = Observer(subject, 0).contribution(snapshots.load(subject.folder, 0), 0, 0.0)
+    seen = ContributionObserver(subject, 0).contribution(snapshots.load(subject.folder, 0), 0, 0.0)
     torch.testing.assert_close(seen, subject.final - subject.initial, rtol=1e-4, atol=1e-6)
 
 
@@ -103,7 +103,7 @@ def test_every_upload_has_noise_of_its_own_and_of_the_right_size(ran):
         "clipper.clip_norm=0.5", "algorithm.learning_rate=1")
     )  # fmt: skip
     subject = open_run(result.folder)
-    observer, at = Observer(subject, 0), snapshots.load(subject.folder, 1)
+    observer, at = ContributionObserver(subject, 0), snapshots.load(subject.folder, 1)
     one, other = (observer.contribution(at, k, 50.0).clone() for k in (0, 1))
     assert float(one.std()) == pytest.approx(50 * 0.5, rel=0.1)
     assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.15
@@ -116,7 +116,7 @@ def test_a_contribution_to_scaffold_is_that_of_its_gradients(ran):
         "epsilon=null", "runtime.snapshot_interval=1",
     )  # fmt: skip
     subject = open_run(result.folder)
-    observer, at = Observer(subject, 0), snapshots.load(subject.folder, 0)
+    observer, at = ContributionObserver(subject, 0), snapshots.load(subject.folder, 0)
     one, again = (observer.contribution(at, 2, 0.0).clone() for _ in "ab")
     assert float(one.norm()) > 0
     assert torch.equal(one, again)
@@ -125,7 +125,7 @@ def test_a_contribution_to_scaffold_is_that_of_its_gradients(ran):
 def test_with_central_trust_only_cohorts_are_seen(ran):
     result = ran(*many_clients("algorithm=cdp_fedavg", "epsilon=null", "algorithm.client_rate=0.2"))
     subject = open_run(result.folder)
-    observer = Observer(subject, 0)
+    observer = ContributionObserver(subject, 0)
     cohort = observer.cohort(0, 7)
     assert 7 in cohort
     assert len(cohort) > 2

@@ -14,7 +14,7 @@ from sealing import seal
 import fedpriv
 from fedpriv.store.folder import RunFolder
 from fedpriv.tools.leaderboard import code
-from fedpriv.tools.leaderboard.entry import Check, Entry, SeededRun
+from fedpriv.tools.leaderboard.entry import LeaderboardEntry, Reproduction, SeededRun
 
 REPOSITORY = Path(__file__).parents[3]
 SMALL = ("algorithm=dp_fl", "rounds=4")
@@ -102,17 +102,17 @@ def change():
 
 
 @pytest.fixture
-def entry(commit) -> Entry:
+def entry(commit) -> LeaderboardEntry:
     """Of three seeds, 87 ± 1 %, checked once."""
     runs = tuple(
         SeededRun(seed, seed, accuracy, 1.8, 122, 30.0)
         for seed, accuracy in enumerate((0.86, 0.87, 0.88))
     )
-    return Entry(
+    return LeaderboardEntry(
         dataset="digits", trust="local", unit="record", neighbours="add_or_remove", delta=1e-5,
         overrides=("algorithm=dp_fl",), runs=runs, test_records=10_000, fedpriv="0.2.0",
         commit=commit, machine="AMD EPYC, 2 cores, 1 threads, cpu",
-        checks=(Check("2026-11-23", 0, 123, 0.865, 1.8),),
+        checks=(Reproduction("2026-11-23", 0, 123, 0.865, 1.8),),
     )  # fmt: skip
 
 
@@ -120,7 +120,9 @@ def entry(commit) -> Entry:
 def reaching(entry):
     """(values) → the entry with other values; ``mean`` moves the accuracy of every run there."""
 
-    def make(mean: float | None = None, epsilon: float | None = None, **values: object) -> Entry:
+    def make(
+        mean: float | None = None, epsilon: float | None = None, **values: object
+    ) -> LeaderboardEntry:
         runs = tuple(
             replace(
                 run,

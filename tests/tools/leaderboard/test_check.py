@@ -10,7 +10,7 @@ import pytest
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.tools.leaderboard import code, trial
-from fedpriv.tools.leaderboard.entry import Check, SeededRun, read_entry, write_entry
+from fedpriv.tools.leaderboard.entry import Reproduction, SeededRun, read_entry, write_entry
 from fedpriv.tools.leaderboard.measured import measure
 
 CHECK = ("leaderboard", "check")
@@ -18,7 +18,7 @@ CHECK = ("leaderboard", "check")
 
 def verdict(entry, run, accuracy=None, epsilon=None, **summary):
     """The verdict on a run with these results, otherwise as the entry says."""
-    found = Check(
+    found = Reproduction(
         "2026-11-23", 0, 77,
         entry.mean if accuracy is None else accuracy,
         entry.epsilon if epsilon is None else epsilon,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fedpriv.store.folder import RunFolder
-from fedpriv.tools.report.gather import Run
+from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.labels import common, differences, labels
 
 
-def run(*overrides: str, **settings: object) -> Run:
+def run(*overrides: str, **settings: object) -> ReportedRun:
     facts = {"overrides": list(overrides)} if overrides else {}
-    return Run(RunFolder("x"), settings=settings, environment=facts)
+    return ReportedRun(RunFolder("x"), settings=settings, environment=facts)
 
 
 def test_a_label_is_what_differs_without_seeds():

@@ -10,15 +10,15 @@ from fedpriv.tools.verify import noise, sampling, statistics
 from fedpriv.tools.verify.context import SAMPLES
 from fedpriv.tools.verify.noise import OVERALL_WEIGHT
 from fedpriv.tools.verify.table import FALSE_ALARM, Check, failed, judged
-from fedpriv.tools.verify.taps import Place
+from fedpriv.tools.verify.taps import ReleasePosition
 
 RANDOM = np.random.default_rng(5)
 
 
 def samples(scale: float = 1.0, rows: int = 4, width: int = 650, rounds: int = 4) -> list:
     return [
-        noise.Sample(
-            Place(t, 0, "gradient_sum"),
+        noise.NoiseSample(
+            ReleasePosition(t, 0, "gradient_sum"),
             1,
             scale * RANDOM.standard_normal((rows, width)),
             np.arange(rows),
