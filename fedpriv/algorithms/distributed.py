@@ -156,14 +156,15 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
     def start(self, problem: Problem) -> Trainer:
         trainer = super().start(problem)
         if self.discrete is not None:
-            from fedpriv.algorithms.record_sums import UploadRows
+            from fedpriv.algorithms.client_work import ClientWork
 
-            trainer.work = UploadRows(
+            trainer.work = ClientWork(
                 problem,
                 self.uploads(problem),
                 self.denominator,
                 noise_on_the_mean=False,
                 upload_weight=None,
+                rows=True,
             )
         return trainer
 

@@ -47,7 +47,8 @@ class Participants(Protocol):
         """Indices of the records that a client trains on [n_k]: always equally many."""
 
     def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
-        """What some ``clients`` [c] of the cohort send [c, d], given what they would if all were honest."""
+        """Return what some ``clients`` [c] of the cohort send [c, d], given what they would if all were
+        honest. Pure: it changes nothing, so that clients may be computed in chunks."""
 
 
 class Attack(Participants, Protocol):
@@ -64,6 +65,9 @@ class Attack(Participants, Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
+
+    def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:
+        """Note the norm of what each client of the cohort sent [c]."""
 
     def take_norms(self) -> dict[str, float | None]:
         """Mean norms of what was sent since the last call, as columns of a row."""
@@ -89,7 +93,8 @@ class Problem:
 
     ``seed``: of what is public and may be common to several runs; ``streams``: what decides who takes
     part, which records, and the noise; ``mechanism``: what rounds release; ``attack``: the malicious ones
-    among the clients, None if all are honest; ``canaries``: of an audit, which has no attack.
+    among the clients, None if all are honest; ``canaries``: of an audit, which has no attack; ``chunk``: how
+    many clients compute together, None: the whole cohort.
     """
 
     data: FederatedData
@@ -103,16 +108,19 @@ class Problem:
     canaries: Participants | None = None
     private: bool = True
     probed_lots: tuple[int, ...] = ()
+    chunk: int | None = None
 
     @property
-    def _others(self) -> Participants | None:
+    def others(self) -> Participants | None:
+        """The clients that do as somebody else says; None: all are honest."""
         return self.attack if self.canaries is None else self.canaries
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
-        """Indices of the records that a client trains on in a round [n_k]."""
-        if self._others is None:
+        """Return the indices of the records that a client trains on in a round [n_k]."""
+        others = self.attack if self.canaries is None else self.canaries
+        if others is None:
             return self.data.clients[client]
-        return self._others.records_of(round_index, client)
+        return others.records_of(round_index, client)
 
     def records_asked(self, round_index: int, client: int) -> np.ndarray:
         """Indices of the records whose losses a client reports [n_k]; an attacker answers honestly."""
@@ -122,20 +130,24 @@ class Problem:
 
     def joined_by_attackers(self, round_index: int, sampled: np.ndarray) -> np.ndarray:
         """Who takes part, ascending, given whom the algorithm sampled."""
-        if self._others is None:
-            return sampled
-        return self._others.with_attackers(round_index, sampled)
+        others = self.others
+        return sampled if others is None else others.with_attackers(round_index, sampled)
 
     def foreign(
         self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor
     ) -> tuple[Tensor, Foreign] | None:
         """(which of ``clients`` [c] are attackers [c] (bool), what they send [c, d]), given what all would
         send if they were honest; None where nobody attacks. Rows of honest clients mean nothing."""
-        if self._others is None:
+        if self.others is None:
             return None
-        theirs = self._others.uploads(aggregation, clients, uploads)
-        rows = torch.from_numpy(np.isin(clients, self._others.attackers)).to(uploads.device)
-        return rows, Foreign(theirs)
+        sent = self.others.uploads(aggregation, clients, uploads)
+        rows = torch.from_numpy(np.isin(clients, self.others.attackers)).to(uploads.device)
+        return rows, Foreign(sent)
+
+    def note_sent(self, round_index: int, cohort: np.ndarray, norms: Tensor) -> None:
+        """Let the attack note the norm of what each client of the cohort sent [c], for the analyst."""
+        if self.canaries is None and self.attack is not None:
+            self.attack.note_norms(round_index, cohort, norms.cpu().numpy())
 
     def prove_engine(self, copies: int | None = None) -> None:
         """Let the engine compare its rules with autograd on records that read no data, each of so many

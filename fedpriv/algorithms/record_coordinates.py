@@ -9,7 +9,7 @@ from fedpriv.algorithms.problem import Problem
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, StackedModel
 from fedpriv.engine.norms import norms_above
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.clip import ChunkClip
 
 _VALUES = 2**26  # numbers in the gradients that are held at a time
 
@@ -20,7 +20,7 @@ def transformed_sums(
     records: Records,
     owners: Tensor,
     changes: Tensor | None,
-    clip: Clip,
+    clip: ChunkClip,
     members: int,
 ) -> ClippedSums:
     """Σ_i c_i (g_i - a_k)/b_k of each of ``members`` clients, for the records [n] that ``owners`` [n] say.

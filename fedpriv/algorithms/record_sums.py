@@ -1,8 +1,6 @@
-"""Work of algorithms whose server needs one sum: clipped records of all clients, or rows for a secure sum."""
+"""The unit is the record, and the server needs one sum of the clipped gradients of all clients."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import torch
@@ -10,26 +8,18 @@ from torch import Tensor
 
 from fedpriv.algorithms.augmentation import Augmentation
 from fedpriv.algorithms.augmented import augmented
-from fedpriv.algorithms.client_work import ClientWork
 from fedpriv.algorithms.problem import Problem
-from fedpriv.algorithms.trainer import Clipped, Turn
-from fedpriv.engine.parts import asking_for, scaled_sum
-from fedpriv.privacy.clippers.clip import Clip
-from fedpriv.privacy.clippers.parts import rows_like, whole_norms
+from fedpriv.algorithms.work import StepState, Turn, Work
+from fedpriv.engine.parts import asking_for
+from fedpriv.privacy.clippers.clip import ChunkAnswer
+from fedpriv.privacy.clippers.parts import rows_like
 from fedpriv.privacy.core.sampling import Sampling, sample_lot
-from fedpriv.privacy.mechanisms.bounded import Bounded
-from fedpriv.privacy.mechanisms.visible import Visible
 
 _RECORDS_OF_NO_DATA = 256
 
 
-class RecordSums:
+class RecordSums(Work):
     """Lots of all clients, their records clipped one by one to the one clip norm, which the server holds."""
-
-    steps = 1
-    has_weight_decay = True
-    divides = True
-    proximal = 0.0
 
     def __init__(
         self,
@@ -71,8 +61,10 @@ class RecordSums:
             for client in turn.cohort
         ]
 
-    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
-        model, lots = self.problem.model, self._lots(turn)
+    def compute(self, state: StepState) -> ChunkAnswer:
+        """Sample the clients' lots, and scale and sum the gradients of their records."""
+        model, turn, clip = self.problem.model, state.turn, self.chunk_clip(state)
+        lots = self._lots(turn)
         sizes = torch.tensor([len(lot) for lot in lots])
         inputs, targets = self.problem.data.train.rows(np.concatenate(lots))
         if self._augmentation is not None:
@@ -88,19 +80,19 @@ class RecordSums:
                 clip.parts, lambda norms, clients: clip.factors(norms, torch.zeros_like(clients))
             ),
         )
-        sums = result.sums if self._rows else result.sums.double().sum(0, keepdim=True)
-        norms = torch.where(rows_like(result.finite, result.norms), result.norms, 0.0)
-        losses = torch.where(result.finite, result.losses, 0.0)
-        used = int(result.finite.sum())
-        penalty = float(model.penalty(model.flat)) if model.weight_decay else 0.0
-        return Clipped(
-            clip.bounded(sums),
-            norms,
-            torch.zeros(len(norms), dtype=torch.int64, device=self.device),
-            units.to(self.device),
-            train_loss=float(losses.sum()) / used + penalty if used else math.nan,
-            gradient_norm=float(whole_norms(norms).sum()) / used if used else math.nan,
-            not_finite=len(norms) - used,
+        losses = result.losses
+        if model.weight_decay:
+            losses = losses + model.penalty(model.flat)
+        return ChunkAnswer(
+            turn.cohort,
+            result.sums if self._rows else result.sums.double().sum(0, keepdim=True),
+            partial=not self._rows,
+            scaled=clip.scaled,
+            norms=torch.where(rows_like(result.finite, result.norms), result.norms, 0.0),
+            finite=result.finite,
+            units=units.to(self.device),
+            losses=torch.where(result.finite, losses, 0.0),
+            records=result.finite,
         )
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -108,19 +100,3 @@ class RecordSums:
         whole = sum(self._sampling.expected_size(int(n)) for n in sizes)
         flat = self.problem.model.flat
         return released.to(flat.dtype) / whole, flat.new_tensor([whole])
-
-    def sent(self, turn: Turn, changes: Visible) -> Visible:
-        return changes
-
-
-class UploadRows(ClientWork):
-    """A cohort's scaled uploads, each for itself: they are held all at once."""
-
-    def _add(self, total: Tensor, uploads: Tensor, factors: Tensor, clip: Clip) -> None:
-        own = zip(uploads.split(1), factors.split(1), strict=True)
-        rows = [scaled_sum(row, factor, clip.parts)[None] for row, factor in own]
-        self._held = [*getattr(self, "_held", ()), *rows]
-
-    def _answer(self, clip: Clip, total: Tensor, denominator: float) -> Bounded:
-        rows, self._held = torch.cat(self._held), []
-        return clip.bounded(rows, denominator)

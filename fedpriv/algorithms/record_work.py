@@ -15,23 +15,22 @@ from fedpriv.algorithms.augmented import augmented
 from fedpriv.algorithms.problem import Aggregation, Problem
 from fedpriv.algorithms.record_coordinates import transformed_sums
 from fedpriv.algorithms.server_steps import ServerStep
-from fedpriv.algorithms.trainer import Clipped, Turn
+from fedpriv.algorithms.work import StepState, Turn, Work
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, StackedModel, padded_lots, rows_at, sum_dtype
 from fedpriv.engine.parts import asking_for
-from fedpriv.privacy.clippers.clip import Clip
-from fedpriv.privacy.clippers.parts import rows_like, whole_norms
+from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip
+from fedpriv.privacy.clippers.parts import rows_like
 from fedpriv.privacy.core.sampling import Sampling, sample_lot
 from fedpriv.privacy.mechanisms.visible import Visible
 
 _RECORDS_OF_NO_DATA = 256
 
 
-class RecordWork:
-    """Lots, and the clipped sums of their gradients."""
+class RecordWork(Work):
+    """Lots, and the clipped sums of their gradients. Every client holds a clip norm."""
 
-    has_weight_decay = True
-    divides = True
+    holds_norms = True
 
     def __init__(
         self,
@@ -76,46 +75,39 @@ class RecordWork:
         )
         return float(result.norms.mean())
 
-    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
-        model = self.problem.model
-        records, owners = self._lots(turn)
+    def compute(self, state: StepState) -> ChunkAnswer:
+        """Sample the clients' lots, and scale and sum the gradients of their records."""
+        model, clients, changes = self.problem.model, state.turn.cohort, state.changes
+        clip = self.chunk_clip(state)
+        records, units = self._lots(state.turn)
         if self.problem.clipper.transforms:
-            problem, members = self.problem, len(turn.cohort)
             result = transformed_sums(
-                problem, self._stacked, records, owners, changes, clip, members
+                self.problem, self._stacked, records, units, changes, clip, len(clients)
             )
         elif changes is None:
+            factors = asking_for(clip.parts, clip.factors)
             result = self.problem.engine.clipped_sums(
-                records.inputs,
-                records.targets,
-                owners,
-                len(turn.cohort),
-                asking_for(clip.parts, clip.factors),
+                records.inputs, records.targets, units, len(clients), factors
             )
         elif self._augmentation is not None:
-            result = self._one_by_one(records, owners, changes, clip)
+            result = self._one_by_one(records, units, changes, clip)
         else:
-            result = self._side_by_side(records, owners, changes, clip)
-        owners = owners.to(self.device)
-        norms = result.norms.masked_fill(~rows_like(result.finite, result.norms), 0.0)
+            result = self._side_by_side(records, units, changes, clip)
+        units = units.to(self.device)
         losses = result.losses
         if model.weight_decay:
             weights = model.flat if changes is None else model.flat + changes
-            losses = losses + model.penalty(weights).expand(len(turn.cohort))[owners]
-        contributing = result.finite.sum()
-        loss = torch.where(result.finite, losses, 0.0).sum() / contributing
-        norm = whole_norms(norms).sum() / contributing
-        train_loss, gradient_norm, count = torch.stack(
-            [loss, norm, contributing.to(loss.dtype)]
-        ).tolist()
-        return Clipped(
-            clip.bounded(result.sums),
-            norms,
-            owners,
-            owners,
-            train_loss,
-            gradient_norm,
-            len(norms) - int(count),
+            losses = losses + model.penalty(weights).expand(len(clients))[units]
+        return ChunkAnswer(
+            clients,
+            result.sums,
+            partial=False,
+            scaled=clip.scaled,
+            norms=result.norms.masked_fill(~rows_like(result.finite, result.norms), 0.0),
+            finite=result.finite,
+            units=units,
+            losses=torch.where(result.finite, losses, 0.0),
+            records=result.finite,
         )
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -123,10 +115,14 @@ class RecordWork:
         return released.to(self.problem.model.flat.dtype).div_(lot_sizes[:, None]), lot_sizes
 
     def sent(self, turn: Turn, changes: Visible) -> Visible:
+        if self.problem.others is None:
+            return changes
         weights = self._server.weights(turn.cohort)
         aggregation = Aggregation(turn.round_index, turn.cohort, weights)
-        found = self.problem.foreign(aggregation, turn.cohort, changes.values)
-        return changes if found is None else changes.with_foreign(*found)
+        attack, foreign = self.problem.foreign(aggregation, turn.cohort, changes.values)
+        norms = torch.linalg.vector_norm(foreign.values, dim=1)
+        self.problem.note_sent(turn.round_index, turn.cohort, norms)
+        return changes.with_foreign(attack, foreign)
 
     def _lots(self, turn: Turn) -> tuple[Records, Tensor]:
         """(the records of all lots [n], or the copies of each; position in the cohort of each [n])."""
@@ -151,7 +147,7 @@ class RecordWork:
         return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
 
     def _one_by_one(
-        self, records: Records, owners: Tensor, changes: Tensor, clip: Clip
+        self, records: Records, owners: Tensor, changes: Tensor, clip: ChunkClip
     ) -> ClippedSums:
         """As the engine's joint pass, where weights have come apart, for records that are copies."""
         counts = torch.bincount(owners, minlength=len(changes)).tolist()
@@ -160,7 +156,7 @@ class RecordWork:
         return self._stacked.clipped_apart(changes + self.problem.model.flat, lots, factors)
 
     def _side_by_side(
-        self, records: Records, owners: Tensor, changes: Tensor, clip: Clip
+        self, records: Records, owners: Tensor, changes: Tensor, clip: ChunkClip
     ) -> ClippedSums:
         """As the engine's joint pass, for members whose weights have come apart."""
         model = self.problem.model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -13,16 +14,27 @@ from torch import Tensor
 from fedpriv.algorithms.problem import Problem
 from fedpriv.engine import ClippedSums, StackedModel, rows_at
 from fedpriv.privacy.core.sampling import PoissonSampling, WholeData, sample_lot, shuffle
+from fedpriv.privacy.mechanisms.bounded import sum_per_owner
+
+Projection = Callable[[Tensor, Tensor], None]
+"""(weights of clients [c, d], those that they began with [d]): moves the weights, in place."""
+_GATHERED = 2  # the training data so many times over, at most, are held in the order of clients
 
 
 @dataclass(frozen=True)
 class UploadBatch:
-    """Uploads [c, d] of some clients, the sum of the losses of the records they read (λ/2 ‖θ‖² in
-    each), and how many of these were left out because their gradient is not finite."""
+    """Uploads of some clients, and the losses of the records they read.
+
+    Attributes:
+        uploads: A row for each client [c, d].
+        loss_sum: The sum of the losses of each client's records [c] (λ/2 ‖θ‖² in each), or of all of them.
+        records: How many records each of these sums is of.
+        not_finite: How many records were left out because their gradient is not finite.
+    """
 
     uploads: Tensor
     loss_sum: Tensor
-    records: int
+    records: int | Tensor
     not_finite: int = 0
 
 
@@ -87,8 +99,10 @@ class Gradients:
             losses = losses + model.penalty(model.flat)
         return UploadBatch(
             uploads=sums.div_(denominators[:, None]),
-            loss_sum=torch.where(finite, losses, 0.0).sum(),
-            records=len(targets),
+            loss_sum=sum_per_owner(
+                torch.where(finite, losses, 0.0), client_of_record.to(losses.device), len(sizes)
+            ),
+            records=sizes,
             not_finite=len(targets) - int(finite.sum()),
         )
 
@@ -130,7 +144,12 @@ class LocalChanges:
             return shuffle(streams, records[client], round_index, epoch, clients[client])
 
         sizes = [len(own) for own in records]
-        return self._train(data.train.inputs, data.train.targets, sizes, order)
+        project = self.projection(round_index)
+        return self._train(data.train.inputs, data.train.targets, sizes, order, project)
+
+    def projection(self, round_index: int) -> Projection | None:
+        """Return what weights are projected by after every batch; None: by nothing."""
+        return None
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
         size = len(targets)
@@ -142,12 +161,14 @@ class LocalChanges:
         targets: Tensor,
         sizes: list[int],
         order: Callable[[int, int], np.ndarray],
+        project: Projection | None = None,
     ) -> UploadBatch:
-        """``order(client, epoch)``: the indices of a client's records as the epoch visits them."""
+        """``order(client, epoch)``: the indices of a client's records as the epoch visits them; ``project``:
+        called after every batch."""
         start = self.problem.model.flat
         batch = self.batch_size or max(sizes)
         weights = start.repeat(len(sizes), 1)
-        loss_sum = start.new_zeros(())
+        loss_sum = start.new_zeros(len(sizes), dtype=torch.float64)
         for epoch in range(self.epochs):
             visits = [order(client, epoch) for client in range(len(sizes))]
             indices, present = _padded(visits, start.device)
@@ -159,29 +180,20 @@ class LocalChanges:
                     pull = (weights - start) * there.any(1, keepdim=True)
                     gradients = gradients.add_(pull, alpha=self.proximal)
                 weights.sub_(gradients, alpha=self.learning_rate)
-                self._project(weights, start)
-                loss_sum = loss_sum + losses.sum()
-        return UploadBatch(weights.sub_(start), loss_sum, self.epochs * sum(sizes))
-
-    def _project(self, weights: Tensor, start: Tensor) -> None:
-        """Called after every batch with the clients' weights [c, d] and those they began with [d]."""
+                if project is not None:
+                    project(weights, start)
+                loss_sum += losses.sum(1)
+        records = torch.tensor(sizes, device=start.device).mul_(self.epochs)
+        return UploadBatch(weights.sub_(start), loss_sum, records)
 
 
 class ProjectedChanges(LocalChanges):
     """The same, projected onto a ball around θ after every batch: that of radius S, the clip norm."""
 
-    radius: float | Tensor | None = (
-        None  # one for all, or of each client [c, 1]; None: no bound yet
-    )
-
-    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+    def projection(self, round_index: int) -> Projection:
         server = torch.zeros(1, dtype=torch.int64, device=self.problem.model.device)
-        self.radius = float(self.problem.clipper.clip_norm(round_index, server))
-        return super().of(round_index, clients)
-
-    def _project(self, weights: Tensor, start: Tensor) -> None:
-        if self.radius is not None:
-            project_to_ball(weights, start, self.radius)
+        radius = float(self.problem.clipper.clip_norm(round_index, server))
+        return partial(project_to_ball, radius=radius)
 
 
 def project_to_ball(weights: Tensor, start: Tensor, radius: float | Tensor) -> None:
@@ -198,7 +210,7 @@ class FullBatchDescent:
     """w_k after E steps of gradient descent on all of its records, from w; or w_k - w.
 
     ``replaces``: the weights are uploaded, else their change. The records of a block of clients are
-    gathered once and kept for the next round if the block is the same.
+    gathered once and kept by who they are, for rounds in which the same clients come together again.
     """
 
     sign = -1
@@ -207,20 +219,22 @@ class FullBatchDescent:
         self.problem, self.steps, self.learning_rate = problem, steps, learning_rate
         self.replaces = replaces
         self._stacked = StackedModel(problem.model)
-        self._gathered: tuple[list[np.ndarray], tuple[Tensor, Tensor, Tensor]] | None = None
+        self._gathered: dict[bytes, tuple[list[np.ndarray], tuple[Tensor, Tensor, Tensor]]] = {}
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
         own = [self.problem.records_of(round_index, int(client)) for client in clients]
-        return self._train(*self._records(own))
-
-    def _records(self, own: list[np.ndarray]) -> tuple[Tensor, Tensor, Tensor]:
-        """(inputs [c, n, …], targets [c, n], which are there [c, n]) of each client's records."""
-        if self._gathered is None or not _same(self._gathered[0], own):
+        key = np.asarray(clients).tobytes()
+        if key not in self._gathered or not _same(self._gathered[key][0], own):
             data = self.problem.data
             indices, present = _padded(own, data.train.targets.device)
             inputs, targets = (rows_at(x, indices) for x in (data.train.inputs, data.train.targets))
-            self._gathered = (own, (inputs, targets, present))
-        return self._gathered[1]
+            held = sum(kept[2].numel() for _, kept in self._gathered.values())
+            if held + present.numel() > _GATHERED * len(
+                data.train
+            ):  # other cohorts come: begin anew
+                self._gathered.clear()
+            self._gathered[key] = (own, (inputs, targets, present))
+        return self._train(*self._gathered[key][1])
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
         there = torch.ones(len(targets), dtype=torch.bool, device=targets.device)
@@ -229,14 +243,14 @@ class FullBatchDescent:
     def _train(self, inputs: Tensor, targets: Tensor, present: Tensor) -> UploadBatch:
         start = self.problem.model.flat
         weights = start.repeat(len(targets), 1)
-        loss_sum = start.new_zeros(())
+        loss_sum = start.new_zeros(len(targets), dtype=torch.float64)
         for step in range(self.steps):
             gradients, losses = self._stacked.gradients(weights, inputs, targets, present)
             weights.sub_(gradients, alpha=self.learning_rate)
             if step == 0:
-                loss_sum = losses.sum()
+                loss_sum = losses.sum(1).double()
         uploads = weights if self.replaces else weights.sub_(start)
-        return UploadBatch(uploads, loss_sum, int(present.sum()))
+        return UploadBatch(uploads, loss_sum, present.sum(1))
 
 
 def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:

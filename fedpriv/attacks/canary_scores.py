@@ -23,7 +23,7 @@ from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Problem
-from fedpriv.algorithms.trainer import Clipped, Turn, Work
+from fedpriv.algorithms.work import Clipped, Turn, Work
 from fedpriv.attacks.canaries import PlantedCanaries, PlantedDirections
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.core.events import describe_event, parse_event

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Aggregation, Problem
-from fedpriv.algorithms.trainer import Clipped, Turn, Work
+from fedpriv.algorithms.work import Clipped, Turn, Work
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.privacy.clippers.clip import Clip

@@ -9,7 +9,7 @@ others, unless both are ``paired``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Aggregation, Problem
-from fedpriv.algorithms.uploads import ProjectedChanges, project_to_ball
+from fedpriv.algorithms.uploads import LocalChanges, Projection, project_to_ball
 from fedpriv.attacks.names import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT
 from fedpriv.common.errors import ArgumentError, ConfigError, ReleaseError
 from fedpriv.common.random_streams import numpy_stream
@@ -28,9 +28,6 @@ from fedpriv.data.records import Records
 if TYPE_CHECKING:
     from fedpriv.attacks.triggers import Trigger
     from fedpriv.data.federated import FederatedData
-
-Constraint = Callable[[Tensor], Tensor]
-"""Changes of weights [a, d] → the changes that attackers allow themselves [a, d]."""
 
 
 class AttackSettings(Protocol):
@@ -175,7 +172,6 @@ class MaliciousClients:
             trained = self._trained(aggregation, attackers, uploads[where])
             sent = self.forge(t, attackers, trained, others)
             uploads[where] = self._of_shape(trained, sent, "forge")
-        self._note_norms(torch.linalg.vector_norm(uploads, dim=1).cpu().numpy(), malicious)
         return uploads
 
     def _trained(self, aggregation: Aggregation, clients: np.ndarray, own: Tensor) -> Tensor:
@@ -186,20 +182,24 @@ class MaliciousClients:
         if settings.dp_steps == FOLLOW:
             sent = self._constrained(turn, clients, own) * boost
         else:
-            training = self._training
-            training.radius = None if settings.norm_bound is None else settings.norm_bound / boost
-            training.constraint = None
-            if (
-                type(self).constrain is not MaliciousClients.constrain
-            ):  # changes + start would round
-                training.constraint = partial(self._constrained, turn, clients)
+            constrains = type(self).constrain is not MaliciousClients.constrain
+            radius = None if settings.norm_bound is None else settings.norm_bound / boost
+
+            def project(radius: Tensor | None, weights: Tensor, start: Tensor) -> None:
+                if constrains:  # else changes + start would round
+                    allowed = self._constrained(turn, clients, weights - start)
+                    weights.copy_(allowed.add(start))
+                if radius is not None:
+                    project_to_ball(weights, start, radius)
+
+            train, bounded = self._training.changes, partial(project, radius)
             if settings.boosted == MALICIOUS_PART:
-                bad = training.changes(turn, clients, {}, self._poisoned)
-                training.radius = None
-                good = training.changes(turn, clients, dict(enumerate(self.data.clients)), {})
+                bad = train(turn, clients, {}, self._poisoned, bounded)
+                clean = dict(enumerate(self.data.clients))
+                good = train(turn, clients, clean, {}, partial(project, None))
                 sent = good.add_(bad.mul_(boost))
             else:
-                sent = training.changes(turn, clients, self._clean, self._poisoned).mul_(boost)
+                sent = train(turn, clients, self._clean, self._poisoned, bounded).mul_(boost)
         if settings.norm_bound is not None:
             project_to_ball(sent, torch.zeros_like(sent[0]), settings.norm_bound)
         return sent
@@ -240,7 +240,9 @@ class MaliciousClients:
         self._forget_norms()
         return means
 
-    def _note_norms(self, norms: np.ndarray, malicious: np.ndarray) -> None:
+    def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:
+        """Note the norm of what each client of the cohort sent [c]."""
+        malicious = ~self.honest[cohort] & self.settings.attacks_in(round_index)
         for who, chosen in (("honest", ~malicious), ("malicious", malicious)):
             total, count = self._norms[who]
             self._norms[who] = (total + float(norms[chosen].sum()), count + int(chosen.sum()))
@@ -249,10 +251,8 @@ class MaliciousClients:
         self._norms = {"honest": (0.0, 0), "malicious": (0.0, 0)}
 
 
-class _PoisonedTraining(ProjectedChanges):
+class _PoisonedTraining(LocalChanges):
     """The attackers' plain SGD on clean and poisoned records."""
-
-    constraint: Constraint | None = None
 
     def __init__(self, problem: Problem, settings: AttackSettings):
         super().__init__(
@@ -260,19 +260,15 @@ class _PoisonedTraining(ProjectedChanges):
         )
         self.settings = settings
 
-    def _project(self, weights: Tensor, start: Tensor) -> None:
-        if self.constraint is not None:
-            weights.copy_(self.constraint(weights - start).add(start))
-        super()._project(weights, start)
-
     def changes(
         self,
         round_index: int,
         clients: np.ndarray,
         clean: dict[int, np.ndarray],
         poisoned: dict[int, np.ndarray],
+        project: Projection,
     ) -> Tensor:
-        """Δ of each client [c, d] from its records in both (absent: none)."""
+        """Return Δ of each client [c, d] from its records in both (absent: none)."""
         nothing = np.zeros(0, dtype=np.int64)
         own = [(clean.get(int(k), nothing), poisoned.get(int(k), nothing)) for k in clients]
         purpose = "attack_batches" if poisoned else "attack_benign_batches"
@@ -285,7 +281,7 @@ class _PoisonedTraining(ProjectedChanges):
 
         sizes = [len(good) + len(bad) for good, bad in own]
         train = self.problem.data.train
-        return self._train(train.inputs, train.targets, sizes, order).uploads
+        return self._train(train.inputs, train.targets, sizes, order, project).uploads
 
 
 def mixed(clean: np.ndarray, poisoned: np.ndarray, stream: np.random.Generator) -> np.ndarray:

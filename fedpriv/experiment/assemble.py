@@ -24,6 +24,7 @@ from fedpriv.experiment.contracts import refuse_without_sampling
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.machine import (
     choose_threads,
+    chunk_size,
     numeric_environment,
     processor,
     resolve_device,
@@ -93,7 +94,9 @@ def assemble(
     if settings.paired is None and own_targets(identity):
         problem.streams = replace(problem.streams, history=History())
     notes = [] if passed_over is None else [f"{passed_over}; the checkpoint before it serves"]
-    origin = Origin(identity, name, numeric_environment(device, threads, problem.engine.name))
+    origin = Origin(
+        identity, name, numeric_environment(device, threads, problem.engine.name, problem.chunk)
+    )
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
         notes += checkpoint.compare_files(folder, state)
@@ -195,6 +198,10 @@ def make_problem(
         attack.join(problem)
     if planted is not None:
         planted.join(problem)
+    problem.chunk = settings.chunk
+    if settings.chunk is None:
+        cohort = algorithm.expected_cohort(data.client_count)
+        problem.chunk = chunk_size(cohort, work_per_round(parts, problem))
     return problem
 
 

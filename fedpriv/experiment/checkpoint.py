@@ -36,7 +36,7 @@ class Origin:
 
     identity: dict[str, object]
     run: str
-    numerics: dict[str, str | int]
+    numerics: dict[str, str | int | None]
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     import torch
 
 _SMALL = 2e6  # parameters × records below which a second thread costs more than it brings
+_CHUNK = 1e7  # parameters × records of a chunk at least: about 5 ms of a processor core
+_LARGE_CHUNK = (
+    4 * _CHUNK
+)  # of more than a few chunks: what each costs beside its records then matters little
+_FEWEST_CHUNKS, _MOST_CHUNKS = 4, 64
 
 
 def choose_threads(wanted: int | None, work: float) -> int:
@@ -30,9 +35,30 @@ def choose_threads(wanted: int | None, work: float) -> int:
     return torch.get_num_threads()
 
 
-def numeric_environment(device: torch.device, threads: int, engine: str) -> dict[str, str | int]:
-    """What decides how sums are rounded: the same streams on the same data give the same bits only where
-    all of this is the same."""
+def chunk_size(cohort: float, work: float) -> int | None:
+    """Return how many clients compute together, so that several processes may share a round.
+
+    A round of much work has at least four chunks. Only public numbers of the configuration decide, never the
+    processors, processes or clients that there are in a round: sums are rounded alike everywhere.
+
+    Args:
+        cohort: How many clients take part in a round on average.
+        work: Parameters × records of one local step of all of them.
+
+    Returns:
+        The number of clients in a chunk; None: the whole cohort is one.
+    """
+    if cohort < _FEWEST_CHUNKS or work < _FEWEST_CHUNKS * _CHUNK:
+        return None
+    chunks = min(max(work / _LARGE_CHUNK, _FEWEST_CHUNKS), _MOST_CHUNKS)
+    return max(1, int(cohort / chunks))
+
+
+def numeric_environment(
+    device: torch.device, threads: int, engine: str, chunk: int | None
+) -> dict[str, str | int | None]:
+    """Return what decides how sums are rounded: the same streams on the same data give the same bits only
+    where all of this is the same."""
     import torch
 
     from fedpriv.store.folder import own_commit_words
@@ -50,6 +76,7 @@ def numeric_environment(device: torch.device, threads: int, engine: str) -> dict
         "processor": processor(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
+        "chunk": chunk,
     }
 
 

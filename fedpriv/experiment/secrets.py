@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = (
     *("evaluation_interval", "audit", "publish_test_metrics", "dataset.path"),
     *("averaging", "averaging_decay", "averaging_start"),
+    "chunk",  # as threads do, it changes the rounding of sums alone
 )
 _LATER = frozenset(
     f"{group}.{key}"

@@ -47,7 +47,8 @@ class Settings:
     """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε,
     and ``canary``: of which kind; ``shadow``: whose data it has in the place of its own, as a shadow run
     of an audit; ``paired``: the name of the simulations whose lots, cohorts and noise are its own;
-    ``isolate_records``: whether each record is computed by a copy of the model of its own."""
+    ``isolate_records``: whether each record is computed by a copy of the model of its own; ``chunk``: how
+    many clients compute together, None: see :func:`fedpriv.experiment.machine.chunk_size`."""
 
     epsilon: float | None
     delta: float
@@ -68,6 +69,7 @@ class Settings:
     averaging: Averaging | None = None
     paired: str | None = None
     isolate_records: bool = False
+    chunk: int | None = None
 
 
 def read_settings(config: DictConfig) -> Settings:
@@ -110,6 +112,7 @@ def read_settings(config: DictConfig) -> Settings:
                 "isolate_records", config.get("isolate_records") or False
             ),
             paired=_optional(checks.text, "paired", config.get("paired")),
+            chunk=_optional(checks.whole, "chunk", config.get("chunk"), at_least=1),
         )
         averaging = averaging_of(*(config.get(key) for key in _OF_AVERAGING), settings.rounds)
         settings = replace(settings, averaging=averaging)

@@ -77,6 +77,12 @@ class Eavesdropper:
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         return self.data.clients[client]
 
+    def observe(self, round_index: int, weights: Tensor) -> None:
+        pass
+
+    def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:
+        pass
+
     def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
         self.uploaded.append(uploads.clone())
         return uploads if self.transform is None else self.transform(aggregation, clients, uploads)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.problem import Aggregation, Problem
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.attacks import Backdoor, PixelPattern
 from fedpriv.attacks.malicious import MaliciousClients
@@ -34,6 +34,26 @@ def digits() -> FederatedData:
 def mechanism_of(algorithm: Algorithm, clipper: Clipper, sigma: float) -> Mechanism:
     """What the algorithm releases with a constant noise multiplier; 0: without noise."""
     return Mechanism(algorithm, clipper, ConstantNoise(sigma) if sigma else NoNoise())
+
+
+@dataclass
+class Nobody:
+    """Attackers of whom there are none: what clients send can be seen all the same."""
+
+    data: FederatedData
+    attackers = np.zeros(0, dtype=int)
+
+    def observe(self, round_index: int, weights: Tensor) -> None:
+        pass
+
+    def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:
+        pass
+
+    def records_of(self, round_index: int, client: int) -> np.ndarray:
+        return self.data.clients[client]
+
+    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+        return uploads
 
 
 @dataclass
@@ -96,19 +116,18 @@ def federation(digits):
             streams=SecretStreams.simulated(0, 0).with_noise(noise_seed.to_bytes(32, "big")),
             mechanism=mechanism_of(algorithm, clipper, 0.0),
         )
-        if malicious is not None:
+        if malicious is None:
+            problem.attack = Nobody(data)
+        else:
             malicious.join(problem)
         made = Federation(problem, algorithm, None, malicious)
         original = problem.foreign
 
         def noted(aggregation, clients, uploads):
-            found = original(aggregation, clients, uploads)
-            sent = uploads
-            if found is not None:
-                rows, foreign = found
-                sent = foreign.values.where(rows[:, None], uploads)
+            rows, foreign = original(aggregation, clients, uploads)
+            sent = foreign.values.where(rows[:, None], uploads)
             made.sent.append((clients.copy(), sent.clone()))
-            return found
+            return rows, foreign
 
         problem.foreign = noted
         made.trainer = algorithm.start(problem)

@@ -49,6 +49,8 @@ class Clipper(ABC):
     """Whether nothing is clipped, so that the sensitivity is infinite."""
     transforms: bool = False
     """Whether uploads are clipped in a space of their own: see ``transform``."""
+    parts: LayerGroups | None = None
+    """The parts of a gradient that are clipped apart; None: it is clipped as a whole."""
     whole_steps: float | None = None
     """So many times the statistic is one whole number, which a unit moves by one; None: it is not."""
 
@@ -65,11 +67,6 @@ class Clipper(ABC):
 
     def see_layers(self, layers: Layers) -> None:
         """Called before ``start``: the layers of the model, in the order of its weights."""
-
-    @property
-    def parts(self) -> LayerGroups | None:
-        """The parts of a gradient that are clipped apart; None: it is clipped as a whole."""
-        return None
 
     def part_norms(self, round_index: int, holders: Tensor) -> Tensor:
         """The clip norm of each part, where there are ``parts`` → [m, G]. The sensitivity is the norm of a

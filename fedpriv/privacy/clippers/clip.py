@@ -8,8 +8,11 @@ between two units does the same; so neither reaches the sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from fedpriv.common.attributes import attribute_digests, changed_attributes, is_own
 from fedpriv.common.errors import ReleaseError, show
@@ -23,68 +26,69 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
-class Clip:
-    """The clip norms of one step, and the sums that were clipped to them.
+@dataclass(frozen=True)
+class ChunkAnswer:
+    """What a chunk of c clients computed: sums to be released, and a number for each of n units.
+
+    A unit is a record, or the upload of a client. Losses are for the analyst alone, of each record or summed
+    up for each client.
 
     Attributes:
-        norms: C of each holder [m]: clients, or the one server; by so much one unit moves its sum.
-        parts: The parts of a gradient that are clipped apart; None: it is clipped as a whole.
+        clients: Whose answers these are [c].
+        sums: The clipped sum of each client [c, d]; the sum of all in float64 [1, d] if ``partial``.
+        partial: Whether the chunk has one sum for all of its clients.
+        scaled: Whether the clipper was asked for the scale of the units.
+        norms: Of each unit before clipping [n], or of its parts [n, G]; 0 for one that is not finite.
+        finite: Whether the unit counts [n]; one that is not finite contributes zero.
+        units: The position in the chunk of the client that each unit is of [n].
+        losses: Losses [l], 0 for those that are not finite.
+        records: How many records each loss is the sum of [l], with those that are left out.
+        left_out: How many of these records are no units, have no finite gradient, and are in no loss.
+        sent_norms: The norm of what each client sent [c], where attackers take part in it; else None.
     """
 
-    def __init__(self, clipper: Clipper, round_index: int, holders: Tensor):
-        self._clipper = clipper
-        self.parts = clipper.parts
-        if self.parts is None:
-            norms, wanted = clipper.clip_norm(round_index, holders), tuple(holders.shape)
-            what, of_parts = "clip_norm", ""
-        else:
-            what, of_parts = "part_norms", f" and {len(self.parts)} parts"
-            norms = clipper.part_norms(round_index, holders)
-            wanted = (len(holders), len(self.parts))
-        shape = tuple(getattr(norms, "shape", ()))
-        if shape != wanted:
-            raise ReleaseError(
-                f"{type(clipper).__name__}.{what} must return a tensor with one number for each of "
-                f"{len(holders)} holders{of_parts}, got {show(norms) if not shape else f'shape {shape}'}"
-            )
-        if is_own(clipper) and not bool((norms > 0).all()):
-            raise ReleaseError(
-                f"{type(clipper).__name__}.{what} must return numbers > 0, got {show(float(norms.min()))}"
-            )
-        self._limits = norms.clone()  # ours: no clipper writes into it
-        self.norms = whole_norms(self._limits)
-        self._scaled = False
-        found = clipper.transform(round_index, holders)
-        self._shift_and_scale = None if found is None else tuple(own.clone() for own in found)
+    clients: np.ndarray
+    sums: Tensor
+    partial: bool
+    scaled: bool
+    norms: Tensor
+    finite: Tensor
+    units: Tensor
+    losses: Tensor
+    records: Tensor
+    left_out: int = 0
+    sent_norms: Tensor | None = None
 
-    @property
-    def rule(self) -> tuple[Tensor, ...]:
-        """The public numbers by which units are clipped: the clip norms, shift and scale."""
-        return (self._limits, *(self._shift_and_scale or ()))
 
-    def transformed(self, uploads: Tensor, owners: Tensor) -> Tensor:
-        """Units [n, d] of these holders [n] in the space in which they are clipped."""
-        if self._shift_and_scale is None:
-            return uploads
-        shift, scale = self._shift_and_scale
-        return (uploads - shift[owners]) / scale[owners]
+class ChunkClip:
+    """Scales the units of a chunk of clients so that each is at most its holder's clip norm.
 
-    def restored(self, means: Tensor) -> Tensor:
-        """Noised means [m, d] back in the space of the weights: post-processing."""
-        if self._shift_and_scale is None:
-            return means
-        shift, scale = self._shift_and_scale
-        return means.mul_(scale).add_(shift)
+    Attributes:
+        limits: C of each holder [m], or of each part [m, G].
+        transform: (shift, scale) of each coordinate [m, d] where units are clipped in another space, or None.
+        parts: The parts of a gradient that are clipped apart; None: it is clipped as a whole.
+        scaled: Whether ``factors`` was called.
+    """
 
-    def restored_noise(self, std: Tensor) -> Tensor:
-        """The standard deviation of their noise [m, 1] there → [m, d]."""
-        return std if self._shift_and_scale is None else std * self._shift_and_scale[1]
+    def __init__(
+        self, clipper: Clipper, limits: Tensor, transform: tuple[Tensor, Tensor] | None = None
+    ):
+        self._clipper, self.parts = clipper, clipper.parts
+        self.limits, self.transform = limits, transform
+        self.scaled = False
+
+    def transformed(self, units: Tensor, owners: Tensor) -> Tensor:
+        """Return units [n, d] of these holders [n] in the space in which they are clipped."""
+        if self.transform is None:
+            return units
+        shift, scale = self.transform
+        return (units - shift[owners]) / scale[owners]
 
     def factors(self, norms: Tensor, owners: Tensor) -> Tensor:
         """The scale c of each unit [n], given its norm [n] and holder [n]: c ‖g‖ ≤ C, enforced; of each part
         [n, G], given the norms of the parts."""
-        self._scaled = True
-        bounds = self._limits[owners]
+        self.scaled = True
+        bounds = self.limits[owners]
         most = bounds / norms.clamp_min(1e-30)
         factors = self._factors(norms, bounds)
         if self._clipper.unbounded:
@@ -132,10 +136,98 @@ class Clip:
             )
         return answer
 
+
+class Clip(ChunkClip):
+    """The clip norms of one step, and the one maker of sums that were clipped to them.
+
+    Attributes:
+        norms: C of each holder [m]: clients, or the one server; by so much one unit moves its sum.
+    """
+
+    def __init__(self, clipper: Clipper, round_index: int, holders: Tensor):
+        parts = clipper.parts
+        if parts is None:
+            norms, wanted = clipper.clip_norm(round_index, holders), tuple(holders.shape)
+            what, of_parts = "clip_norm", ""
+        else:
+            what, of_parts = "part_norms", f" and {len(parts)} parts"
+            norms = clipper.part_norms(round_index, holders)
+            wanted = (len(holders), len(parts))
+        shape = tuple(getattr(norms, "shape", ()))
+        if shape != wanted:
+            raise ReleaseError(
+                f"{type(clipper).__name__}.{what} must return a tensor with one number for each of "
+                f"{len(holders)} holders{of_parts}, got {show(norms) if not shape else f'shape {shape}'}"
+            )
+        if is_own(clipper) and not bool((norms > 0).all()):
+            raise ReleaseError(
+                f"{type(clipper).__name__}.{what} must return numbers > 0, got {show(float(norms.min()))}"
+            )
+        transform = clipper.transform(round_index, holders) if clipper.transforms else None
+        if transform is not None:
+            transform = tuple(own.clone() for own in transform)
+        super().__init__(clipper, norms.clone(), transform)  # ours: no clipper writes into it
+        self.norms = whole_norms(self.limits)
+
+    @property
+    def rule(self) -> tuple[Tensor, ...]:
+        """The public numbers by which units are clipped: the clip norms, shift and scale."""
+        return (self.limits, *(self.transform or ()))
+
+    def restored(self, means: Tensor) -> Tensor:
+        """Noised means [m, d] back in the space of the weights: post-processing."""
+        if self.transform is None:
+            return means
+        shift, scale = self.transform
+        return means.mul_(scale).add_(shift)
+
+    def restored_noise(self, std: Tensor) -> Tensor:
+        """The standard deviation of their noise [m, 1] there → [m, d]."""
+        return std if self.transform is None else std * self.transform[1]
+
+    def merge(
+        self,
+        answers: Sequence[ChunkAnswer],
+        cohort: np.ndarray,
+        divide_by: float | None = None,
+        divided_by: float = 1.0,
+    ) -> Bounded:
+        """Join what the chunks of a cohort computed into one answer, in the order of the chunks.
+
+        Args:
+            answers: What each chunk computed.
+            cohort: The clients that are to be in the answer [c], ascending.
+            divide_by: The denominator of the cohort's sum; None: it is not divided.
+            divided_by: The public number by which the answer is said to be divided.
+
+        Raises:
+            ReleaseError: A client is missing, or is there twice or in another place; a chunk's sums are not
+                those of its clients; sums were not scaled.
+        """
+        _refuse_other_clients(np.concatenate([answer.clients for answer in answers]), cohort)
+        for answer in answers:
+            rows = 1 if answer.partial else len(answer.clients)
+            if len(answer.sums) != rows or answer.partial != answers[0].partial:
+                raise ReleaseError(
+                    f"a chunk of {len(answer.clients)} clients answered {len(answer.sums)} sums, not {rows}; "
+                    "nothing was released"
+                )
+        # of empty lots nothing is scaled
+        self.scaled = all(answer.scaled or not bool(answer.sums.any()) for answer in answers)
+        sums, *others = [answer.sums for answer in answers]
+        if others and answers[0].partial:
+            for partial in others:
+                sums = sums + partial
+        elif others:
+            import torch
+
+            sums = torch.cat([sums, *others])
+        return self.bounded(sums if divide_by is None else sums / divide_by, divided_by)
+
     def bounded(self, sums: Tensor, divided_by: float = 1.0) -> Bounded:
         """Sums [m, d] of units scaled by :meth:`factors`, divided by a public number. Raises ReleaseError
         where nothing was scaled."""
-        if not self._scaled and bool(sums.any()):  # of empty lots nothing is scaled
+        if not self.scaled and bool(sums.any()):  # of empty lots nothing is scaled
             raise ReleaseError(
                 "a sum was said to be clipped, but the clipper was not asked for its factors"
             )
@@ -157,10 +249,30 @@ class Clip:
 
     def _answer(self, norms: Tensor, owners: Tensor) -> Bounded:
         """The clipper's statistic on some units."""
-        answer = self._clipper.statistic(norms.clone(), owners, self._limits.clone())
+        answer = self._clipper.statistic(norms.clone(), owners, self.limits.clone())
         if not isinstance(answer, Bounded):
             raise ReleaseError(
                 f"{type(self._clipper).__name__}.statistic must return a bounded statistic (bounded_sum, "
                 f"histogram, ... of fedpriv.privacy.mechanisms.bounded), got a {type(answer).__name__}"
             )
         return answer
+
+
+def _refuse_other_clients(clients: np.ndarray, cohort: np.ndarray) -> None:
+    """Raise ReleaseError unless the chunks' clients are those of the cohort, each once and in order."""
+    named, times = np.unique(clients, return_counts=True)
+    if np.array_equal(clients, cohort) and len(named) == len(clients):
+        return
+    found = [
+        f"{what} {', '.join(map(str, own[:10]))}"
+        for what, own in (
+            ("missing", np.setdiff1d(cohort, named)),
+            ("there twice", named[times > 1]),
+            ("not of the cohort", np.setdiff1d(named, cohort)),
+        )
+        if len(own)
+    ]
+    raise ReleaseError(
+        "the clients that computed are not those of the round, each once and in order: "
+        f"{'; '.join(found) or 'in another order'}; nothing was released"
+    )

@@ -203,7 +203,8 @@ class Mechanism:
         lowest = self.schedule.lowest(round_index) if noise_multiplier is None else sigma
         asked = self._loss_query()
         # a round of the same kind as the one before it releases the same
-        kind = (sigma, lowest, asked, self.clipper.query(round_index, sigma), round_index == 0)
+        first = round_index == 0 and self.charged_at_once is not None
+        kind = (sigma, lowest, asked, self.clipper.query(round_index, sigma), first)
         if kind != self._last[0] or any(map(is_own, (self, self.algorithm, self.clipper))):
             groups = tuple(
                 self.group(sampling, sigma, round_index, clients, lowest)

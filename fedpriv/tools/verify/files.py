@@ -96,7 +96,7 @@ def published(
         shown.runtime.stop_file = shown.runtime.run_dir = None
         write_text(folder.config, configuration.dump(shown))
         problem = loop.problem
-        numerics = numeric_environment(problem.model.device, 1, problem.engine.name)
+        numerics = numeric_environment(problem.model.device, 1, problem.engine.name, problem.chunk)
         run = Run(loop, folder, Origin(configuration.identity(shown), "verify", numerics), None)
         run.go(_SilentReporter(), tap, _Ends(Path(chosen.runtime.stop_file), ROUNDS))
         write_report(run, "rounds")

@@ -11,7 +11,7 @@ import torch
 
 from fedpriv.attacks.canaries import marked
 from fedpriv.common import config as configuration
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.clip import ChunkClip
 from fedpriv.privacy.mechanisms import GaussianQuery
 from fedpriv.store.canary_file import FINAL, RELEASES
 from fedpriv.tools.audit.epsilon_evaluate import Question, one_run_bound
@@ -158,9 +158,9 @@ def test_no_fault_no_refutation():
 
 
 def test_without_clipping_canaries_stand_out(monkeypatch):
-    monkeypatch.setattr(Clip, "factors", lambda self, norms, owners: norms * 0 + self._mark())
+    monkeypatch.setattr(ChunkClip, "factors", lambda self, norms, owners: norms * 0 + self._mark())
     monkeypatch.setattr(
-        Clip, "_mark", lambda self: setattr(self, "_scaled", True) or 1.0, raising=False
+        ChunkClip, "_mark", lambda self: setattr(self, "scaled", True) or 1.0, raising=False
     )
     for name in ("records of clients", "clients of a server"):
         found = trial(*WHOLE[name], "noise_schedule.noise_multiplier=8")

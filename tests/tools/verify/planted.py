@@ -12,8 +12,8 @@ from fedpriv.algorithms import CdpFedAvg, DpFl
 from fedpriv.algorithms.client_work import ClientWork
 from fedpriv.algorithms.optimizers import Adam
 from fedpriv.algorithms.record_work import RecordWork
-from fedpriv.algorithms.trainer import Clipped
 from fedpriv.algorithms.uploads import ProjectedChanges
+from fedpriv.algorithms.work import Clipped
 from fedpriv.data.records import Records
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.core.sampling import PoissonSampling
@@ -31,23 +31,25 @@ COPIES = (
 def does_not_clip(clip):
     """The clipper's scale is used, its bound is not enforced."""
     clip.factors = lambda norms, owners: torch.ones_like(norms)
-    clip._scaled = True
+    clip.scaled = True
+    return clip
 
 
 # ---- clipping
 
 
 class NoClipping(RecordWork):
-    def clipped(self, turn, changes, clip):
-        does_not_clip(clip)
-        return super().clipped(turn, changes, clip)
+    def chunk_clip(self, state):
+        return does_not_clip(super().chunk_clip(state))
 
 
 class ClipsTheMean(RecordWork):
     """The sum of a lot is clipped instead of each gradient in it."""
 
+    def chunk_clip(self, state):
+        return does_not_clip(super().chunk_clip(state))
+
     def clipped(self, turn, changes, clip):
-        does_not_clip(clip)
         found = super().clipped(turn, changes, clip)
         values = found.answer.values
         lots = self._lot_sizes[self.holders(turn.cohort)]
@@ -59,16 +61,17 @@ class ClipsTheMean(RecordWork):
 class ForgetsTheBias(RecordWork):
     """Norms are those of the first layer alone, and so is the clipping."""
 
-    def clipped(self, turn, changes, clip):
-        records, _ = self._lots(turn)
+    def chunk_clip(self, state):
+        records, _ = self._lots(state.turn)
         module = self.problem.model.module
         logits = module(records.inputs)
         error = logits.softmax(1) - nn.functional.one_hot(records.targets, logits.shape[1])
         own = (error.norm(dim=1) * records.inputs.flatten(1).norm(dim=1)).detach()
         own = own.nan_to_num(nan=1e30, posinf=1e30)
-        clip._scaled = True
-        clip.factors = lambda norms, owners: (clip.norms[owners] / own).clamp_max(1.0)
-        return super().clipped(turn, changes, clip)
+        clip = super().chunk_clip(state)
+        clip.scaled = True
+        clip.factors = lambda norms, owners: (clip.limits[owners] / own).clamp_max(1.0)
+        return clip
 
 
 class PerLayer(ClientWork):
@@ -95,39 +98,41 @@ class TrustsClients(ClientWork):
 class CountsOneTwice(ClientWork):
     """The first of a cohort is in the sum twice."""
 
-    def clipped(self, turn, changes, clip):
-        twice = np.concatenate([turn.cohort[:1], turn.cohort])
-        return super().clipped(replace(turn, cohort=twice), changes, clip)
+    def compute(self, state):
+        own = state.turn.cohort
+        twice = replace(state.turn, cohort=np.concatenate([own[:1], own]))
+        return replace(super().compute(replace(state, turn=twice)), clients=own)
 
 
 class LastUnclipped(RecordWork):
     """The gradients of the last client are not clipped, those of all others are."""
 
-    def clipped(self, turn, changes, clip):
-        honest, last = clip.factors, len(turn.cohort) - 1
+    def chunk_clip(self, state):
+        clip = super().chunk_clip(state)
+        honest, last = clip.factors, len(state.turn.cohort) - 1
         clip.factors = lambda norms, owners: honest(norms, owners).where(
             owners.to(norms.device) != last, torch.ones_like(norms)
         )
-        return super().clipped(turn, changes, clip)
+        return clip
 
 
 class NeighboursNorm(RecordWork):
     """Gradients of the last client but one are clipped to the last one's norm, and the other way round."""
 
-    def clipped(self, turn, changes, clip):
-        limits, (one, other) = clip._limits.clone(), (len(turn.cohort) - 2, len(turn.cohort) - 1)
-        clip._limits[[one, other]] = limits[[other, one]]
-        found = super().clipped(turn, changes, clip)
-        clip._limits[:] = limits
-        return found
+    def chunk_clip(self, state):
+        clip, (one, other) = super().chunk_clip(state), (-2, -1)
+        clip.limits = clip.limits.clone()
+        clip.limits[[one, other]] = clip.limits[[other, one]]
+        return clip
 
 
 class LastUploadUnclipped(ClientWork):
     """The server does not clip what the last client sends."""
 
-    def _add(self, total, uploads, factors, clip):
+    def _scaled(self, uploads, factors, clip, together):
         last = self._clients == self.problem.data.client_count - 1
-        super()._add(total, uploads, factors.where(~last, torch.ones_like(factors)), clip)
+        factors = factors.where(~last, torch.ones_like(factors))
+        return super()._scaled(uploads, factors, clip, together)
 
     def clipped(self, turn, changes, clip):
         self._clients = torch.from_numpy(turn.cohort)
@@ -137,24 +142,25 @@ class LastUploadUnclipped(ClientWork):
 class LastWeighsTwo(LastUploadUnclipped):
     """The clipped upload of the last client counts twice."""
 
-    def _add(self, total, uploads, factors, clip):
+    def _scaled(self, uploads, factors, clip, together):
         last = self._clients == self.problem.data.client_count - 1
-        ClientWork._add(self, total, uploads, factors * (1.0 + last.to(factors.dtype)), clip)
+        factors = factors * (1.0 + last.to(factors.dtype))
+        return ClientWork._scaled(self, uploads, factors, clip, together)
 
 
 class WeighedByData(LastUploadUnclipped):
     """Clipped uploads are weighed by how many records a client has, as FedAvg does."""
 
-    def _add(self, total, uploads, factors, clip):
+    def _scaled(self, uploads, factors, clip, together):
         records = torch.from_numpy(self.problem.data.records_per_client).to(factors.dtype)
-        weights = records / records.mean()
-        ClientWork._add(self, total, uploads, factors * weights[self._clients], clip)
+        factors = factors * (records / records.mean())[self._clients]
+        return ClientWork._scaled(self, uploads, factors, clip, together)
 
 
 def summed(work, turn, clip, uploads):
     """The sum of uploads [c, d], said to be clipped."""
     denominator = work.denominator(turn.cohort)
-    clip._scaled = True
+    clip.scaled = True
     norms = uploads.norm(dim=1).float()
     return Clipped(
         clip.bounded(uploads.sum(0, keepdim=True) / denominator, denominator),

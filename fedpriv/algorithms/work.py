@@ -1,0 +1,179 @@
+"""The clients' computation of one local step: pure, in chunks of clients.
+
+    state   = what is public before the step, cut to the clients of a chunk
+    answers = compute(state, clients) for every chunk     # reads records, changes nothing
+    answer  = clip.merge(answers, cohort)                 # the one Bounded, in cohort order
+
+Optimisers, clippers and attackers change outside :meth:`Work.compute`, so that a chunk may be computed
+anywhere, and twice. Partial sums are added in the order of the chunks; losses and statistics are computed
+from vectors with a number for each unit, joined in the order of the cohort.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip, Clip
+from fedpriv.privacy.clippers.parts import whole_norms
+from fedpriv.privacy.mechanisms import Bounded, Visible
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One local step of one round. ``cohort`` [c]: who takes part, ascending."""
+
+    round_index: int
+    step: int
+    cohort: np.ndarray
+
+
+@dataclass(frozen=True)
+class StepState:
+    """All that a chunk of c clients computes from, beside the clients' records and the run's settings.
+
+    Attributes:
+        turn: The local step, with the clients of the chunk as its cohort.
+        weights: The global weights θ [d].
+        changes: What each client added to θ in earlier local steps [c, d]; None: nothing yet.
+        limits: The clip norm of each client [c], or the one of the server [1]; of each part [., G].
+        transform: Shift and scale of each coordinate where units are clipped in another space; else None.
+        aggregation: What attackers know of the round; None where nobody attacks in this computation.
+    """
+
+    turn: Turn
+    weights: Tensor
+    changes: Tensor | None
+    limits: Tensor
+    transform: tuple[Tensor, Tensor] | None
+    aggregation: Aggregation | None
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """The clipped answer of a cohort, and exact statistics of it (diagnostics for the analyst).
+
+    Attributes:
+        answer: The clipped sum, or mean, of each holder of a clip norm [h, d].
+        norms: Of each unit before clipping [n], or of its parts [n, G]; 0 for one that is not finite.
+        owners: The position of each unit's holder [n].
+        units: The position in the cohort of the client that each norm is of [n].
+    """
+
+    answer: Bounded
+    norms: Tensor
+    owners: Tensor
+    units: Tensor
+    train_loss: float
+    gradient_norm: float
+    not_finite: int
+
+
+def joined(vectors: list[Tensor]) -> Tensor:
+    """Return vectors of the chunks as one, without a copy where there is one chunk."""
+    return vectors[0] if len(vectors) == 1 else torch.cat(vectors)
+
+
+class Work(ABC):
+    """What the clients of a round compute, and whose clip norm bounds it.
+
+    Attributes:
+        problem: Data, model, engine and clipper.
+        steps: Local steps of a round.
+        holds_norms: Whether each client holds a clip norm and an optimiser; else the one server does.
+        divides: Whether ``mean`` divides what was released by the denominators.
+        has_weight_decay: Whether the gradient of λ/2‖θ‖² joins after the noise (it reads no record).
+        proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient joins there too.
+    """
+
+    problem: Problem
+    steps: int = 1
+    holds_norms: bool = False
+    divides: bool = True
+    has_weight_decay: bool = True
+    proximal: float = 0.0
+
+    @abstractmethod
+    def compute(self, state: StepState) -> ChunkAnswer:
+        """Compute the answer of a chunk of clients. Pure: nothing that outlives the call is changed."""
+
+    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
+        """Compute a cohort's clipped answer at weights + ``changes`` [h, d] (None: at the global weights)."""
+        cohort, problem = turn.cohort, self.problem
+        size = problem.chunk or len(cohort) or 1
+        starts = range(0, len(cohort) or 1, size)
+        states = [self.step_state(turn, changes, clip, slice(at, at + size)) for at in starts]
+        answers = [self.compute(state) for state in states]
+        answer = clip.merge(answers, cohort, *self.divisors(cohort))
+        if answers[0].sent_norms is not None:
+            sent = joined([one.sent_norms for one in answers])
+            problem.note_sent(turn.round_index, cohort, sent)
+        norms, finite, losses, records = (
+            joined([getattr(one, name) for one in answers])
+            for name in ("norms", "finite", "losses", "records")
+        )
+        units = joined([one.units + at for one, at in zip(answers, starts, strict=True)])
+        counted = finite.sum()
+        left_out = sum(one.left_out for one in answers)
+        train_loss = losses.sum() / (records.sum() - left_out)
+        gradient_norm = whole_norms(norms).sum().to(train_loss.dtype) / counted
+        numbers = torch.stack([train_loss, gradient_norm, counted.to(train_loss.dtype)]).tolist()
+        return Clipped(
+            answer,
+            norms,
+            units if self.holds_norms else torch.zeros_like(units),
+            units,
+            train_loss=numbers[0],
+            gradient_norm=numbers[1],
+            not_finite=len(norms) - int(numbers[2]) + left_out,
+        )
+
+    def step_state(self, turn: Turn, changes: Tensor | None, clip: Clip, chunk: slice) -> StepState:
+        """Return what the clients of a chunk of the cohort compute from."""
+        own = chunk if self.holds_norms else slice(None)
+        return StepState(
+            Turn(turn.round_index, turn.step, turn.cohort[chunk]),
+            self.problem.model.flat,
+            None if changes is None else changes[own],
+            clip.limits[own],
+            None if clip.transform is None else tuple(one[own] for one in clip.transform),
+            self.aggregation(turn),
+        )
+
+    def chunk_clip(self, state: StepState) -> ChunkClip:
+        """Return what scales the units of a chunk."""
+        return ChunkClip(self.problem.clipper, state.limits, state.transform)
+
+    def aggregation(self, turn: Turn) -> Aggregation | None:
+        """Return what attackers know when the cohort computes; None where nobody attacks by then."""
+        return None
+
+    def divisors(self, cohort: np.ndarray) -> tuple[float | None, float]:
+        """Return (by what the cohort's sums are divided before the noise, or None; what the record of the
+        release says that they were divided by)."""
+        return None, 1.0
+
+    def sent(self, turn: Turn, changes: Visible) -> Visible:
+        """Return what reaches the server: the changes, unless attackers send something else."""
+        return changes
+
+    @abstractmethod
+    def holders(self, cohort: np.ndarray) -> Tensor:
+        """Return who holds the clip norms, and the optimiser's state, of a round [h]."""
+
+    @abstractmethod
+    def holder_count(self) -> int:
+        """Return how many holders there are in all."""
+
+    @abstractmethod
+    def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return (the mean of each holder [h, d] of what was released, the public denominators [h])."""
+
+    @abstractmethod
+    def initial_norm(self) -> float:
+        """Return the mean norm of a unit on random records: no data is read, so it is free."""

@@ -1,0 +1,308 @@
+"""Clients compute in chunks: purely, with the same result whatever the size of a chunk."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedpriv
+from fedpriv.algorithms.client_work import ClientWork
+from fedpriv.algorithms.record_work import RecordWork
+from fedpriv.common.config import fingerprint, identity
+from fedpriv.common.errors import ReleaseError
+from fedpriv.common.exact import exact_digest
+from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.machine import chunk_size
+from fedpriv.privacy.clippers.clip import ChunkAnswer, Clip
+
+RECORDS = ("algorithm=dp_fl", "partition=iid", "partition.clients=7", "epsilon=null", "rounds=3")
+CLIENTS = (
+    "algorithm=cdp_fedavg", "partition.clients=20", "algorithm.client_rate=0.5", "algorithm.batch_size=20",
+    "epsilon=null", "rounds=3",
+)  # fmt: skip
+REPORTS = ("algorithm=ldp_fedsgd", "partition.clients=12", "epsilon=null", "rounds=3")
+WEI = (
+    "algorithm=wei_cdp",
+    "partition=fixed_size",
+    "partition.clients=8",
+    "rounds=2",
+    "epsilon=null",
+)
+ATTACK = ("attack=pixel_pattern", "attack.trigger.size=2", "attack.attackers=3")
+RUNS = {
+    "records": RECORDS,
+    "records, local steps": (*RECORDS, "algorithm.local_steps=3"),
+    "records, norms that adapt": (*RECORDS[1:], "algorithm=adap_dpfl"),
+    "records, layers": (*RECORDS, "clipper=per_layer", "clipper.clip_norm=0.5"),
+    "records, scaled coordinates": (*RECORDS, "clipper=adaclip"),
+    "records, copies": (
+        *RECORDS, "algorithm.augmentation_multiplicity=2", "algorithm.random_crop=1",
+        "algorithm.local_steps=2",
+    ),
+    "records, one sum": ("algorithm=dp_fl_server", *RECORDS[1:]),
+    "clients": CLIENTS,
+    "clients, scaled coordinates": (*CLIENTS, "clipper=adaclip"),
+    "clients, projected": ("algorithm=naseri_cdp", *CLIENTS[1:3], "epsilon=null", "rounds=3"),
+    "clients, sums of whole numbers": (
+        "algorithm=ddp_fedavg", "partition.clients=8", "algorithm.shares=skellam",
+        "noise_schedule=constant", "epsilon=null", "rounds=2",
+    ),
+    "clients, full batches": (*WEI, "algorithm.sensitivity=update", "noise_schedule=constant"),
+    "clients, gradients": REPORTS,
+    "clients, correlated noise": (
+        "algorithm=dp_ftrl", "noise_schedule=constant", "partition.clients=12", "rounds=3",
+        "algorithm.min_separation=3", "epsilon=null",
+    ),
+    "clients, attackers": (*CLIENTS, *ATTACK),
+}  # fmt: skip
+
+
+def started(*overrides):
+    """The parts of a run that is about to begin, and its work."""
+    parts = build_parts(fedpriv.compose(overrides))
+    problem = make_problem(parts, torch.device("cpu"))
+    problem.mechanism.announce(0)
+    return problem, parts.algorithm.start(problem)
+
+
+def everything(problem, trainer) -> dict[str, str]:
+    """A digest of all that a round may change, by its name."""
+    parts = {
+        "weights": problem.model.flat,
+        "trainer": trainer.state_dict(),
+        "clipper": vars(problem.clipper),
+        "attack": None if problem.attack is None else vars(problem.attack),
+        "streams": problem.streams,
+        "buffers": dict(problem.model.module.state_dict()),
+        "settings": {k: v for k, v in vars(trainer.work).items() if not hasattr(v, "of")},
+    }
+    return {name: exact_digest(part) for name, part in parts.items()}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_computing_changes_no_state_and_gives_the_same_bits_again(name):
+    problem, trainer = started(*RUNS[name])
+    work, cohort = trainer.work, np.array([0, 2, 3, 5])
+    clip = Clip(problem.clipper, 0, work.holders(cohort))
+    holders = len(work.holders(cohort))
+    for step in range(work.steps):
+        added = None
+        if step:
+            generator = torch.Generator().manual_seed(step)
+            added = torch.randn(holders, problem.model.size, generator=generator) * 0.01
+        turn = trainer_turn(step, cohort)
+        state = work.step_state(turn, added, clip, slice(1, 3))
+        before, given = everything(problem, trainer), exact_digest(state)
+        one, other = work.compute(state), work.compute(state)
+        assert everything(problem, trainer) == before
+        assert exact_digest(state) == given
+        assert one.clients.tolist() == [2, 3]
+        for field in fields(one):
+            assert exact_digest(getattr(one, field.name)) == exact_digest(
+                getattr(other, field.name)
+            )
+        assert bool(one.sums.any())
+
+
+def trainer_turn(step: int, cohort: np.ndarray):
+    from fedpriv.algorithms.work import Turn
+
+    return Turn(0, step, cohort)
+
+
+# ---- the size of a chunk
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_the_size_of_a_chunk_changes_rounding_alone(name, chunk, ran):
+    whole, parts = ran(*RUNS[name]), ran(*RUNS[name], f"chunk={chunk}")
+    weights = [torch.load(r.folder / "model.pt", weights_only=True) for r in (whole, parts)]
+    for key, value in weights[0].items():
+        torch.testing.assert_close(weights[1][key], value, rtol=1e-5, atol=1e-6)
+    for file in ("participation.csv", "clients.csv"):
+        if (whole.folder / file).exists():
+            columns = ["round", "client"] if file == "clients.csv" else slice(None)
+            one, other = (pd.read_csv(r.folder / file).loc[:, columns] for r in (whole, parts))
+            pd.testing.assert_frame_equal(one, other, check_exact=True)
+    if "adapt" not in name and "coordinates" not in name:
+        ledgers = [(r.folder / "ledger.csv").read_text() for r in (whole, parts)]
+        assert ledgers[0] == ledgers[1]
+        metrics = [pd.read_csv(r.folder / "metrics.csv") for r in (whole, parts)]
+        for column in ("epsilon", "epsilon_sound", "epsilon_published"):
+            pd.testing.assert_series_equal(metrics[0][column], metrics[1][column], check_exact=True)
+
+
+def test_the_lots_of_clients_do_not_depend_on_the_size_of_a_chunk():
+    reads = []
+    for chunk in (None, 3):
+        problem, trainer = started(*RECORDS)
+        problem.chunk = chunk
+        cohort = np.arange(7)
+        lots = []
+        sample = trainer.work._lots
+
+        def noting(turn, sample=sample, lots=lots):
+            records, units = sample(turn)
+            lots.append(records.inputs)
+            return records, units
+
+        trainer.work._lots = noting
+        clip = Clip(problem.clipper, 0, trainer.work.holders(cohort))
+        trainer.work.clipped(trainer_turn(0, cohort), None, clip)
+        reads.append(lots)
+    assert [len(lots) for lots in reads] == [1, 3]
+    assert torch.equal(torch.cat(reads[0]), torch.cat(reads[1]))
+
+
+def test_a_run_in_chunks_goes_on_as_if_it_had_not_been_interrupted(
+    train, tmp_path, assert_same_run
+):
+    settings = (*CLIENTS, "chunk=3", "runtime.plots=false")
+    stop = tmp_path / "stop"
+    stop.touch()
+    result = train(*settings, f"runtime.stop_file={stop}", name="parts")
+    sessions = 1
+    while result.stop_reason == "interrupted":
+        result = train(
+            *settings, f"runtime.stop_file={stop}", f"resume={result.folder}", name="parts"
+        )
+        sessions += 1
+    assert sessions == 3
+    assert_same_run(result.folder, train(*settings, name="whole").folder)
+
+
+# ---- a client that is missing, or there twice
+
+
+def left_out(state):
+    return replace(state, turn=replace(state.turn, cohort=state.turn.cohort[1:]))
+
+
+def twice(state):
+    cohort = np.concatenate([state.turn.cohort[:1], state.turn.cohort])
+    return replace(state, turn=replace(state.turn, cohort=cohort))
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"), [(RECORDS, RecordWork), (CLIENTS, ClientWork)], ids=["records", "clients"]
+)
+@pytest.mark.parametrize(("fault", "word"), [(left_out, "missing"), (twice, "there twice")])
+def test_a_missing_and_a_double_client_end_the_run(settings, kind, fault, word, train, monkeypatch):
+    compute = kind.compute
+
+    def faulty(self, state):
+        given = fault(state) if 5 in state.turn.cohort else state
+        if kind is RecordWork:  # their clip norms come and go with them
+            positions = np.searchsorted(state.turn.cohort, given.turn.cohort)
+            given = replace(given, limits=state.limits[torch.from_numpy(positions)])
+        return compute(self, given)
+
+    monkeypatch.setattr(kind, "compute", faulty)
+    monkeypatch.setattr(
+        "fedpriv.algorithms.base.Algorithm.cohort", lambda *_: np.arange(7), raising=True
+    )
+    with pytest.raises(ReleaseError, match=f"{word} 5; nothing was released"):
+        train(*settings, "chunk=5")
+
+
+def answer(clients, sums, partial=False, scaled=True) -> ChunkAnswer:
+    nothing = torch.zeros(0)
+    return ChunkAnswer(
+        np.array(clients), sums, partial, scaled, nothing, nothing.bool(), nothing.long(), nothing,
+        nothing,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def clip():
+    problem, _ = started(*RECORDS)
+    return lambda cohort: Clip(problem.clipper, 0, torch.tensor(cohort))
+
+
+@pytest.mark.parametrize(
+    ("chunks", "words"),
+    [
+        ([[0, 1], [3]], "missing 2"),
+        ([[0, 1], [1, 2, 3]], "there twice 1"),
+        ([[0, 1], [2, 3, 4]], "not of the cohort 4"),
+        ([[2, 3], [0, 1]], "in another order"),
+    ],
+)
+def test_answers_of_other_clients_than_the_cohort_are_no_release(chunks, words, clip):
+    answers = [answer(own, torch.ones(len(own), 2)) for own in chunks]
+    with pytest.raises(ReleaseError, match=words):
+        clip([0, 1, 2, 3]).merge(answers, np.arange(4))
+
+
+def test_sums_that_are_not_of_the_chunks_clients_are_no_release(clip):
+    answers = [answer([0, 1], torch.ones(2, 2)), answer([2, 3], torch.ones(1, 2))]
+    with pytest.raises(ReleaseError, match="a chunk of 2 clients answered 1 sums, not 2"):
+        clip([0, 1, 2, 3]).merge(answers, np.arange(4))
+
+
+def test_a_chunk_that_did_not_ask_the_clipper_is_no_release(clip):
+    answers = [answer([0, 1], torch.ones(2, 2)), answer([2, 3], torch.ones(2, 2), scaled=False)]
+    with pytest.raises(ReleaseError, match="the clipper was not asked for its factors"):
+        clip([0, 1, 2, 3]).merge(answers, np.arange(4))
+
+
+def test_partial_sums_are_added_in_the_order_of_the_chunks(clip):
+    large, small = torch.full((1, 1), 1e16, dtype=torch.float64), torch.ones(1, 1).double()
+    chunks = [answer([k], s, partial=True) for k, s in enumerate((large, small, -large))]
+    merged = clip([0]).merge(chunks, np.arange(3), 2.0, 2.0)
+    assert merged.values.tolist() == [[(1e16 + 1.0 - 1e16) / 2.0]]
+    assert merged.divided_by == 2.0
+
+
+# ---- the rule and the key
+
+
+@pytest.mark.parametrize(
+    ("cohort", "work", "size"),
+    [
+        (10, 1e6, None),  # little to do
+        (100, 3.9e7, None),
+        (100, 4e7, 25),  # four chunks of 5 ms
+        (3, 1e12, None),  # no four chunks
+        (4, 1e12, 1),
+        (5, 1e8, 1),
+        (1000, 1e9, 40),
+        (1000, 1e15, 15),  # no more than about 64 chunks
+        (99.5, 4e7, 24),  # expected, not realised
+    ],
+)
+def test_the_rule_makes_at_least_four_chunks_of_much_work(cohort, work, size):
+    assert chunk_size(cohort, work) == size
+
+
+def test_the_rule_looks_at_the_configuration_alone(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 128)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(128)), raising=False)
+    many = started(*RECORDS, "model=mlp", "model.hidden=4000", "algorithm.sample_rate=0.5")[0].chunk
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    one = started(*RECORDS, "model=mlp", "model.hidden=4000", "algorithm.sample_rate=0.5")[0].chunk
+    assert many == one == 1
+    assert started(*RECORDS)[0].chunk is None
+    assert started(*RECORDS, "chunk=3")[0].chunk == 3
+
+
+@pytest.mark.parametrize("value", ["0", "-2", "1.5", "many", "[3]"])
+def test_another_value_than_a_whole_number_is_refused(value, command):
+    said = command("train", *RECORDS, f"chunk={value}")
+    assert said.status == 2
+    assert "chunk must be a whole number >= 1" in said.sentence
+    assert value.strip("[]") in said.sentence
+
+
+def test_the_key_is_part_of_the_identity_where_it_is_given():
+    without, with_chunk = (identity(fedpriv.compose([*RECORDS, *o])) for o in ([], ["chunk=3"]))
+    older = {key: value for key, value in without.items() if key != "chunk"}
+    assert fingerprint(older) == fingerprint(without) != fingerprint(with_chunk)
