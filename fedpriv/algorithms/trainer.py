@@ -82,16 +82,19 @@ class Trainer:
             return self._nothing(opened, holders)
         before, self._held = self._held or self.saved_state(), None
         self._optimizer.begin_round(holders)
+        groups = opened.announcement.groups  # none where no privacy is claimed
+        announced = groups[0].names if groups else {CLIP_STATISTIC} if clipper.asks(t) else ()
         changes: Visible | None = None
         not_finite = 0
         for step in range(work.steps):
             turn, clip = Turn(t, step, cohort), Clip(clipper, t, holders)
             added = None if changes is None else changes.values
-            opened.streams.note("step", clip.rule, added)
+            rule = (clip.limits, *(clip.transform or ()))  # by which units are clipped: public
+            opened.streams.note("step", rule, added)
             opened.begin_step(self.problem.model.size)  # noise is drawn while the clients compute
             clipped = work.clipped(turn, added, clip)
             answers = {GRADIENT: clipped.answer}
-            if clipper.asks(t):
+            if CLIP_STATISTIC in announced:
                 answers[CLIP_STATISTIC] = clip.statistic(clipped.norms, clipped.owners)
             released = opened.release(answers)
             gradients = self._gradients(opened, clip, holders, released, added)
@@ -127,7 +130,8 @@ class Trainer:
         None or [h, d], and let the clipper see what was released."""
         model, clipper, work = self.problem.model, self.problem.clipper, self.work
         mean, denominators = work.mean(released[GRADIENT].values, opened.cohort)
-        mean = clip.restored(mean)
+        if clipper.transforms:
+            mean = clip.restored(mean)
         gradients = released[GRADIENT].then(lambda _: mean)
         if self._observe_noise is not None or clipper.transforms:
             std = opened.noise_std(

@@ -188,7 +188,17 @@ class Lots:
                     torch.mv(own_rows.t(), own_scale, out=total)
             return
         if self._selectors is None:
-            self._selectors = list(self._make_selectors())
+            # matrices with scale_i at (client of i, i), for a few clients at a time: their zeros cost little
+            self._selectors = []
+            for first in range(0, len(self.counts), _LOOP_CLIENTS):
+                last = min(first + _LOOP_CLIENTS, len(self.counts))
+                own = slice(self._starts[first], self._starts[last])
+                if own.start == own.stop:
+                    continue
+                selector = self.scale.new_zeros(last - first, own.stop - own.start)
+                index = (self.client_of_record[own] - first).unsqueeze(0)
+                selector.scatter_(0, index, self.scale[own].unsqueeze(0))
+                self._selectors.append((slice(first, last), own, selector))
         for clients, records, selector in self._selectors:
             torch.mm(selector, rows[records], out=out[clients])
 
@@ -211,19 +221,6 @@ class Lots:
             padded = left[records].masked_fill_(padding[:, None, None], 0)
             sums = out.new_empty(len(clients), *out.shape[1:])
             out[clients] = _batched_outer(padded, right[records], len(clients), sums)
-
-    def _make_selectors(self) -> Iterator[tuple[slice, slice, torch.Tensor]]:
-        """Matrices holding scale_i at (client of i, i), for a few clients at a time so that their
-        zeros cost little: (clients, records, matrix)."""
-        for first in range(0, len(self.counts), _LOOP_CLIENTS):
-            last = min(first + _LOOP_CLIENTS, len(self.counts))
-            records = slice(self._starts[first], self._starts[last])
-            if records.start == records.stop:
-                continue
-            selector = self.scale.new_zeros(last - first, records.stop - records.start)
-            index = (self.client_of_record[records] - first).unsqueeze(0)
-            selector.scatter_(0, index, self.scale[records].unsqueeze(0))
-            yield slice(first, last), records, selector
 
     def _padded(
         self, device: torch.device

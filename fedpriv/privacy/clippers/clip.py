@@ -169,11 +169,6 @@ class Clip(ChunkClip):
         super().__init__(clipper, norms.clone(), transform)  # ours: no clipper writes into it
         self.norms = whole_norms(self.limits)
 
-    @property
-    def rule(self) -> tuple[Tensor, ...]:
-        """The public numbers by which units are clipped: the clip norms, shift and scale."""
-        return (self.limits, *(self.transform or ()))
-
     def restored(self, means: Tensor) -> Tensor:
         """Noised means [m, d] back in the space of the weights: post-processing."""
         if self.transform is None:
@@ -204,7 +199,9 @@ class Clip(ChunkClip):
             ReleaseError: A client is missing, or is there twice or in another place; a chunk's sums are not
                 those of its clients; sums were not scaled.
         """
-        _refuse_other_clients(np.concatenate([answer.clients for answer in answers]), cohort)
+        clients = np.concatenate([answer.clients for answer in answers])
+        if not np.array_equal(clients, cohort) or bool((clients[1:] <= clients[:-1]).any()):
+            raise _not_the_cohort(clients, cohort)
         for answer in answers:
             rows = 1 if answer.partial else len(answer.clients)
             if len(answer.sums) != rows or answer.partial != answers[0].partial:
@@ -258,11 +255,9 @@ class Clip(ChunkClip):
         return answer
 
 
-def _refuse_other_clients(clients: np.ndarray, cohort: np.ndarray) -> None:
-    """Raise ReleaseError unless the chunks' clients are those of the cohort, each once and in order."""
+def _not_the_cohort(clients: np.ndarray, cohort: np.ndarray) -> ReleaseError:
+    """Say how the chunks' clients differ from those of the cohort, each once and ascending."""
     named, times = np.unique(clients, return_counts=True)
-    if np.array_equal(clients, cohort) and len(named) == len(clients):
-        return
     found = [
         f"{what} {', '.join(map(str, own[:10]))}"
         for what, own in (
@@ -272,7 +267,7 @@ def _refuse_other_clients(clients: np.ndarray, cohort: np.ndarray) -> None:
         )
         if len(own)
     ]
-    raise ReleaseError(
+    return ReleaseError(
         "the clients that computed are not those of the round, each once and in order: "
         f"{'; '.join(found) or 'in another order'}; nothing was released"
     )
