@@ -19,7 +19,19 @@ def _kept(old: str, new: str, names: str) -> dict[str, str]:
     return {f"{old}.{name}": f"{new}.{name}" for name in names.split()}
 
 
-MOVED = {
+_RENAMED = {
+    "fedpriv.privacy.accountants.monte_carlo_price": "fedpriv.privacy.accountants.monte_carlo_cost",
+    "fedpriv.store.before": "fedpriv.store.prior_releases",
+    "fedpriv.study.figures.ends": "fedpriv.study.figures.final_points",
+    "fedpriv.tools.verify.again": "fedpriv.tools.verify.repeat_runs",
+    "fedpriv.tools.verify.left": "fedpriv.tools.verify.outgoing",
+    "fedpriv.tools.verify.outside": "fedpriv.tools.verify.side_channels",
+    "fedpriv.tools.verify.stated": "fedpriv.tools.verify.ledger_claims",
+    "fedpriv.tools.verify.taps": "fedpriv.tools.verify.probes",
+}
+"""Name that a module had for a while after its first move → its name now."""
+
+_FIRST = {
     **_kept(
         "fedpriv.accounting",
         "fedpriv.tools.accounting",
@@ -35,7 +47,7 @@ MOVED = {
     **_kept(
         "fedpriv.figures",
         "fedpriv.study.figures",
-        "catalogue certified command comparison computed definition details ends ftrl "
+        "catalogue certified command comparison computed definition details ftrl "
         "jobs loading make marks monitor overlay overrides planning privacy reading "
         "record series wei write",
     ),
@@ -58,16 +70,16 @@ MOVED = {
     **_kept(
         "fedpriv.results",
         "fedpriv.store",
-        "agreement before canary_file caveats colours columns digests display folder "
+        "agreement canary_file caveats colours columns digests display folder "
         "ledger_file numbers packed pairs plots public run_plots saved searches statement "
         "sweep tables",
     ),
     **_kept(
         "fedpriv.verify",
         "fedpriv.tools.verify",
-        "again chance charge checks command context correlated directions discreteness "
-        "draws files left lots noise outside resumed sampling sensitivity shares stated "
-        "statistics steps subject synthetic table taps units variations",
+        "chance charge checks command context correlated directions discreteness "
+        "draws files lots noise resumed sampling sensitivity shares "
+        "statistics steps subject synthetic table units variations",
     ),
     "fedpriv.audit.epsilon.audit": "fedpriv.tools.audit.epsilon_audit",
     "fedpriv.audit.epsilon.estimate": "fedpriv.tools.audit.epsilon_estimate",
@@ -95,18 +107,20 @@ MOVED = {
     "fedpriv.data.text.vocabulary": "fedpriv.data.text_vocabulary",
     "fedpriv.data.text.vocabulary_source": "fedpriv.data.text_vocabulary_source",
     "fedpriv.data.text.windows": "fedpriv.data.text_windows",
+    "fedpriv.figures.ends": "fedpriv.study.figures.final_points",
     "fedpriv.groups": "fedpriv.common.groups",
     "fedpriv.listing": "fedpriv.cli.listing",
     "fedpriv.privacy.claims": "fedpriv.privacy.mechanisms.claims",
     "fedpriv.privacy.monte_carlo.bound": "fedpriv.privacy.accountants.monte_carlo_bound",
     "fedpriv.privacy.monte_carlo.losses": "fedpriv.privacy.accountants.monte_carlo_losses",
     "fedpriv.privacy.monte_carlo.patterns": "fedpriv.privacy.accountants.monte_carlo_patterns",
-    "fedpriv.privacy.monte_carlo.price": "fedpriv.privacy.accountants.monte_carlo_price",
+    "fedpriv.privacy.monte_carlo.price": "fedpriv.privacy.accountants.monte_carlo_cost",
     "fedpriv.privacy.noise_schedules.base": "fedpriv.privacy.noise_schedule",
     "fedpriv.privacy.noise_schedules.budgeted": "fedpriv.privacy.budgeted_schedules",
     "fedpriv.privacy.noise_schedules.calibrated": "fedpriv.privacy.noise_schedules",
     "fedpriv.privacy.noise_schedules.fixed": "fedpriv.privacy.noise_schedules",
     "fedpriv.privacy.noise_schedules.validation_decay": "fedpriv.privacy.noise_schedules",
+    "fedpriv.results.before": "fedpriv.store.prior_releases",
     "fedpriv.runs.choice": "fedpriv.tools.run_choice",
     "fedpriv.runs.flags": "fedpriv.tools.run_flags",
     "fedpriv.runs.folders": "fedpriv.store.run_folders",
@@ -125,7 +139,15 @@ MOVED = {
     "fedpriv.trackers.mlflow": "fedpriv.experiment.trackers",
     "fedpriv.trackers.tensorboard": "fedpriv.experiment.trackers",
     "fedpriv.trackers.wandb": "fedpriv.experiment.trackers",
+    "fedpriv.verify.again": "fedpriv.tools.verify.repeat_runs",
+    "fedpriv.verify.left": "fedpriv.tools.verify.outgoing",
+    "fedpriv.verify.outside": "fedpriv.tools.verify.side_channels",
+    "fedpriv.verify.stated": "fedpriv.tools.verify.ledger_claims",
+    "fedpriv.verify.taps": "fedpriv.tools.verify.probes",
 }
+"""First path of a module, that of version 0.2.0 → its path now."""
+
+MOVED = _FIRST | _RENAMED
 """Old module → new module."""
 
 FOLDERS = {
@@ -146,7 +168,7 @@ FOLDERS = {
 }
 """Old folder → the folder or module that has the names which its ``__init__`` exported."""
 
-_FIRST_MODULES = {new: old for old, new in MOVED.items()} | {
+_FIRST_MODULES = {new: old for old, new in _FIRST.items()} | {
     "fedpriv.experiment.trackers.CsvTracker": "fedpriv.trackers.csv_files",
     "fedpriv.experiment.trackers.MlflowTracker": "fedpriv.trackers.mlflow",
     "fedpriv.experiment.trackers.TensorBoardTracker": "fedpriv.trackers.tensorboard",

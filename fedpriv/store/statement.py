@@ -17,8 +17,8 @@ from fedpriv.privacy.core.names import (
 )
 from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.privacy.core.trust import TRUSTS
-from fedpriv.store.before import words_before
 from fedpriv.store.caveats import CAVEATS
+from fedpriv.store.prior_releases import words_before
 from fedpriv.store.statement_facts import ENTROPY_ROOT
 
 LEVELS = {"record": "record level, example level", "client": "client level, user level"}

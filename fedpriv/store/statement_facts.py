@@ -17,7 +17,6 @@ from fedpriv.privacy.core.names import (
 )
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms import GRADIENT
-from fedpriv.store.before import facts_before, noised_numbers
 from fedpriv.store.caveats import (
     ENTROPY,
     GENERAL_CAVEATS,
@@ -26,6 +25,7 @@ from fedpriv.store.caveats import (
     diagnostic_items,
     floating_point,
 )
+from fedpriv.store.prior_releases import facts_before, noised_numbers
 
 SEEDED, ENTROPY_ROOT = "seeds of the configuration", "the operating system's entropy"
 _ROUNDING = 1e-9  # of a sum that was planned to end at the budget

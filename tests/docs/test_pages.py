@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.privacy.accountants import monte_carlo_price as price
+from fedpriv.privacy.accountants import monte_carlo_cost
 from fedpriv.tools.audit import classifier
 
 ROOT = Path(__file__).parents[2]
@@ -145,7 +145,7 @@ def test_a_command_is_understood(page, line, finished, command):
 def light(monkeypatch, wide_cells):
     """What a command finds is tested elsewhere: few trees, few samples, nothing trained to verify."""
     monkeypatch.setattr(classifier, "TREES", 5)
-    monkeypatch.setattr(price, "SAMPLES", 200_000)
+    monkeypatch.setattr(monte_carlo_cost, "SAMPLES", 200_000)
     monkeypatch.setattr("fedpriv.tools.verify.command.all_checks", lambda subject: [])
 
 

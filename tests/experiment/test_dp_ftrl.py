@@ -18,8 +18,7 @@ from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.plan import make_plan
-from fedpriv.privacy.accountants import GdpAccountant
-from fedpriv.privacy.accountants import monte_carlo_price as price
+from fedpriv.privacy.accountants import GdpAccountant, monte_carlo_cost
 from fedpriv.privacy.matrix.banded import Banded
 from fedpriv.store.tables import parse_ranges
 
@@ -35,10 +34,10 @@ def own_cache(tmp_path, monkeypatch):
 @pytest.fixture
 def few_samples(monkeypatch):
     """Enough for a δ of 1e-3."""
-    monkeypatch.setattr(price, "SAMPLES", 200_000)
-    price._sampled.cache_clear()
+    monkeypatch.setattr(monte_carlo_cost, "SAMPLES", 200_000)
+    monte_carlo_cost._sampled.cache_clear()
     yield
-    price._sampled.cache_clear()
+    monte_carlo_cost._sampled.cache_clear()
 
 
 RESTED = (
@@ -136,8 +135,8 @@ def test_a_run_of_chances_costs_what_was_planned_and_what_its_ledger_says(
     planned = plan_of(*ftrl(*RESTED)).epsilon
     result = ran(*ftrl(*RESTED))
     assert result.privacy["epsilon"] == result.privacy["epsilon_sound"] == planned
-    price._sampled.cache_clear()
-    monkeypatch.setattr(price, "losses_with", None)  # they are in the user's cache
+    monte_carlo_cost._sampled.cache_clear()
+    monkeypatch.setattr(monte_carlo_cost, "losses_with", None)  # they are in the user's cache
     said = command("account", "--run", str(result.folder), "--json")
     assert said.status == 0, said.err
     accountants = json.loads(said.out)["accountants"]

@@ -5,7 +5,7 @@ The tightest epsilon here: the privacy loss of the whole composition is convolve
 errors rounded up, in cells that widen with ε. Where RDP knows the same events and is lower (very
 many draws), its epsilon is taken. It holds for compositions fixed in advance; an adaptive σ takes a
 filter. The loss of b-min-sep sampling is sampled
-(:mod:`fedpriv.privacy.accountants.monte_carlo_price`); with other releases it composes by sharing out δ.
+(:mod:`fedpriv.privacy.accountants.monte_carlo_cost`); with other releases it composes by sharing out δ.
 
 Rounding in the transforms is bounded (:mod:`~fedpriv.privacy.accountants.rounding`): where it may move δ by
 more than a thousandth, ε is computed again in extended precision, at δ less the error that is left. RDP's ε,
@@ -87,26 +87,30 @@ class PldAccountant(CompositionAccountant):
     ) -> float:
         """Of compositions with losses that are sampled: each of these, and all the rest, has its share of δ.
         ``samples``: by so many, and ``inf`` where they are too few."""
-        from fedpriv.privacy.accountants import monte_carlo_price as price
+        from fedpriv.privacy.accountants import monte_carlo_cost
 
         own = {e: n for e, n in composition.items() if isinstance(e, BMinSepDpEvent)}
         rest = {e: n for e, n in composition.items() if e not in own}
         if samples is None:
-            if reason := next(filter(None, (price.refusal(event, delta) for event in own)), None):
+            if reason := next(
+                filter(None, (monte_carlo_cost.refusal(event, delta) for event in own)), None
+            ):
                 raise CannotAccount(reason)
-            samples = price.samples_for(delta)
+            samples = monte_carlo_cost.samples_for(delta)
         share = delta / (sum(own.values()) + bool(rest))
         epsilon = self._epsilon_of(rest, share, neighbours) if rest else 0.0
-        return epsilon + sum(n * price.epsilon_of(e, share, samples) for e, n in own.items())
+        return epsilon + sum(
+            n * monte_carlo_cost.epsilon_of(e, share, samples) for e, n in own.items()
+        )
 
     def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
-        from fedpriv.privacy.accountants import monte_carlo_price as price
+        from fedpriv.privacy.accountants import monte_carlo_cost
 
         if len(composition) != 1 or not isinstance(
             event := next(iter(composition)), BMinSepDpEvent
         ):
             return None
-        return price.about(event, delta)
+        return monte_carlo_cost.about(event, delta)
 
     def _cell(self, epsilon: float) -> float:
         """The width of the cells for compositions of about this ε."""
@@ -116,7 +120,7 @@ class PldAccountant(CompositionAccountant):
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
     ) -> np.ndarray:
         if any(isinstance(event, BMinSepDpEvent) for event in composition):
-            from fedpriv.privacy.accountants.monte_carlo_price import SAMPLES
+            from fedpriv.privacy.accountants.monte_carlo_cost import SAMPLES
 
             sampled = functools.partial(
                 self._with_sampled, composition, neighbours=neighbours, samples=SAMPLES

@@ -1,6 +1,6 @@
 """The event of b-min-sep sampling under noise that is correlated over rounds.
 
-It holds all that :mod:`fedpriv.privacy.accountants.monte_carlo_price` needs: a line of a ledger can be
+It holds all that :mod:`fedpriv.privacy.accountants.monte_carlo_cost` needs: a line of a ledger can be
 accounted for alone.
 """
 

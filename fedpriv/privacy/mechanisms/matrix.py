@@ -9,7 +9,7 @@ The guarantee is under zero-out adjacency: a client's contributions are zeros in
 takes part when does not depend on the data.
 
 Where clients join by b-min-sep sampling, the event holds the strategy, and its privacy loss is sampled
-(:mod:`fedpriv.privacy.accountants.monte_carlo_price`).
+(:mod:`fedpriv.privacy.accountants.monte_carlo_cost`).
 
 Sources: Kairouz et al. 2021 (arXiv 2103.00039); Denisov et al. 2022 (2202.08312; adaptivity: theorem 2.1);
 Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).

@@ -89,9 +89,9 @@ def plot(**flags: Any) -> int:
     if flags["points"] is not None:
         if flags["x"] is not None or flags["each"]:
             raise ConfigError("fedpriv plot takes --points without --x and --each")
-        from fedpriv.study.figures.ends import run as draw_ends
+        from fedpriv.study.figures.final_points import run as draw_final_points
 
-        return draw_ends(SimpleNamespace(**flags))
+        return draw_final_points(SimpleNamespace(**flags))
     from fedpriv.study.figures.overlay import run
 
     return run(SimpleNamespace(**{**flags, "x": flags["x"] or "round"}))

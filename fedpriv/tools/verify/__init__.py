@@ -1,8 +1,8 @@
 """``fedpriv verify``: whether the mechanism that a configuration names does what its ledger says.
 
 Begin with ``checks`` (all of them, in order). ``subject`` starts the run of the configuration in variations,
-``taps`` records what it reads and releases, ``stated`` reads the ledger. Each check is a module: ``noise``,
-``again``, ``draws``, ``directions``, ``sensitivity``, ``sampling``, ``lots``, ``units``, ``shares``,
-``charge``, ``left``, ``outside``, ``files``, ``resumed``. ``statistics`` has the exact p-values, ``table``
-the verdict.
+``probes`` records what the run reads and releases, ``ledger_claims`` reads the ledger. Each check is a
+module: ``noise``, ``repeat_runs``, ``draws``, ``directions``, ``sensitivity``, ``sampling``, ``lots``,
+``units``, ``shares``, ``charge``, ``outgoing`` (noise and sensitivity of what leaves), ``side_channels``,
+``files``, ``resumed``. ``statistics`` has the exact p-values, ``table`` the verdict.
 """

@@ -12,9 +12,9 @@ from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import joint_noise_multiplier
 from fedpriv.privacy.mechanisms.joint import JointQuery
-from fedpriv.tools.verify.stated import GAUSSIAN, family_of, noise_multiplier
+from fedpriv.tools.verify.ledger_claims import GAUSSIAN, family_of, noise_multiplier
+from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording
 
 _ROUNDING = 1e-9
 _SAMPLED = (

@@ -14,21 +14,21 @@ from fedpriv.tools.verify import (
     directions,
     discreteness,
     files,
-    left,
     lots,
     noise,
-    outside,
+    outgoing,
     resumed,
     sensitivity,
+    side_channels,
     units,
 )
 from fedpriv.tools.verify.context import SAMPLES, Context
 from fedpriv.tools.verify.interventions import replaceable
+from fedpriv.tools.verify.ledger_claims import NONE
+from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.shares import counts, silenced
-from fedpriv.tools.verify.stated import NONE
 from fedpriv.tools.verify.subject import Subject, chance_kept
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording
 from fedpriv.tools.verify.variations import ABSENT, empty, everything
 
 _KEYS_AT_MOST = 600
@@ -85,7 +85,7 @@ class Verification:
         begin("a unit replaced")
         if subject.whole_numbers:
             yield from self.context.shares.checks(subject.seed)
-            values, said = self.context.again.values, self.context.said
+            values, said = self.context.repeats.values, self.context.said
             yield from counts(values, reference, said, subject.seed)
             with silenced():
                 yield from units.checks(self.context)
@@ -110,7 +110,7 @@ class Verification:
     # ---- noise
 
     def _noise(self) -> Iterator[Check]:
-        said, again, reference = self.context.said, self.context.again, self.reference
+        said, repeats, reference = self.context.said, self.context.repeats, self.reference
         contrasts = noise.Contrasts(reference, self.context.gaussian)
         for key in range(1, self._keys() + 1):
             other = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
@@ -126,8 +126,8 @@ class Verification:
                 yield Check("noise", f"of {name}", "none is claimed", "-")
                 continue
             samples, direct = (
-                again.samples(name, reference, said),
-                again.direct(name, reference, said),
+                repeats.samples(name, reference, said),
+                repeats.direct(name, reference, said),
             )
             if not samples:
                 samples = [s for s in contrasts.samples if s.place.name == name]
@@ -141,8 +141,8 @@ class Verification:
                 yield from noise.checks(name, samples, direct, extra, layers)
                 yield from noise.independence(name, samples)
             yield from self._further(name, samples)
-            yield from again.of_bits(name, reference, said)
-            yield from again.between(name, said)
+            yield from repeats.of_bits(name, reference, said)
+            yield from repeats.between(name, said)
         if (check := noise.repeated_numbers(reference, self.context.gaussian)) is not None:
             yield check
 
@@ -172,9 +172,9 @@ class Verification:
         places = [p for p in self.reference.seen if p.round_index == 0]
         if len(places) != 1 or places[0] not in self.context.gaussian:
             return
-        if left.affine(self.subject, self.reference):
+        if outgoing.affine(self.subject, self.reference):
             said = self.context.said[places[0]]
-            check = left.check(self.subject, said, self.context.variations)
+            check = outgoing.check(self.subject, said, self.context.variations)
             if check is not None:
                 yield check
 
@@ -214,17 +214,17 @@ class Verification:
 
     def _outside(self) -> Iterator[Check]:
         context, reference, subject = self.context, self.reference, self.subject
-        yield outside.check(reference, self._other_noise, "other noise")
+        yield side_channels.check(reference, self._other_noise, "other noise")
         other = context.pinned(lots.OTHER_LOTS, "C")
-        yield outside.check(reference, other, "other lots, cohorts and noise")
+        yield side_channels.check(reference, other, "other lots, cohorts and noise")
         if self._of_units:
-            yield outside.check_all(reference, self._of_units, subject.unit_words)
+            yield side_channels.check_all(reference, self._of_units, subject.unit_words)
         made = context.pinned(variation=everything(subject))
         self._of_records.append(("other records everywhere", made))
-        yield outside.check(reference, made, "other records everywhere")
+        yield side_channels.check(reference, made, "other records everywhere")
         if (nobody := empty(subject, context.adds_or_removes)) is not None:
             made = context.pinned(variation=nobody)
-            yield outside.check(reference, made, nobody.name)
+            yield side_channels.check(reference, made, nobody.name)
 
     def _files(self) -> Iterator[Check]:
         subject = self.subject
@@ -236,7 +236,9 @@ class Verification:
             return
         one = files.published(subject, config)
         sampling_name = lots.OTHER_LOTS if subject.secret_cohort else None
-        other = files.published(subject, config, one.tap, sampling_name, "C", everything(subject))
+        other = files.published(
+            subject, config, one.recording, sampling_name, "C", everything(subject)
+        )
         yield from files.check(one, other)
 
 

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
-from fedpriv.tools.verify.again import Again
 from fedpriv.tools.verify.correlated import Correlated
 from fedpriv.tools.verify.draws import Draws
 from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
+from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim, claim_of
+from fedpriv.tools.verify.probes import Recording, ReleasePosition
+from fedpriv.tools.verify.repeat_runs import RepeatedReleases
 from fedpriv.tools.verify.shares import Shares
-from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim, stated
 from fedpriv.tools.verify.subject import Subject
-from fedpriv.tools.verify.taps import Recording, ReleasePosition
 from fedpriv.tools.verify.variations import adversarial
 
 SAMPLES = 10_400
@@ -51,14 +51,14 @@ class Context:
             width = subject.problem.model.size
             # each repetition draws whole vectors of whole numbers, which takes long
             repeated = samples // 50 if subject.whole_numbers else samples
-            self.again = Again(streams, repeated, subject.rounds, width)
+            self.repeats = RepeatedReleases(streams, repeated, subject.rounds, width)
             self.draws = Draws(streams, samples, subject.rounds_drawn(), subject.layers())
-            again = [self.again]
+            repeats = [self.repeats]
             self.shares = Shares(streams, samples, subject.rounds_drawn())
             # a round whose noise follows from earlier rounds cannot be opened again
             if subject.parts.mechanism.charged_at_once is None:
-                again += [self.draws, self.shares]
-            self.reference = subject.run(again=again)
+                repeats += [self.draws, self.shares]
+            self.reference = subject.run(repeats=repeats)
             if subject.choose_unit(self.reference) or self.reference.broke is not None:
                 break
         self.correlated = Correlated.of(subject, self.reference)
@@ -84,19 +84,23 @@ class Context:
         return {place: said for place, said in self.said.items() if said.family == GAUSSIAN}
 
     def pinned(
-        self, lots: str | None = None, noise: str = "A", variation: Variation = AS_IT_IS, **tap: Any
+        self,
+        lots: str | None = None,
+        noise: str = "A",
+        variation: Variation = AS_IT_IS,
+        **probe: Any,
     ) -> Recording:
         """A run whose releases are replaced by the reference's. Where who takes part is public, they are the
         same clients whatever the lots."""
         streams = self.subject.streams(lots or self.subject.sampling_name, noise)
-        return self.under(streams, variation, **tap)
+        return self.under(streams, variation, **probe)
 
     def under(
-        self, streams: SecretStreams, variation: Variation = AS_IT_IS, **tap: Any
+        self, streams: SecretStreams, variation: Variation = AS_IT_IS, **probe: Any
     ) -> Recording:
         """The same with streams of another origin."""
         cohorts = None if self.subject.secret_cohort else self.reference.cohorts
-        return self.subject.run(streams, variation, cohorts=cohorts, pinned=self.reference, **tap)
+        return self.subject.run(streams, variation, cohorts=cohorts, pinned=self.reference, **probe)
 
     @cached_property
     def own(self) -> Kept:
@@ -149,6 +153,6 @@ def statements(
     """Return what the ledger of a run says of each of its releases."""
     correlated = correlated or Correlated.of(subject, reference)
     if correlated is not None:
-        return correlated.stated()
-    found = {place: stated(reference, place, subject.trust) for place in reference.seen}
+        return correlated.claims()
+    found = {place: claim_of(reference, place, subject.trust) for place in reference.seen}
     return {place: said for place, said in found.items() if said is not None}

@@ -24,11 +24,11 @@ from fedpriv.privacy.matrix.participation import NEVER, Cyclic, Participation
 from fedpriv.privacy.matrix.strategy import Strategy
 from fedpriv.privacy.mechanisms.matrix import CorrelatedQuery
 from fedpriv.tools.verify import statistics
+from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.noise import NoiseSample
-from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim
+from fedpriv.tools.verify.probes import Recording, ReleasePosition
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 _PATTERNS, _TURNS = 400, 100
 _ROUNDING = 1e-6
@@ -55,7 +55,7 @@ class Correlated:
             None if query is None or reference.broke is not None else cls(subject, reference, query)
         )
 
-    def stated(self) -> dict[ReleasePosition, LedgerClaim]:
+    def claims(self) -> dict[ReleasePosition, LedgerClaim]:
         """Of each round: the standard deviation of its row of Z, and the bound of its sum."""
         (release, *_) = self._reference.charged[0]
         sensitivity = np.asarray(release.sensitivity[self.query.name], dtype=float).max()

@@ -14,8 +14,8 @@ import numpy as np
 
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.draws import Drawn, Draws
+from fedpriv.tools.verify.probes import Recording, ReleasePosition
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 _WEIGHT = 0.5
 _BLOCKS = 6

@@ -11,9 +11,9 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core.noise import GRID_BITS
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.draws import Drawn
-from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim
+from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim
+from fedpriv.tools.verify.probes import Recording, ReleasePosition
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 _VALUES = 20_000  # numbers of one row whose distinct values are counted
 _ROWS = 5

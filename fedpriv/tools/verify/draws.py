@@ -18,9 +18,9 @@ from torch import Tensor
 
 from fedpriv.common.secret_streams import SecretStreams, derived_key
 from fedpriv.privacy.mechanisms import GRADIENT, Bounded, OpenRound
+from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim, family_of
 from fedpriv.tools.verify.noise import NoiseSample
-from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim, family_of
-from fedpriv.tools.verify.taps import AFTER, BEFORE, ReleasePosition
+from fedpriv.tools.verify.probes import AFTER, BEFORE, ReleasePosition
 
 WHOLE = 2000
 """Vectors of at most so many numbers are kept whole; of longer ones, random blocks of coordinates."""

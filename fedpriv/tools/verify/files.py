@@ -21,9 +21,9 @@ from fedpriv.experiment.running import Run
 from fedpriv.experiment.stamps import lacks_isolation
 from fedpriv.store.folder import RunFolder
 from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
+from fedpriv.tools.verify.probes import Probe, Recording
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording, Tap
 
 ROUNDS = 2
 """So many are published."""
@@ -43,7 +43,7 @@ class Published:
 
     public: dict[str, bytes] = field(default_factory=dict)
     beside: dict[str, bytes] = field(default_factory=dict)
-    tap: Recording | None = None
+    recording: Recording | None = None
 
 
 class _Ends(Quiet):
@@ -89,7 +89,7 @@ def published(
         parts = build_parts(chosen)  # its data are the subject's
         loop = subject.loop(variation, parts)
         loop.problem.streams = subject.streams(sampling or subject.sampling_name, noise)
-        tap = Tap(loop, pinned=pinned)
+        probe = Probe(loop, pinned=pinned)
         folder = RunFolder(chosen.runtime.run_dir).create()
         folder.write_json(folder.environment, {})
         shown = chosen.copy()
@@ -98,7 +98,7 @@ def published(
         problem = loop.problem
         numerics = numeric_environment(problem.model.device, 1, problem.engine.name, problem.chunk)
         run = Run(loop, folder, Origin(configuration.identity(shown), "verify", numerics), None)
-        run.go(_SilentReporter(), tap, _Ends(Path(chosen.runtime.stop_file), ROUNDS))
+        run.go(_SilentReporter(), probe, _Ends(Path(chosen.runtime.stop_file), ROUNDS))
         write_report(run, "rounds")
         return Published(
             read(folder.public),
@@ -107,7 +107,7 @@ def published(
                 for n, d in read(folder.path).items()
                 if not n.startswith(("public/", *_NOT_COMPARED))
             },
-            tap.recording,
+            probe.recording,
         )
 
 

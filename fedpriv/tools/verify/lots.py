@@ -10,8 +10,8 @@ from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.core.sampling import sample_lot
 from fedpriv.tools.verify import sampling
 from fedpriv.tools.verify.context import Context
+from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording
 
 OTHER_LOTS = "other lots"
 _COHORTS, _LOTS, _CLIENTS = 400, 200, 8

@@ -15,9 +15,9 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.tools.verify import statistics
-from fedpriv.tools.verify.stated import LedgerClaim
+from fedpriv.tools.verify.ledger_claims import LedgerClaim
+from fedpriv.tools.verify.probes import Recording, ReleasePosition
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 OVERALL_WEIGHT = 8.0
 _SHAPED = 200_000  # numbers whose distribution is looked at

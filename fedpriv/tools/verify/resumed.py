@@ -10,9 +10,9 @@ import torch
 from fedpriv.common.errors import FedprivError
 from fedpriv.experiment.checkpoint import plain
 from fedpriv.experiment.loop import Loop
+from fedpriv.tools.verify.probes import Probe
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Tap
 
 NAME = "an interrupted run, resumed"
 ROUNDS, BEFORE = 4, 2
@@ -63,18 +63,18 @@ def check(subject: Subject) -> Iterator[Check]:
     )
 
 
-def _run(subject: Subject, rounds: int, state: dict | None = None) -> Tap:
+def _run(subject: Subject, rounds: int, state: dict | None = None) -> Probe:
     """Run on to so many rounds, from a saved state or from the beginning."""
     loop = subject.loop()
     loop.problem.streams = subject.streams(subject.sampling_name, "A")
     if state is not None:
         loop.load_state_dict(state)
-    tap = Tap(loop)
-    loop.run([tap], _After(loop, rounds))
-    return tap
+    probe = Probe(loop)
+    loop.run([probe], _After(loop, rounds))
+    return probe
 
 
-def _differing(whole: Tap, after: Tap) -> list[str]:
+def _differing(whole: Probe, after: Probe) -> list[str]:
     """Return the names of what differs in any round after the checkpoint."""
     found: set[str] = set()
     unbroken, resumed = whole.recording, after.recording

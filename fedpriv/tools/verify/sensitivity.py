@@ -14,9 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
-from fedpriv.tools.verify.stated import BIT, NONE, LedgerClaim
+from fedpriv.tools.verify.ledger_claims import BIT, NONE, LedgerClaim
+from fedpriv.tools.verify.probes import Recording, ReleasePosition, Seen
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording, ReleasePosition, Seen
 from fedpriv.tools.verify.variations import ABSENT
 
 ROUNDING = 1e-3

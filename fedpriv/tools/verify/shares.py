@@ -25,9 +25,9 @@ from fedpriv.privacy.mechanisms.discrete import SUMS, DiscreteQuery
 from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
 from fedpriv.privacy.mechanisms.shares import FAMILIES
 from fedpriv.tools.verify import statistics
-from fedpriv.tools.verify.stated import LedgerClaim
+from fedpriv.tools.verify.ledger_claims import LedgerClaim
+from fedpriv.tools.verify.probes import Recording, ReleasePosition
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording, ReleasePosition
 
 _SAMPLES_PER_KEY = 800
 _TAIL = 14.0  # standard deviations of a law that are tabulated

@@ -44,9 +44,9 @@ from fedpriv.tools.verify.interventions import (
     silence,
     unequal_clients,
 )
+from fedpriv.tools.verify.probes import Probe, Recording
 from fedpriv.tools.verify.steps import Steps
 from fedpriv.tools.verify.synthetic import MadeUp
-from fedpriv.tools.verify.taps import Recording, Tap
 
 ROUNDS, FEW_ROUNDS = 8, 4
 _MOST = 200_000_000
@@ -294,7 +294,7 @@ class Subject:
         variation: Variation = AS_IT_IS,
         rounds: int | None = None,
         cohorts: Sequence[np.ndarray] | None = None,
-        **tap: Any,
+        **probe: Any,
     ) -> Recording:
         """What is seen of a run; a failure in the middle of one is part of that. ``cohorts``: who takes
         part in each round, whatever is sampled."""
@@ -312,7 +312,7 @@ class Subject:
             if cohorts is not None:
                 place = {t: i for i, t in enumerate(self.round_numbers)}
                 loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[place[t]]
-            watch = Tap(loop, **tap)
+            watch = Probe(loop, **probe)
             follow(loop, self.round_numbers)
             as_given = watch.unpinned and variation is AS_IT_IS  # whose defects are the user's
             expected = FedprivError if as_given else Exception

@@ -14,12 +14,12 @@ from dataclasses import replace
 import numpy as np
 
 from fedpriv.common.errors import FedprivError
-from fedpriv.tools.verify import outside, sensitivity
+from fedpriv.tools.verify import sensitivity, side_channels
 from fedpriv.tools.verify.context import Context, statements
 from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
+from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording
 from fedpriv.tools.verify.variations import ABSENT, adversarial
 
 _ROUNDS = 3
@@ -53,7 +53,7 @@ def checks(context: Context) -> Iterator[Check]:
                 note=f"{_which(subject, client)}: {check.note}",
             )
     yield replace(
-        outside.check_all(reference, made, subject.unit_words),
+        side_channels.check_all(reference, made, subject.unit_words),
         name=f"with each of {len(chosen)} {subject.unit_words}s changed",
     )
 

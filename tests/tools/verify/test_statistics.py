@@ -9,8 +9,8 @@ from scipy import stats
 from fedpriv.tools.verify import noise, sampling, statistics
 from fedpriv.tools.verify.context import SAMPLES
 from fedpriv.tools.verify.noise import OVERALL_WEIGHT
+from fedpriv.tools.verify.probes import ReleasePosition
 from fedpriv.tools.verify.table import FALSE_ALARM, Check, failed, judged
-from fedpriv.tools.verify.taps import ReleasePosition
 
 RANDOM = np.random.default_rng(5)
 

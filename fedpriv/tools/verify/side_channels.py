@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedpriv.tools.verify.probes import Recording, first_difference
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording, first_difference
 
 
 def check(reference: Recording, other: Recording, what: str) -> Check:

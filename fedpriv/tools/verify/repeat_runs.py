@@ -18,15 +18,15 @@ from fedpriv.common.secret_streams import SecretStreams, derived_key
 from fedpriv.privacy.mechanisms import Bounded, OpenRound, RandomizedBit
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
 from fedpriv.tools.verify import statistics
+from fedpriv.tools.verify.ledger_claims import BIT, GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.noise import NoiseSample
-from fedpriv.tools.verify.stated import BIT, GAUSSIAN, LedgerClaim
+from fedpriv.tools.verify.probes import AFTER, BEFORE, Recording, ReleasePosition
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import AFTER, BEFORE, Recording, ReleasePosition
 
 _BESIDE = 8  # numbers of a gradient that are released beside a small answer
 
 
-class Again:
+class RepeatedReleases:
     """Collects releases of small answers: ``values`` [times, rows, numbers] of each place."""
 
     def __init__(self, streams: SecretStreams, wanted: int, rounds: int, width: int):

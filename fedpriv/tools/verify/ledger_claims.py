@@ -12,7 +12,7 @@ from fedpriv.privacy.core.names import CLIENT, REPLACE_ONE
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms import Query, Release
 from fedpriv.privacy.mechanisms.discrete import DiscreteQuery
-from fedpriv.tools.verify.taps import Recording, ReleasePosition, Seen
+from fedpriv.tools.verify.probes import Recording, ReleasePosition, Seen
 
 GAUSSIAN, BIT, NONE, OTHER = "gaussian", "randomized bit", "none", "other"
 
@@ -38,7 +38,7 @@ class LedgerClaim:
     multiplier: float
 
 
-def stated(recording: Recording, place: ReleasePosition, trust: Trust) -> LedgerClaim | None:
+def claim_of(recording: Recording, place: ReleasePosition, trust: Trust) -> LedgerClaim | None:
     """What the charged releases say of this place; None where nothing was charged. ``trust``: where it sees
     each report, each needs the noise that is charged."""
     seen = recording.seen[place]

@@ -15,10 +15,10 @@ import numpy as np
 
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.interventions import Variation
-from fedpriv.tools.verify.stated import GAUSSIAN, LedgerClaim
+from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim
+from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
-from fedpriv.tools.verify.taps import Recording
 from fedpriv.tools.verify.variations import ABSENT
 
 _ROUNDING = 1e-3

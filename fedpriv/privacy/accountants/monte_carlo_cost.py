@@ -4,7 +4,7 @@ Ganesh 2026, arXiv 2602.09338).
 The smallest ε at which δ(ε) < δ - β is certified for the client's presence and for its absence, with
 β = δ / 1000 the probability that this fails. β counts as a part of δ: where the bound fails, nothing is
 promised (as in Wang et al. 2023, arXiv 2304.07927). The samples are drawn from public streams, the same in
-every run, so a price is a function of the event and δ.
+every run, so a privacy cost is a function of the event and δ.
 
 Who calibrates asks about many noise multipliers, and picks one for what the samples say of it. So they are
 rounded down to a grid, and β is shared out among all on it.

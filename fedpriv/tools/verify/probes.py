@@ -108,10 +108,10 @@ class Recording:
         return list(dict.fromkeys(place.name for place in self.seen))
 
 
-class Tap:
+class Probe:
     """Looks on at one loop, as an observer of its rounds and around its mechanism.
 
-    ``see``: called with each release before it is pinned; ``again``: each is called before each release
+    ``see``: called with each release before it is pinned; ``repeats``: each is called before each release
     of the uploads with how to open the same round once more.
     """
 
@@ -122,7 +122,7 @@ class Tap:
         loop: Loop,
         pinned: Recording | None = None,
         see: Callable[[ReleasePosition, Tensor], None] | None = None,
-        again: Sequence[
+        repeats: Sequence[
             Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
         ] = (),
         scale: float = 1.0,
@@ -130,7 +130,7 @@ class Tap:
     ):
         self.loop, self.recording = loop, Recording()
         self.recording.rows_of_clients = loop.parts.algorithm.row_per_client
-        self._pinned, self._see, self._again, self._scale = pinned, see, again, scale
+        self._pinned, self._see, self._repeats, self._scale = pinned, see, repeats, scale
         self._keep = keep
         self._step = 0
         self._uploads: list[Tensor] = []
@@ -198,7 +198,7 @@ class Tap:
         release, after, close = opening.release, opening.release_after, opening.close
 
         def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
-            for repeat in self._again:
+            for repeat in self._repeats:
                 repeat(anew, t, self._step, answers)
             facts = {name: _facts(answer) for name, answer in answers.items()}
             visible = release(answers)
@@ -210,7 +210,7 @@ class Tap:
             return found
 
         def released_after(name: str, answer: Bounded) -> Visible:
-            for repeat in self._again:
+            for repeat in self._repeats:
                 repeat(anew, t, AFTER, {name: answer})
             facts = _facts(answer)
             return self._let_go(ReleasePosition(t, AFTER, name), after(name, answer), facts)

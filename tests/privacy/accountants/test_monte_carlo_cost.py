@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 
-from fedpriv.privacy.accountants import CannotAccount, GdpAccountant, PldAccountant, RdpAccountant
-from fedpriv.privacy.accountants import monte_carlo_price as price
+from fedpriv.privacy.accountants import (
+    CannotAccount,
+    GdpAccountant,
+    PldAccountant,
+    RdpAccountant,
+    monte_carlo_cost,
+)
 from fedpriv.privacy.accountants.monte_carlo_bound import Losses
 from fedpriv.privacy.core.events import describe_event, parse_event
 from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
@@ -25,10 +30,10 @@ FREE = BMinSepDpEvent(12, 1, 0.3, True, (1.0,), dp_event.GaussianDpEvent(2.0))
 @pytest.fixture(autouse=True)
 def few_samples(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(price, "SAMPLES", 200_000)
-    price._sampled.cache_clear()
+    monkeypatch.setattr(monte_carlo_cost, "SAMPLES", 200_000)
+    monte_carlo_cost._sampled.cache_clear()
     yield
-    price._sampled.cache_clear()
+    monte_carlo_cost._sampled.cache_clear()
 
 
 def epsilon(event: BMinSepDpEvent, delta: float = DELTA, **others: int) -> float:
@@ -52,7 +57,9 @@ def test_it_is_no_more_than_without_amplification():
     turns = {dp_event.GaussianDpEvent(2.0 / math.sqrt(1.3125)): 3}
     exact = GdpAccountant().epsilon_of(turns, DELTA, ZERO_OUT)
     assert epsilon(known) == pytest.approx(exact, rel=1e-9)
-    by_samples = price._smallest(price._sampled(*price._on_grid(known), 200_000), DELTA)
+    by_samples = monte_carlo_cost._smallest(
+        monte_carlo_cost._sampled(*monte_carlo_cost._on_grid(known), 200_000), DELTA
+    )
     assert exact < by_samples < 1.1 * exact
 
 
@@ -60,8 +67,10 @@ def test_it_is_no_more_than_without_amplification():
 def test_presence_and_absence_both_count(direction, monkeypatch):
     """With losses that are all beyond measure in one direction, nothing is left of the amplification."""
     none = np.zeros(0, dtype=np.int64)
-    monkeypatch.setattr(price, direction, lambda *_: Losses(1000, 1, 0.0, none, none, 1000))
-    assert epsilon(EVENT) == price._unamplified(EVENT, DELTA)
+    monkeypatch.setattr(
+        monte_carlo_cost, direction, lambda *_: Losses(1000, 1, 0.0, none, none, 1000)
+    )
+    assert epsilon(EVENT) == monte_carlo_cost._unamplified(EVENT, DELTA)
 
 
 def test_less_noise_more_chances_and_shorter_rests_cost_more():
@@ -73,15 +82,15 @@ def test_less_noise_more_chances_and_shorter_rests_cost_more():
 
 def test_it_is_found_once_and_then_read(monkeypatch):
     first = epsilon(EVENT)
-    monkeypatch.setattr(price, "losses_with", never)
+    monkeypatch.setattr(monte_carlo_cost, "losses_with", never)
     assert epsilon(EVENT) == first
-    price._sampled.cache_clear()  # another process
+    monte_carlo_cost._sampled.cache_clear()  # another process
     assert epsilon(EVENT) == first
 
 
 def test_it_is_the_same_when_it_is_found_anew(tmp_path):
     first = epsilon(EVENT)
-    price._sampled.cache_clear()
+    monte_carlo_cost._sampled.cache_clear()
     (kept,) = tmp_path.rglob("b-min-sep-*.npz")
     kept.unlink()
     assert epsilon(EVENT) == first
@@ -91,7 +100,7 @@ def test_a_damaged_file_is_not_read(tmp_path):
     first = epsilon(EVENT)
     (kept,) = tmp_path.rglob("b-min-sep-*.npz")
     kept.write_bytes(kept.read_bytes()[:-200])
-    price._sampled.cache_clear()
+    monte_carlo_cost._sampled.cache_clear()
     assert epsilon(EVENT) == first
 
 
@@ -101,7 +110,7 @@ def test_a_delta_that_takes_too_many_samples_is_refused():
 
 
 def test_too_many_rounds_are_refused(monkeypatch):
-    monkeypatch.setattr(price, "MOST_NUMBERS", 2_000_000)
+    monkeypatch.setattr(monte_carlo_cost, "MOST_NUMBERS", 2_000_000)
     with pytest.raises(CannotAccount, match=r"rounds must be <= 10 with .*, got 12"):
         epsilon(EVENT)
 
