@@ -23,7 +23,7 @@ from fedpriv.common.notices import notice
 KEY = "files"
 """Of ``summary.json`` and of a checkpoint: file name → ``{"bytes": …, "sha256": …}``."""
 GROWING = ("metrics.csv", "clients.csv", "participation.csv")
-_SUMMARY = "summary.json"
+_SUMMARY, _STATEMENT = "summary.json", "privacy.json"
 _LARGEST_SUMMARY = 1 << 20
 _BLOCK = 1 << 20
 _LARGEST_HASHED = 1 << 18  # bytes, where many runs are looked at
@@ -53,6 +53,7 @@ class FileDigests:
     Attributes:
         written: Those of what this process wrote, by name.
         problems: What is not as it was written, in sentences.
+        unknown: Why the digests of a run that has ended are lost; empty where they are not.
         quiet: Whether problems are no notices of the command, because its result shows them.
     """
 
@@ -60,6 +61,7 @@ class FileDigests:
         self._folder = folder
         self.written: dict[str, Digest] = {}
         self.problems: list[str] = []
+        self.unknown = ""
         self.quiet = False
         self._checked: set[str] = set()
         self._stated: dict[str, Digest] | None = None
@@ -99,6 +101,11 @@ class FileDigests:
             self._checked.add(name)
             if name != _SUMMARY and not self.matches(name, entry, _LARGEST_HASHED):
                 self._tell(f"{path} is not as the run wrote it, by the SHA-256 in {_SUMMARY}")
+
+    def vouches_for(self, *names: str) -> bool:
+        """Return whether all these files are as ``summary.json`` states them."""
+        stated = self.stated()
+        return all(name in stated and self.matches(name, stated[name]) for name in names)
 
     def grown(self, name: str) -> bool:
         """Return whether a table has more rows than ``summary.json`` states: the run went on."""
@@ -143,11 +150,18 @@ class FileDigests:
     def _read(self) -> dict[str, Digest]:
         path = self._folder / _SUMMARY
         try:
-            if not path.is_file() or path.stat().st_size > _LARGEST_SUMMARY:
+            if not os.path.lexists(path):
+                statement = self._folder / _STATEMENT
+                self._lost(
+                    f"{path} is not there, though {statement} is", os.path.lexists(statement)
+                )
                 return {}
+            if not path.is_file() or path.stat().st_size > _LARGEST_SUMMARY:
+                raise ValueError(path)
             text = path.read_text(encoding="utf-8")
             summary = json.loads(text)
         except (OSError, ValueError, RecursionError):  # its readers refuse it
+            self._lost(f"{path} cannot be read")
             return {}
         stated = summary.get(KEY) if isinstance(summary, dict) else None
         if not isinstance(stated, dict):
@@ -163,6 +177,16 @@ class FileDigests:
         if not isinstance(own, str) or own != _own_digest(text, own):
             self._tell(f"{path} is not as the run wrote it, by the SHA-256 that it states")
         return {name: entry for name, entry in stated.items() if isinstance(entry, dict)}
+
+    def _lost(self, reason: str, lost: bool = True) -> None:
+        """Say that nothing tells whether the files are as they were written."""
+        if lost:
+            self.unknown = (
+                f"{reason}: the SHA-256 of the files of this run are lost, so damage that leaves them "
+                "readable is not noticed"
+            )
+            if not self.quiet:
+                notice(f"warning: {self.unknown}")
 
     def _tell(self, problem: str) -> None:
         problem += ": it is damaged or was edited"

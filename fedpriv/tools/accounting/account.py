@@ -17,12 +17,20 @@ from rich.text import Text
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.notices import notice
 from fedpriv.common.words import percent_up, round_up
-from fedpriv.privacy.accountants import Accountant, CannotAccount, PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import (
+    Accountant,
+    CannotAccount,
+    GdpAccountant,
+    PldAccountant,
+    RdpAccountant,
+)
 from fedpriv.privacy.core.grid import FEW
-from fedpriv.privacy.core.names import ACCOUNTANTS
+from fedpriv.privacy.core.names import ACCOUNTANTS, SOUND
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.store.agreement import ledger_apart
 from fedpriv.store.display import console, pairs
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.ledger_file import LedgerError, read_ledger
 from fedpriv.tools.accounting import arguments, shuffle
 from fedpriv.tools.accounting.history import from_history
 from fedpriv.tools.accounting.releases import (
@@ -225,6 +233,34 @@ def tightest(answers: list[Answer], which: int = 0) -> Answer:
     able = [p for p in answers if p.reason is None]
     bounds = [p for p in able if p.name != "published"]
     return min(bounds or able, key=lambda p: p.epsilons[which])
+
+
+def tightest_epsilon(releases: Releases, delta: float) -> float:
+    """Return the smallest ε of the worst client by the accountants that are quick; infinite if none can."""
+    tried: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
+    answers = [answer_of(releases, accountant, [delta]) for accountant in tried]
+    able = [answer for answer in answers if answer.reason is None]
+    return tightest(able).epsilons[0] if able else math.inf
+
+
+def ledger_against_statement(folder: RunFolder, privacy: dict[str, Any]) -> str:
+    """Return a sentence where a run's ledger has another sound ε than its statement; else nothing.
+
+    Raises ConfigError for what is no ledger. Where the noise adapts, the ledger alone has no ε.
+    """
+    delta = privacy.get("delta")
+    if (
+        privacy.get("noise_adapts") is not False
+        or not isinstance(delta, float)
+        or not 0 < delta < 1
+    ):
+        return ""
+    try:
+        ledger = read_ledger(folder.checked(folder.ledger), SOUND)
+    except LedgerError as error:
+        raise ConfigError(str(error)) from None
+    epsilon = tightest_epsilon(Releases((), ledger.neighbours, ledger.histories), delta)
+    return ledger_apart(folder, privacy, epsilon, tightest=True)
 
 
 def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:

@@ -12,14 +12,14 @@ from omegaconf import DictConfig
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.words import round_up
 from fedpriv.experiment.settings import read_settings
-from fedpriv.privacy.accountants import Accountant, GdpAccountant, PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.core.names import SOUND
 from fedpriv.store.agreement import ledger_apart, stated_apart
 from fedpriv.store.caveats import CAVEATS
 from fedpriv.store.folder import FINISHED, RunFolder
 from fedpriv.store.ledger_file import LedgerError, read_ledger
 from fedpriv.store.searches import is_search
-from fedpriv.tools.accounting.account import answer_of, tightest
+from fedpriv.tools.accounting.account import tightest_epsilon
 from fedpriv.tools.accounting.releases import Releases
 
 _ENDS = tuple(reason for reason in FINISHED if reason != "diverged")
@@ -147,10 +147,7 @@ def sound_epsilon(folder: RunFolder, privacy: dict[str, Any], delta: float) -> f
     releases = Releases((), ledger.neighbours, ledger.histories)
     if privacy.get("noise_adapts") is not False:
         return _budget(folder, releases, privacy, delta)
-    tried: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
-    answers = [answer_of(releases, accountant, [delta]) for accountant in tried]
-    able = [answer for answer in answers if answer.reason is None]
-    epsilon = tightest(able).epsilons[0] if able else math.inf
+    epsilon = tightest_epsilon(releases, delta)
     if not 0 < epsilon < math.inf:
         raise ConfigError(f"{folder.path}: its ledger gives no finite epsilon at delta = {delta:g}")
     return epsilon

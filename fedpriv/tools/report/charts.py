@@ -6,6 +6,7 @@ Colour never tells alone: a curve has a dash and a marker as well, and both stan
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -216,6 +217,8 @@ def _extent(values: np.ndarray, from_zero: bool, tight: bool = False) -> tuple[f
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
     """Round numbers from low to high: steps of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / about
+    if rough < sys.float_info.min:
+        return [low]
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

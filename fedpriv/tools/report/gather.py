@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedpriv.common import config as configuration
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.notices import notice
 from fedpriv.store.agreement import stated_apart
 from fedpriv.store.folder import RunFolder
@@ -182,7 +182,9 @@ def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedR
         run.statement = _read(_text, folder.checked(folder.privacy_text), run.notes) or ""
         run.ledger = _read(read_rows, folder.checked(folder.ledger), run.notes) or []
         run.audits = list(_audits(folder, run.notes))
-    run.notes += folder.digests.problems
+        if not folder.digests.vouches_for(folder.ledger.name, folder.privacy_json.name):
+            _compare_ledger(run)
+    run.notes += filter(None, [*folder.digests.problems, folder.digests.unknown])
     if apart := stated_apart(folder, run.summary, run.privacy):
         run.notes.append(apart)
         notice(f"warning: {apart}")
@@ -200,7 +202,23 @@ def _read(read: Callable[[Path], Read], path: Path, notes: list[str]) -> Read | 
         return read(path)
     except ConfigError as error:
         notes.append(str(error))
+        notice(f"warning: {error}")
         return None
+
+
+def _compare_ledger(run: Run) -> None:
+    """Note where the ledger has another epsilon than the statement: for files that no digest vouches for."""
+    from fedpriv.tools.accounting.account import ledger_against_statement
+
+    if not run.ledger or not run.privacy.get("private"):
+        return
+    try:
+        apart = ledger_against_statement(run.folder, run.privacy)
+    except FedprivError as error:
+        apart = str(error)
+    if apart:
+        run.notes.append(apart)
+        notice(f"warning: {apart}")
 
 
 def read_rows(path: Path) -> list[list[str]]:
