@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedpriv.store.folder import RunFolder
     from fedpriv.study.search_run import Search
     from fedpriv.study.search_secret_trials import SecretTrials
-    from fedpriv.study.search_settings import Settings
+    from fedpriv.study.search_settings import SearchSettings
 
 Go = Callable[[], dict[str, Any] | None]
 
@@ -181,11 +181,11 @@ class SearchSweeper(BasicSweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         from fedpriv.common.errors import ConfigError, FedprivError
-        from fedpriv.study.search_settings import Settings
+        from fedpriv.study.search_settings import SearchSettings
 
         if _has_figure(self.config):
             raise ConfigError("a figure has curves of its own and takes no hydra/sweeper=search")
-        folder, settings = Path(self.config.hydra.sweep.dir), Settings.of(**self._settings)
+        folder, settings = Path(self.config.hydra.sweep.dir), SearchSettings.of(**self._settings)
         kind = self._composing if settings.law is None else self._stopping
         search, go = kind(settings, arguments, folder)
         if search.dry or settings.law is not None:
@@ -204,7 +204,7 @@ class SearchSweeper(BasicSweeper):
         return best
 
     def _composing(
-        self, settings: Settings, arguments: list[str], folder: Path
+        self, settings: SearchSettings, arguments: list[str], folder: Path
     ) -> tuple[Search, Go]:
         """Trials that all compose, launched as the jobs of a sweep are."""
         from fedpriv.study.search_run import Search
@@ -218,7 +218,7 @@ class SearchSweeper(BasicSweeper):
         return search, lambda: search.go(launch)
 
     def _stopping(
-        self, settings: Settings, arguments: list[str], folder: Path
+        self, settings: SearchSettings, arguments: list[str], folder: Path
     ) -> tuple[SecretTrials, Go]:
         """Trials that nobody sees: no launcher has them, whose files and lines would tell how many."""
         from fedpriv.common.errors import ConfigError

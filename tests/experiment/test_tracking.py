@@ -18,7 +18,7 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.reporter import Reporter
 from fedpriv.experiment.trackers import CsvTracker
 from fedpriv.experiment.tracking import parameters_of
-from fedpriv.train import _is_kept
+from fedpriv.experiment.train_arguments import _is_kept
 
 SMALL = ("algorithm=dp_fl", "rounds=10", "evaluation_interval=2", "runtime.checkpoint_interval=4")
 
