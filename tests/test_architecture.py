@@ -22,6 +22,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("experiment",),
     ("attacks",),
     ("algorithms",),
+    ("aggregation",),
     ("store",),
     ("engine",),
     ("privacy",),

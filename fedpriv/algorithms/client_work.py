@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.algorithms.uploads import Uploads
 from fedpriv.algorithms.work import StepState, Turn, Work
 from fedpriv.engine.parts import scaled_sum, upload_norms
@@ -38,6 +38,7 @@ class ClientWork(Work):
         noise_on_the_mean: bool,
         upload_weight: float | None,
         rows: bool = False,
+        combines: bool = False,
     ):
         """
         Args:
@@ -46,10 +47,11 @@ class ClientWork(Work):
                 whoever came, bounded over all cohorts (as one work prints it); else of the sum.
             upload_weight: By how much the mean upload moves the weights; None: that is no number.
             rows: Whether each scaled upload is an answer of its own, for what adds them up; all are held.
+            combines: Whether each is released by itself, for a rule.
         """
         self.problem, self._uploads, self._denominator_of = problem, uploads, denominator
         self._noise_on_the_mean, self._upload_weight = noise_on_the_mean, upload_weight
-        self._rows = rows
+        self._rows, self.combines = rows or combines, combines
         self.device = problem.model.device
         self.has_weight_decay = uploads.sign == 1  # else the clients' own steps have it
         self._server = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -78,17 +80,19 @@ class ClientWork(Work):
     def divisors(self, cohort: np.ndarray) -> tuple[float | None, float]:
         """What is released is noised as it is released, a mean: the grid of a sum's noise would tell the size
         of a secret cohort where the noise is scaled by it."""
+        if self.combines:
+            return None, 1.0
         denominator = self.denominator(cohort)
         stated = 1.0 if self._noise_on_the_mean else denominator
         return (None if self._rows else denominator), stated
 
-    def aggregation(self, turn: Turn) -> Aggregation | None:
+    def aggregation(self, turn: Turn) -> RoundWeights | None:
         if self.problem.others is None:
             return None
         weights, weight = None, self._upload_weight
         if weight is not None:
             weights = np.full(len(turn.cohort), weight / self.denominator(turn.cohort))
-        return Aggregation(turn.round_index, turn.cohort, weights)
+        return RoundWeights(turn.round_index, turn.cohort, weights)
 
     def compute(self, state: StepState) -> ChunkAnswer:
         """Compute Σ_k factor_k u_k over a chunk, a few hundred clients at a time."""
@@ -124,7 +128,7 @@ class ClientWork(Work):
             left_out += int(batch.not_finite)
         return ChunkAnswer(
             clients,
-            torch.stack(rows) if self._rows else total[None],
+            self._sums(total, rows),
             partial=not self._rows,
             scaled=clip.scaled,
             norms=torch.cat(norms),
@@ -135,6 +139,12 @@ class ClientWork(Work):
             left_out=left_out,
             sent_norms=torch.cat(sent) if sent else None,
         )
+
+    def _sums(self, total: Tensor, rows: list[Tensor]) -> Tensor:
+        """Return what a chunk answers: a row for each client, or their sum."""
+        if not self._rows:
+            return total[None]
+        return torch.stack(rows) if rows else total.new_zeros(0, len(total))
 
     def _scaled(
         self, uploads: Tensor, factors: Tensor, clip: ChunkClip, together: int

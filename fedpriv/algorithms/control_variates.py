@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fedpriv.algorithms.optimizers import OfChanges, refuse_if_too_large
 from fedpriv.algorithms.server_optimizer import ServerOptimizer
-from fedpriv.algorithms.server_steps import WHOSE, ServerStep
+from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.engine import FlatModel
-from fedpriv.privacy.mechanisms.visible import Visible, seen
+from fedpriv.privacy.mechanisms.visible import Visible
 
 
 class ControlVariates:
@@ -92,13 +92,15 @@ class ScaffoldStep(ServerStep):
         return np.full(len(cohort), self._settings.learning_rate / max(1, len(cohort)))
 
     def apply(self, cohort: np.ndarray, uploads: Visible) -> None:
-        changes = seen(uploads, WHOSE)
+        mean = self.average(cohort, uploads)
         if not len(cohort):
             return
         if not self._variates.warming:
-            mean = changes.mean(0, keepdim=True)
-            self.model.flat.add_(self._optimizer.step(self._server, mean)[0])
+            self.model.flat.add_(self._optimizer.step(self._server, mean[None])[0])
         self._variates.end_round(cohort)
+
+    def _weighted_sum(self, cohort: np.ndarray, uploads: Tensor) -> Tensor:
+        return uploads.mean(0)
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self._optimizer.state_dict())

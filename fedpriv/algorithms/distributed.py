@@ -92,8 +92,15 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
         from fedpriv.algorithms.trainer import Trainer
 
         rows = self.discrete is not None
-        work = RecordSums(problem, self.sampling_of(0), rows=rows, augmentation=self.augmentation)
-        return Trainer(problem, work, self.server.make(problem.model), AddChange(problem.model))
+        work = RecordSums(
+            problem,
+            self.sampling_of(0),
+            rows=rows,
+            combines=problem.rule is not None,
+            augmentation=self.augmentation,
+        )
+        server = AddChange(problem.model, problem.data.records_per_client)
+        return Trainer(problem, work, self.server.make(problem.model), server)
 
     def records_per_step(self, records: float) -> float:
         return self.sample_rate * records

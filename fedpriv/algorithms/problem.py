@@ -18,12 +18,13 @@ from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.mechanisms.visible import Foreign
 
 if TYPE_CHECKING:
+    from fedpriv.aggregation.checked import CheckedRule
     from fedpriv.data.federated import FederatedData
     from fedpriv.data.records import Records
 
 
 @dataclass(frozen=True)
-class Aggregation:
+class RoundWeights:
     """What becomes of the uploads of a round: θ ← θ + Σ_k weights_k u_k over the ``cohort`` [m], clipping
     and noise aside. ``weights`` [m] is None where the server's optimiser does something else."""
 
@@ -46,7 +47,7 @@ class Participants(Protocol):
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         """Indices of the records that a client trains on [n_k]: always equally many."""
 
-    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+    def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
         """Return what some ``clients`` [c] of the cohort send [c, d], given what they would if all were
         honest. Pure: it changes nothing, so that clients may be computed in chunks."""
 
@@ -93,8 +94,9 @@ class Problem:
 
     ``seed``: of what is public and may be common to several runs; ``streams``: what decides who takes
     part, which records, and the noise; ``mechanism``: what rounds release; ``attack``: the malicious ones
-    among the clients, None if all are honest; ``canaries``: of an audit, which has no attack; ``chunk``: how
-    many clients compute together, None: the whole cohort.
+    among the clients, None if all are honest; ``canaries``: of an audit, which has no attack; ``rule``: what
+    combines the uploads before the server's optimiser, None: their weighted sum; ``chunk``: how many clients
+    compute together, None: the whole cohort.
     """
 
     data: FederatedData
@@ -106,6 +108,7 @@ class Problem:
     mechanism: Mechanism
     attack: Attack | None = None
     canaries: Participants | None = None
+    rule: CheckedRule | None = None
     private: bool = True
     probed_lots: tuple[int, ...] = ()
     chunk: int | None = None
@@ -134,7 +137,7 @@ class Problem:
         return sampled if others is None else others.with_attackers(round_index, sampled)
 
     def foreign(
-        self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor
+        self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor
     ) -> tuple[Tensor, Foreign] | None:
         """(which of ``clients`` [c] are attackers [c] (bool), what they send [c, d]), given what all would
         send if they were honest; None where nobody attacks. Rows of honest clients mean nothing."""

@@ -27,11 +27,13 @@ class RecordSums(Work):
         sampling: Sampling,
         *,
         rows: bool,
+        combines: bool = False,
         augmentation: Augmentation | None = None,
     ):
         """``rows``: each client's sum is an answer of its own, for what adds them up; else their sum is;
-        ``augmentation``: the copies of each record."""
-        self.problem, self._sampling, self._rows = problem, sampling, rows
+        ``combines``: each is released by itself, for a rule; ``augmentation``: the copies of each record."""
+        self.problem, self._sampling, self._rows = problem, sampling, rows or combines
+        self.combines = combines
         self._augmentation = augmentation
         problem.prove_engine(None if augmentation is None else augmentation.multiplicity)
         self.device = problem.model.device
@@ -97,6 +99,9 @@ class RecordSums(Work):
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         sizes = self.problem.data.records_per_client[cohort]
-        whole = sum(self._sampling.expected_size(int(n)) for n in sizes)
-        flat = self.problem.model.flat
+        expected = [self._sampling.expected_size(int(n)) for n in sizes]
+        whole, flat = sum(expected), self.problem.model.flat
+        if self.combines:
+            own = flat.new_tensor(expected)[:, None]
+            return released.to(flat.dtype) / own, flat.new_tensor([whole])
         return released.to(flat.dtype) / whole, flat.new_tensor([whole])

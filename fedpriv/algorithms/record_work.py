@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.augmentation import Augmentation
 from fedpriv.algorithms.augmented import augmented
-from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.algorithms.record_coordinates import transformed_sums
 from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.algorithms.work import StepState, Turn, Work
@@ -118,7 +118,7 @@ class RecordWork(Work):
         if self.problem.others is None:
             return changes
         weights = self._server.weights(turn.cohort)
-        aggregation = Aggregation(turn.round_index, turn.cohort, weights)
+        aggregation = RoundWeights(turn.round_index, turn.cohort, weights)
         attack, foreign = self.problem.foreign(aggregation, turn.cohort, changes.values)
         norms = torch.linalg.vector_norm(foreign.values, dim=1)
         self.problem.note_sent(turn.round_index, turn.cohort, norms)

@@ -70,6 +70,7 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
             self.denominator,
             noise_on_the_mean=self.noise_on_the_mean,
             upload_weight=weight,
+            combines=problem.rule is not None,
         )
         server = ReplaceWeights if uploads.replaces else AddChange
         return Trainer(

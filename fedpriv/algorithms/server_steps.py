@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,11 +13,20 @@ from torch import Tensor
 from fedpriv.engine import FlatModel
 from fedpriv.privacy.mechanisms.visible import Visible, seen
 
+if TYPE_CHECKING:
+    from fedpriv.aggregation.checked import CheckedRule
+
 WHOSE = "the server step"
 
 
 class ServerStep(ABC):
-    """Moves the global weights."""
+    """Moves the global weights.
+
+    Attributes:
+        rule: What combines the uploads in the place of their weighted sum, set by the trainer; None: the sum.
+    """
+
+    rule: CheckedRule | None = None
 
     def __init__(self, model: FlatModel):
         self.model = model
@@ -33,6 +42,22 @@ class ServerStep(ABC):
         Raises:
             ReleaseError: ``uploads`` is not a visible value (``seen`` says so).
         """
+
+    def average(self, cohort: np.ndarray, uploads: Visible) -> Tensor:
+        """Return the weighted sum [d] of a cohort's uploads [c, d], or what the rule makes of them. Raises
+        ReleaseError where ``uploads`` is not a visible value."""
+        values = seen(uploads, WHOSE)
+        if self.rule is None:
+            return self._weighted_sum(cohort, values)
+        return self.rule.combine(cohort, values, self._shares(cohort).to(values))
+
+    def _weighted_sum(self, cohort: np.ndarray, uploads: Tensor) -> Tensor:
+        """Return Σ_k p_k u_k [d] of uploads [c, d]."""
+        return self._shares(cohort).to(device=self.model.device, dtype=uploads.dtype) @ uploads
+
+    def _shares(self, cohort: np.ndarray) -> Tensor:
+        """Return each client's share p of the mean [c], in float64."""
+        return torch.full((len(cohort),), 1.0 / max(1, len(cohort)), dtype=torch.float64)
 
     def weights(self, cohort: np.ndarray) -> np.ndarray | None:
         """By how much each upload moves the global weights, where that is a number [c]."""
@@ -59,18 +84,27 @@ class WeightedAverage(ServerStep):
         share = self._records[torch.from_numpy(cohort)]
         return share.div_(share.sum())
 
-    def average(self, cohort: np.ndarray, uploads: Visible) -> Tensor:
-        """Σ_k p_k Δ_k [d]."""
-        changes = seen(uploads, WHOSE)
-        share = self._shares(cohort).to(device=self.model.device, dtype=changes.dtype)
-        return share @ changes
-
     def apply(self, cohort: np.ndarray, uploads: Visible) -> None:
         self.model.flat.add_(self.average(cohort, uploads))
 
 
 class AddChange(ServerStep):
-    """θ ← θ + Δ, the change that the server's optimiser made of the mean upload [1, d]."""
+    """θ ← θ + Δ, the change that the server's optimiser made of the mean upload [1, d].
+
+    ``records_per_client``: by these the uploads are weighted that a rule combines; None: all alike.
+    """
+
+    def __init__(self, model: FlatModel, records_per_client: np.ndarray | None = None):
+        super().__init__(model)
+        self._records = None
+        if records_per_client is not None:
+            self._records = torch.tensor(records_per_client, dtype=torch.float64)
+
+    def _shares(self, cohort: np.ndarray) -> Tensor:
+        if self._records is None:
+            return super()._shares(cohort)
+        share = self._records[torch.from_numpy(cohort)]
+        return share.div_(share.sum())
 
     def apply(self, cohort: np.ndarray, uploads: Visible) -> None:
         self.model.flat.add_(seen(uploads, WHOSE)[0])

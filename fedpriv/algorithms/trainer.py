@@ -65,6 +65,8 @@ class Trainer:
         self._beside_weights: dict[str, Any] | None = None
         self._held: SavedState | None = None  # the model as the last round left it
         self._observe_noise = getattr(optimizer, "observe_noise", None)
+        if problem.rule is not None:
+            server.rule = problem.rule
         try:
             problem.clipper.see_layers(layers_of(problem.model))
         except ArgumentError as error:
@@ -77,6 +79,8 @@ class Trainer:
         t, cohort = opened.round_index, opened.cohort
         if (attack := self.problem.attack) is not None:
             attack.observe(t, self.problem.model.flat.clone())
+        if (combining := self.problem.rule) is not None:
+            combining.begin(t)
         holders = work.holders(cohort)
         if opened.aborted:
             return self._nothing(opened, holders)
@@ -107,6 +111,11 @@ class Trainer:
         opened.refuse_unless_complete()
         self._refuse_changed(before, t)
         self.server.apply(cohort, work.sent(turn, changes))
+        if combining is not None and not combining.used:
+            raise ReleaseError(
+                f"round {t + 1}: {type(self.server).__name__}.apply did not call average, so that "
+                "aggregation changed nothing; nothing of this round was saved"
+            )
         return RoundOutcome(
             train_loss=clipped.train_loss,
             gradient_norm=clipped.gradient_norm,
@@ -133,6 +142,9 @@ class Trainer:
         if clipper.transforms:
             mean = clip.restored(mean)
         gradients = released[GRADIENT].then(lambda _: mean)
+        if work.combines:
+            mean = self.server.average(opened.cohort, gradients)[None]
+            gradients = gradients.then(lambda _: mean)
         if self._observe_noise is not None or clipper.transforms:
             std = opened.noise_std(
                 GRADIENT
@@ -187,8 +199,11 @@ class Trainer:
             "optimizer": self._optimizer.state_dict(),
             "clipper": self.problem.clipper.state_dict(),
         }
-        server = self.server.state_dict()
-        return {**state, "server": server} if server else state
+        if server := self.server.state_dict():
+            state["server"] = server
+        if (rule := self.problem.rule) is not None:
+            state["rule"] = rule.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.problem.model.set(state["weights"])
@@ -196,3 +211,5 @@ class Trainer:
         self._optimizer.load_state_dict(state["optimizer"])
         self.problem.clipper.load_state_dict(state["clipper"])
         self.server.load_state_dict(state.get("server", {}))
+        if (rule := self.problem.rule) is not None:
+            rule.load_state_dict(state["rule"])

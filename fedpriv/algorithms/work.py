@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip, Clip
 from fedpriv.privacy.clippers.parts import whole_norms
 from fedpriv.privacy.mechanisms import Bounded, Visible
@@ -51,7 +51,7 @@ class StepState:
     changes: Tensor | None
     limits: Tensor
     transform: tuple[Tensor, Tensor] | None
-    aggregation: Aggregation | None
+    aggregation: RoundWeights | None
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ class Work(ABC):
         steps: Local steps of a round.
         holds_norms: Whether each client holds a clip norm and an optimiser; else the one server does.
         divides: Whether ``mean`` divides what was released by the denominators.
+        combines: Whether ``mean`` returns a row for each client [c, d], released by itself, which a rule
+            combines before the server's optimiser.
         has_weight_decay: Whether the gradient of λ/2‖θ‖² joins after the noise (it reads no record).
         proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient joins there too.
     """
@@ -95,6 +97,7 @@ class Work(ABC):
     steps: int = 1
     holds_norms: bool = False
     divides: bool = True
+    combines: bool = False
     has_weight_decay: bool = True
     proximal: float = 0.0
 
@@ -109,7 +112,7 @@ class Work(ABC):
         starts = range(0, len(cohort) or 1, size)
         states = [self.step_state(turn, changes, clip, slice(at, at + size)) for at in starts]
         answers = [self.compute(state) for state in states]
-        answer = clip.merge(answers, cohort, *self.divisors(cohort))
+        answer = clip.merge(answers, cohort, *self.divisors(cohort), apart=self.combines)
         if answers[0].sent_norms is not None:
             sent = joined([one.sent_norms for one in answers])
             problem.note_sent(turn.round_index, cohort, sent)
@@ -149,7 +152,7 @@ class Work(ABC):
         """Return what scales the units of a chunk."""
         return ChunkClip(self.problem.clipper, state.limits, state.transform)
 
-    def aggregation(self, turn: Turn) -> Aggregation | None:
+    def aggregation(self, turn: Turn) -> RoundWeights | None:
         """Return what attackers know when the cohort computes; None where nobody attacks by then."""
         return None
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.federated import FederatedData
@@ -202,7 +202,7 @@ class PlantedCanaries:
             return own
         return own[~np.isin(own, self._absent_records)]
 
-    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+    def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
         """What ``clients`` [c] send [c, d]: what they would anyway."""
         return uploads
 
@@ -229,7 +229,7 @@ class PlantedDirections(PlantedCanaries):
         finally:
             self.silent = False
 
-    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+    def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
         """What the canaries among ``clients`` [c] send [c, d]; the others' rows stay as they are."""
         numbers = np.searchsorted(self.canaries.homes, clients)
         rows = np.flatnonzero(np.isin(clients, self.canaries.homes))

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.algorithms.work import Clipped, Turn, Work
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
@@ -59,7 +59,7 @@ class CraftedRecord:
             return self.data.clients[client]
         return self._with if self.coin else self._without
 
-    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+    def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
         return uploads
 
 

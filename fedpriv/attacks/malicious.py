@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.algorithms.uploads import LocalChanges, Projection, project_to_ball
 from fedpriv.attacks.names import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT
 from fedpriv.common.errors import ArgumentError, ConfigError, ReleaseError
@@ -161,7 +161,7 @@ class MaliciousClients:
             return self.data.clients[client]
         return np.concatenate([self._clean[client], self._poisoned[client]])
 
-    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+    def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
         """What ``clients`` [c] send, given what they would if all were honest [c, d]."""
         malicious = ~self.honest[clients] & self.settings.attacks_in(aggregation.round_index)
         if malicious.any():
@@ -174,7 +174,7 @@ class MaliciousClients:
             uploads[where] = self._of_shape(trained, sent, "forge")
         return uploads
 
-    def _trained(self, aggregation: Aggregation, clients: np.ndarray, own: Tensor) -> Tensor:
+    def _trained(self, aggregation: RoundWeights, clients: np.ndarray, own: Tensor) -> Tensor:
         """Return what attackers [a] would send by their training, boost and norm bound [a, d]; ``own``: by
         the algorithm's training."""
         settings, turn = self.settings, aggregation.round_index
@@ -218,7 +218,7 @@ class MaliciousClients:
             )
         return returned
 
-    def _boosts(self, aggregation: Aggregation, clients: np.ndarray) -> np.ndarray:
+    def _boosts(self, aggregation: RoundWeights, clients: np.ndarray) -> np.ndarray:
         """γ of each attacker [c]."""
         if self.settings.boost != REPLACEMENT:
             return np.full(len(clients), self.settings.boost)

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, nearest, show
-from fedpriv.common.groups import ADDED, GROUPS, conf_dir, options
+from fedpriv.common.groups import ADDED, GROUPS, OF_NOTHING, conf_dir, options
 
 
 def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
@@ -214,7 +214,7 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     top, _, rest = name.partition(".")
     if rest and top in _MAY_BE_NONE:
         return ConfigError(
-            f"{top}=none has no key {rest}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
+            f"{top}={OF_NOTHING[top]} has no key {rest}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
         )
     near = _called_otherwise(own, known) or nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
@@ -227,7 +227,9 @@ _LAUNCHERS = {
 }  # fmt: skip
 """Options of Hydra's plug-ins, and the extra that brings them."""
 
-_MAY_BE_NONE = {"attack": "an attack", "features": "some", "tracker": "a tracker"}
+_MAY_BE_NONE = {
+    "attack": "an attack", "features": "some", "tracker": "a tracker", "aggregation": "a rule",
+}  # fmt: skip
 """The groups that may have no keys."""
 _CALLED = {
     "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",

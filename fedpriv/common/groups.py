@@ -19,9 +19,12 @@ GROUPS = (
     "noise_schedule",
     "accountant",
     "algorithm",
+    "aggregation",
     "attack",
     "tracker",
 )
+OF_NOTHING = {"features": "none", "aggregation": "mean", "attack": "none", "tracker": "none"}
+"""The groups that a run may be without, and the option that says so."""
 ADDED = ("experiment", "recipe", "figure")
 """Folders of ready-made configurations, which are added with a plus."""
 LISTED = (*GROUPS, *ADDED, "protocol")
@@ -54,7 +57,7 @@ def option_of(group: str, part: object) -> str:
 def option_of_target(group: str, target: object) -> str:
     """The option of a group with this ``_target_``; the name of the class where several options have it."""
     if target is None:
-        return "none"
+        return OF_NOTHING.get(group, "none")
     names = _options_by_target(group).get(str(target), [])
     return names[0] if len(names) == 1 else str(target).rpartition(".")[2]
 

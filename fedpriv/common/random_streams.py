@@ -44,6 +44,17 @@ def torch_stream(
     return generator
 
 
+def global_states() -> tuple[object, ...]:
+    """Return the states of the global generators of torch, NumPy and Python, to be compared: code of the
+    user's own that draws from them is told by that."""
+    import torch
+
+    name, keys, *rest = np.random.get_state()
+    of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    of_torch = (state.numpy().tobytes() for state in (torch.get_rng_state(), *of_devices))
+    return (*of_torch, name, keys.tobytes(), *rest, random.getstate())
+
+
 @contextmanager
 def seeded_globals(seed: int, purpose: str, *coordinates: int) -> Iterator[None]:
     """Seed the global generators of torch, NumPy and Python with the key of one stream, for the time of the

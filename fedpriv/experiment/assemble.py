@@ -19,6 +19,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
+from fedpriv.experiment.aggregation_rules import start_rule
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.contracts import refuse_without_sampling
 from fedpriv.experiment.instantiate import within_group
@@ -187,6 +188,7 @@ def make_problem(
     )
     if is_own(algorithm):
         refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
+    problem.rule = start_rule(parts, problem)
     parts.mechanism.join(data.records_per_client)
     inputs, _ = problem.random_records(_probes(module))
     refuse_own_randomness(module, inputs)

@@ -43,7 +43,8 @@ def build_parts(config: DictConfig) -> Parts:
         noise_schedule=instantiate(config, "noise_schedule"),
         accountant=_accountant(instantiate(config, "accountant"), algorithm, settings),
         algorithm=algorithm,
-        attack=None if config.get("attack") is None else instantiate(config, "attack"),
+        attack=_optional(config, "attack"),
+        aggregation=_optional(config, "aggregation"),
         trackers={
             name: instantiate(config, f"tracker.{name}") for name in config.get("tracker") or ()
         },
@@ -57,6 +58,18 @@ def build_parts(config: DictConfig) -> Parts:
         _calibrate_noise(parts)
         refuse_query_of_secret_cohort(parts)
     return parts
+
+
+def without_rule(config: DictConfig) -> DictConfig:
+    """Return a configuration with aggregation=mean: an audit looks at uploads before a rule combines them."""
+    chosen = config.copy()
+    OmegaConf.update(chosen, "aggregation", None, force_add=True)
+    return chosen
+
+
+def _optional(config: DictConfig, group: str) -> Any:
+    """Return the object of a group that a run may be without, or None."""
+    return None if config.get(group) is None else instantiate(config, group)
 
 
 def _dataset(config: DictConfig) -> Any:

@@ -9,6 +9,7 @@ from fedpriv.algorithms.sum_of_uploads import CONTINUOUS
 from fedpriv.attacks.backdoor import REPLACEMENT
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.groups import option_of
+from fedpriv.experiment.aggregation_rules import refuse_uncombinable
 from fedpriv.experiment.canary_rules import refuse_canaries
 from fedpriv.experiment.contracts import refuse_without_validation
 from fedpriv.experiment.instantiate import within_group
@@ -33,6 +34,7 @@ def refuse_bad_combinations(parts: Parts) -> None:
     _refuse_with_shares(parts)
     _refuse_released_statistics(parts)
     _refuse_unsearchable(parts)
+    refuse_uncombinable(parts)
     _refuse_unattackable(parts)
     if parts.settings.canaries:
         refuse_canaries(parts)

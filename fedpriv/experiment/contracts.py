@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.common.attributes import is_own
@@ -46,6 +47,7 @@ BASES: dict[str, tuple[type, ...]] = {
     "noise_schedule": (NoiseSchedule,),
     "accountant": (Accountant, PublishedAccountant),
     "algorithm": (Algorithm,),
+    "aggregation": (Aggregation,),
     "attack": (Backdoor,),
     "tracker": (Tracker,),
 }

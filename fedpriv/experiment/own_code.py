@@ -61,10 +61,12 @@ def digest_of_parts(problem: Problem, targets: Iterable[str]) -> str:
     targets = list(targets)
     packages = {"fedpriv", *(target.partition(".")[0] for target in targets)}
     mechanism, attack = problem.mechanism, getattr(problem.attack, "settings", None)
-    parts = (mechanism.algorithm, problem.clipper, mechanism.schedule, problem.model.module, attack)
+    parts = [mechanism.algorithm, problem.clipper, mechanism.schedule, problem.model.module, attack]
+    if problem.rule is not None:
+        parts += [problem.rule.settings, problem.rule.rule]
     names = [name for name in sorted(_files_of(targets)) if name in sys.modules]
     modules = {name: _digest_of_module(sys.modules[name]) for name in names}
-    return exact_digest(parts, modules, attributes=partial(_held, packages=packages))
+    return exact_digest(tuple(parts), modules, attributes=partial(_held, packages=packages))
 
 
 _MODULES: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()

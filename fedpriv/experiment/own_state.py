@@ -1,7 +1,7 @@
 """What parts of the user's own keep from round to round, for the checkpoint.
 
-Clipper, noise schedule, mechanism, optimiser, server step and attackers have a place of their own in it. Any
-other part that a user may write (algorithm, work, uploads, attack, trigger, accountant) is asked for
+Clipper, noise schedule, mechanism, optimiser, server step, rule and attackers have a place of their own.
+Any other part that a user may write (algorithm, work, uploads, attack, trigger, accountant) is asked for
 ``state_dict`` and given its state back by ``load_state_dict``. A part whose attributes change over the rounds
 and that offers no state would go on from its beginning: its attributes are noted, and named when the run is
 resumed.
@@ -27,6 +27,7 @@ class OwnState:
         self, parts: Parts, trainer: Trainer, model: FlatModel, attackers: Attack | None = None
     ):
         work, attack = getattr(trainer, "work", None), parts.attack
+        rule = getattr(getattr(trainer, "problem", None), "rule", None)
         saved = {
             "algorithm": parts.algorithm,
             "work": work,
@@ -43,6 +44,7 @@ class OwnState:
             "server step": getattr(trainer, "server", None),
             "optimizer": getattr(trainer, "_optimizer", None),
             "attackers": attackers,
+            "rule": None if rule is None else rule.rule,
         }
         self._saved = {name: part for name, part in saved.items() if _is_part(part)}
         silent = {**self._saved, **elsewhere}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.experiment.costs import Costs
@@ -32,6 +33,7 @@ class Parts:
     accountant: Accountant
     algorithm: Algorithm
     attack: Backdoor | None = None
+    aggregation: Aggregation | None = None
     trackers: Mapping[str, Tracker] = field(default_factory=dict)
 
     @property
@@ -75,6 +77,7 @@ class Parts:
     def mechanism(self) -> Mechanism:
         """What every round releases."""
         mechanism = self.algorithm.mechanism(self.clipper, self.noise_schedule)
+        mechanism.uploads_apart = self.aggregation is not None
         if (statistics := self.released_statistics) is not None:
             mechanism.before = GaussianQuery(FEATURE_STATISTICS, statistics.noise_multiplier)
         return mechanism

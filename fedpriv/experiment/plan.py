@@ -127,6 +127,8 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
           else [("evaluated", parts.settings.averaging.describe())]),
         *([] if not parts.settings.isolate_records
           else [("records", "each computed by a copy of the model of its own")]),
+        *([] if parts.aggregation is None
+          else [("aggregation", f"{parts.aggregation.describe()}, of each client's upload")]),
         *([] if parts.attack is None else [("attack", _attack_words(parts))]),
         *([] if not parts.settings.canaries else [("canaries", _canary_words(parts))]),
         *([] if algorithm.search is None else [("search", algorithm.search.describe())]),

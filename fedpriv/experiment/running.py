@@ -114,6 +114,7 @@ class Run:
             and delta * problem.data.client_count >= 1,
             "paired": loop.settings.paired is not None,
             "attackers": problem.attack is not None,
+            "aggregation": loop.parts.aggregation is not None,
             "canaries": loop.settings.canaries > 0,
             "mislabelled": loop.settings.canary == MISLABELLED,
             "large": _LARGE < float(np.max(budget.epsilon_sound())) < math.inf,

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import fedpriv
+from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ConfigError, nearest
 from fedpriv.experiment.own_code import files_of
@@ -38,6 +39,8 @@ _HOOKS = {
     ),
     "clipper": ("clip_norm", "factors", "query", "statistic", "observe"),
     "noise_schedule": ("noise_multiplier", "observe", "loss_query"),
+    "aggregation": ("start", "describe", "linear"),
+    "rule": ("combine",),
     "attack": ("attacks_in", "attackers_among", "start"),
     "attackers": ("observe", "constrain", "forge"),
     "attack.trigger": ("plant", "misfit", "describe"),
@@ -111,6 +114,44 @@ def refuse_uncalled_by_trainer(trainer: Any) -> None:
         if part is not None:
             refuse_wrong_signatures(what, part)
             refuse_uncalled(what, part)
+    if getattr(getattr(trainer, "problem", None), "rule", None) is not None:
+        _refuse_unused_rule(trainer)
+
+
+def _refuse_unused_rule(trainer: Any) -> None:
+    """Raise ConfigError for an own algorithm or server step that does not let the rule combine uploads."""
+    algorithm = trainer.problem.mechanism.algorithm
+    if getattr(trainer.work, "combines", False):
+        return
+    if not algorithm.row_per_client:
+        raise ConfigError(
+            f"aggregation: {type(algorithm).__name__}.start adds uploads up before a rule sees each; use "
+            "the start of the class that it extends, or aggregation=mean"
+        )
+    server = type(trainer.server)
+    if not _reaches(server, "apply", ServerStep.average):
+        raise ConfigError(
+            f"aggregation: {server.__name__}.apply does not call self.average(cohort, uploads), which is the "
+            "weighted sum or what the rule makes of the uploads; call it, or use aggregation=mean"
+        )
+
+
+def _reaches(kind: type, first: str, wanted: Any) -> bool:
+    """Return whether a method of a class, or any method that it calls by name, is the one wanted."""
+    todo, done = [(first, 0)], set()
+    while todo:
+        name, place = todo.pop()
+        place = next(
+            (i for i in range(place, len(kind.__mro__)) if name in vars(kind.__mro__[i])), -1
+        )
+        if place < 0 or (name, place) in done:
+            continue
+        done.add((name, place))
+        method = vars(kind.__mro__[place])[name]
+        if method is wanted:
+            return True
+        todo += [(called, place + 1 if above else 0) for called, above in _calls(method)]
+    return False
 
 
 def _uncalled(part: Any) -> Iterator[tuple[type, str]]:

@@ -105,6 +105,11 @@ CAVEATS = {
         "protected by about twice epsilon, at a larger delta. At client level that holds for its client, "
         "once more for each of its records that was copied."
     ),
+    "aggregation": (
+        "The server combines uploads by a rule in the place of their mean (aggregation). Each upload was "
+        "released, and entered into the ledger, before the rule saw it. So the rule is post-processing: "
+        "every epsilon is what it would be with aggregation=mean."
+    ),
     "attackers": (
         "Some clients are attackers (summary.json names them). Nothing here speaks of them: they are not "
         "charged, and every epsilon is that of honest clients. It does not count what attackers know of "

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import sealed_digest
-from fedpriv.common.groups import GROUPS
+from fedpriv.common.groups import GROUPS, OF_NOTHING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,7 +181,7 @@ def _written_out(path: Path, values: dict[str, Any]) -> dict[str, object]:
     """The values of a configuration by their dotted keys. Raises ConfigError where it is not a run's or
     not written out."""
     for key in GROUPS:
-        if key not in ("attack", "features", "tracker") and not _is_option(values.get(key)):
+        if key not in OF_NOTHING and not _is_option(values.get(key)):
             raise ConfigError(f"{path} holds no run's configuration: it has no usable {key}")
     if not isinstance(values["algorithm"].get("name"), str):
         raise ConfigError(f"{path} holds no run's configuration: it has no algorithm.name")

@@ -17,7 +17,7 @@ from torch.nn import functional
 from fedpriv.algorithms import DpFl
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
-from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.algorithms.trainer import RoundOutcome, Trainer
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.digits import Digits
@@ -58,7 +58,7 @@ class SeenInputs:
         return self.engine.clipped_sums(inputs, targets, client_of_record, clients, factors)
 
 
-Transform = Callable[[Aggregation, np.ndarray, Tensor], Tensor]
+Transform = Callable[[RoundWeights, np.ndarray, Tensor], Tensor]
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Eavesdropper:
     def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:
         pass
 
-    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+    def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
         self.uploaded.append(uploads.clone())
         return uploads if self.transform is None else self.transform(aggregation, clients, uploads)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.algorithms.problem import Aggregation, Problem
+from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.attacks import Backdoor, PixelPattern
 from fedpriv.attacks.malicious import MaliciousClients
@@ -52,7 +52,7 @@ class Nobody:
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         return self.data.clients[client]
 
-    def uploads(self, aggregation: Aggregation, clients: np.ndarray, uploads: Tensor) -> Tensor:
+    def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
         return uploads
 
 

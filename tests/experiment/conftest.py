@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+import sys
 import textwrap
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import rules
 import torch
 
 from fedpriv.store.tables import parse_ranges
@@ -134,5 +137,30 @@ def plug_in(command, tmp_path):
         if verb != "train":
             return command(verb, *given, *overrides)
         return command(verb, *given, *PLUGGED, "runtime.run_dir=run", *overrides)
+
+    return run
+
+
+PLUGINS = Path(__file__).parent / "plugins"
+
+
+@pytest.fixture
+def plugins(tmp_path):
+    """The user's folder, with a Python file and a YAML for each part."""
+    shutil.copytree(PLUGINS, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
+    yield tmp_path
+    for path in PLUGINS.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def combined(command, plugins):
+    """(overrides, folder) → how a run with the median ended."""
+
+    def run(*overrides: str, folder: str = "run", aggregation: str = "median"):
+        chosen = (f"aggregation={aggregation}", f"runtime.run_dir={folder}", "rounds=3")
+        return command(
+            "train", "--config-dir", "yamls", *rules.RUN, "epsilon=null", *chosen, *overrides
+        )
 
     return run

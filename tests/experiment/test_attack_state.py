@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +14,6 @@ from fedpriv.algorithms.trainer import Trainer
 from fedpriv.attacks.malicious import MaliciousClients
 from fedpriv.experiment.loop import Loop
 
-PLUGINS = Path(__file__).parent / "plugins"
 ATTACK = (
     "attack=neurotoxin", "attack.trigger.size=2", "attack.attackers=2", "attack.participation=fixed",
     "partition=iid", "partition.clients=8", "rounds=6", "runtime.progress=none", "runtime.plots=false",
@@ -32,15 +28,6 @@ ALGORITHMS = {
         "algorithm.client_rate=0.5",
     ),
 }
-
-
-@pytest.fixture
-def plugins(tmp_path):
-    """The user's folder, with a Python file and a YAML for each part."""
-    shutil.copytree(PLUGINS, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
-    yield tmp_path
-    for path in PLUGINS.glob("*.py"):
-        sys.modules.pop(path.stem, None)
 
 
 @pytest.fixture

@@ -186,6 +186,7 @@ class Clip(ChunkClip):
         cohort: np.ndarray,
         divide_by: float | None = None,
         divided_by: float = 1.0,
+        apart: bool = False,
     ) -> Bounded:
         """Join what the chunks of a cohort computed into one answer, in the order of the chunks.
 
@@ -194,6 +195,7 @@ class Clip(ChunkClip):
             cohort: The clients that are to be in the answer [c], ascending.
             divide_by: The denominator of the cohort's sum; None: it is not divided.
             divided_by: The public number by which the answer is said to be divided.
+            apart: Whether each client's sum is released by itself, where one holder has the clip norm of all.
 
         Raises:
             ReleaseError: A client is missing, or is there twice or in another place; a chunk's sums are not
@@ -219,11 +221,11 @@ class Clip(ChunkClip):
             import torch
 
             sums = torch.cat([sums, *others])
-        return self.bounded(sums if divide_by is None else sums / divide_by, divided_by)
+        return self.bounded(sums if divide_by is None else sums / divide_by, divided_by, apart)
 
-    def bounded(self, sums: Tensor, divided_by: float = 1.0) -> Bounded:
-        """Sums [m, d] of units scaled by :meth:`factors`, divided by a public number. Raises ReleaseError
-        where nothing was scaled."""
+    def bounded(self, sums: Tensor, divided_by: float = 1.0, apart: bool = False) -> Bounded:
+        """Sums [m, d] of units scaled by :meth:`factors`, divided by a public number; ``apart``: each of a
+        client, and one holder has the clip norm of all. Raises ReleaseError where nothing was scaled."""
         if not self.scaled and bool(sums.any()):  # of empty lots nothing is scaled
             raise ReleaseError(
                 "a sum was said to be clipped, but the clipper was not asked for its factors"
@@ -231,6 +233,8 @@ class Clip(ChunkClip):
         sensitivity = self.norms
         if self._clipper.unbounded:
             sensitivity = sensitivity.new_full(sensitivity.shape, math.inf)
+        if apart:
+            sensitivity = sensitivity.expand(len(sums))
         return clipped_sum(sums, sensitivity, divided_by)
 
     def statistic(self, norms: Tensor, owners: Tensor) -> Bounded:

@@ -101,12 +101,14 @@ class Mechanism:
     Attributes:
         charged_at_once: So many rounds are charged together, in the first of them; None: each is by itself.
         before: What every client answers once, about all of its records, before round 1; None: nothing.
+        uploads_apart: Whether each client's upload is released by itself, for a rule that combines them.
     """
 
     charged_at_once: int | None = None
     most_noise: str = ""
     """Why there may be a largest noise, in words."""
     before: Query | None = None
+    uploads_apart: bool = False
 
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
@@ -307,6 +309,7 @@ class Mechanism:
             streams,
             trust=self.algorithm.trust,
             row_per_client=self.algorithm.row_per_client,
+            uploads_apart=self.uploads_apart,
         )
 
     def state_dict(self) -> dict[str, Any]:

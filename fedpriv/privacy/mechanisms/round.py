@@ -30,7 +30,8 @@ class OpenRound:
     """A round between its announcement and its charge.
 
     Answers have a row for each client of the cohort (``row_per_client``: each noises its own), or one row for
-    all of it. Raises ReleaseError for anything that was not announced, before it is let go.
+    all of it; with ``uploads_apart`` the uploads have a row each, whatever the others have. Raises
+    ReleaseError for anything that was not announced, before it is let go.
 
     ``aborted``: nothing is released, because too few take part; ``facts``: what the server sees of the round
     beside what it released, as columns of a row.
@@ -48,10 +49,12 @@ class OpenRound:
         *,
         trust: Trust,
         row_per_client: bool,
+        uploads_apart: bool = False,
     ):
         self.announcement, self.cohort, self.streams = announcement, cohort, streams
         self.round_index = announcement.round_index
         self._charged, self._trust, self._row_per_client = charged, trust, row_per_client
+        self._uploads_apart = uploads_apart
         self._groups: list[Group] = []
         self._rows: list[np.ndarray] = []  # those that are of clients of each group, ascending
         alike = len(announcement.groups) == 1  # all clients are of the one group
@@ -129,10 +132,10 @@ class OpenRound:
 
     def _noise(self, name: str, query: Query, answer: Bounded) -> np.ndarray | None:
         """Noise the answer; return the standard deviation of what was added, or None if it is no number."""
-        reports = 1 if self._row_per_client else len(self.cohort)
+        reports = self._reports(name)
         multipliers = None  # that of each row, where clients of several groups have their own
         if (
-            self._row_per_client
+            self._is_apart(name)
             and len(self._groups) > 1
             and len(answer.values) == len(self.cohort)
         ):
@@ -157,6 +160,14 @@ class OpenRound:
         self._added[name] = added * (math.sqrt(noising.shares) / answer.divided_by)
         return added
 
+    def _is_apart(self, name: str) -> bool:
+        """Return whether each client's answer to a query is noised by itself."""
+        return self._row_per_client or (self._uploads_apart and name == GRADIENT)
+
+    def _reports(self, name: str) -> int:
+        """Return how many reports one row of the answers to a query adds up."""
+        return 1 if self._is_apart(name) else len(self.cohort)
+
     def noise_std(self, name: str) -> np.ndarray | None:
         """The standard deviation of the noise in the last release of that name, of each row [m]; public, as
         noise multiplier, clip norm and denominator are. None: it was released without noise."""
@@ -178,7 +189,7 @@ class OpenRound:
         noise, t = self.streams.noise, self.round_index
         if of_reports:
             return [noise(query.name, t)]
-        if not self._row_per_client:
+        if not self._is_apart(query.name):
             step = len(self._steps)
             return [noise(query.purpose_of_all, t, *([step] if step else []))]
         return [noise(query.name, t, len(self._steps), client) for client in self.cohort]
@@ -217,7 +228,6 @@ class OpenRound:
                 f"round {self.round_index + 1} did not release {asked}, which was announced: nothing of this "
                 "round is charged or saved"
             )
-        reports = 1 if self._row_per_client else len(self.cohort)
         releases = []
         for group in self._groups:
             members = self._charged
@@ -239,7 +249,9 @@ class OpenRound:
                     sensitivity[name] = moved if len(moved) == 1 else moved[rows]
                     if added is not None:
                         noise_std[name] = added if len(added) == 1 else added[rows]
-                shares = {q.name: self._trust.shares(q.by, reports) for q in joint.queries}
+                shares = {
+                    q.name: self._trust.shares(q.by, self._reports(q.name)) for q in joint.queries
+                }
                 releases.append(Release(joint, members, sensitivity, noise_std, shares))
         return tuple(releases)
 

@@ -256,6 +256,7 @@ class SharedMechanism(Mechanism):
             streams,
             trust=algorithm.trust,
             row_per_client=algorithm.row_per_client,
+            uploads_apart=self.uploads_apart,
             announced=algorithm.announced if algorithm.distributed else len(cohort),
             least=algorithm.fewest_clients if algorithm.distributed else 0,
         )

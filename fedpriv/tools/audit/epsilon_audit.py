@@ -13,7 +13,7 @@ from fedpriv.attacks.canary_scores import Kind
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.data.names import DIRECTION, MISLABELLED
-from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.canary_rules import (
     refuse_canaries_in_statistics,
     refuse_canaries_in_sums,
@@ -119,7 +119,7 @@ def audit_epsilon(
     folder.refuse_links()
     config.runtime.device, config.runtime.threads = device, threads
     config.audit = None
-    parts = build_parts(config)
+    parts = build_parts(without_rule(config))
     _refuse(parts, options)
     summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
     apart = options.independent or must_be_apart(parts)

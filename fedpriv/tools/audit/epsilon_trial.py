@@ -17,7 +17,7 @@ from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.names import DIRECTION
 from fedpriv.experiment.assemble import make_problem, work_per_round
-from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.canaries import watch_canaries, watched_work
 from fedpriv.experiment.canary_rules import refuse_canaries_in_statistics
 from fedpriv.experiment.interrupts import Interrupts
@@ -54,7 +54,7 @@ def train_with_canaries(
     """Train what ``config`` says once more for so many rounds, with canaries of that kind in it and fresh
     noise of ``seed``; ``fewer``: where there is no room for so many, as many as there is room for. The budget
     is not asked: the rounds are those that it allowed."""
-    parts = build_parts(config)
+    parts = build_parts(without_rule(config))
     problem = problem_of(parts, canaries, seed, fewer, canary)
     problem.streams = _streams(parts, seed)
     loop = Loop(parts, problem, None)
@@ -79,7 +79,7 @@ def train_apart(
 ) -> CanaryTrial:
     """So many runs with one canary each, and noise of their own: independent trials. Where the server sees
     each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
-    parts = build_parts(config)
+    parts = build_parts(without_rule(config))
     problem = problem_of(parts, 1, seed, canary=canary)
     planted, weights = problem.canaries, problem.model.flat.clone()
     coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
@@ -115,7 +115,7 @@ def _one_run(parts: Parts, problem: Problem, rounds: int) -> WatchedWork:
 def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -> CanaryTrial:
     """So many runs of one client on whole data, with or without a crafted record by a coin of each run; see
     :mod:`fedpriv.attacks.crafted`. Raises ConfigError where lots are sampled."""
-    parts = build_parts(config)
+    parts = build_parts(without_rule(config))
     problem = problem_of(parts)
     mechanism, cohort = problem.mechanism, np.array([HOME])
     sampling = mechanism.announce(0).groups[0].upload.joint.sampling

@@ -18,7 +18,7 @@ from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment import checkpoint, snapshots
 from fedpriv.experiment.assemble import make_problem
-from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.consent import refuse_odd_paths, refuse_strangers
 from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.machine import choose_threads, resolve_device
@@ -124,7 +124,7 @@ def open_run(
     config = stored_configuration(folder, allowed)
     folder.refuse_links()
     config.runtime.device = device
-    parts = build_parts(config)
+    parts = build_parts(without_rule(config))
     place = resolve_device(device)
     stored, rounds = _weights(folder, place)
     problem = make_problem(parts, place)

@@ -10,7 +10,7 @@ from dp_accounting import dp_event
 
 from fedpriv.privacy.core.names import CLIENT, REPLACE_ONE
 from fedpriv.privacy.core.trust import Trust
-from fedpriv.privacy.mechanisms import Query, Release
+from fedpriv.privacy.mechanisms import GRADIENT, Query, Release
 from fedpriv.privacy.mechanisms.discrete import DiscreteQuery
 from fedpriv.tools.verify.probes import Recording, ReleasePosition, Seen
 
@@ -52,9 +52,10 @@ def claim_of(recording: Recording, place: ReleasePosition, trust: Trust) -> Ledg
     if not groups:
         return None
     rows, cohort = len(seen.values), recording.cohorts[place.round_index]
-    if not (recording.rows_of_clients and not seen.of_reports and rows == len(cohort)):
+    apart = recording.rows_of_clients or (recording.uploads_apart and place.name == GRADIENT)
+    if not (apart and not seen.of_reports and rows == len(cohort)):
         by = groups[0].joint.query(place.name).by
-        reports = trust.sees_each_upload and by == CLIENT and not recording.rows_of_clients
+        reports = trust.sees_each_upload and by == CLIENT and not apart
         shares = len(cohort) if reports and not seen.of_reports else 1
         if (
             trust.noised_by_clients and not trust.sees_each_upload

@@ -93,6 +93,7 @@ class Recording:
     stop: str | None = None
     broke: str | None = None
     rows_of_clients: bool = False
+    uploads_apart: bool = False
     ledger: Ledger | None = None
 
     @property
@@ -130,6 +131,7 @@ class Probe:
     ):
         self.loop, self.recording = loop, Recording()
         self.recording.rows_of_clients = loop.parts.algorithm.row_per_client
+        self.recording.uploads_apart = loop.mechanism.uploads_apart
         self._pinned, self._see, self._repeats, self._scale = pinned, see, repeats, scale
         self._keep = keep
         self._step = 0

@@ -26,6 +26,7 @@ from fedpriv.common.secret_streams import SecretStreams, derived_key
 from fedpriv.data.federated import with_train
 from fedpriv.data.records import ReadRecords
 from fedpriv.engine import FlatModel, make_engine
+from fedpriv.experiment.aggregation_rules import start_rule
 from fedpriv.experiment.assemble import make_budget, make_problem
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
@@ -153,7 +154,8 @@ class Subject:
         """How many a round releases."""
         algorithm = self.parts.algorithm
         cohort = algorithm.expected_cohort(self.clients) or self.clients
-        rows = cohort if algorithm.row_per_client else 1
+        apart = algorithm.row_per_client or self.parts.mechanism.uploads_apart
+        rows = cohort if apart else 1
         return rows * algorithm.samples_per_round * self.problem.model.size
 
     def _rounds(self) -> int:
@@ -273,6 +275,7 @@ class Subject:
             streams=self.streams(self.sampling_name, "A"),
             mechanism=parts.mechanism,
         )
+        problem.rule = start_rule(parts, problem)
         parts.mechanism.join(self.problem.data.records_per_client)
         budget = copy.deepcopy(self.budget)
         if variation.absent is not None and budget is not None:
