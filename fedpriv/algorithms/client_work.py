@@ -109,13 +109,15 @@ class ClientWork(Work):
                 attack, foreign = problem.foreign(state.aggregation, own, uploads)
                 sent.append(torch.linalg.vector_norm(foreign.values, dim=1))
                 uploads = foreign.values.where(attack[:, None], uploads)
-            uploads = clip.transformed(uploads, self._owners(uploads))
+            holders = torch.zeros(len(own), dtype=torch.int64, device=self.device)  # the server
+            if clip.transform is not None:
+                uploads = clip.transformed(uploads, holders)
             norm = upload_norms(uploads, clip.parts)
             finite = whole_norms(norm).isfinite()
             if not bool(finite.all()):  # a factor of 0 would not do: 0 · nan is nan
                 uploads = uploads.masked_fill(~finite[:, None], 0.0)
             counted = rows_like(finite, norm)
-            factors = clip.factors(norm, self._owners(norm)).masked_fill(~counted, 0.0)
+            factors = clip.factors(norm, holders).masked_fill(~counted, 0.0)
             if self._rows:
                 rows += self._scaled(uploads, factors, clip, 1)
             else:
@@ -152,7 +154,3 @@ class ClientWork(Work):
         """Return the sums of the scaled uploads [c, d] of some clients, so many ``together``."""
         pieces = zip(uploads.split(together), factors.split(together), strict=True)
         return [scaled_sum(own, factor, clip.parts) for own, factor in pieces]
-
-    def _owners(self, norms: Tensor) -> Tensor:
-        """The server holds the one clip norm of all."""
-        return torch.zeros(len(norms), dtype=torch.int64, device=self.device)

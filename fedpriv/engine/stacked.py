@@ -65,7 +65,11 @@ class StackedModel:
         """
         lots = _Lots(weights, _without_absent(inputs, present), targets, present)
         share = present / present.sum(1, keepdim=True).clamp_min(1)
-        gradients, losses = (self._together if self.batched else self._one_by_one)(lots, share)
+        if self.batched:
+            losses, products, found = self._back(lots, share)
+            gradients = _sums(lots, products, found)
+        else:
+            gradients, losses = self._one_by_one(lots, share)
         decay = self.model.weight_decay
         if decay:
             taking_part = present.any(1, keepdim=True)
@@ -144,10 +148,6 @@ class StackedModel:
             losses=torch.cat([r.losses for r in results]),
             finite=torch.cat([r.finite for r in results]),
         )
-
-    def _together(self, lots: _Lots, share: Tensor) -> tuple[Tensor, Tensor]:
-        losses, products, found = self._back(lots, share)
-        return _sums(lots, products, found), losses
 
     def _clipped_together(self, lots: _Lots, factors: Factors | None) -> ClippedSums:
         padded_losses, products, found = self._back(lots)

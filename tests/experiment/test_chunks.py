@@ -124,8 +124,11 @@ def trainer_turn(step: int, cohort: np.ndarray):
 def test_the_size_of_a_chunk_changes_rounding_alone(name, chunk, ran):
     whole, parts = ran(*RUNS[name]), ran(*RUNS[name], f"chunk={chunk}")
     weights = [torch.load(r.folder / "model.pt", weights_only=True) for r in (whole, parts)]
+    tolerance = (
+        1e-5 if "coordinates" in name else 1e-6
+    )  # scales of coordinates follow what is released
     for key, value in weights[0].items():
-        torch.testing.assert_close(weights[1][key], value, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(weights[1][key], value, rtol=tolerance, atol=tolerance)
     for file in ("participation.csv", "clients.csv"):
         if (whole.folder / file).exists():
             columns = ["round", "client"] if file == "clients.csv" else slice(None)

@@ -164,7 +164,7 @@ def summed(work, turn, clip, uploads):
     norms = uploads.norm(dim=1).float()
     return Clipped(
         clip.bounded(uploads.sum(0, keepdim=True) / denominator, denominator),
-        norms, work._owners(norms), torch.arange(len(norms)), 0.0, 0.0, 0,
+        norms, torch.zeros(len(norms), dtype=torch.int64), torch.arange(len(norms)), 0.0, 0.0, 0,
     )  # fmt: skip
 
 
