@@ -206,7 +206,7 @@ def _read(read: Callable[[Path], Read], path: Path, notes: list[str]) -> Read | 
         return None
 
 
-def _compare_ledger(run: Run) -> None:
+def _compare_ledger(run: ReportedRun) -> None:
     """Note where the ledger has another epsilon than the statement: for files that no digest vouches for."""
     from fedpriv.tools.accounting.account import ledger_against_statement
 
