@@ -57,14 +57,14 @@ class CurvesSweeper(BasicSweeper):
 
     def _checked_jobs(self, batch: Sequence[Sequence[str]], folder: Path) -> list[SweepJob]:
         """The jobs of the sweep, all of which can run. Raises FedprivError if one cannot."""
-        from fedpriv.experiment import sweeps
+        from fedpriv.experiment import sweep_runs, sweeps
 
         if len(batch) > 1:
             _say(f"{len(batch)} jobs; composing their configurations")
         composer = sweeps.JobComposer(self._compose, self._is_group)
         jobs = sweeps.sweep_jobs(batch, composer, _say)
         if not any(job.values.get("dry_run") for job in jobs):
-            sweeps.find_runs(jobs, folder, _lacks_audit, _say)
+            sweep_runs.find_runs(jobs, folder, _lacks_audit, _say)
         known: dict[str, Any] = {}  # of data that several jobs share
         sweeps.check_jobs(jobs, lambda config: _check(config, known))
         if (note := sweeps.only_moves_the_end(jobs)) is not None:
@@ -74,20 +74,20 @@ class CurvesSweeper(BasicSweeper):
     def _launch(self, jobs: Sequence[SweepJob], folder: Path) -> list[JobReturn]:
         """Run the jobs that are not done, each in the folder of its run. Raises what went wrong with them."""
         from fedpriv.common.errors import FedprivError
-        from fedpriv.experiment import sweeps
+        from fedpriv.experiment import sweep_runs, sweeps
 
         begun = [job for job in jobs if job.run is not None and not job.done]
         new = [job for job in jobs if job.run is None]
         if len(new) < len(jobs):
             done = len(jobs) - len(new) - len(begun)
             _say(f"{done} of {len(jobs)} done, {len(begun)} to be resumed, {len(new)} new")
-        names = dict(zip(map(id, new), sweeps.new_names(folder, new), strict=True))
+        names = dict(zip(map(id, new), sweep_runs.new_names(folder, new), strict=True))
         # not resolved: a folder's name may hold the number that its job will have
         given = OmegaConf.to_container(self.config.hydra.overrides.hydra, resolve=False)
         own_names = any(one.startswith("hydra.sweep.subdir=") for one in given)
         returned, failures = [], []
         # new jobs come last, so that their numbers are none of a run that is there already
-        launched, first = [*begun, *new], sweeps.count_runs(folder) - len(begun)
+        launched, first = [*begun, *new], sweep_runs.count_runs(folder) - len(begun)
         for chunk in (
             self.split_overrides_to_chunks(launched, self.max_batch_size) if launched else ()
         ):

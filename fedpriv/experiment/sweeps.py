@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
@@ -25,13 +24,10 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.settings import read_settings
 from fedpriv.privacy.noise_schedules import ConstantNoise, ExponentialNoise, StepNoise
-from fedpriv.store.folder import RunFolder
-from fedpriv.store.run_folders import run_folders
-from fedpriv.store.saved import saved_values
 
 _EPSILON = "epsilon="
 _NO_EPSILON = "epsilon=null"
-_SEEDS = ("seed", "noise_seed")
+SEEDS = ("seed", "noise_seed")
 Overrides = Sequence[str]
 Compose = Callable[[Overrides], DictConfig]
 Identity = tuple[str, ...]
@@ -136,11 +132,11 @@ def sweep_jobs(
     """
     jobs = [composer.job(overrides) for overrides in batch]
     jobs = _baselines_without_epsilon(jobs, composer, say)
-    swept = _swept_runtime(jobs)
+    swept = swept_runtime(jobs)
     distinct: dict[object, SweepJob] = {}
     for number, job in enumerate(jobs):
         if job.error is None:
-            job.identity = _identity(job.values, swept)
+            job.identity = identity_of_job(job.values, swept)
         distinct.setdefault(job.identity or number, job)
     if len(distinct) < len(jobs):
         say(
@@ -193,7 +189,7 @@ def _is_private(config: DictConfig) -> bool:
         return True
 
 
-def _swept_runtime(jobs: Sequence[SweepJob]) -> list[str]:
+def swept_runtime(jobs: Sequence[SweepJob]) -> list[str]:
     """Keys of ``runtime`` in which the jobs differ: whoever sweeps over them wants each of the runs."""
     known = [job.values for job in jobs if job.error is None]
     keys = sorted({key for values in known for key in values if key.startswith("runtime.")})
@@ -201,93 +197,9 @@ def _swept_runtime(jobs: Sequence[SweepJob]) -> list[str]:
     return [key for key in keys if len({str(values.get(key)) for values in known}) > 1]
 
 
-def _identity(values: Mapping[str, object], swept: Sequence[str]) -> Identity:
+def identity_of_job(values: Mapping[str, object], swept: Sequence[str]) -> Identity:
     fingerprint = configuration.fingerprint(configuration.identity_of_values(values))
     return (fingerprint, *(str(values.get(key)) for key in swept))
-
-
-def find_runs(
-    jobs: Sequence[SweepJob],
-    folder: Path,
-    to_audit: Callable[[SweepJob, RunFolder], bool],
-    say: Callable[[str], object],
-) -> None:
-    """Note in each job the run of its configuration that ``folder`` holds, and whether it is done.
-
-    A run whose configuration or summary is damaged is passed over.
-
-    ``to_audit``: whether a finished run lacks an audit that the job asks for.
-
-    Raises:
-        ConfigError: Finished runs withhold their seeds, so nothing tells which jobs they are.
-    """
-    swept, stored = _swept_runtime(jobs), {}
-    settings = {_setting(job.values) for job in jobs if job.error is None}
-    for name, path in run_folders(str(folder)) if _holds_runs(folder) else ():
-        run = RunFolder(path)
-        run.digests.quiet = True  # the note says it
-        try:
-            values = saved_values(run.checked(run.config))
-            if run.summary.exists():
-                run.read_json(run.summary)
-            if run.digests.problems:
-                raise ConfigError(run.digests.problems[0])
-        except ConfigError as error:
-            say(f"note: {error}; its job is run anew")
-            continue
-        if values.get("seed") is None and _setting(values) in settings:
-            raise ConfigError(
-                "hydra.sweep.dir",
-                str(folder),
-                "a new folder for runs that withhold their seeds",
-                "nothing tells which of its runs are those of this sweep",
-            )
-        stored.setdefault(_identity(values, swept), name)
-    for job in jobs:
-        if job.error is not None or job.values.get("runtime.run_dir") is not None:
-            continue
-        job.run = stored.get(job.identity)
-        if job.run is not None:
-            run = RunFolder(folder / job.run)
-            try:
-                finished = run.finished and run.read_json(run.summary)["stop_reason"] != "diverged"
-                job.done = finished and not to_audit(job, run)
-            except FedprivError as error:
-                job.error = error
-
-
-def _setting(values: Mapping[str, object]) -> str:
-    """The fingerprint of a configuration without its seeds."""
-    kept = {k: v for k, v in values.items() if k.rpartition(".")[2] not in _SEEDS}
-    return configuration.fingerprint(configuration.identity_of_values(kept))
-
-
-def _holds_runs(folder: Path) -> bool:
-    try:
-        return folder.is_dir() and bool(run_folders(str(folder)))
-    except ConfigError:
-        return False
-
-
-def count_runs(folder: Path) -> int:
-    """Return the number of runs that ``folder`` holds."""
-    return len(run_folders(str(folder))) if _holds_runs(folder) else 0
-
-
-def new_names(folder: Path, jobs: Sequence[SweepJob]) -> list[str]:
-    """Return names for the runs of the jobs: the first numbers that are free in ``folder``."""
-    taken = {job.run for job in jobs}
-    names: list[str] = []
-    number = 0
-    while len(names) < len(jobs):
-        if str(number) not in taken and not _is_used(folder / str(number)):
-            names.append(str(number))
-        number += 1
-    return names
-
-
-def _is_used(path: Path) -> bool:
-    return path.is_file() or (path.is_dir() and any(path.iterdir()))
 
 
 def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) -> None:
@@ -325,7 +237,7 @@ FAILED = "{} of the sweep failed, see above"
 
 def _is_seed(key: str, value: object) -> bool:
     """Return whether a key holds a valid seed, which changes nothing of what a run needs."""
-    if key.rpartition(".")[2] not in _SEEDS:
+    if key.rpartition(".")[2] not in SEEDS:
         return False
     try:
         checks.seed(key, value)

@@ -15,7 +15,10 @@ import pytest
 import rules
 import torch
 
+from fedpriv.privacy.accountants import monte_carlo_cost
 from fedpriv.store.tables import parse_ranges
+
+sys.path.append(str(Path(__file__).parent))  # for the modules beside the tests
 
 
 def state_of(folder: Path) -> dict:
@@ -164,3 +167,26 @@ def combined(command, plugins):
         )
 
     return run
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """An empty cache for each test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def few_samples(monkeypatch):
+    """Enough for a δ of 1e-3."""
+    monkeypatch.setattr(monte_carlo_cost, "SAMPLES", 200_000)
+    monte_carlo_cost._sampled.cache_clear()
+    yield
+    monte_carlo_cost._sampled.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def cache_of_module(tmp_path_factory):
+    """A cache that the tests of a module share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -10,7 +10,8 @@ import pytest
 import fedpriv
 from fedpriv.common.groups import GROUPS
 from fedpriv.experiment.interrupts import Interrupts
-from fedpriv.experiment.sweeps import JobComposer, find_runs, sweep_jobs
+from fedpriv.experiment.sweep_runs import find_runs
+from fedpriv.experiment.sweeps import JobComposer, sweep_jobs
 from fedpriv.store.sweep import read_runs
 
 NOTE = (

@@ -10,12 +10,28 @@ import math
 import numpy as np
 import pytest
 import torch
+from rounds import (
+    DELTA,
+    DP_FL,
+    EVERYONE,
+    LDP,
+    SIGMA,
+    SIZE,
+    WITHIN,
+    AsksForLosses,
+    ask,
+    budget,
+    clipped,
+    clipped_small,
+    measured,
+    mechanism,
+    opened,
+    released_without_data,
+    streams,
+)
 
-from fedpriv.algorithms import CdpFedAvg, DpFl, FedAvg, LdpFedSgd, NaseriCdp, wei_cdp
-from fedpriv.common.errors import ReleaseError
-from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
-from fedpriv.privacy.budget import Budget
+from fedpriv.algorithms import DpFl, FedAvg, NaseriCdp, wei_cdp
+from fedpriv.privacy.accountants import GdpAccountant, PldAccountant
 from fedpriv.privacy.clippers import (
     AdapClipper,
     ConstantClipper,
@@ -24,7 +40,7 @@ from fedpriv.privacy.clippers import (
     QuantileClipper,
 )
 from fedpriv.privacy.clippers.clip import Clip
-from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE, SOUND
+from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import (
     CLIP_STATISTIC,
@@ -33,77 +49,16 @@ from fedpriv.privacy.mechanisms import (
     Bounded,
     GaussianQuery,
     JointQuery,
-    Mechanism,
-    OpenRound,
     RandomizedBit,
     Release,
     Released,
     Unprotected,
 )
-from fedpriv.privacy.mechanisms.bounded import mean_of_reports
 from fedpriv.privacy.noise_schedules import (
-    ConstantNoise,
-    LossQuery,
-    NoiseSchedule,
     NoNoise,
     RecalculatedNoise,
     ValidationDecay,
 )
-from fedpriv.privacy.target import Adaptation, Target
-
-SIGMA, DELTA, SIZE = 3.0, 1e-5, 20_000
-RECORDS = np.array([100, 100, 200])
-EVERYONE = np.arange(3)
-DP_FL = DpFl("dp_fl", 0.1)
-LDP = LdpFedSgd("ldp_fedsgd", 1.0)
-CDP = CdpFedAvg("cdp_fedavg", client_rate=0.5)
-
-
-def mechanism(algorithm, clipper=None, schedule: NoiseSchedule | None = None) -> Mechanism:
-    found = algorithm.mechanism(clipper or ConstantClipper(0.5), schedule or ConstantNoise(SIGMA))
-    found.join(RECORDS)
-    return found
-
-
-def streams(seed: int = 0) -> SecretStreams:
-    return SecretStreams.simulated(seed, 0)
-
-
-def opened(of: Mechanism, cohort=EVERYONE, round_index: int = 0, seed: int = 0) -> OpenRound:
-    return of.open(of.announce(round_index), np.array(cohort), streams(seed))
-
-
-def clipped(of: Mechanism, rows: int, value: float = 0.0, divided_by: float = 1.0) -> Bounded:
-    """A clipped sum of ``rows`` holders whose numbers are all ``value``."""
-    clipper = of.clipper
-    clipper.start(3 if of.algorithm.unit == "record" else 1, "cpu", lambda: 1.0)
-    clip = Clip(clipper, 0, torch.arange(rows))
-    clip.factors(torch.ones(rows), torch.arange(rows))
-    values = torch.full((rows, SIZE), value, dtype=torch.float64)
-    return clip.bounded(values, divided_by)
-
-
-def measured(values: torch.Tensor) -> np.ndarray:
-    """The standard deviation of every row."""
-    return values.double().square().mean(dim=1).sqrt().numpy()
-
-
-WITHIN = 5 / math.sqrt(2 * SIZE)  # five standard errors of a measured standard deviation
-
-
-def budget(of: Mechanism, epsilon: float | None = None, **settings) -> Budget:
-    first = of.announce(0).groups[0]
-    bound = of.bound(first.upload.joint.sampling)
-    view, accountant = settings.pop("view", SOUND), settings.pop("accountant", RdpAccountant())
-    return Budget(
-        clients=len(RECORDS),
-        target=Target(epsilon, DELTA, view, accountant),
-        first=first,
-        adaptation=Adaptation(bound) if of.schedule.adaptive else None,
-        trust=of.algorithm.trust,
-        **{"claim": of.algorithm.claim, **settings},
-    )
-
 
 # ---- what is announced is what is noised is what is entered
 
@@ -260,19 +215,6 @@ def test_a_filter_lets_no_round_run_that_would_exceed_the_budget():
     assert (guarded.epsilon() <= 1.0).all()
 
 
-def released_without_data(of: Mechanism, announced) -> tuple[Release, ...]:
-    run = of.open(announced, EVERYONE, streams())
-    run.release({GRADIENT: clipped_small(of)})
-    return run.close()
-
-
-def clipped_small(of: Mechanism) -> Bounded:
-    of.clipper.start(3, "cpu", None)
-    clip = Clip(of.clipper, 0, torch.arange(3))
-    clip.factors(torch.ones(3), torch.arange(3))
-    return clip.bounded(torch.zeros(3, 1, dtype=torch.float64))
-
-
 def test_the_bound_of_a_recalculated_budget_is_all_that_it_can_spend():
     schedule = RecalculatedNoise(10.0, 0.01, 50, trigger="noised")
     schedule._whole, schedule._sigma = 4.0, math.sqrt(50 / 4.0)
@@ -282,19 +224,6 @@ def test_the_bound_of_a_recalculated_budget_is_all_that_it_can_spend():
     assert uploads[0].noise_multiplier == pytest.approx(4.0**-0.5 / 2)
     assert uploads[1] == 1
     assert losses[1] == 50
-
-
-class AsksForLosses(ConstantNoise):
-    """A schedule that asks the clients for their losses on all of their records."""
-
-    @property
-    def loss_query(self) -> LossQuery:
-        return LossQuery(GaussianQuery(TRAINING_LOSS, 2.0, replaced=1.0), bound=5.0)
-
-
-def ask(run: OpenRound):
-    losses = [torch.ones(4) * k for k in range(len(run.cohort))]
-    return run.release_after(TRAINING_LOSS, mean_of_reports(losses, 5.0, whole_clients=False))
 
 
 def test_a_query_about_all_records_is_no_part_of_the_sample_of_a_lot():
@@ -399,153 +328,3 @@ def test_an_algorithm_that_claims_no_privacy_releases_unprotected_values_and_no_
     run = opened(of)
     assert isinstance(run.release({GRADIENT: clipped(of, 3)})[GRADIENT], Unprotected)
     assert run.close() == ()
-
-
-# ---- a round that does something else than it announced
-
-
-def test_a_release_that_was_not_announced_is_refused_before_it_is_let_go():
-    of = mechanism(DP_FL)
-    run = opened(of)
-    answers = {GRADIENT: clipped(of, 3), CLIP_STATISTIC: clipped(of, 3)}
-    with pytest.raises(
-        ReleaseError, match="round 1 released clip_statistic, which was not announced"
-    ):
-        run.release(answers)
-
-
-def test_a_release_that_was_announced_and_is_missing_is_refused():
-    of = mechanism(DP_FL, QuantileClipper(1.0))
-    run = opened(of)
-    with pytest.raises(ReleaseError, match="did not release clip_statistic, which was announced"):
-        run.release({GRADIENT: clipped(of, 3)})
-
-
-def test_fewer_or_more_samples_than_announced_are_refused():
-    of = mechanism(DpFl("dp_fl", 0.1, local_steps=2))
-    run = opened(of)
-    run.release({GRADIENT: clipped(of, 3)})
-    with pytest.raises(ReleaseError, match="2 samples of each client"):
-        run.close()
-    for _ in range(2):
-        run.release({GRADIENT: clipped(of, 3)})
-    with pytest.raises(ReleaseError, match="2 samples of each client"):
-        run.refuse_unless_complete()
-
-
-def test_a_loss_that_was_announced_and_is_not_asked_is_refused():
-    of = mechanism(DP_FL, schedule=AsksForLosses(SIGMA))
-    run = opened(of)
-    run.release({GRADIENT: clipped(of, 3)})
-    with pytest.raises(ReleaseError, match="training_loss"):
-        run.close()
-
-
-def test_a_loss_that_was_not_announced_is_refused():
-    of = mechanism(DP_FL)
-    run = opened(of)
-    with pytest.raises(ReleaseError, match="training_loss"):
-        ask(run)
-
-
-def test_what_is_released_has_a_bound_that_was_enforced():
-    of = mechanism(DP_FL)
-    with pytest.raises(ReleaseError, match="gradient_sum is a Tensor, not a Bounded"):
-        opened(of).release({GRADIENT: torch.zeros(3, SIZE)})
-
-
-def test_a_unit_that_moves_more_than_announced_when_replaced_is_refused():
-    class Understated(Mechanism):
-        def joint(self, sampling, noise_multiplier, round_index):
-            query = GaussianQuery(GRADIENT, noise_multiplier, replaced=1.0)
-            return JointQuery(sampling, (query,))
-
-    of = Understated(DP_FL, ConstantClipper(0.5), ConstantNoise(SIGMA))
-    of.join(RECORDS)
-    with pytest.raises(ReleaseError, match="a unit replaced moves gradient_sum by 2 times"):
-        opened(of).release({GRADIENT: clipped(of, 3)})
-
-
-def test_less_noise_than_the_multiplier_asks_for_is_refused():
-    joint = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, SIGMA),))
-    ones = {GRADIENT: np.ones(1)}
-    Release(joint, EVERYONE, ones, {GRADIENT: np.full(1, SIGMA)})
-    with pytest.raises(ReleaseError, match=r"standard deviation 2.9, less than the 3 that"):
-        Release(joint, EVERYONE, ones, {GRADIENT: np.full(1, 2.9)})
-    with pytest.raises(ReleaseError, match=r"standard deviation 0, less than the 3 that"):
-        Release(joint, EVERYONE, ones, {})
-
-
-def test_bounded_and_released_values_are_not_made_by_hand():
-    with pytest.raises(ReleaseError, match="made by a clipper or a bounded statistic"):
-        Bounded(torch.zeros(1), torch.full((1,), 1e-9), 2.0)
-    with pytest.raises(ReleaseError, match="made by a mechanism"):
-        Released(torch.zeros(1))
-
-
-def test_post_processing_keeps_the_kind():
-    of = mechanism(DP_FL)
-    visible = opened(of).release({GRADIENT: clipped(of, 3)})[GRADIENT]
-    assert isinstance(visible.then(lambda values: 2 * values), Released)
-    assert isinstance(Unprotected(torch.ones(1)).then(torch.neg), Unprotected)
-
-
-@pytest.mark.parametrize("cohort", [[], [0], [0, 1, 2]])
-def test_under_a_secret_cohort_everyone_pays(cohort):
-    of = mechanism(CDP)
-    run = opened(of, np.array(cohort, dtype=int))
-    run.release({GRADIENT: clipped(of, 1, divided_by=1.5)})
-    (record,) = run.close()
-    np.testing.assert_array_equal(record.clients, EVERYONE)
-    assert record.joint.query(GRADIENT).by == AGGREGATOR
-
-
-def test_clippers_and_schedules_observe_what_is_visible_and_nothing_else():
-    clipper = QuantileClipper(1.0)
-    of = mechanism(LDP, clipper)
-    answer = clipped(of, 1)
-    clip = Clip(clipper, 0, torch.zeros(1, dtype=torch.long))
-    bits = clip.statistic(torch.ones(3), torch.zeros(3, dtype=torch.long))
-    before = clipper._norms.clone()
-    for private in (bits, bits.values, answer):
-        with pytest.raises(ReleaseError, match="a clipper takes what a mechanism released"):
-            clipper.observe(torch.zeros(1).long(), private, Unprotected(None), torch.ones(1))
-    assert torch.equal(clipper._norms, before)
-    with pytest.raises(ReleaseError, match="a noise schedule takes what a mechanism released"):
-        ValidationDecay(SIGMA, beta=0.5).observe(0, 0.3)
-
-
-def test_a_mean_over_a_secret_cohort_is_not_let_go():
-    of = mechanism(CDP, schedule=AsksForLosses(SIGMA))
-    run = opened(of, [0, 2])
-    run.release({GRADIENT: clipped(of, 1, divided_by=1.5)})
-    with pytest.raises(ReleaseError, match="would tell how many took part"):
-        ask(run)
-
-
-@pytest.mark.parametrize(
-    ("sensitivity", "std", "count"),
-    [
-        (np.zeros(0), np.full(1, SIGMA), 1),
-        (np.ones(2), np.full(1, SIGMA), 1),
-        (np.ones(1), np.full(2, SIGMA), 1),
-        (np.ones(1), np.full(1, SIGMA), -3),
-    ],
-)
-def test_a_record_that_does_not_fit_its_clients_is_refused(sensitivity, std, count):
-    joint = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, SIGMA),))
-    with pytest.raises(ReleaseError):
-        Release(joint, EVERYONE, {GRADIENT: sensitivity}, {GRADIENT: std}, count=count)
-    with pytest.raises(ReleaseError):
-        Release(joint, EVERYONE, {}, {GRADIENT: np.full(1, SIGMA)})
-
-
-def test_a_release_that_no_round_announced_is_not_charged():
-    of = mechanism(DP_FL)
-    spent, announced = budget(of), of.announce(0)
-    right = released_without_data(of, announced)
-    other = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, 2 * SIGMA),))
-    wrong = Release(other, EVERYONE, {GRADIENT: np.ones(1)}, {GRADIENT: np.full(1, 2 * SIGMA)})
-    with pytest.raises(ReleaseError, match="gradient_sum=6 was released"):
-        spent.charge((*right, wrong), announced)
-    assert len(spent.ledger) == 0

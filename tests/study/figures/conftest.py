@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,10 @@ from fedpriv.common.config import compose
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import Job, JobMaker
 from fedpriv.study.figures.reading import read_figure
+
+sys.path.append(str(Path(__file__).parent))  # for the modules beside the tests
+
+from points import POINTS
 
 BASE = {"scale": "paper", "seeds": None, "reuse": [], "draw_only": False}
 TINY = {
@@ -136,3 +142,47 @@ def grid(tmp_path_factory) -> Path:
             ])  # fmt: skip
             assert status == 0
     return folder
+
+
+@pytest.fixture
+def tiny_over_points() -> dict:
+    """Two curves without privacy at three learning rates, and a reference at none."""
+    rounds = {
+        f"t{n}": {"label": f"T = {n}", "colour": colour, "overrides": [f"rounds={n}"]}
+        for n, colour in ((1, "blue"), (2, "orange"))
+    }
+    reference = {
+        "label": "reference", "colour": "black", "points": False, "overrides": ["rounds=4"],
+    }  # fmt: skip
+    return copy.deepcopy({
+        "work": "ours",
+        "title": "Points",
+        "quick": ["evaluation_interval=1"],
+        "points": POINTS,
+        "groups": {
+            "digits": {
+                "title": "Digits",
+                "overrides": ["algorithm=fedsgd", "dataset=digits"],
+                "seeds": [0, 1],
+            }
+        },
+        "curves": {**rounds, "reference": reference},
+        "show": {"digits": ["t1", "t2", "reference"]},
+        "axes": {
+            "loss": {"x": "point", "y": "test_loss", "x_scale": "log", "band": "sd"},
+            "rounds": {"x": "point", "y": "round"},
+            "map": {"x": "point", "y": "test_accuracy", "kind": "map", "best": "high"},
+        },
+        "stated": [
+            {"group": "digits", "curve": "t1", "column": "rounds", "value": 1, "point": 0.5}
+        ],
+        "orderings": [
+            {"group": "digits", "column": "test_loss", "curves": ["reference", "t1"], "point": 2}
+        ],
+    })  # fmt: skip
+
+
+@pytest.fixture
+def there(made, tmp_path) -> Path:
+    """The output folder of a figure that is made already."""
+    return Path(shutil.copytree(made, tmp_path / "outputs"))

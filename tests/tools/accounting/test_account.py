@@ -6,13 +6,11 @@ from collections import Counter
 
 import pandas as pd
 import pytest
+from baseline import BASELINE, DELTA
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.tools.accounting.releases import Releases
-
-BASELINE = ("--noise-multiplier", "3", "--sample-rate", "0.013", "--steps", "7921")
-DELTA = ("--delta", "1e-5")
 
 
 def test_the_baseline_of_adap_dpfl_by_its_own_orders_and_by_pld(answer):
@@ -373,30 +371,3 @@ def test_absurd_noise_of_a_schedule_is_one_sentence(command, schedule):
                    "0.1", *DELTA)  # fmt: skip
     assert said.status == 2
     assert "line 2: noise_multiplier must be > 0 and <= 1e+06" in said.sentence
-
-
-def test_the_best_attack_is_told_beside_epsilon(answer, command):
-    """μ = 1: Φ(Φ^-1(.001) + 1) = 1.83 %."""
-    one = ("account", "--sampling", "none", "--noise-multiplier", "1", "--steps", "1", *DELTA)
-    rates = answer(*one)["largest_tpr"]
-    assert rates["at_0.1_percent_fpr"] == pytest.approx(0.018303, rel=1e-3)
-    assert rates["at_1_percent_fpr"] == pytest.approx(0.092362, rel=1e-3)
-    assert (
-        "any attack: TPR at most 1.84 % at an FPR of 0.1 %, at most 9.24 % at 1 %"
-        in command(*one).out
-    )
-    rough = answer(*one, "--accountant", "rdp")["largest_tpr"]
-    assert rough["at_1_percent_fpr"] > rates["at_1_percent_fpr"]
-
-
-def test_the_best_attack_on_a_run_is_that_of_its_statement(answer, train):
-    run = train("algorithm=dp_fl", "rounds=3", "epsilon=null")
-    stated = run.privacy["largest_tpr"]
-    found = answer("account", "--run", str(run.folder))["largest_tpr"]
-    assert found == pytest.approx(stated, rel=1e-9)
-    assert answer("account", "--run", str(run.folder), "--view", "published")["largest_tpr"] is None
-
-
-def test_of_noise_that_adapted_the_statement_alone_bounds_attacks(answer, train):
-    run = train("rounds=3", "epsilon=2")
-    assert answer("account", "--run", str(run.folder))["largest_tpr"] == run.privacy["largest_tpr"]

@@ -1,0 +1,97 @@
+"""The runs in a sweep's folder: which of its jobs they are, and names for those that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from fedpriv.common import config as configuration
+from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.experiment.sweeps import SEEDS, SweepJob, identity_of_job, swept_runtime
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.run_folders import run_folders
+from fedpriv.store.saved import saved_values
+
+
+def find_runs(
+    jobs: Sequence[SweepJob],
+    folder: Path,
+    to_audit: Callable[[SweepJob, RunFolder], bool],
+    say: Callable[[str], object],
+) -> None:
+    """Note in each job the run of its configuration that ``folder`` holds, and whether it is done.
+
+    A run whose configuration or summary is damaged is passed over.
+
+    ``to_audit``: whether a finished run lacks an audit that the job asks for.
+
+    Raises:
+        ConfigError: Finished runs withhold their seeds, so nothing tells which jobs they are.
+    """
+    swept, stored = swept_runtime(jobs), {}
+    settings = {_setting(job.values) for job in jobs if job.error is None}
+    for name, path in run_folders(str(folder)) if _holds_runs(folder) else ():
+        run = RunFolder(path)
+        run.digests.quiet = True  # the note says it
+        try:
+            values = saved_values(run.checked(run.config))
+            if run.summary.exists():
+                run.read_json(run.summary)
+            if run.digests.problems:
+                raise ConfigError(run.digests.problems[0])
+        except ConfigError as error:
+            say(f"note: {error}; its job is run anew")
+            continue
+        if values.get("seed") is None and _setting(values) in settings:
+            raise ConfigError(
+                "hydra.sweep.dir",
+                str(folder),
+                "a new folder for runs that withhold their seeds",
+                "nothing tells which of its runs are those of this sweep",
+            )
+        stored.setdefault(identity_of_job(values, swept), name)
+    for job in jobs:
+        if job.error is not None or job.values.get("runtime.run_dir") is not None:
+            continue
+        job.run = stored.get(job.identity)
+        if job.run is not None:
+            run = RunFolder(folder / job.run)
+            try:
+                finished = run.finished and run.read_json(run.summary)["stop_reason"] != "diverged"
+                job.done = finished and not to_audit(job, run)
+            except FedprivError as error:
+                job.error = error
+
+
+def _setting(values: Mapping[str, object]) -> str:
+    """The fingerprint of a configuration without its seeds."""
+    kept = {k: v for k, v in values.items() if k.rpartition(".")[2] not in SEEDS}
+    return configuration.fingerprint(configuration.identity_of_values(kept))
+
+
+def _holds_runs(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and bool(run_folders(str(folder)))
+    except ConfigError:
+        return False
+
+
+def count_runs(folder: Path) -> int:
+    """Return the number of runs that ``folder`` holds."""
+    return len(run_folders(str(folder))) if _holds_runs(folder) else 0
+
+
+def new_names(folder: Path, jobs: Sequence[SweepJob]) -> list[str]:
+    """Return names for the runs of the jobs: the first numbers that are free in ``folder``."""
+    taken = {job.run for job in jobs}
+    names: list[str] = []
+    number = 0
+    while len(names) < len(jobs):
+        if str(number) not in taken and not _is_used(folder / str(number)):
+            names.append(str(number))
+        number += 1
+    return names
+
+
+def _is_used(path: Path) -> bool:
+    return path.is_file() or (path.is_dir() and any(path.iterdir()))
