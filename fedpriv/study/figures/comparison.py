@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.words import counted, in_short
+from fedpriv.common.words import in_short
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
-from fedpriv.store.folder import commit_words, own_commit_words
 from fedpriv.store.pairs import PAIRED, TOGETHER, interval_words, paired_differences
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
+from fedpriv.study.figures.provenance import provenance
 from fedpriv.study.figures.series import FigureRun
 
 
@@ -77,7 +75,7 @@ def compare(
     if figure.deviations:
         lines += ["## Deviations in force", ""]
         lines += [f"- {text}" for text in figure.deviations.values()] + [""]
-    lines += ["## How this was made", "", *_provenance(figure, runs, command), ""]
+    lines += ["## How this was made", "", *provenance(figure, runs, command), ""]
     return "\n".join(lines)
 
 
@@ -333,60 +331,6 @@ def _without_guarantee(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[st
                 labels.append(run.job.curve.label)
     for reason, labels in reasons.items():
         yield f"- {'; '.join(labels)}: {reason}"
-
-
-def drawn_by(command: str, runs_by: str | None = None) -> Iterator[str]:
-    """What made a figure and, where it has runs, what made those; and when."""
-    here = own_commit_words()
-    too = ", which made the runs too" if runs_by == here else ""
-    yield f"- command: `{command}`"
-    yield f"- drawn {datetime.now(UTC):%Y-%m-%d} by {here}{too}"
-    if runs_by is not None and not too:
-        yield f"- runs made by {runs_by}"
-
-
-def _provenance(figure: Figure, runs: Sequence[FigureRun], command: str) -> Iterator[str]:
-    if not runs:
-        yield from drawn_by(command)
-        return
-    made = [run.job.folder.read_json(run.job.folder.environment) for run in runs]
-    yield from drawn_by(
-        command,
-        _distinct(commit_words(f.get("commit"), f["versions"].get("fedpriv")) for f in made),
-    )
-    hours = math.fsum(run.summary["seconds"] or 0.0 for run in runs) / 3600
-    time = f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
-    yield f"- {counted(len(runs), 'run')}, {time} in rounds, one process each"
-    for name in ("device", "threads", "python"):
-        yield f"- {name}: {_distinct(facts.get(name) for facts in made)}"
-    yield from _stream_versions(runs)
-    packages = sorted({name for facts in made for name in facts["versions"]})
-    found = {n: [facts["versions"].get(n) for facts in made] for n in packages}
-    versions = (f"{n} {_distinct(v)}" for n, v in found.items() if any(v))
-    yield f"- versions: {', '.join(versions)}"
-    if figure.points is not None:
-        yield "- runs: a row each in ends.csv"
-        return
-    yield "- runs:"
-    for run in runs:
-        yield f"  - {run.job.label}: `{run.job.folder.path.name}`"
-
-
-def _stream_versions(runs: Sequence[FigureRun]) -> Iterator[str]:
-    """Under which version of the random streams the runs were made."""
-    counts = Counter(run.stream_version for run in runs)
-    if len(counts) == 1:
-        yield f"- random streams: version {next(iter(counts))}"
-        return
-    mixed = ", ".join(f"{counted(counts[v], 'run')} of version {v}" for v in sorted(counts))
-    yield (
-        f"- **random streams of several versions**: {mixed}; the same seed gives other lots and noise under "
-        "each"
-    )
-
-
-def _distinct(values: object) -> str:
-    return " or ".join(dict.fromkeys(str(v) for v in values))  # type: ignore[attr-defined]
 
 
 def _title(figure: Figure, group: str) -> str:
