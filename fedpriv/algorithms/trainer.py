@@ -86,8 +86,6 @@ class Trainer:
             return self._nothing(opened, holders)
         before, self._held = self._held or self.saved_state(), None
         self._optimizer.begin_round(holders)
-        groups = opened.announcement.groups  # none where no privacy is claimed
-        announced = groups[0].names if groups else {CLIP_STATISTIC} if clipper.asks(t) else ()
         changes: Visible | None = None
         not_finite = 0
         for step in range(work.steps):
@@ -98,7 +96,7 @@ class Trainer:
             opened.begin_step(self.problem.model.size)  # noise is drawn while the clients compute
             clipped = work.clipped(turn, added, clip)
             answers = {GRADIENT: clipped.answer}
-            if CLIP_STATISTIC in announced:
+            if clipper.asks(t):
                 answers[CLIP_STATISTIC] = clip.statistic(clipped.norms, clipped.owners)
             released = opened.release(answers)
             gradients = self._gradients(opened, clip, holders, released, added)
