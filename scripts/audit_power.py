@@ -28,7 +28,7 @@ from fedpriv.attacks.canary_scores import ideal_scores
 from fedpriv.common import config as configuration
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.store.canary_file import RELEASES
-from fedpriv.tools.audit.epsilon_evaluate import Question, family_bound, one_run_bound
+from fedpriv.tools.audit.epsilon_evaluate import AuditSetup, family_bound, one_run_bound
 from fedpriv.tools.audit.epsilon_families import GaussianFamily, gaussian_mu
 from fedpriv.tools.audit.epsilon_guesses import Scores
 from fedpriv.tools.audit.epsilon_trial import train_with_canaries
@@ -131,8 +131,8 @@ def write_wrong_labels(out: Path, audits: int, name: str) -> None:
             started, found = time.process_time(), {}
             for seed in range(audits):
                 trial = train_with_canaries(config, canaries, config.rounds, seed, canary=canary)
-                question = Question(DELTA, 1 - SIGNIFICANCE, False, trial.released)
-                family = question.family() or GaussianFamily(DELTA)
+                setup = AuditSetup(DELTA, 1 - SIGNIFICANCE, False, trial.released)
+                family = setup.family() or GaussianFamily(DELTA)
                 for observer, scores in trial.scores.items():
                     found.setdefault(observer, []).append(_bounds(scores, family))
             for observer, values in found.items():
@@ -165,7 +165,7 @@ def measure(
     for seed in range(audits):
         trial = train_with_canaries(config, canaries, rounds, seed)
         if not seed:
-            family = Question(DELTA, 1 - SIGNIFICANCE, False, trial.released).family()
+            family = AuditSetup(DELTA, 1 - SIGNIFICANCE, False, trial.released).family()
         ours.append(_bounds(trial.scores[RELEASES], family))
     for _ in range(simulated):
         coins = stream.random(canaries) < 0.5

@@ -191,11 +191,11 @@ class Natural:
                 "writer of each training image) into the data folder, take dataset=femnist instead "
                 "of emnist, or choose another partition",
             )
-        makers = self._chosen(*np.unique(client_ids, return_counts=True))
-        return [np.flatnonzero(client_ids == maker) for maker in makers]
+        authors = self._chosen(*np.unique(client_ids, return_counts=True))
+        return [np.flatnonzero(client_ids == author) for author in authors]
 
-    def _chosen(self, makers: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        large = makers[counts >= self.min_records]
+    def _chosen(self, authors: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        large = authors[counts >= self.min_records]
         if not len(large):
             allowed = f"<= {counts.max()} (the most records anyone made)"
             raise ConfigError("partition.min_records", self.min_records, allowed)

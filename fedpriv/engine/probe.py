@@ -43,7 +43,7 @@ _ROUNDING = 1e-6  # of a sum, where it is computed in another way
 
 Lot = tuple[Tensor, Tensor]
 """Inputs [n, …] and targets [n, …]."""
-Draw = Callable[[int], Lot]
+LotSource = Callable[[int], Lot]
 """A lot of so many records that read no data."""
 
 
@@ -63,7 +63,7 @@ def lot_sizes(parameters: int, real: Sequence[float], isolated: bool) -> list[in
 
 
 def refuse_dependent_records(
-    module: nn.Module, draw: Draw, sizes: Sequence[int], engine: str, isolated: bool
+    module: nn.Module, draw: LotSource, sizes: Sequence[int], engine: str, isolated: bool
 ) -> None:
     """Raise unless records, and clients that train side by side, are computed as if they were alone.
 
@@ -92,7 +92,7 @@ def refuse_dependent_records(
         _probe_clients(FlatModel(copy.deepcopy(start), isolated), draw, sizes)
 
 
-def _has_record_gradients(engine: Engine, draw: Draw) -> bool:
+def _has_record_gradients(engine: Engine, draw: LotSource) -> bool:
     """Return whether the engine can treat the model, which uploads of clients do not need."""
     with _told_as_refusal(2):
         try:
@@ -102,7 +102,7 @@ def _has_record_gradients(engine: Engine, draw: Draw) -> bool:
     return True
 
 
-def _refuse_first_lot_kept(module: nn.Module, draw: Draw, isolated: bool) -> None:
+def _refuse_first_lot_kept(module: nn.Module, draw: LotSource, isolated: bool) -> None:
     """Ask two copies that began with different lots about a third one: what a first call leaves behind, a
     cache of positions say, may not follow from records."""
     lot = draw(_SMALL[1])
@@ -128,7 +128,7 @@ def _other_lot(lot: Lot) -> Lot:
     return (moved * 30 if inputs.is_floating_point() else moved), targets.flip(0)
 
 
-def _probe_records(model: FlatModel, engine: Engine, draw: Draw, sizes: Sequence[int]) -> None:
+def _probe_records(model: FlatModel, engine: Engine, draw: LotSource, sizes: Sequence[int]) -> None:
     """Replace records one at a time, and ask about each lot again after all others."""
     before = {n: _answers(engine, draw(n), None) for n in sizes[:1]}
     saved = SavedState(model)  # with what a first call makes, which follows from no record
@@ -241,7 +241,9 @@ _REPLACEMENTS: tuple[Callable[[Tensor, Tensor], Tensor | None], ...] = (
 """(inputs of the record, of another one) → inputs in their place; None: not for inputs of this kind."""
 
 
-def _refuse_unlike_alone(module: nn.Module, draw: Draw, sizes: Sequence[int], engine: str) -> None:
+def _refuse_unlike_alone(
+    module: nn.Module, draw: LotSource, sizes: Sequence[int], engine: str
+) -> None:
     """Compare clipped gradients of records in lots and alone: in the model's precision, and where rounding
     is too coarse in float64."""
     for size in sizes:
@@ -291,7 +293,7 @@ def _clipped(engine: Engine, lot: Lot, place: int, clip_norm: Tensor) -> Tensor:
         return engine.clipped_sums(*lot, torch.zeros(n, dtype=torch.int64), 1, factors).sums[0]
 
 
-def _probe_clients(model: FlatModel, draw: Draw, sizes: Sequence[int]) -> None:
+def _probe_clients(model: FlatModel, draw: LotSource, sizes: Sequence[int]) -> None:
     """Replace the records of one client at a time among clients that train side by side."""
     stacked = StackedModel(model)
     records = sorted({max(1, min(n, max(sizes) // _CLIENTS)) for n in sizes})

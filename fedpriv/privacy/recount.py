@@ -34,13 +34,13 @@ class Counted:
         A total that has more stays: its epsilon is the safe one. Of a theorem that is no difference, for it
         is silent on what was released before the run.
         """
-        priced = self.new()
-        self._charge(priced, ledger)
-        if self.total.agrees_with(priced, delta):
+        recounted = self.new()
+        self._charge(recounted, ledger)
+        if self.total.agrees_with(recounted, delta):
             return ""
-        stated, epsilon = self.total.worst(delta), priced.worst(delta)
+        stated, epsilon = self.total.worst(delta), recounted.worst(delta)
         if epsilon >= stated:
-            self.total.load_state_dict(priced.state_dict())
+            self.total.load_state_dict(recounted.state_dict())
         elif self.claim is not None:
             return ""
         return f"{self.name} epsilon {epsilon:.4f} by the ledger, {stated:.4f} by the running total"

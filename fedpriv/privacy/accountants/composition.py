@@ -223,8 +223,8 @@ class CompositionTotal(RunningTotal):
         clients = np.arange(self._histories.clients) if clients is None else clients
         aim = self._aim_at(event, epsilon, delta, clients)
         enough = (self._left[clients] >= count) & (self._known[clients] != _UNKNOWN)
-        settled = (self._known[clients] == _EXACTLY) & (self._for[clients] == aim)
-        unclear = clients[~enough & ~settled]
+        exact = (self._known[clients] == _EXACTLY) & (self._for[clients] == aim)
+        unclear = clients[~enough & ~exact]
         if len(unclear):
             histories, group_of = self._histories.groups()
             for group, other in {*zip(group_of[unclear], self._for[unclear], strict=True)}:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import optimize
 from scipy.linalg import blas, lapack
 
-from fedpriv.privacy.matrix.strategy import Draw, NoiseStream, Strategy
+from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource, Strategy
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
 MOST_STEPS = 150
@@ -55,7 +55,7 @@ class _Substitution(NoiseStream):
         super().__init__()
         self._entries = entries
 
-    def _row(self, draw: Draw) -> object:
+    def _row(self, draw: RowSource) -> object:
         t, row = self.round, draw()
         for j, before in enumerate(self.held, start=1):
             row = row - float(self._entries[t - j, j]) * before

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import optimize, signal
 
 from fedpriv.privacy.matrix.participation import Participation
-from fedpriv.privacy.matrix.strategy import Draw, NoiseStream
+from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource
 from fedpriv.privacy.matrix.toeplitz import ToeplitzStrategy, error_and_slope, leftmost_square
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
@@ -51,7 +51,7 @@ class _Recurrence(NoiseStream):
         super().__init__()
         self._series = series.tolist()
 
-    def _row(self, draw: Draw) -> object:
+    def _row(self, draw: RowSource) -> object:
         row = draw()
         for coefficient, before in zip(self._series[1:], self.held, strict=False):
             row = row - coefficient * before

@@ -18,7 +18,7 @@ from scipy import optimize, signal, special
 
 from fedpriv.privacy.matrix import MOST_BUFFERS
 from fedpriv.privacy.matrix.participation import Participation
-from fedpriv.privacy.matrix.strategy import Draw, NoiseStream
+from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource
 from fedpriv.privacy.matrix.toeplitz import ToeplitzStrategy, error_and_slope, leftmost_square
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
@@ -61,7 +61,7 @@ class _Buffers(NoiseStream):
         super().__init__()
         self._decays, self._scales = decays.tolist(), scales.tolist()
 
-    def _row(self, draw: Draw) -> object:
+    def _row(self, draw: RowSource) -> object:
         row = draw()
         for scale, buffer in zip(self._scales, self.held, strict=False):
             row = row - scale * buffer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpriv.privacy.matrix.strategy import Draw, NoiseStream, Strategy
+from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource, Strategy
 
 
 class Identity(Strategy):
@@ -27,5 +27,5 @@ class Identity(Strategy):
 
 
 class _Independent(NoiseStream):
-    def _row(self, draw: Draw) -> object:
+    def _row(self, draw: RowSource) -> object:
         return draw()

@@ -22,7 +22,7 @@ import numpy as np
 from fedpriv.privacy.matrix.participation import Participation
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
-Draw = Callable[[], Any]
+RowSource = Callable[[], Any]
 """Gives the next vector of independent standard normals: of numpy or of torch, in double precision."""
 
 
@@ -38,14 +38,14 @@ class NoiseStream(ABC):
         self.round = 0
         self.held: list[Any] = []
 
-    def next(self, draw: Draw) -> Any:
+    def next(self, draw: RowSource) -> Any:
         """Row t of N Z [d]; calls ``draw`` as often as the strategy's ``draws(t)`` says."""
         row = self._row(draw)
         self.round += 1
         return row
 
     @abstractmethod
-    def _row(self, draw: Draw) -> Any: ...
+    def _row(self, draw: RowSource) -> Any: ...
 
     def state_dict(self) -> dict[str, Any]:
         return {"round": self.round, "held": list(self.held)}

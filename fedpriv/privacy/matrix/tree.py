@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpriv.privacy.matrix.strategy import Draw, NoiseStream, Strategy
+from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource, Strategy
 
 
 class Tree(Strategy):
@@ -63,7 +63,7 @@ class _Nodes(NoiseStream):
         super().__init__()
         self._size = size
 
-    def _row(self, draw: Draw) -> object:
+    def _row(self, draw: RowSource) -> object:
         place = self.round % self._size
         if place == 0:
             self.held = []

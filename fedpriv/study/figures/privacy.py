@@ -23,7 +23,7 @@ from fedpriv.store.display import console
 from fedpriv.store.plots import Line, Panel
 from fedpriv.study.figures.computed import Drawing
 from fedpriv.tools.audit import epsilon_independent as independent
-from fedpriv.tools.audit.epsilon_evaluate import Question, one_run_bound, thresholds
+from fedpriv.tools.audit.epsilon_evaluate import AuditSetup, one_run_bound, thresholds
 from fedpriv.tools.audit.epsilon_trial import (
     CanaryTrial,
     pooled,
@@ -173,8 +173,8 @@ def _audited(
     scores = trial.scores[row.observer]
     if not trial.independent:
         return one_run_bound(scores, delta, significance)
-    asked = Question(delta, 1.0 - significance, True, trial.released, seed)
-    cuts = thresholds(len(scores), asked) if row.observer == RELEASES else None
+    setup = AuditSetup(delta, 1.0 - significance, True, trial.released, seed)
+    cuts = thresholds(len(scores), setup) if row.observer == RELEASES else None
     return independent.bound(scores, delta, significance, cuts, seed)
 
 

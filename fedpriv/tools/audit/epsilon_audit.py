@@ -30,7 +30,7 @@ from fedpriv.tools.audit.epsilon_evaluate import (
     METHODS,
     ONE_RUN,
     AuditedEpsilon,
-    Question,
+    AuditSetup,
     evaluate,
 )
 from fedpriv.tools.audit.epsilon_guesses import Scores
@@ -145,20 +145,20 @@ def audit_epsilon(
             else:
                 trials.append(train_with_canaries(config, count, rounds, seed, fewer, kind))
         trial = pooled(trials)
-    asked = Question(
+    setup = AuditSetup(
         parts.settings.delta, options.confidence, trial.independent, trial.released, options.seed
     )
     return EpsilonAudit(
         subject=_facts(folder, parts, summary, trial.rounds),
         options=options,
         unit=parts.algorithm.unit,
-        neighbours=asked.neighbours,
+        neighbours=setup.neighbours,
         delta=parts.settings.delta,
         canaries=len(trial.scores[HEADLINES[trial.canary]]),
         canary=trial.canary,
         planted=planted,
         independent=trial.independent,
-        found=evaluate(trial.scores, asked),
+        found=evaluate(trial.scores, setup),
     )
 
 

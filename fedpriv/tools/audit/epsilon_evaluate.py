@@ -74,8 +74,9 @@ class AuditedEpsilon:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of scores. ``released``: what a canary was part of by the ledger; empty: not known."""
+class AuditSetup:
+    """The terms on which scores are judged. ``released``: what a canary was part of by the ledger; empty: not
+    known."""
 
     delta: float
     confidence: float
@@ -119,18 +120,18 @@ class Question:
         return LedgerFamily(self.composition, self.neighbours, self.delta)
 
 
-def evaluate(scores: dict[str, Scores], asked: Question) -> list[AuditedEpsilon]:
+def evaluate(scores: dict[str, Scores], setup: AuditSetup) -> list[AuditedEpsilon]:
     """Every number that these scores, by observer, allow. Each holds with the confidence by itself; all of
     them together do not."""
-    family, found = asked.family(), []
-    cuts = thresholds(max(map(len, scores.values())), asked)
+    family, found = setup.family(), []
+    cuts = thresholds(max(map(len, scores.values())), setup)
     for number, (observer, own) in enumerate(scores.items()):
-        ideal = _ideal(own, asked, family, cuts) if number == 0 and asked.has_noise else {}
+        ideal = _ideal(own, setup, family, cuts) if number == 0 and setup.has_noise else {}
         seen = (
             observer != BLACK_BOX
         )  # losses of one model hang together, and are no likelihood ratios
-        alone = seen or asked.independent
-        for method, epsilon in numbers(own, asked, family, cuts if seen else None, alone).items():
+        alone = seen or setup.independent
+        for method, epsilon in numbers(own, setup, family, cuts if seen else None, alone).items():
             kind = METHODS[method].kind
             found.append(AuditedEpsilon(observer, method, kind, epsilon, ideal.get(method)))
     return found
@@ -138,18 +139,18 @@ def evaluate(scores: dict[str, Scores], asked: Question) -> list[AuditedEpsilon]
 
 def numbers(
     scores: Scores,
-    asked: Question,
+    setup: AuditSetup,
     family: Family | None,
     cuts: np.ndarray | None,
     alone: bool = True,
 ) -> dict[str, float]:
     """ε of each method; ``cuts``: the thresholds of independent scores, None where none are known;
     ``alone``: whether scores are independent of one another, given the coins."""
-    delta, significance = asked.delta, asked.significance
+    delta, significance = setup.delta, setup.significance
     found = {}
-    if asked.independent:
+    if setup.independent:
         found[CLOPPER_PEARSON.name] = independent.bound(
-            scores, delta, significance, cuts, asked.seed
+            scores, delta, significance, cuts, setup.seed
         )
     found[ONE_RUN.name] = one_run_bound(scores, delta, significance)
     if delta == 0:  # at which no Gaussian has an ε
@@ -161,7 +162,7 @@ def numbers(
     found[GAUSSIAN_F_DP.name] = family_bound(scores, gaussian, significance)
     if alone:
         found[GAUSSIAN.name] = independent.gaussian_bound(
-            scores, delta, significance, cuts, asked.seed
+            scores, delta, significance, cuts, setup.seed
         )
     found[NORMAL.name] = estimate(scores, delta)
     return found
@@ -181,23 +182,23 @@ def family_bound(scores: Scores, family: Family, significance: float) -> float:
     return max(families.lower_bound(scores.guesses(count), family, each) for count in counts)
 
 
-def thresholds(canaries: int, asked: Question) -> np.ndarray | None:
+def thresholds(canaries: int, setup: AuditSetup) -> np.ndarray | None:
     """Where to cut independent scores, from those of the ledger's mechanism; None where it names no noise."""
-    if not asked.has_noise:
+    if not setup.has_noise:
         return None
-    stream = numpy_stream(asked.seed, "audit_thresholds")
+    stream = numpy_stream(setup.seed, "audit_thresholds")
     coins = stream.random(max(2000, canaries)) < 0.5
-    return independent.thresholds_of(ideal_scores(asked.released, coins, stream))
+    return independent.thresholds_of(ideal_scores(setup.released, coins, stream))
 
 
 def _ideal(
-    scores: Scores, asked: Question, family: Family | None, cuts: np.ndarray | None
+    scores: Scores, setup: AuditSetup, family: Family | None, cuts: np.ndarray | None
 ) -> dict[str, float]:
     """What each method finds on average on as many canaries of the ledger's mechanism."""
-    stream = numpy_stream(asked.seed, "audit_ideal")
+    stream = numpy_stream(setup.seed, "audit_ideal")
     found = []
     for _ in range(_IDEAL_AUDITS):
         coins = stream.random(len(scores)) < 0.5
-        made = Scores(ideal_scores(asked.released, coins, stream), coins)
-        found.append(numbers(made, asked, family, cuts))
+        made = Scores(ideal_scores(setup.released, coins, stream), coins)
+        found.append(numbers(made, setup, family, cuts))
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}

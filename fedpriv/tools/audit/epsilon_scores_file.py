@@ -12,7 +12,7 @@ import pandas as pd
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.store.saved import refuse_no_file
-from fedpriv.tools.audit.epsilon_evaluate import AuditedEpsilon, Question, evaluate
+from fedpriv.tools.audit.epsilon_evaluate import AuditedEpsilon, AuditSetup, evaluate
 from fedpriv.tools.audit.epsilon_guesses import Scores
 
 COLUMNS = ("score", "included")
@@ -65,4 +65,4 @@ def evaluate_scores(
     scores: Scores, delta: float, confidence: float, independent: bool, seed: int
 ) -> list[AuditedEpsilon]:
     """What they show; nothing is known of the mechanism."""
-    return evaluate({"scores": scores}, Question(delta, confidence, independent, Counter(), seed))
+    return evaluate({"scores": scores}, AuditSetup(delta, confidence, independent, Counter(), seed))

@@ -14,7 +14,7 @@ from fedpriv.common import config as configuration
 from fedpriv.privacy.clippers.clip import ChunkClip
 from fedpriv.privacy.mechanisms import GaussianQuery
 from fedpriv.store.canary_file import FINAL, RELEASES
-from fedpriv.tools.audit.epsilon_evaluate import Question, one_run_bound
+from fedpriv.tools.audit.epsilon_evaluate import AuditSetup, one_run_bound
 from fedpriv.tools.audit.epsilon_families import gaussian_epsilon
 from fedpriv.tools.audit.epsilon_trial import pooled, train_apart, train_with_canaries
 
@@ -87,8 +87,8 @@ def test_sampled_canaries_are_found_too(overrides, rounds):
     found = trial(*overrides, "noise_schedule.noise_multiplier=0.3", rounds=rounds, canaries=250)
     scores = found.scores[RELEASES]
     assert scores.values[scores.included].mean() > scores.values[~scores.included].mean()
-    asked = Question(1e-5, 0.95, found.independent, found.released)
-    assert one_run_bound(scores, asked.delta, asked.significance) > 0.5
+    setup = AuditSetup(1e-5, 0.95, found.independent, found.released)
+    assert one_run_bound(scores, setup.delta, setup.significance) > 0.5
 
 
 def test_without_canaries_included_or_not_the_sizes_are_the_same():

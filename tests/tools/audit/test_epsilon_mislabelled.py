@@ -19,7 +19,7 @@ from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
 from fedpriv.privacy.mechanisms import GaussianQuery
 from fedpriv.store.canary_file import BLACK_BOX
-from fedpriv.tools.audit.epsilon_evaluate import GAUSSIAN, Question, evaluate, one_run_bound
+from fedpriv.tools.audit.epsilon_evaluate import GAUSSIAN, AuditSetup, evaluate, one_run_bound
 from fedpriv.tools.audit.epsilon_families import gaussian_epsilon
 from fedpriv.tools.audit.epsilon_trial import train_apart, train_with_canaries
 
@@ -152,8 +152,8 @@ def test_bounds_stay_below_the_ledgers_epsilon(more):
     for seed in range(3):
         found = trial(f"noise_schedule.noise_multiplier={sigma}", *more, seed=seed)
         assert sum(found.released.values()) == 100
-        asked = Question(1e-5, 0.95, found.independent, found.released)
-        for one in evaluate(found.scores, asked):
+        setup = AuditSetup(1e-5, 0.95, found.independent, found.released)
+        for one in evaluate(found.scores, setup):
             assert one.observer == BLACK_BOX
             assert one.method != GAUSSIAN.name  # losses of one model are not independent
             if one.kind != "estimate":

@@ -164,8 +164,8 @@ def coverage(repetitions: int, sampled_family: bool) -> dict[str, int]:
     truth = PldAccountant().epsilon_of(
         {k.event: n for k, n in released.items()}, DELTA, ADD_OR_REMOVE
     )
-    question = evaluate.Question(DELTA, 0.95, False, released)
-    family = question.family() if sampled_family else families.GaussianFamily(DELTA)
+    setup = evaluate.AuditSetup(DELTA, 0.95, False, released)
+    family = setup.family() if sampled_family else families.GaussianFamily(DELTA)
     for seed in range(repetitions):
         scores = gaussian_scores(
             stream, 200, 0.3
@@ -201,7 +201,7 @@ def test_bounds_are_above_the_truth_in_at_most_five_per_cent():
 def test_a_family_that_does_not_hold_finds_too_much_and_is_not_called_a_bound():
     """Randomized response with ε = 1: the Gaussian family finds more than there is."""
     scores = randomized_response(np.random.default_rng(0), 5000, 1.0)
-    found = evaluate.evaluate({"scores": scores}, evaluate.Question(DELTA, 0.95, True, Counter()))
+    found = evaluate.evaluate({"scores": scores}, evaluate.AuditSetup(DELTA, 0.95, True, Counter()))
     by_name = {one.method: one for one in found}
     assert by_name["gaussian"].epsilon > 4
     assert by_name["gaussian"].kind == evaluate.FAMILY
@@ -230,8 +230,8 @@ def every_bound(scores: Scores, seed: int = 0) -> dict[str, float]:
     """The largest of each method, of trials that are said to be independent, and not."""
     found: dict[str, float] = {}
     for alone in (False, True):
-        question = evaluate.Question(DELTA, 0.95, alone, Counter(), seed)
-        for one in evaluate.evaluate({"scores": scores}, question):
+        setup = evaluate.AuditSetup(DELTA, 0.95, alone, Counter(), seed)
+        for one in evaluate.evaluate({"scores": scores}, setup):
             found[one.method] = max(one.epsilon, found.get(one.method, 0.0))
     for threshold in np.unique(scores.values):
         errors = independent.errors_at(scores, threshold, 0.05)
@@ -303,6 +303,6 @@ def test_a_ledger_of_very_many_kinds_has_no_family_of_its_own():
         events = [dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(z)) for z in sigmas]
         return Counter({Kind(z, 0.1, False, e): 1 for z, e in zip(sigmas, events, strict=True)})
 
-    few, many = (evaluate.Question(DELTA, 0.95, False, released(n)).family() for n in (3, 100))
+    few, many = (evaluate.AuditSetup(DELTA, 0.95, False, released(n)).family() for n in (3, 100))
     assert isinstance(few, families.LedgerFamily)
     assert many is None
