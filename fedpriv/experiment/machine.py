@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     import torch
 
 _SMALL = 2e6  # parameters × records below which a second thread costs more than it brings
-_CHUNK = 1e7  # parameters × records of a chunk at least: about 5 ms of a processor core
-_LARGE_CHUNK = (
-    4 * _CHUNK
-)  # of more than a few chunks: what each costs beside its records then matters little
+_CHUNK = 2e7  # parameters × records of a chunk at least: 5 ms or more of a processor core
+_LARGE_CHUNK = 10 * _CHUNK  # where there are more than four: a chunk by itself costs 1 to 2 ms
 _FEWEST_CHUNKS, _MOST_CHUNKS = 4, 64
 
 
