@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import sys
 import traceback
@@ -15,7 +17,7 @@ import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import ConfigCompositionException, HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -29,6 +31,7 @@ from fedpriv.common.config import (
     with_protocol,
 )
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
+from fedpriv.common.groups import ADDED, GROUPS
 from fedpriv.common.orphans import job_of_a_worker
 from fedpriv.common.words import counted
 from fedpriv.experiment.consent import (
@@ -177,7 +180,11 @@ def job_label(overrides: Sequence[str], sweep_dir: Path) -> str:
         given = OverridesParser.create().parse_overrides(saved["hydra"]["overrides"]["task"])
     except (OSError, yaml.YAMLError, KeyError, TypeError):  # not every sweeper writes it
         given = []
-    common = {o.input_line.partition("=")[0] for o in given if not o.is_sweep_override()}
+    common = {
+        o.input_line.partition("=")[0]
+        for o in given
+        if not o.is_sweep_override() or (o.is_choice_sweep() and len(o.value().list) == 1)
+    }
     return " ".join(o for o in overrides if o.partition("=")[0] not in common)
 
 
@@ -242,6 +249,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     arguments = flags_first(with_resumed_overrides(arguments))
     arguments = with_run_dir(arguments)
     refuse_unknown_protocol(arguments)
+    typed = arguments
     previous, sys.argv = sys.argv, [program, *arguments]
     # what is resumed may be somebody else's folder, and lie where one works or be that folder
     own_code = resumed(arguments) is None or _State.allowed or _State.own_targets
@@ -252,13 +260,28 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     _State.figure = asks_for_figure(arguments)
     _State.failures.clear()
     try:
-        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(task)()
+        while True:
+            try:
+                run = hydra.main(
+                    version_base="1.3", config_path=str(conf_dir()), config_name="config"
+                )
+                run(task)()
+                break
+            except ConfigCompositionException as error:
+                arguments = _left_to_the_jobs(error, arguments)
+                GlobalHydra.instance().clear()
+                sys.argv = [program, *arguments]
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise _explained(error, arguments) from None
     except (ValueError, TypeError, AttributeError, AssertionError, OSError) as error:
         if _State.task_started:
             raise
         raise _explained(error, arguments) from None
+    except KeyboardInterrupt:
+        if _State.sweep_dir is None:
+            raise
+        again = shlex.join(["fedpriv", "train", *_in_folder(typed, _State.sweep_dir)])
+        raise Interrupted(f"interrupted; continue the sweep with {again}") from None
     finally:
         GlobalHydra.instance().clear()
         HydraConfig.instance().cfg = None  # Hydra's help leaves one behind
@@ -297,6 +320,35 @@ def _explained(error: Exception, arguments: Sequence[str]) -> ConfigError:
     if resumed(arguments) is None or config_dir_of(arguments) or "unknown " not in str(explained):
         return explained
     return ConfigError(f"{explained}; a run with YAMLs of your own needs its --config-dir again")
+
+
+def _in_folder(arguments: list[str], sweep_dir: Path) -> list[str]:
+    """Return the arguments of a sweep with its folder, where a command without it would begin another one."""
+    named = any(a.startswith("hydra.sweep.dir=") for a in arguments)
+    if named or "hydra/sweeper=search" in arguments:  # whose folder follows from its arguments
+        return arguments
+    return [*arguments, f"hydra.sweep.dir={sweep_dir}"]
+
+
+def _left_to_the_jobs(error: ConfigCompositionException, arguments: list[str]) -> list[str]:
+    """Return the arguments with the key that Hydra did not find written as a sweep over its one value.
+
+    Hydra first composes a sweep without the options that are swept, and the key may be that of one of them.
+    Each job is then composed with the key. Raises the error itself where no group is swept.
+    """
+    if _State.task_started or _State.sweep_dir is not None or _State.figure:
+        raise error
+    match = re.search(r"Could not override '([^']+)'", str(error))
+    given = [a for a in arguments if match is not None and a.partition("=")[0] == match[1]]
+    options = [a.lstrip("+").partition("=") for a in arguments]
+    swept = any(key in (*GROUPS, *ADDED) and "," in value for key, _, value in options)
+    searching = "hydra/sweeper=search" in arguments
+    if len(given) != 1 or not swept or searching or not {"-m", "--multirun"} & set(arguments):
+        raise error
+    key, _, value = given[0].partition("=")
+    if value.startswith("choice("):
+        raise error
+    return [f"{key}=choice({value})" if a == given[0] else a for a in arguments]
 
 
 def _raise_failures(failures: list[FedprivError]) -> None:

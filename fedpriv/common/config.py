@@ -216,6 +216,11 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
         return ConfigError(
             f"{top}={OF_NOTHING[top]} has no key {rest}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
         )
+    if rest and top in _OF_PRIVATE:
+        return ConfigError(
+            f"unknown key {show(name)}: the {top} of this configuration has no keys; leave it out, or choose "
+            f"one that has it: {top}=…"
+        )
     near = _called_otherwise(own, known) or nearest(name, known)
     meant = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{meant}")
@@ -227,6 +232,8 @@ _LAUNCHERS = {
 }  # fmt: skip
 """Options of Hydra's plug-ins, and the extra that brings them."""
 
+_OF_PRIVATE = ("noise_schedule", "clipper")
+"""Groups whose option ``none`` is that of algorithms without privacy."""
 _MAY_BE_NONE = {
     "attack": "an attack", "features": "some", "tracker": "a tracker", "aggregation": "a rule",
 }  # fmt: skip

@@ -81,6 +81,7 @@ def assemble(
     threads = choose_threads(settings.runtime.threads, work_per_round(parts, problem))
     attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
     budget = make_budget(parts, problem.data, attackers) if parts.private else None
+    begun = folder is not None
     if folder is None:
         folder = new_run_folder(parts)
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
@@ -94,10 +95,14 @@ def assemble(
     problem.streams, name = streams_of_run(settings, digest, folder)
     if settings.paired is None and own_targets(identity):
         problem.streams = replace(problem.streams, history=History())
-    notes = [] if passed_over is None else [f"{passed_over}; the checkpoint before it serves"]
+    notes = (
+        [] if passed_over is None else [f"warning: {passed_over}; the checkpoint before it serves"]
+    )
     origin = Origin(
         identity, name, numeric_environment(device, threads, problem.engine.name, problem.chunk)
     )
+    if begun and state is None:
+        notes.append(f"{folder.path} has no checkpoint and no round: it begins with round 1")
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
         notes += checkpoint.compare_files(folder, state)
@@ -342,6 +347,7 @@ def saved_state(
     if not checkpoint.exists(folder) and folder.config.exists():
         saved = configuration.identity(folder.read_config())
         checkpoint.refuse_other_identity(folder, saved, identity)
+        checkpoint.refuse_lost(folder)
         return None, None
     return checkpoint.load(folder, identity, device)
 

@@ -92,6 +92,27 @@ def remove(folder: RunFolder) -> None:
     folder.checkpoint_before.unlink(missing_ok=True)
 
 
+def refuse_lost(folder: RunFolder) -> None:
+    """Raise ConfigError for a run without checkpoint that has run rounds: it would begin again in silence.
+
+    A checkpoint is there before the first round, so only a run that was killed before has none.
+    """
+    results = (folder.summary, folder.privacy_json, folder.ledger)
+    if any(path.exists() for path in results) or _has_rows(folder.metrics):
+        raise ConfigError(
+            f"resume: {folder.checkpoint} is missing, though the run has run rounds; put it back, or start "
+            "anew in another folder"
+        )
+
+
+def _has_rows(path: Path) -> bool:
+    """Return whether a table has more than its header."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return bool(file.readline() and file.readline())
+
+
 def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, Any], str | None]:
     """(the newest checkpoint that can be read, why it is not the newest one). Raises ConfigError."""
     try:

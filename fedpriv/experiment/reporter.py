@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -76,12 +77,11 @@ class Reporter:
             self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
             for caveat in run.caveats():
                 self.out.print(Text(f"note: {caveat}", style="yellow"))
-        for note in run.notes:
+        forgotten = run.forgotten and (
+            f"warning: {run.forgotten}; rounds from here on may differ from an unbroken run's"
+        )
+        for note in filter(None, (*run.notes, forgotten)):
             self.line(note)
-        if run.forgotten is not None:
-            self.line(
-                f"warning: {run.forgotten}; rounds from here on may differ from an unbroken run's"
-            )
         if run.resumed:
             self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
 
@@ -113,11 +113,13 @@ class Reporter:
         yield "run folder", str(self.folder.path)
 
     def line(self, text: str) -> None:
-        """One line on the console (unless silent) and in run.log."""
+        """One line on the console (unless silent) and in run.log; a warning goes to standard error."""
         with saying_where(self.folder.log):
             self._log.write(text + "\n")
             self._log.flush()
-        if self.mode != "none":
+        if text.startswith("warning: "):
+            print(f"fedpriv: {text}", file=sys.stderr, flush=True)
+        elif self.mode != "none":
             self.out.print(Text(text))
 
     def close(self) -> None:

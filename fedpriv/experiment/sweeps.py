@@ -28,6 +28,7 @@ from fedpriv.privacy.noise_schedules import ConstantNoise, ExponentialNoise, Ste
 _EPSILON = "epsilon="
 _NO_EPSILON = "epsilon=null"
 SEEDS = ("seed", "noise_seed")
+_OF_PRIVATE = ("noise_schedule.", "clipper.")
 Overrides = Sequence[str]
 Compose = Callable[[Overrides], DictConfig]
 Identity = tuple[str, ...]
@@ -127,10 +128,12 @@ def sweep_jobs(
 ) -> list[SweepJob]:
     """Return the jobs of a sweep, each run once.
 
-    Baselines that are swept together with private algorithms are run without the epsilon of the sweep. What
+    Baselines that are swept together with private algorithms are run without the epsilon of the sweep, and
+    without keys of noise and clipping that they lack. What
     is said of the sweep as a whole goes to ``say``.
     """
     jobs = [composer.job(overrides) for overrides in batch]
+    jobs = _baselines_without_noise(jobs, composer, say)
     jobs = _baselines_without_epsilon(jobs, composer, say)
     swept = swept_runtime(jobs)
     distinct: dict[object, SweepJob] = {}
@@ -144,6 +147,26 @@ def sweep_jobs(
             "each is made once"
         )
     return list(distinct.values())
+
+
+def _baselines_without_noise(
+    jobs: list[SweepJob], composer: JobComposer, say: Callable[[str], object]
+) -> list[SweepJob]:
+    """Take from baselines that are swept with private algorithms the keys of noise and clipping they lack."""
+    if not any(job.config is not None and _is_private(job.config) for job in jobs):
+        return jobs
+    kept, names, keys = [], {}, {}
+    for job in jobs:
+        rest = tuple(o for o in job.overrides if not o.startswith(_OF_PRIVATE))
+        bare = composer.job(rest) if job.error is not None and rest != job.overrides else job
+        if bare is not job and bare.error is None and not _is_private(bare.config):
+            names[str(bare.config.algorithm.name)] = None
+            keys |= {o.partition("=")[0]: None for o in job.overrides if o not in rest}
+            job = bare
+        kept.append(job)
+    if names:
+        say(f"note: algorithm={','.join(names)} has no privacy and takes no {', '.join(keys)}")
+    return kept
 
 
 def _baselines_without_epsilon(

@@ -68,8 +68,11 @@ class RunFolder:
             return False
         return self.read_json(self.summary).get("stop_reason") in FINISHED
 
-    def create(self) -> RunFolder:
-        """Make the folder, which must not hold a run already. Raises ConfigError if it cannot."""
+    def create(self, key: str = "runtime.run_dir") -> RunFolder:
+        """Make the folder, which must not hold a run already. Raises ConfigError if it cannot.
+
+        ``key``: the key that says where it lies.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.config.exists():
@@ -93,7 +96,7 @@ class RunFolder:
             self.plots.mkdir(exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                "runtime.output_dir",
+                key,
                 str(self.path),
                 "a folder that can be written",
                 error.strerror or str(error),
@@ -204,9 +207,14 @@ class RunFolder:
 
 def not_resumable(folder: object) -> ConfigError:
     """The error for ``resume=`` something that is not a run folder."""
-    return ConfigError(
-        "resume", folder, "an existing run folder, with its environment.json and checkpoint.pt"
-    )
+    hint = ""
+    if (Path(str(folder)) / "multirun.yaml").is_file():
+        hint = (
+            "it is the folder of a sweep, which goes on with the sweep's own command and "
+            f"hydra.sweep.dir={folder}"
+        )
+    allowed = "an existing run folder, with its environment.json and checkpoint.pt"
+    return ConfigError("resume", folder, allowed, hint)
 
 
 def new_folder(output_dir: str, name: str) -> RunFolder:
@@ -218,7 +226,7 @@ def new_folder(output_dir: str, name: str) -> RunFolder:
         while True:
             try:
                 path.mkdir()
-                return RunFolder(path).create()
+                return RunFolder(path).create("runtime.output_dir")
             except FileExistsError:
                 attempt += 1
                 path = base / f"{name}-{attempt}"

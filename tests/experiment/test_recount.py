@@ -113,7 +113,7 @@ def test_a_ledger_beyond_the_budget_is_stated_and_fails(interrupted, command):
     edit(folder, spend)
     said = command("train", f"resume={folder}", *RUN, "accountant=rdp", "runtime.progress=none")
     assert said.status == 1
-    assert "budget exceeded" in said.sentence
+    assert "budget exceeded" in said.err.splitlines()[-1]
     privacy = json.loads((folder / "privacy.json").read_text())
     assert privacy["budget_exceeded"] is True
     assert privacy["epsilon"] > 2 * 0.6

@@ -137,12 +137,16 @@ def test_an_accountant_goes_on_exactly_where_it_was(
     assert whole.privacy["epsilon"] <= 3
 
 
+def as_before_the_first_round(folder: Path) -> None:
+    for name in ("checkpoint.pt", "metrics.csv", "ledger.csv", "privacy.json", "summary.json"):
+        (folder / name).unlink()
+
+
 def test_a_run_killed_before_its_first_checkpoint_starts_again(
     train, whole, copied, assert_same_run
 ):
     folder = copied("early")
-    (folder / "checkpoint.pt").unlink()
-    (folder / "summary.json").unlink()
+    as_before_the_first_round(folder)
     train(*SHORT, f"resume={folder}", name="early")
     assert_same_run(folder, whole)
 
@@ -173,8 +177,7 @@ def test_what_was_half_written_when_the_process_died_is_removed(train, copied):
 
 def test_resume_needs_nothing_but_the_folder(command, whole, tmp_path, assert_same_run):
     command("train", *SHORT, "runtime.run_dir=short", "runtime.progress=none")
-    state = tmp_path / "short" / "checkpoint.pt"
-    state.unlink()
+    as_before_the_first_round(tmp_path / "short")
     said = command("train", "resume=short", "runtime.progress=none", "runtime.plots=false")
     assert said.status == 0
     assert_same_run(tmp_path / "short", whole)
@@ -380,3 +383,35 @@ def test_a_new_run_is_not_made_in_the_folder_of_another(command, finished):
     said = command("train", "runtime.run_dir=run", "runtime.progress=none")
     assert said.status == 2
     assert "resume=run continues the one there" in said.sentence
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_again(command, finished):
+    (finished / "checkpoint.pt").unlink()
+    sentence = refused(command)
+    assert "checkpoint.pt is missing" in sentence
+    assert "start anew in another folder" in sentence
+    for file in ("summary.json", "privacy.json", "ledger.csv"):
+        (finished / file).unlink()
+    assert "checkpoint.pt is missing" in refused(command)
+    header, *_ = (finished / "metrics.csv").read_text().splitlines()
+    (finished / "metrics.csv").write_text(header + "\n")
+    said = command("train", "resume=run", "runtime.progress=lines")
+    assert said.status == 0
+    assert "it begins with round 1" in said.out
+
+
+def test_a_warning_about_a_resumed_run_goes_to_standard_error(command, finished):
+    environment = finished / "environment.json"
+    environment.write_text(environment.read_text().replace("started", "Started"))
+    said = command("train", "resume=run", "runtime.progress=none")
+    assert said.status == 0
+    assert "fedpriv: warning: run/environment.json is not as the run wrote it" in said.err
+    assert "warning:" not in said.out
+
+
+def test_a_run_folder_that_is_a_file_is_refused_by_its_own_key(command, tmp_path):
+    (tmp_path / "afile").touch()
+    said = command("train", "algorithm=dp_fl", "rounds=1", "runtime.run_dir=afile")
+    assert said.sentence.startswith("fedpriv: runtime.run_dir must be a folder")
+    said = command("train", "algorithm=dp_fl", "rounds=1", "runtime.output_dir=afile")
+    assert said.sentence.startswith("fedpriv: runtime.output_dir must be a folder")

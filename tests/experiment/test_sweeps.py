@@ -304,3 +304,44 @@ def test_one_composition_serves_jobs_that_differ_in_values():
     assert len(composed) == 2
     for job in jobs:
         assert job.config == fedpriv.compose(job.overrides)
+
+
+def test_a_key_of_a_swept_algorithms_clipper_may_have_one_value(command, tmp_path):
+    swept_algorithms = ("train", "-m", "algorithm=norm_bounding,naseri_cdp", "dry_run=true")
+    assert command(*swept_algorithms, "clipper.clip_norm=0.3").status == 0
+    said = command(*swept_algorithms, "clipper.clpi_norm=0.3")
+    assert said.status == 2
+    assert "unknown key clipper.clpi_norm; did you mean clipper.clip_norm?" in said.err
+
+
+def test_a_baseline_takes_no_noise_and_no_clip_norm(command, tmp_path):
+    noisy = ("noise_schedule.noise_multiplier=8", "clipper=constant", "clipper.clip_norm=2")
+    said = command(
+        *TRAIN[:2], "algorithm=dp_fl,fedavg", "rounds=1", noisy[0], "hydra.sweep.dir=b", *QUIET
+    )
+    assert said.status == 0, said.err
+    assert (
+        "algorithm=fedavg has no privacy and takes no noise_schedule.noise_multiplier" in said.out
+    )
+    alone = command("train", "algorithm=fedavg", "dry_run=true", noisy[0])
+    assert alone.status == 2
+    assert "leave it out" in alone.sentence
+
+
+def test_an_interrupted_sweep_says_how_to_go_on(command, tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedpriv.experiment.run.assemble", interrupt)
+        said = command("train", "-m", "algorithm=dp_fl", "rounds=2", "seed=0,1", *QUIET)
+    assert said.status == 130
+    again = said.sentence.partition("continue the sweep with fedpriv ")[2]
+    assert " seed=0,1 " in again
+    assert "hydra.sweep.dir=outputs/multirun/" in again
+    folder = again.rpartition("hydra.sweep.dir=")[2]
+    assert (tmp_path / folder / "multirun.yaml").is_file(), again
+    refused = command("train", f"resume={folder}")
+    assert refused.status == 2
+    assert "hydra.sweep.dir=" in refused.sentence
+    assert command(*again.split()).status == 0
