@@ -89,7 +89,7 @@ class RepeatedRelease:
         return max(1, round(sample_rate * self.records))
 
 
-RepeatedRelease = RepeatedRelease  # the name that the documentation of 0.2 imported
+Release = RepeatedRelease  # the name that the documentation of 0.2 imported
 
 
 def calibrate_noise_multiplier(

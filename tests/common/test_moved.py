@@ -59,6 +59,9 @@ def test_old_names_in_imports_of_users():
     from fedpriv.trackers import CsvTracker, Tracker
     from fedpriv.trackers.base import Tracker as Base
 
+    from fedpriv.privacy.calibration import Release, RepeatedRelease
+
+    assert Release is RepeatedRelease
     assert Tracker is Base
     assert issubclass(CsvTracker, Base)
     assert {part.__module__ for part in (run, Scores, RunFolder, SearchBudget)} == {
