@@ -86,7 +86,9 @@ def boolean(name: str, value: Any) -> bool:
 
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ArgumentError(name, value, "a text")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        hint = f"to take a number as a text, quote it: '{name}=\"{value}\"'" if number else ""
+        raise ArgumentError(name, value, "a text", hint)
     return value
 
 

@@ -26,7 +26,7 @@ class ConfigError(FedprivError):
 
     def __init__(self, key: str, value: object = None, allowed: str = "", hint: str = ""):
         self.key, self.value, self.allowed, self.hint = key, value, allowed, hint
-        sentence = f"{key} must be {allowed}, got {show(value)}" if allowed else key
+        sentence = f"{key} must be {allowed}, got {_got(value)}" if allowed else key
         super().__init__(f"{sentence}; {hint}" if hint else sentence)
 
 
@@ -35,7 +35,7 @@ class ArgumentError(ValueError):
 
     def __init__(self, argument: str, value: object, allowed: str, hint: str = ""):
         self.argument, self.value, self.allowed, self.hint = argument, value, allowed, hint
-        super().__init__(f"{argument} must be {allowed}, got {show(value)}")
+        super().__init__(f"{argument} must be {allowed}, got {_got(value)}")
 
     def within(self, group: str) -> ConfigError:
         """This error as one of the config key ``group.argument``."""
@@ -64,6 +64,11 @@ class Interrupted(FedprivError):
     """The run was stopped by a signal; its checkpoint is in the run folder."""
 
     exit_status = 130
+
+
+def _got(value: object) -> str:
+    """Return a refused value; an empty text is named."""
+    return show(value) if show(value).strip() else "nothing"
 
 
 def show(value: object) -> str:

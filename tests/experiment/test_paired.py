@@ -145,3 +145,13 @@ def test_a_sweep_of_paired_runs_compares_them_by_their_differences(command, tmp_
     assert found.loc["test_accuracy", "pairs"] == 2
     assert found.loc["test_accuracy", "mean"] == pytest.approx((runs[40] - runs[4]).mean())
     assert "Paired differences" in said.out
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [("paired=3", "quote it: 'paired=\"3\"'"), ("paired=", "got nothing")]
+)
+def test_a_name_that_is_no_text_is_refused_with_what_to_write(given, words):
+    with pytest.raises(ConfigError, match=r"^paired must be a text, got") as refused:
+        build_parts(fedpriv.compose(["algorithm=dp_fl", given]))
+    assert words in str(refused.value)
+    build_parts(fedpriv.compose(["algorithm=dp_fl", 'paired="3"']))
