@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -268,3 +272,27 @@ def test_python_s_generator_is_seeded_for_own_code_and_nothing_is_drawn_from_it(
 )  # fmt: skip
 def test_the_search_finds_what_it_is_for(code):
     assert calls(ast.parse(code)) & (SECRET_CALLS | PUBLIC_CALLS | SYSTEM_CALLS)
+
+
+def test_no_file_has_more_lines_than_the_script_of_the_linters_allows():
+    root = Path(__file__).parents[1]
+    said = subprocess.run(
+        [sys.executable, root / "scripts" / "check_file_lengths.py"], capture_output=True, text=True
+    )
+    assert (said.returncode, said.stdout) == (0, "")
+
+
+def test_no_file_is_excepted_from_the_limits_of_functions():
+    root = Path(__file__).parents[1]
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]
+    assert {"C901", "PLR0913"} <= set(settings["lint"]["select"])
+    assert "per-file-ignores" not in settings["lint"]
+    excepted = re.compile(r"noqa(?!:)|noqa:.*(C901|PLR0913)")
+    here = Path(__file__)
+    found = [
+        path.relative_to(root).as_posix()
+        for folder in ("fedpriv", "hydra_plugins", "scripts", "tests")
+        for path in (root / folder).rglob("*.py")
+        if path != here and excepted.search(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
