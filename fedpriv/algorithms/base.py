@@ -97,7 +97,7 @@ class Algorithm(ABC):
         return clients if self.clients_per_round is None else self.clients_per_round
 
     def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
-        """Who takes part in this round: ascending positions among ``eligible`` [K] (bool)."""
+        """Return the clients of this round: ascending numbers k with ``eligible[k]`` [K]."""
         return sample_cohort(streams, self.client_sampling(len(eligible)), eligible, round_index)
 
     def check_clients(self, clients: int) -> None:

@@ -86,7 +86,7 @@ class ClientWork(Work):
         stated = 1.0 if self._noise_on_the_mean else denominator
         return (None if self._rows else denominator), stated
 
-    def aggregation(self, turn: Turn) -> RoundWeights | None:
+    def known_to_attackers(self, turn: Turn) -> RoundWeights | None:
         if self.problem.others is None:
             return None
         weights, weight = None, self._upload_weight

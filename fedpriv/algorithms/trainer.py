@@ -74,13 +74,17 @@ class Trainer:
         problem.clipper.start(work.holder_count(), problem.model.device, work.initial_norm)
 
     def round(self, opened: OpenRound) -> RoundOutcome:
-        """Run one round and move the global weights. Raises ReleaseError before anything is applied."""
+        """Run one round and move the global weights.
+
+        Raises ReleaseError before anything is charged or saved; for a release that was not announced, before
+        the weights move.
+        """
         work, clipper = self.work, self.problem.clipper
         t, cohort = opened.round_index, opened.cohort
         if (attack := self.problem.attack) is not None:
             attack.observe(t, self.problem.model.flat.clone())
-        if (combining := self.problem.rule) is not None:
-            combining.begin(t)
+        if (rule := self.problem.rule) is not None:
+            rule.begin(t)
         holders = work.holders(cohort)
         if opened.aborted:
             return self._nothing(opened, holders)
@@ -90,16 +94,16 @@ class Trainer:
         not_finite = 0
         for step in range(work.steps):
             turn, clip = Turn(t, step, cohort), Clip(clipper, t, holders)
-            added = None if changes is None else changes.values
-            rule = (clip.limits, *(clip.transform or ()))  # by which units are clipped: public
-            opened.streams.note("step", rule, added)
+            change_so_far = None if changes is None else changes.values
+            clip_rule = (clip.limits, *(clip.transform or ()))  # by which units are clipped: public
+            opened.streams.bind("step", clip_rule, change_so_far)
             opened.begin_step(self.problem.model.size)  # noise is drawn while the clients compute
-            clipped = work.clipped(turn, added, clip)
+            clipped = work.clipped(turn, change_so_far, clip)
             answers = {GRADIENT: clipped.answer}
             if clipper.asks(t):
                 answers[CLIP_STATISTIC] = clip.statistic(clipped.norms, clipped.owners)
             released = opened.release(answers)
-            gradients = self._gradients(opened, clip, holders, released, added)
+            gradients = self._gradients(opened, clip, holders, released, change_so_far)
             change = gradients.then(partial(self._optimizer.step, holders))
             if changes is None:
                 changes = change
@@ -109,7 +113,7 @@ class Trainer:
         opened.refuse_unless_complete()
         self._refuse_changed(before, t)
         self.server.apply(cohort, work.sent(turn, changes))
-        if combining is not None and not combining.used:
+        if rule is not None and not rule.used:
             raise ReleaseError(
                 f"round {t + 1}: {type(self.server).__name__}.apply did not call average, so that "
                 "aggregation changed nothing; nothing of this round was saved"
@@ -131,10 +135,12 @@ class Trainer:
         clip: Clip,
         holders: Tensor,
         released: Mapping[str, Visible],
-        added: Tensor | None,
+        change_so_far: Tensor | None,
     ) -> Visible:
-        """Return the noised mean gradient of each holder [h, d] at the global weights + ``added``, which are
-        None or [h, d], and let the clipper see what was released."""
+        """Return the noised mean gradient of each holder [h, d], and let the clipper see what was released.
+
+        It is the gradient at the global weights + ``change_so_far`` ([h, d]; None in the first step).
+        """
         model, clipper, work = self.problem.model, self.problem.clipper, self.work
         mean, denominators = work.mean(released[GRADIENT].values, opened.cohort)
         if clipper.transforms:
@@ -144,9 +150,7 @@ class Trainer:
             mean = self.server.average(opened.cohort, gradients)[None]
             gradients = gradients.then(lambda _: mean)
         if self._observe_noise is not None or clipper.transforms:
-            std = opened.noise_std(
-                GRADIENT
-            )  # public, as noise multiplier, clip norm and denominator are
+            std = opened.noise_std(GRADIENT)  # public: noise multiplier × clip norm
             noise = denominators.new_tensor([0.0] if std is None else std)
             noise = clip.restored_noise((noise / denominators if work.divides else noise)[:, None])
             if self._observe_noise is not None:
@@ -154,10 +158,12 @@ class Trainer:
             if clipper.transforms:
                 clipper.observe_restored(holders, gradients, noise)
         clipper.observe(holders, released.get(CLIP_STATISTIC), gradients, denominators)
+        # What follows reads no record. It is added in place: ``gradients`` holds the same tensor.
         if model.weight_decay and work.has_weight_decay:
-            mean.add_(model.flat if added is None else model.flat + added, alpha=model.weight_decay)
-        if added is not None and work.proximal:
-            mean.add_(added, alpha=work.proximal)
+            weights = model.flat if change_so_far is None else model.flat + change_so_far
+            mean.add_(weights, alpha=model.weight_decay)
+        if change_so_far is not None and work.proximal:
+            mean.add_(change_so_far, alpha=work.proximal)
         return gradients
 
     def saved_state(self) -> SavedState:

@@ -145,14 +145,14 @@ class Work(ABC):
             None if changes is None else changes[own],
             clip.limits[own],
             None if clip.transform is None else tuple(one[own] for one in clip.transform),
-            self.aggregation(turn),
+            self.known_to_attackers(turn),
         )
 
     def chunk_clip(self, state: StepState) -> ChunkClip:
         """Return what scales the units of a chunk."""
         return ChunkClip(self.problem.clipper, state.limits, state.transform)
 
-    def aggregation(self, turn: Turn) -> RoundWeights | None:
+    def known_to_attackers(self, turn: Turn) -> RoundWeights | None:
         """Return what attackers know when the cohort computes; None where nobody attacks by then."""
         return None
 

@@ -67,7 +67,7 @@ class History:
     def __init__(self) -> None:
         self.now = self.first = ""
 
-    def note(self, what: str, *values: Any) -> None:
+    def bind(self, what: str, *values: Any) -> None:
         """Add a link: what happened, and public values that tell how."""
         self.now = exact_digest(self.now, what, values)
         self.first = self.first or self.now
@@ -110,11 +110,11 @@ class SecretStreams:
         """The same lots and cohorts with other noise."""
         return replace(self, noise_key=noise_key)
 
-    def note(self, what: str, *values: Any) -> None:
+    def bind(self, what: str, *values: Any) -> None:
         """Take note of something public that happened; the streams that follow depend on it where the run
         has a history."""
         if self.history is not None:
-            self.history.note(what, *values)
+            self.history.bind(what, *values)
 
     def sampling(self, purpose: str, *coordinates: int) -> Stream:
         """What decides who takes part, which records, in which order."""

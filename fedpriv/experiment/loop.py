@@ -1,4 +1,4 @@
-"""The round loop:  who may → who does → announce → work and release → charge → observe.
+"""The round loop:  announce → who may → who does → work and release → charge → observe.
 
 Rounds and stop rules are here; what merely looks on is an observer (:mod:`fedpriv.experiment.observers`) and
 changes nothing. A round takes the state and moves it on; nothing reaches back. Between two rounds the whole
@@ -121,7 +121,7 @@ class Loop:
 
     def run(self, observers: Sequence[Observer], interrupts: Interrupts) -> str:
         """Run to the end, or until an interrupt, and return the reason it ended. Raises ReleaseError before a
-        round that released something else than announced is applied."""
+        round that released something else than announced is charged or saved."""
         self._started = time.perf_counter()
         if self.rounds_done == 0:
             self.schedule.begin(self._validation_loss)
@@ -171,7 +171,7 @@ class Loop:
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
         """Let every client release those of its features, and charge it for them."""
         announced = self.mechanism.announce_before()
-        self.problem.streams.note("announced", announced)
+        self.problem.streams.bind("announced", announced)
         everyone = np.arange(self.problem.data.client_count)
         opened = self.mechanism.open(announced, everyone, self.problem.streams, everyone)
         statistics.release(opened)
@@ -182,7 +182,7 @@ class Loop:
     ) -> tuple[OpenRound, RoundOutcome, float | None]:
         """One round: (what was released, exact statistics of it, the signal that the schedule read)."""
         problem, t = self.problem, self.rounds_done
-        problem.streams.note("announced", announced)
+        problem.streams.bind("announced", announced)
         sampled = self.parts.algorithm.cohort(problem.streams, t, eligible.copy())
         if self.second_draw is not None:
             self.second_draw.hold_cohort(announced, self._eligible(announced), sampled)
@@ -192,7 +192,7 @@ class Loop:
         if self.second_draw is not None:
             self.second_draw.watch(opened)
         outcome = self.trainer.round(opened)
-        problem.streams.note("weights", problem.model.flat)
+        problem.streams.bind("weights", problem.model.flat)
         self.trainer.hold_state()
         signal = self._signal(opened)
         if self.budget is not None:

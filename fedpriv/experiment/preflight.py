@@ -80,7 +80,7 @@ def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, downloa
 
 
 def _data_key(parts: Parts, config: DictConfig, own: bool) -> str:
-    """Fingerprint of what the sizes of clients, and whether the data can be used, depend on."""
+    """Return the fingerprint of all keys that decide client sizes or whether the data are usable."""
     values: Mapping[str, Any] = configuration.identity(config)
     if not (own or parts.attack is not None or parts.settings.canaries):
         values = {k: v for k, v in values.items() if k.partition(".")[0] in _DATA_GROUPS}

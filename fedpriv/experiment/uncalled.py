@@ -213,8 +213,7 @@ def _hooks_of_relatives(kind: type) -> frozenset[str]:
 
 
 def _live(kind: type) -> set[str]:
-    """The names of a class's attributes that are reached from modules of fedpriv other than those in which
-    the classes stand that it extends."""
+    """Return the inherited names that fedpriv calls from outside the modules of the base classes."""
     homes = {base.__module__ for base in kind.__mro__ if _is_ours(base)}
     names = {name for base in kind.__mro__ for name in vars(base)}
     used = _used_outside(frozenset(homes))

@@ -165,13 +165,13 @@ def test_resuming_draws_what_an_uninterrupted_run_would(
 
 def test_a_history_holds_announcement_clip_norms_releases_and_weights(own_part, monkeypatch):
     noted = []
-    note = History.note
+    bind = History.bind
 
     def seen(self, what, *values):
         noted.append(what)
-        note(self, what, *values)
+        bind(self, what, *values)
 
-    monkeypatch.setattr(History, "note", seen)
+    monkeypatch.setattr(History, "bind", seen)
     own_part("clipper", READS_CLIP_NORM, "1", "run")
     assert noted == 2 * ["announced", "step", "released", "weights"]
 
@@ -187,7 +187,7 @@ def test_a_history_changes_every_stream_but_those_of_the_whole_run(use):
     followed = SecretStreams(streams.sampling_key, streams.noise_key, History())
     seen = []
     for change in (1.0, 1.0 + 2**-52, 1.0):
-        followed.note("announced", change)
+        followed.bind("announced", change)
         seen.append((first(followed, use, "lot"), first(followed, use, "cohort_order")))
     assert len({lot for lot, _ in seen}) == 3
     assert len({order for _, order in seen}) == 1

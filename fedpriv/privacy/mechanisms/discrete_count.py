@@ -1,4 +1,4 @@
-"""A statistic that is a whole number of steps, with shares of noise on whole numbers: what an adaptive clip
+"""A statistic that lies on a grid, with shares of noise on whole numbers: what an adaptive clip
 norm asks beside a secure sum.
 
 A centred bit b - ½ is half of ±1, so that twice the sum of all bits is a whole number, and a unit more or

@@ -94,7 +94,7 @@ class OpenRound:
         for name, answer in answers.items():
             visible[name], measured[name] = self._release(name, answer)
         # the streams that follow may depend on what was released
-        self.streams.note("released", {name: value.values for name, value in visible.items()})
+        self.streams.bind("released", {name: value.values for name, value in visible.items()})
         self._steps.append(measured)
         return visible
 
@@ -108,7 +108,7 @@ class OpenRound:
                 "part, which is secret here"
             )
         visible, self._after = self._release(name, answer)
-        self.streams.note("released", {name: visible.values})
+        self.streams.bind("released", {name: visible.values})
         return visible
 
     def _release(self, name: str, answer: Bounded) -> tuple[Visible, Measured]:
