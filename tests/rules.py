@@ -12,6 +12,11 @@ PRIVATE = {
     "ldp_fedsgd of five": ("algorithm=ldp_fedsgd", "noise_schedule=constant",
                            "noise_schedule.noise_multiplier=2", "algorithm.clients_per_round=5",
                            "clipper=quantile"),
+    "wei_cdp": ("algorithm=wei_cdp", "algorithm.sensitivity=update", "algorithm.records=100",
+                "partition=iid", "noise_schedule=constant", "noise_schedule.noise_multiplier=2"),
+    "wei_cdp of weights": ("algorithm=wei_cdp", "algorithm.sensitivity=weights", "algorithm.records=100",
+                           "partition=iid", "noise_schedule=constant",
+                           "noise_schedule.noise_multiplier=2"),
     "dp_fl_server": ("algorithm=dp_fl_server", "algorithm.trust=local"),
 }  # fmt: skip
 NOT_PRIVATE = {"fedavg": ("algorithm=fedavg",), "fedsgd": ("algorithm=fedsgd",)}

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 
+from fedpriv.aggregation.checked import CheckedRule
 from fedpriv.algorithms.dp_ftrl import DpFtrl
 from fedpriv.algorithms.problem import Problem
 from fedpriv.common.errors import ConfigError, FedprivError
@@ -26,7 +27,6 @@ from fedpriv.common.secret_streams import SecretStreams, derived_key
 from fedpriv.data.federated import with_train
 from fedpriv.data.records import ReadRecords
 from fedpriv.engine import FlatModel, make_engine
-from fedpriv.experiment.aggregation_rules import start_rule
 from fedpriv.experiment.assemble import make_budget, make_problem
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
@@ -275,7 +275,8 @@ class Subject:
             streams=self.streams(self.sampling_name, "A"),
             mechanism=parts.mechanism,
         )
-        problem.rule = start_rule(parts, problem)
+        if parts.aggregation is not None:
+            problem.rule = CheckedRule(parts.aggregation, model)
         parts.mechanism.join(self.problem.data.records_per_client)
         budget = copy.deepcopy(self.budget)
         if variation.absent is not None and budget is not None:
