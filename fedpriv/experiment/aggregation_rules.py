@@ -9,6 +9,7 @@ from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import option_of
 from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.signatures import refuse_wrong_signatures
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.checked import CheckedRule
@@ -55,9 +56,10 @@ def start_rule(parts: Parts, problem: Problem) -> CheckedRule | None:
     if parts.aggregation is None:
         return None
     model, clients = problem.model, problem.data.client_count
-    cohort = parts.algorithm.expected_cohort(clients) or clients
-    if is_own(parts.aggregation):
-        refuse_unrepeatable(parts.aggregation, model, max(1, round(cohort)))
     rule = CheckedRule(parts.aggregation, model)
+    refuse_wrong_signatures("rule", rule.rule)
     refuse_uncalled("rule", rule.rule)
+    if is_own(parts.aggregation):
+        cohort = parts.algorithm.expected_cohort(clients) or clients
+        refuse_unrepeatable(parts.aggregation, model, max(1, round(cohort)))
     return rule

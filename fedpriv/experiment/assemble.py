@@ -35,6 +35,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.experiment.settings import EPSILON_AUDIT
+from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.target import Adaptation, Target
 from fedpriv.store.folder import RunFolder, environment, new_folder
@@ -223,6 +224,7 @@ def _attackers(parts: Parts, data: FederatedData) -> MaliciousClients:
             f"attack: {type(parts.attack).__name__}.start must return an object of a class that extends "
             f"{MaliciousClients.__module__}.MaliciousClients, got {type(attackers).__name__}"
         )
+    refuse_wrong_signatures("attackers", attackers)
     refuse_uncalled("attackers", attackers)
     return attackers
 

@@ -77,7 +77,8 @@ class Parts:
     def mechanism(self) -> Mechanism:
         """What every round releases."""
         mechanism = self.algorithm.mechanism(self.clipper, self.noise_schedule)
-        mechanism.uploads_apart = self.aggregation is not None
+        if self.aggregation is not None and isinstance(mechanism, Mechanism):
+            mechanism.uploads_apart = True
         if (statistics := self.released_statistics) is not None:
             mechanism.before = GaussianQuery(FEATURE_STATISTICS, statistics.noise_multiplier)
         return mechanism

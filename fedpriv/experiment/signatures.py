@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
+from fedpriv.aggregation import Rule
 from fedpriv.attacks.triggers import Trigger
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ConfigError
@@ -22,6 +23,7 @@ _PROTOCOLS: dict[str, type] = {
     "dataset": Dataset,
     "partition": Partition,
     "attack.trigger": Trigger,
+    "rule": Rule,
 }
 """What parts offer that need not extend a class of fedpriv."""
 _PROPERTIES = (property, functools.cached_property)

@@ -196,6 +196,11 @@ def test_what_a_rule_returns_is_checked_in_every_round(plug_in, tmp_path):
             "    def trimmed(self, uploads):\n        return uploads\n",
             "rule: nothing calls Rule.trimmed",
         ),
+        (
+            "class Mine(Aggregation):\n    def start(self, model):\n        return Rule()\n\n\n"
+            "class Rule:\n    def combine(self, uploads):\n        return uploads[0]\n",
+            "def combine(self, t, clients, uploads, weights)",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_no_rule_is_one_sentence(code, wanted, plug_in):
