@@ -105,8 +105,7 @@ def test_attackers_that_forget_are_named_when_the_run_is_resumed(interrupted, re
     code = file.read_text()
     file.write_text(code[: code.index("    def state_dict")])
     interrupted("broken", *ALGORITHMS["fedavg"])
-    words = " ".join(resume("broken").out.split())
-    assert "attackers (Attackers): free, last" in words
+    assert "attackers (Attackers): free, last" in " ".join(resume("broken").err.split())
 
 
 def test_attackers_see_the_global_model_of_each_round(attacked, monkeypatch, plugins):
