@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import fedpriv
-from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ConfigError, nearest
 from fedpriv.experiment.own_code import files_of
@@ -120,6 +119,8 @@ def refuse_uncalled_by_trainer(trainer: Any) -> None:
 
 def _refuse_unused_rule(trainer: Any) -> None:
     """Raise ConfigError for an own algorithm or server step that does not let the rule combine uploads."""
+    from fedpriv.algorithms.server_steps import ServerStep  # a dry run does without torch
+
     algorithm = trainer.problem.mechanism.algorithm
     if getattr(trainer.work, "combines", False):
         return
