@@ -48,7 +48,9 @@ def test_a_run_with_an_option_of_the_users_own_can_be_resumed(own, command, tmp_
     settings = ("--config-dir", "mine", "clipper=halving", "algorithm=dp_fl", "rounds=3")
     quiet = ("runtime.plots=false", "runtime.progress=none")
     command("train", *settings, *quiet, "runtime.run_dir=run")
-    (tmp_path / "run" / "checkpoint.pt").unlink()
+    for path in (tmp_path / "run").iterdir():  # as if killed before the first checkpoint
+        if path.is_file() and path.name not in ("config.yaml", "environment.json"):
+            path.unlink()
     said = command("train", "--config-dir", "mine", "resume=run", *quiet)
     assert (said.status, said.err) == (0, "")
 

@@ -129,7 +129,7 @@ def test_a_field_that_is_no_text_is_refused_in_a_sentence():
     ("keys", "message"),
     [
         ({"drop_missing": 1}, "drop_missing must be true or false, got 1"),
-        ({"path": ""}, "path must be a text, got "),
+        ({"path": ""}, "path must be a text, got nothing"),
         (
             {"validation_records": 32_561},
             "validation_records must be a whole number >= 1 and <= 32560, got 32561",

@@ -128,7 +128,7 @@ def test_the_status_says_what_is_wrong_with_a_file(files):
     [
         ({"only_digits": 1}, "only_digits must be true or false, got 1"),
         ({"validation_records": 0}, "validation_records must be a whole number >= 1, got 0"),
-        ({"path": ""}, "path must be a text, got "),
+        ({"path": ""}, "path must be a text, got nothing"),
     ],
 )
 def test_a_constructor_names_the_argument_and_what_is_allowed(keys, message):

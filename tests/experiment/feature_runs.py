@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-EXACT = True
-
-
 FEATURES = (
     "dataset=digits", "features=scattering", "features.scales=1", "features.angles=4", "model=logistic",
     "evaluation_interval=2",

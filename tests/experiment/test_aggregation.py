@@ -129,7 +129,7 @@ def interrupted(plug_in, command, monkeypatch, tmp_path):
         chosen = (f"algorithm={base}", "aggregation=mine", "rounds=6", "epsilon=null")
         whole = command(*given, *RUN[:1], *chosen, *overrides, "runtime.run_dir=whole")
         assert whole.status == 0, whole.err
-        return said.out
+        return said.out + said.err
 
     return run
 

@@ -32,6 +32,7 @@ from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.core.events import parse_event
 from fedpriv.privacy.core.names import ADD_OR_REMOVE
 
+EXACT = True  # ε itself is asserted
 pytestmark = pytest.mark.usefixtures("cache_of_module")
 
 

@@ -123,7 +123,7 @@ def test_a_run_whose_checkpoints_are_gone_does_not_begin_again(command, finished
 def test_a_warning_about_a_resumed_run_goes_to_standard_error(command, finished):
     environment = finished / "environment.json"
     environment.write_text(environment.read_text().replace("started", "Started"))
-    said = command("train", "resume=run", "runtime.progress=none")
+    said = command("train", "resume=run", "runtime.progress=lines")
     assert said.status == 0
     assert "fedpriv: warning: run/environment.json is not as the run wrote it" in said.err
     assert "warning:" not in said.out

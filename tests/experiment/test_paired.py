@@ -145,6 +145,7 @@ def test_a_sweep_of_paired_runs_compares_them_by_their_differences(command, tmp_
     assert found.loc["test_accuracy", "pairs"] == 2
     assert found.loc["test_accuracy", "mean"] == pytest.approx((runs[40] - runs[4]).mean())
     assert "Paired differences" in said.out
+    assert "Together their ε is infinite" in " ".join(said.out.split())
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_a_warning_about_a_tracker_is_on_the_console(command, monkeypatch):
     monkeypatch.setattr(CsvTracker, "log", lambda *_: 1 / 0)
     said = command("train", *SMALL, "tracker=csv", "runtime.progress=lines", "runtime.plots=false")
     assert said.status == 0
-    assert " ".join(said.out.split()).count("tracker csv failed and is left out") == 1
+    assert " ".join(said.err.split()).count("tracker csv failed and is left out") == 1
 
 
 def test_trackers_that_work_go_on_beside_one_that_fails(train, monkeypatch):

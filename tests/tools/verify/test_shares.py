@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.clip import ChunkClip
 from fedpriv.privacy.core import modular
 from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
 from fedpriv.privacy.mechanisms.discrete_gaussian import DiscreteGaussianQuery
@@ -101,8 +101,8 @@ def test_planted_rounding_without_a_bound(caught, monkeypatch):
     def rounded(vector, longest, bound, stream):
         return np.floor(vector + stream.random(len(vector))).astype(np.int64)
 
-    factors = Clip.factors
-    monkeypatch.setattr(Clip, "factors", lambda *own: 2.0 * factors(*own))
+    factors = ChunkClip.factors
+    monkeypatch.setattr(ChunkClip, "factors", lambda *own: 2.0 * factors(*own))
     monkeypatch.setattr(modular, "conditionally_rounded", rounded)
     found = caught(*CLIENTS, GAUSSIAN, rounds=2)
     assert any(one.startswith("sensitivity: gradient_sum: client") for one in found)
