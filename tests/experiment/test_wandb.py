@@ -182,7 +182,7 @@ def test_a_server_that_is_away_is_a_warning(tmp_path, monkeypatch):
         WANDB_BASE_URL="http://127.0.0.1:9", WANDB_API_KEY="0" * 40,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "tracker wandb failed and is left out" in " ".join(done.stdout.split())
+    assert "tracker wandb failed and is left out" in " ".join(done.stderr.split())
     assert "0" * 40 not in "".join(
         p.read_text(errors="replace") for p in (tmp_path / "run").glob("*.*")
     )
