@@ -272,15 +272,29 @@ def test_a_wrong_choice_is_one_sentence(override, words, command):
     assert "pw" not in said.sentence
 
 
-@pytest.mark.parametrize("first", ["tracker=[csv,tensorboard]", "tracker=none,csv"])
-def test_sweeps_take_trackers(first, command, tmp_path):
+SWEEP = (
+    "rounds=2",
+    "runtime.plots=false",
+    "runtime.progress=none",
+    "hydra.sweep.dir=s",
+    "seed=0,1",
+)
+
+
+def test_sweeps_take_trackers(command, tmp_path):
     pytest.importorskip("tensorboard", reason="needs pip install '.[tensorboard]'")
-    settings = ("rounds=2", "runtime.plots=false", "runtime.progress=none", "hydra.sweep.dir=s")
-    said = command("train", "-m", "algorithm=dp_fl", first, "seed=0,1", *settings)
+    said = command("train", "-m", "algorithm=dp_fl", "tracker=[csv,tensorboard]", *SWEEP)
     assert said.status == 0, said.err
     jobs = sorted(path for path in (tmp_path / "s").iterdir() if path.is_dir())
-    tracked = [(job / "tracked/summary.csv").exists() for job in jobs]
-    assert tracked == ([True, True] if "[" in first else [False, False, True, True])
+    assert [(job / "tracked/summary.csv").exists() for job in jobs] == [True, True]
+
+
+def test_jobs_of_a_sweep_that_differ_in_trackers_alone_are_made_once(command, tmp_path):
+    said = command("train", "-m", "algorithm=dp_fl", "tracker=none,csv", *SWEEP)
+    assert said.status == 0, said.err
+    jobs = [path for path in (tmp_path / "s").iterdir() if path.is_dir()]
+    assert len(jobs) == 2
+    assert "4 jobs of the sweep, 2 different runs: each is made once" in said.out + said.err
 
 
 def test_the_runs_of_a_search_are_not_tracked(train, tmp_path):
