@@ -20,13 +20,10 @@ def number(
     at_most: float | None = None,
 ) -> float:
     """A finite float inside the given bounds (a bool or a text is not a number)."""
-    low = "" if above is None else f"> {above:g}"
-    low = low if at_least is None else f">= {at_least:g}"
-    high = "" if below is None else f"< {below:g}"
-    high = high if at_most is None else f"<= {at_most:g}"
-    allowed = " and ".join(x for x in (low, high) if x) or "a number"
+    limits = bounds(above=above, at_least=at_least, below=below, at_most=at_most)
+    allowed = limits or "a number"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ArgumentError(name, value, f"a number {allowed}" if low or high else allowed)
+        raise ArgumentError(name, value, f"a number {limits}".strip())
     try:
         result = float(value)
     except OverflowError:
@@ -41,6 +38,22 @@ def number(
     if not inside:
         raise ArgumentError(name, value, allowed if math.isfinite(result) else f"finite, {allowed}")
     return result
+
+
+def bounds(
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | str | None = None,
+) -> str:
+    """Return the bounds of a number in signs; ``at_most`` may be the name of another argument."""
+    given = ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
+    return " and ".join(
+        f"{sign} {bound}" if isinstance(bound, str) else f"{sign} {bound:g}"
+        for sign, bound in given
+        if bound is not None
+    )
 
 
 def not_above(name: str, value: Any, other: str, limit: float, *, above: float) -> float:

@@ -20,6 +20,7 @@ argument that is called as a method of the class has an attribute of another nam
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
@@ -36,13 +37,31 @@ _Class = TypeVar("_Class", bound=type)
 # ---- what an argument may be
 
 
+@dataclass(frozen=True)
+class Check:
+    """A check of an argument.
+
+    Attributes:
+        validate: The check itself.
+        allowed: What it lets through, for the help of keys; empty where the help of the field says so.
+        null: Whether null is let through.
+    """
+
+    validate: Validator
+    allowed: str = ""
+    null: bool = False
+
+    def __call__(self, name: str, value: Any, part: Any) -> Any:
+        return self.validate(name, value, part)
+
+
 def number(
     *,
     above: float | None = None,
     at_least: float | None = None,
     below: float | None = None,
     at_most: float | str | None = None,
-) -> Validator:
+) -> Check:
     """Return the check of a finite float; ``at_most`` may name another argument, with ``above`` alone."""
 
     def check(name: str, value: Any, part: Any) -> float:
@@ -53,12 +72,11 @@ def number(
                 return checks.not_above(name, value, at_most, most, above=above)
         return checks.number(name, value, above=above, at_least=at_least, below=below, at_most=most)
 
-    return check
+    bounds = checks.bounds(above=above, at_least=at_least, below=below, at_most=at_most)
+    return Check(check, f"number {bounds}".strip())
 
 
-def whole(
-    *, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None = None
-) -> Validator:
+def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None = None) -> Check:
     """Return the check of a whole number; ``at_most`` may name another argument, or be asked of the part."""
 
     def check(name: str, value: Any, part: Any) -> int:
@@ -66,37 +84,44 @@ def whole(
         most = most(part) if callable(most) else most
         return checks.whole(name, value, at_least=at_least, at_most=most)
 
-    return check
+    most = "" if at_most is None or callable(at_most) else f" and <= {at_most}"
+    return Check(check, f"whole number >= {at_least}{most}")
 
 
-def one_of(options: Collection[str]) -> Validator:
+def one_of(options: Collection[str]) -> Check:
     """Return the check of a choice among a few names."""
-    return own_check(lambda name, value: checks.one_of(name, value, options))
+    check = own_check(lambda name, value: checks.one_of(name, value, options))
+    return replace(check, allowed=", ".join(options))
 
 
-def own_check(check: Callable[[str, Any], Any]) -> Validator:
+def own_check(check: Callable[[str, Any], Any], allowed: str = "") -> Check:
     """Return a check that needs nothing but (argument, value), such as those of ``common/checks``."""
-    return lambda name, value, part: check(name, value)
+    return Check(lambda name, value, part: check(name, value), allowed)
 
 
-boolean = own_check(checks.boolean)
-text = own_check(checks.text)
-random_seed = own_check(checks.seed)
+boolean = own_check(checks.boolean, "true or false")
+text = own_check(checks.text, "text")
+random_seed = own_check(checks.seed, "whole number >= 0")
 anything = own_check(lambda name, value: value)
 """For values that ``__attrs_post_init__`` checks, because what is allowed depends on others."""
 
 
-def when(condition: Callable[[Any, Any], bool], check: Validator) -> Validator:
+def when(condition: Callable[[Any, Any], bool], check: Validator) -> Check:
     """Return a check that is made only where ``condition(part, value)`` holds."""
-    return lambda name, value, part: check(name, value, part) if condition(part, value) else value
+    return replace(
+        _described(check),
+        validate=lambda name, value, part: (
+            check(name, value, part) if condition(part, value) else value
+        ),
+    )
 
 
-def or_null(check: Validator) -> Validator:
+def or_null(check: Validator) -> Check:
     """Return a check that leaves null as it is."""
-    return when(lambda part, value: value is not None, check)
+    return replace(when(lambda part, value: value is not None, check), null=True)
 
 
-def not_null(check: Validator, allowed: str) -> Validator:
+def not_null(check: Validator, allowed: str) -> Check:
     """Return a check that refuses null in words of its own."""
 
     def refusing(name: str, value: Any, part: Any) -> Any:
@@ -104,10 +129,10 @@ def not_null(check: Validator, allowed: str) -> Validator:
             raise ArgumentError(name, None, allowed)
         return check(name, value, part)
 
-    return refusing
+    return replace(_described(check), validate=refusing)
 
 
-def advised(check: Validator, hint: str) -> Validator:
+def advised(check: Validator, hint: str) -> Check:
     """Return a check whose errors tell the user what to do."""
 
     def advising(name: str, value: Any, part: Any) -> Any:
@@ -116,7 +141,11 @@ def advised(check: Validator, hint: str) -> Validator:
         except ArgumentError as error:
             raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
 
-    return advising
+    return replace(_described(check), validate=advising)
+
+
+def _described(check: Validator) -> Check:
+    return check if isinstance(check, Check) else Check(check)
 
 
 # ---- fields
@@ -150,7 +179,7 @@ def field(
         validator=validate,
         alias=alias,
         kw_only=kw_only,
-        metadata={"help": help, "unit": unit},
+        metadata={"help": help, "unit": unit, "check": _described(check)},
     )
 
 
@@ -182,6 +211,20 @@ def declared(kind: _Class) -> _Class:
         auto_attribs=False,
         on_setattr=attrs.setters.NO_OP,
     )
+
+
+def describe(argument: attrs.Attribute) -> str:
+    """Return what an argument is and may be, in a line: ``help [unit]; allowed``.
+
+    >>> describe(attrs.fields_dict(QuantileClipper)["target_quantile"])
+    'fraction of the norms that is not clipped [γ]; number > 0 and < 1'
+    """
+    text, unit, check = (argument.metadata[key] for key in ("help", "unit", "check"))
+    line = f"{text} [{unit}]" if unit else text
+    if not check.allowed:
+        return line
+    null = check.null or argument.default is None
+    return f"{line}; {check.allowed}{' or null' if null else ''}"
 
 
 def argument_of(part: Any, name: str) -> Any:

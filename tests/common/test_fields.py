@@ -133,6 +133,29 @@ def test_a_declared_subclass_may_move_change_and_leave_out_fields():
         Other(1, kind="bits")
 
 
+def test_a_field_is_described_in_a_line_with_its_unit_and_what_is_allowed():
+    @declared
+    class Described:
+        share: float = field(number(above=0, below=1), default=0.5, unit="γ", help="not clipped")
+        floor: float = field(number(above=0, at_most="share"), default=0.1, help="the smallest")
+        lot: int | None = field(
+            when(lambda part, value: value is not None, whole(at_least=1, at_most=9)),
+            default=None,
+            unit="records",
+            help="cut",
+        )
+        kind: str | None = field(or_null(one_of(("bits", "counts"))), default="bits", help="kind")
+        plain: int = field(fields.anything, default=1, help="this or that")
+
+    assert [fields.describe(one) for one in attrs.fields(Described)] == [
+        "not clipped [γ]; number > 0 and < 1",
+        "the smallest; number > 0 and <= share",
+        "cut [records]; whole number >= 1 and <= 9 or null",
+        "kind; bits, counts or null",
+        "this or that",
+    ]
+
+
 @pytest.mark.parametrize(
     "module",
     [
