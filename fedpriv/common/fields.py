@@ -38,7 +38,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 @dataclass(frozen=True)
-class Check:
+class Allowed:
     """A check of an argument.
 
     Attributes:
@@ -61,7 +61,7 @@ def number(
     at_least: float | None = None,
     below: float | None = None,
     at_most: float | str | None = None,
-) -> Check:
+) -> Allowed:
     """Return the check of a finite float; ``at_most`` may name another argument, with ``above`` alone."""
 
     def check(name: str, value: Any, part: Any) -> float:
@@ -73,10 +73,10 @@ def number(
         return checks.number(name, value, above=above, at_least=at_least, below=below, at_most=most)
 
     bounds = checks.bounds(above=above, at_least=at_least, below=below, at_most=at_most)
-    return Check(check, f"number {bounds}".strip())
+    return Allowed(check, f"number {bounds}".strip())
 
 
-def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None = None) -> Check:
+def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None = None) -> Allowed:
     """Return the check of a whole number; ``at_most`` may name another argument, or be asked of the part."""
 
     def check(name: str, value: Any, part: Any) -> int:
@@ -85,18 +85,18 @@ def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None
         return checks.whole(name, value, at_least=at_least, at_most=most)
 
     most = "" if at_most is None or callable(at_most) else f" and <= {at_most}"
-    return Check(check, f"whole number >= {at_least}{most}")
+    return Allowed(check, f"whole number >= {at_least}{most}")
 
 
-def one_of(options: Collection[str]) -> Check:
+def one_of(options: Collection[str]) -> Allowed:
     """Return the check of a choice among a few names."""
     check = own_check(lambda name, value: checks.one_of(name, value, options))
     return replace(check, allowed=", ".join(options))
 
 
-def own_check(check: Callable[[str, Any], Any], allowed: str = "") -> Check:
+def own_check(check: Callable[[str, Any], Any], allowed: str = "") -> Allowed:
     """Return a check that needs nothing but (argument, value), such as those of ``common/checks``."""
-    return Check(lambda name, value, part: check(name, value), allowed)
+    return Allowed(lambda name, value, part: check(name, value), allowed)
 
 
 boolean = own_check(checks.boolean, "true or false")
@@ -106,7 +106,7 @@ anything = own_check(lambda name, value: value)
 """For values that ``__attrs_post_init__`` checks, because what is allowed depends on others."""
 
 
-def when(condition: Callable[[Any, Any], bool], check: Validator) -> Check:
+def when(condition: Callable[[Any, Any], bool], check: Validator) -> Allowed:
     """Return a check that is made only where ``condition(part, value)`` holds."""
     return replace(
         _described(check),
@@ -116,12 +116,12 @@ def when(condition: Callable[[Any, Any], bool], check: Validator) -> Check:
     )
 
 
-def or_null(check: Validator) -> Check:
+def or_null(check: Validator) -> Allowed:
     """Return a check that leaves null as it is."""
     return replace(when(lambda part, value: value is not None, check), null=True)
 
 
-def not_null(check: Validator, allowed: str) -> Check:
+def not_null(check: Validator, allowed: str) -> Allowed:
     """Return a check that refuses null in words of its own."""
 
     def refusing(name: str, value: Any, part: Any) -> Any:
@@ -132,7 +132,7 @@ def not_null(check: Validator, allowed: str) -> Check:
     return replace(_described(check), validate=refusing)
 
 
-def advised(check: Validator, hint: str) -> Check:
+def advised(check: Validator, hint: str) -> Allowed:
     """Return a check whose errors tell the user what to do."""
 
     def advising(name: str, value: Any, part: Any) -> Any:
@@ -144,8 +144,8 @@ def advised(check: Validator, hint: str) -> Check:
     return replace(_described(check), validate=advising)
 
 
-def _described(check: Validator) -> Check:
-    return check if isinstance(check, Check) else Check(check)
+def _described(check: Validator) -> Allowed:
+    return check if isinstance(check, Allowed) else Allowed(check)
 
 
 # ---- fields
