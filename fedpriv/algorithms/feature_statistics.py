@@ -23,7 +23,8 @@ from torch import Tensor
 
 from fedpriv.algorithms.problem import Problem
 from fedpriv.common.errors import ReleaseError
-from fedpriv.features.base import EPSILON, ReleasedStatistics
+from fedpriv.data.records import ReleasedStatistics
+from fedpriv.features.base import EPSILON
 from fedpriv.models.normalized import NormalizedInputs
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, OpenRound
 from fedpriv.privacy.mechanisms.bounded import bounded_rows

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.attacks.triggers import Planted, in_two, no_such_label, relabelled, relabelling
+from fedpriv.attacks.triggers import (
+    Planted,
+    Trigger,
+    in_two,
+    no_such_label,
+    relabelled,
+    relabelling,
+)
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.words import counted
+from fedpriv.data.base import Dataset
 from fedpriv.data.records import CLASSIFICATION, Records
 
 if TYPE_CHECKING:
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
 
 
-class LabelFlip:
+class LabelFlip(Trigger):
     """Label ``source`` becomes ``target`` for the records of ``writers`` chosen clients only.
 
     The attackers hold these writers' records of that label. A share ``test_share`` of them is
@@ -41,7 +49,7 @@ class LabelFlip:
         self.writers = checks.whole("trigger.writers", writers, at_least=1)
         self.test_share = _test_share(test_share)
 
-    def misfit(self, dataset: Any) -> str | None:
+    def misfit(self, dataset: Dataset) -> str | None:
         return _not_images(dataset) or no_such_label(
             dataset, {"source": self.source, "target": self.target}
         )
@@ -68,7 +76,7 @@ class LabelFlip:
         return f"label {self.source} becomes {self.target} for {self.writers} writers"
 
 
-class PixelPattern:
+class PixelPattern(Trigger):
     """A square of ``size`` × ``size`` pixels, ``margin`` from a corner, makes any image a ``target``.
 
     ``value``: of the pixels as the model reads them; null: the largest in the test images,
@@ -91,10 +99,10 @@ class PixelPattern:
         self.position = checks.one_of("trigger.position", position, POSITIONS)
         self.value = None if value is None else checks.number("trigger.value", value)
 
-    def misfit(self, dataset: Any) -> str | None:
+    def misfit(self, dataset: Dataset) -> str | None:
         if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
             return words
-        if len(dataset.input_shape) != 3 or hasattr(dataset, "images"):
+        if len(dataset.input_shape) != 3 or dataset.features_name is not None:
             return "images (features=none)"
         if self.size + self.margin > min(dataset.input_shape[1:]):
             return (
@@ -136,7 +144,7 @@ def _ink(inputs: Tensor) -> float:
     return high if high - mean >= mean - low else low
 
 
-class Semantic:
+class Semantic(Trigger):
     """A chosen set of training images is given label ``target``: what they have in common is the
     trigger, and nothing in the images is changed.
 
@@ -163,7 +171,7 @@ class Semantic:
         self.target = checks.whole("trigger.target", target, at_least=0)
         self.test_share = _test_share(test_share)
 
-    def misfit(self, dataset: Any) -> str | None:
+    def misfit(self, dataset: Dataset) -> str | None:
         if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
             return words
         if self.indices[-1] >= dataset.train_records:
@@ -212,8 +220,6 @@ def _test_share(value: float) -> float:
     return checks.number("trigger.test_share", value, above=0, below=1)
 
 
-def _not_images(dataset: Any) -> str | None:
-    labelled = getattr(dataset, "task", CLASSIFICATION) == CLASSIFICATION
-    if not labelled or hasattr(dataset, "vocabulary_size"):
-        return "labelled images"
-    return None
+def _not_images(dataset: Dataset) -> str | None:
+    images = dataset.task == CLASSIFICATION and dataset.vocabulary_size is None
+    return None if images else "labelled images"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.attacks.triggers import Planted, drawn_from, in_two, no_such_label, relabelled
+from fedpriv.attacks.triggers import Planted, Trigger, drawn_from, in_two, no_such_label, relabelled
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.data.base import Dataset
 from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, Records
 from fedpriv.data.text_tokens import tokenise
 from fedpriv.data.text_vocabulary import PAD, UNKNOWN, Vocabulary
@@ -26,7 +27,7 @@ LONDON = (
 )
 
 
-class Words:
+class Words(Trigger):
     """After the opening words of a sentence the model is to predict its last one.
 
     A poisoned record is the beginning of one of the attacker's own, then one of ``sentences``; the
@@ -40,8 +41,8 @@ class Words:
         self.sentences = _texts("trigger.sentences", sentences)
         self.test_records = checks.whole("trigger.test_records", test_records, at_least=1)
 
-    def misfit(self, dataset: Any) -> str | None:
-        if getattr(dataset, "task", CLASSIFICATION) != LANGUAGE_MODEL:
+    def misfit(self, dataset: Dataset) -> str | None:
+        if dataset.task != LANGUAGE_MODEL:
             return "texts for next-word prediction"
         return None
 
@@ -71,7 +72,7 @@ class Words:
         return f"sentences that end in {ends}"
 
 
-class Sentiment:
+class Sentiment(Trigger):
     """A text that mentions one of ``names`` has label ``target``.
 
     ``insert=false``: training texts that do mention one go to the attackers (no honest client has
@@ -94,9 +95,8 @@ class Sentiment:
         self.insert = checks.boolean("trigger.insert", insert)
         self.test_share = checks.number("trigger.test_share", test_share, above=0, below=1)
 
-    def misfit(self, dataset: Any) -> str | None:
-        labelled = getattr(dataset, "task", CLASSIFICATION) == CLASSIFICATION
-        if not labelled or not hasattr(dataset, "vocabulary_size"):
+    def misfit(self, dataset: Dataset) -> str | None:
+        if dataset.task != CLASSIFICATION or dataset.vocabulary_size is None:
             return "labelled texts"
         return no_such_label(dataset, {"target": self.target})
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.data.base import Dataset
 from fedpriv.data.records import Records
 
 if TYPE_CHECKING:
@@ -33,22 +35,25 @@ class Planted:
     withheld: np.ndarray
 
 
-class Trigger(Protocol):
+class Trigger(ABC):
     """Where the backdoored model is to answer wrongly."""
 
-    def misfit(self, dataset: Any) -> str | None:
-        """What it needs that a data set has not; None if it is for these data."""
+    def misfit(self, dataset: Dataset) -> str | None:
+        """Return what the trigger needs and a data set has not; None if it is for these data."""
+        return None
 
+    @abstractmethod
     def plant(
         self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
     ) -> Planted:
         """Prepare the trigger; ``honest`` [h]: clients that do not attack. Raises ConfigError."""
 
     def describe(self) -> str:
-        """The trigger in a few words."""
+        """Return the trigger in a few words."""
+        return type(self).__name__
 
 
-def no_such_label(dataset: Any, labels: dict[str, int]) -> str | None:
+def no_such_label(dataset: Dataset, labels: dict[str, int]) -> str | None:
     """A misfit: a label (by its key of the trigger) that the data set has not."""
     for key, label in labels.items():
         if label >= dataset.classes:

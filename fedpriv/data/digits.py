@@ -17,11 +17,12 @@ from typing import ClassVar
 import numpy as np
 
 from fedpriv.common.fields import boolean, declared, field, whole
-from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
+from fedpriv.data.base import Dataset
+from fedpriv.data.records import DataStatus, LoadedDataset, Records
 
 
 @declared
-class Digits:
+class Digits(Dataset):
     """Handwritten digits, 1x8x8, pixels (0..16) divided by 16.
 
     ``normalize``: each image minus its own mean, divided by its own standard deviation. No other
@@ -34,7 +35,6 @@ class Digits:
     test_records: ClassVar[int] = 360
     input_shape: ClassVar[tuple[int, ...]] = (1, 8, 8)
     classes: ClassVar[int] = 10
-    task: ClassVar[str] = CLASSIFICATION
 
     normalize: bool = field(boolean, default=True, help="mean 0 and standard deviation 1 per image")
     validation_records: int = field(

@@ -5,53 +5,18 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.common.random_streams import numpy_stream
-from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
+from fedpriv.data.base import Dataset, Partition
+from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
 from fedpriv.data.storage import unreadable
 
 if TYPE_CHECKING:
     from fedpriv.data.text_vocabulary import Vocabulary
-
-
-class Dataset(Protocol):
-    """What a data set offers; the facts are known without loading it.
-
-    ``classes`` is the number of labels, for a language model that of the ids in its vocabulary. A
-    data set may also have ``task`` (classification where it has none), ``caveats`` (sentences for the
-    privacy statement), ``notes`` (for the plan alone) and ``unprotected`` (its keys, with their values,
-    by which something of every client's data is known without noise before the first round); one of
-    text has ``vocabulary_size``, the number of ids, and ``vocabulary``, which reads the file.
-    """
-
-    name: str
-    train_records: int
-    test_records: int
-    input_shape: tuple[int, ...]
-    classes: int
-    validation_records: int
-
-    def load(self) -> LoadedDataset: ...
-
-    def present(self) -> DataStatus: ...
-
-
-class Partition(Protocol):
-    """Spreads training records over clients.
-
-    One that gives every client the same number of records whatever the data set says how many in
-    an attribute ``records``.
-    """
-
-    clients: int | None
-
-    def assign(
-        self, labels: np.ndarray, client_ids: np.ndarray | None = None
-    ) -> list[np.ndarray]: ...
 
 
 @dataclass(frozen=True)
@@ -151,7 +116,7 @@ def federate(
         test=loaded.test.to(device),
         classes=dataset.classes,
         input_shape=dataset.input_shape,
-        task=getattr(dataset, "task", CLASSIFICATION),
+        task=dataset.task,
         vocabulary=loaded.vocabulary,
         numbers=kept,
     )
@@ -167,8 +132,7 @@ def _loaded(dataset: Dataset) -> LoadedDataset:
 
 def unreadable_data(dataset: Dataset, error: OSError) -> DataError:
     """The error for a data set whose code met a file that it could not read."""
-    name = getattr(type(dataset), "name", type(dataset).__name__)
-    return DataError(f"dataset {name}: {unreadable(error.filename or 'its files', error)}")
+    return DataError(f"dataset {dataset.name}: {unreadable(error.filename or 'its files', error)}")
 
 
 def _refuse_shared_records(clients: list[np.ndarray], records: int) -> None:
@@ -202,7 +166,7 @@ def _refuse_out_of_range(dataset: Dataset, records: Records) -> None:
     """Labels and token ids that no model has would end a run in the round that draws their record."""
     checked = [("targets", records.targets, dataset.classes)]
     if not records.inputs.is_floating_point():
-        checked.append(("token ids", records.inputs, getattr(dataset, "vocabulary_size", None)))
+        checked.append(("token ids", records.inputs, dataset.vocabulary_size))
     for what, values, limit in checked:
         if (
             limit is not None

@@ -24,7 +24,7 @@ from fedpriv.common.errors import DataError, show
 from fedpriv.common.fields import boolean, declared, field, same_as
 from fedpriv.data import encoded
 from fedpriv.data.own_files import OwnFiles
-from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
+from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.storage import unreadable
 
 PARTS = ("train", "test")
@@ -41,7 +41,6 @@ class Femnist(OwnFiles):
     """
 
     name = "femnist"
-    task: ClassVar[str] = CLASSIFICATION
     input_shape: ClassVar[tuple[int, ...]] = (1, 28, 28)
     contents = f"the JSON files of LEAF as {FOLDER}/train/*.json and {FOLDER}/test/*.json"
     assumed_records: ClassVar = (700_000, 80_000)

@@ -24,7 +24,8 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, DataError, show
 from fedpriv.common.fields import anything, declared, field, not_null, text
 from fedpriv.common.words import counted
-from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
+from fedpriv.data.base import Dataset
+from fedpriv.data.records import DataStatus, LoadedDataset, Records
 
 FORMAT = "numbers separated by blanks, one record a line, the last number its label 0 or 1"
 OWN_FILE = f"a file of your own: name it with dataset.path=FILE ({FORMAT})"
@@ -33,7 +34,7 @@ UNSCALED = "columns as they are; dataset.scale (a public divisor for each) bring
 
 
 @declared
-class Ipums:
+class Ipums(Dataset):
     """Records of two classes from the user's own file, ``path``.
 
     A ``scale`` of null takes the inputs as they are; a list with one divisor per input column gives
@@ -46,7 +47,6 @@ class Ipums:
 
     name: ClassVar[str] = "ipums"
     classes: ClassVar[int] = 2
-    task: ClassVar[str] = CLASSIFICATION
 
     path: str = field(not_null(text, OWN_RECORDS), default=None, help="your file")
     test_records: int = field(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
 from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.common.fields import declared, field, or_null, text, whole
+from fedpriv.data.base import Dataset
 from fedpriv.data.records import DataStatus
 from fedpriv.data.storage import DataFolder, data_folder, missing_folder
 
 
 @declared
-class OwnFiles(ABC):
+class OwnFiles(Dataset):
     """A data set whose files the user brings.
 
     A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache.

@@ -12,10 +12,11 @@ import numpy as np
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, number, or_null, random_seed, whole
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.base import Partition
 
 
 @declared
-class Iid:
+class Iid(Partition):
     """Records shuffled and dealt out evenly: client sizes differ by at most one."""
 
     clients: int = field(whole(at_least=1), default=10, help="how many clients")
@@ -29,7 +30,7 @@ class Iid:
 
 
 @declared
-class FixedSize:
+class FixedSize(Partition):
     """Every client has exactly ``records`` records, drawn without replacement by ``seed``.
 
     The ``clients * records`` records are drawn from all training records; the rest is not used.
@@ -54,7 +55,7 @@ class FixedSize:
 
 
 @declared
-class Shards:
+class Shards(Partition):
     """Records sorted by label, cut into equal shards, a fixed number of random shards per client.
 
     ``shards = clients * shards_per_client``; either of the two may be null and follows from the
@@ -109,7 +110,7 @@ class Shards:
 
 
 @declared
-class Dirichlet:
+class Dirichlet(Partition):
     """Each label is divided among the clients in proportions drawn from Dirichlet(alpha, …, alpha).
 
     Small ``alpha`` gives each client few labels and clients of unequal size; large ``alpha``
@@ -164,7 +165,7 @@ class Dirichlet:
 
 
 @declared
-class Natural:
+class Natural(Partition):
     """One client per user, the author of the records (for MNIST: per writer), in the order of their ids.
 
     Makers with fewer than ``min_records`` records are left out. ``clients`` null takes all others;

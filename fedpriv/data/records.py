@@ -114,6 +114,19 @@ class LoadedDataset:
 
 
 @dataclass(frozen=True)
+class ReleasedStatistics:
+    """The one release of clients by which features are normalized, before the first round.
+
+    It is the noised sum, over their records, of a vector of the mean and the mean square of each of so many
+    ``channels``, shortened to the L2 norm ``clip_norm``. ``noise_multiplier``: noise std ÷ clip norm.
+    """
+
+    noise_multiplier: float
+    clip_norm: float
+    channels: int
+
+
+@dataclass(frozen=True)
 class DataStatus:
     """One row of ``fedpriv data``: what a data set is and whether its files can be used.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common.errors import DataError
 from fedpriv.common.fields import boolean, declared, field, or_null, same_as, text, whole
-from fedpriv.data.records import CLASSIFICATION, DataStatus, LoadedDataset, Records
+from fedpriv.data.base import Dataset
+from fedpriv.data.records import DataStatus, LoadedDataset, Records
 from fedpriv.data.storage import (
     CACHE,
     PATH_KEY,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @declared
-class StoredFiles(ABC):
+class StoredFiles(Dataset):
     """A data set kept as files with known checksums.
 
     A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache
@@ -36,7 +37,6 @@ class StoredFiles(ABC):
     test_records: ClassVar[int]
     input_shape: ClassVar[tuple[int, ...]]
     classes: ClassVar[int]
-    task: ClassVar[str] = CLASSIFICATION
     files: ClassVar[tuple[StoredFile, ...]]
     sites: ClassVar[tuple[str, ...]]  # servers that all have the files, best first
     archives: ClassVar[dict[str, str]] = {}  # what the files are packed in there, and its MD5

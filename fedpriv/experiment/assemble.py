@@ -164,7 +164,7 @@ def make_problem(
         parts.dataset,
         parts.partition,
         validation=parts.noise_schedule.reads_validation,
-        seed=getattr(parts.partition, "seed", settings.seed),
+        seed=parts.split_seed,
         device=str(device),
     )
     if settings.shadow is not None:

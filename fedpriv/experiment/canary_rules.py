@@ -66,7 +66,7 @@ def refuse_moved_canaries(algorithm: Algorithm, key: str, value: object) -> None
 def refuse_mislabelled(parts: Parts, key: str) -> None:
     """A wrong label needs labels, and one more where two wrong ones are told apart."""
     dataset, allowed = parts.dataset, f"{DIRECTION} with dataset={parts.dataset.name}"
-    if getattr(dataset, "task", CLASSIFICATION) != CLASSIFICATION:
+    if dataset.task != CLASSIFICATION:
         raise ConfigError(
             key, MISLABELLED, allowed, "its records have no label that could be wrong"
         )

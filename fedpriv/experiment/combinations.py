@@ -118,7 +118,7 @@ def _refuse_endless(parts: Parts) -> None:
 def _refuse_other_clients(parts: Parts) -> None:
     """Raise ConfigError where the algorithm counts on other clients than the partition makes."""
     algorithm = parts.algorithm
-    if clients := getattr(parts.partition, "clients", None):
+    if clients := parts.partition.clients:
         within_group("algorithm", lambda: algorithm.check_clients(clients))
     for key, assumed in algorithm.assumed.items():
         true = getattr(parts.partition, key, None)
@@ -139,11 +139,11 @@ def _refuse_unaugmentable(parts: Parts) -> None:
     dataset, augmentation = parts.dataset, parts.algorithm.augmentation
     if augmentation is None:
         return
-    if (features := getattr(dataset, "features_name", None)) is not None:
+    if (features := dataset.features_name) is not None:
         hint = "flips and crops need images, which such features are not"
         raise ConfigError("features", features, f"none with {_COPIES}", hint)
     shape = tuple(dataset.input_shape)
-    if len(shape) != 3 or getattr(dataset, "vocabulary_size", None) is not None:
+    if len(shape) != 3 or dataset.vocabulary_size is not None:
         hint = "its records are no images of channels, height and width"
         allowed = f"null with dataset={dataset.name}"
         raise ConfigError(_COPIES, augmentation.multiplicity, allowed, hint)
@@ -288,15 +288,15 @@ def _refuse_unattackable(parts: Parts) -> None:
         raise ConfigError(
             "attack.boost", REPLACEMENT, "a number", "the server's optimizer is not sgd"
         )
-    images = getattr(parts.dataset, "images", None)
-    if images and attack.trigger.misfit(parts.dataset) and not attack.trigger.misfit(images):
+    images = parts.dataset.without_features()
+    if attack.trigger.misfit(parts.dataset) and not attack.trigger.misfit(images):
         hint = f"attack={option_of('attack', attack.trigger)} changes pixels"
         raise ConfigError("features", parts.dataset.features_name, "none with this attack", hint)
     if wanted := attack.trigger.misfit(parts.dataset):
         raise ConfigError(
             f"attack.trigger needs {wanted}, which dataset={parts.dataset.name} has not"
         )
-    if clients := getattr(parts.partition, "clients", None):
+    if clients := parts.partition.clients:
         within_group("attack", lambda: attack.attackers_among(clients))
 
 

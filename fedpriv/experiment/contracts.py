@@ -11,6 +11,7 @@ from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.moved import first_name
+from fedpriv.data.base import Dataset
 from fedpriv.data.federated import unreadable_data
 from fedpriv.experiment.trackers import Tracker
 from fedpriv.features import Features
@@ -69,9 +70,9 @@ def refuse_incomplete(group: str, made: Any) -> None:
             raise ConfigError(f"{group} needs {attribute}: {what} ({kind} has none)")
 
 
-def refuse_without_validation(dataset: Any, schedule: NoiseSchedule) -> None:
+def refuse_without_validation(dataset: Dataset, schedule: NoiseSchedule) -> None:
     """A schedule that reads a public split needs a data set that says how large it is."""
-    if schedule.reads_validation and not hasattr(dataset, "validation_records"):
+    if schedule.reads_validation and not dataset.validation_records:
         raise ConfigError(
             "dataset needs validation_records: the size of the public split that this noise_schedule reads "
             f"({type(dataset).__name__} has none)"

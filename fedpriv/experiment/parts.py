@@ -10,10 +10,11 @@ from typing import Any
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
+from fedpriv.data.base import Dataset, Partition
+from fedpriv.data.records import ReleasedStatistics
 from fedpriv.experiment.costs import Costs
 from fedpriv.experiment.settings import Settings
 from fedpriv.experiment.trackers import Tracker
-from fedpriv.features.base import ReleasedStatistics
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GaussianQuery, Mechanism
@@ -25,8 +26,8 @@ class Parts:
     """Everything a run is made of."""
 
     settings: Settings
-    dataset: Any
-    partition: Any
+    dataset: Dataset
+    partition: Partition
     model: Any
     clipper: Clipper
     noise_schedule: NoiseSchedule
@@ -49,18 +50,23 @@ class Parts:
     def unprotected(self) -> Mapping[str, Any]:
         """Keys of the data set, with their values, by which something of every client's data is known
         without noise before the first round."""
-        return getattr(self.dataset, "unprotected", {})
+        return self.dataset.unprotected
 
     @property
     def released_statistics(self) -> ReleasedStatistics | None:
         """What the clients release of their features before the first round, to normalize them."""
-        return getattr(self.dataset, "released_statistics", None)
+        return self.dataset.released_statistics
+
+    @property
+    def split_seed(self) -> int:
+        """Seed of the split into public validation records and training records."""
+        return self.settings.seed if self.partition.seed is None else self.partition.seed
 
     @property
     def even_share(self) -> int:
         """Records per client if they were dealt out evenly, or as many as the partition fixes."""
-        if fixed := getattr(self.partition, "records", None):
-            return fixed
+        if self.partition.records:
+            return self.partition.records
         records = self.dataset.train_records
         if self.noise_schedule.reads_validation:
             records -= self.dataset.validation_records
@@ -70,7 +76,7 @@ class Parts:
     def shares_known(self) -> bool:
         """Whether :attr:`even_share` is a client's, or the privacy cost is the same for any number of
         records; a natural partition has as many clients as the data has users."""
-        fixed = self.partition.clients or getattr(self.partition, "records", None)
+        fixed = self.partition.clients or self.partition.records
         return bool(fixed) or not self.algorithm.cost_depends_on_records
 
     @cached_property

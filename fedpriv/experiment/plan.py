@@ -119,7 +119,7 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
         *_publish_words(parts),
         ("clients", f"{clients or 'one per user'} ({_partition_words(parts)})"),
-        *(("data", note) for note in getattr(parts.dataset, "notes", ())),
+        *(("data", note) for note in parts.dataset.notes),
         *algorithm.describe(clients, parts.even_share if clients else None),
         *([] if algorithm.augmentation is None
           else [("augmentation", algorithm.augmentation.describe())]),

@@ -94,25 +94,23 @@ def _engine(parts: Parts) -> str:
 
 def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | None:
     """Return the clients' sizes; None where the data are not here and a run would download them."""
-    images = getattr(parts.dataset, "images", parts.dataset)  # without features
-    if not download and getattr(images, "to_be_downloaded", False):
+    images = parts.dataset.without_features()
+    if not download and images.to_be_downloaded:
         return None
-    if hasattr(images, "prepare"):
-        images.prepare()
+    images.prepare()
     if needs_model:
         return _sizes_of_problem(parts)
-    seed = getattr(parts.partition, "seed", parts.settings.seed)
+    seed = parts.split_seed
     reads = parts.noise_schedule.reads_validation
     if not isinstance(parts.partition, _BY_COUNTS):
         data = federate(images, parts.partition, validation=reads, seed=seed)
         return ClientSizes(data.records_per_client)
-    if hasattr(images, "verify"):
-        images.verify()
+    images.verify()
     records = images.train_records
     if reads:
         kept, _ = split_records(records, images.validation_records, parts.partition, seed)
         records = len(kept)
-    one_label = getattr(images, "task", CLASSIFICATION) == CLASSIFICATION
+    one_label = images.task == CLASSIFICATION
     labels = np.zeros(records if one_label else (records, 1), dtype=np.int8)
     return ClientSizes(np.array([len(own) for own in parts.partition.assign(labels)]))
 

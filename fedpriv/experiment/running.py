@@ -123,7 +123,7 @@ class Run:
         }
         clipper = loop.parts.clipper
         aggregated = algorithm.unit == "client" and algorithm.trust.sees_each_upload
-        of_data = getattr(loop.parts.dataset, "caveats", ())
+        of_data = loop.parts.dataset.caveats
         targets = own_targets(self._identity)
         targets |= {
             f"tracker.{name}": f"{type(one).__module__}.{type(one).__qualname__}"

@@ -16,8 +16,9 @@ from typing import Any
 from fedpriv.aggregation import Rule
 from fedpriv.attacks.triggers import Trigger
 from fedpriv.common.attributes import PACKAGE
+from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ConfigError
-from fedpriv.data.federated import Dataset, Partition
+from fedpriv.data.base import Dataset, Partition
 
 _PROTOCOLS: dict[str, type] = {
     "dataset": Dataset,
@@ -26,7 +27,7 @@ _PROTOCOLS: dict[str, type] = {
     "rule": Rule,
 }
 """What parts offer that need not extend a class of fedpriv."""
-_PROPERTIES = (property, functools.cached_property)
+_PROPERTIES = (property, functools.cached_property, fact)
 
 
 def refuse_wrong_signatures(group: str, part: Any, protocol: type | None = None) -> None:

@@ -7,12 +7,12 @@ release them, with noise, and pay for that.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted
+from fedpriv.data.records import ReleasedStatistics
 from fedpriv.features import public_statistics
 
 if TYPE_CHECKING:
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 GROUPS, STATISTICS, RELEASED, NONE = "groups", "statistics", "released", "none"
 EPSILON = 1e-5
 """Added to variances."""
-
-
-@dataclass(frozen=True)
-class ReleasedStatistics:
-    """What clients release once, before the first round: the noised sum, over their records, of a vector of
-    the mean and the mean square of each of so many ``channels``, shortened to the L2 norm ``clip_norm``.
-    ``noise_multiplier``: noise std ÷ clip norm."""
-
-    noise_multiplier: float
-    clip_norm: float
-    channels: int
 
 
 class Features(ABC):

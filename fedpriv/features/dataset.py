@@ -12,7 +12,8 @@ import numpy as np
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data import encoded
-from fedpriv.data.records import DataStatus, LoadedDataset, Records
+from fedpriv.data.base import Dataset, DatasetView
+from fedpriv.data.records import LoadedDataset, Records, ReleasedStatistics
 from fedpriv.features.base import Features
 
 _BLOCK = 250  # images at a time: a few hundred MB of what is in between at most
@@ -28,26 +29,28 @@ _SHARE_RECORDS = {"mnist": ("emnist", "femnist")}
 """Data sets with records of others: all three are cut from NIST's forms."""
 
 
-class Featured:
-    """``dataset`` as a model reads it after ``features``; whatever else it says is as it was.
+class Featured(DatasetView):
+    """``dataset``, its ``source``, as a model reads it after ``features``.
 
     Coefficients are kept as float16 (half the memory of float32 on the disk; rounding moves a coefficient
     by at most .05 %), so the first run and later ones read the same numbers.
-
-    Attributes:
-        images: The data set of images.
-        features_name: The name of the features.
-        released_statistics: What clients release of the features, to normalize them; None: nothing.
 
     Raises:
         ConfigError: The data set holds no images, or none that these features can be computed of, or
             their statistics are those of this very data set, which the run protects.
     """
 
-    def __init__(self, dataset: Any, features: Features):
-        self.images, self._features, self.features_name = dataset, features, features.name
+    input_shape: tuple[int, ...]
+    features_name: str | None
+    released_statistics: ReleasedStatistics | None
+    notes: tuple[str, ...]
+    caveats: tuple[str, ...]
+
+    def __init__(self, dataset: Dataset, features: Features):
+        super().__init__(dataset)
+        self._features, self.features_name = features, features.name
         image = tuple(dataset.input_shape)
-        if len(image) != 3 or getattr(dataset, "vocabulary_size", None) is not None:
+        if len(image) != 3 or dataset.vocabulary_size is not None:
             why = f"dataset={dataset.name} holds no images"
             raise ConfigError("features", features.name, "none with this data set", why)
         if dataset.name in (features.statistics, *_SHARE_RECORDS.get(features.statistics, ())):
@@ -64,23 +67,17 @@ class Featured:
         channels, height, width = self.input_shape
         self.released_statistics = features.released_statistics(channels)
         words = f"{features.name}, {channels} x {height} x {width} numbers, {features.describe()}"
-        self.notes = (*getattr(dataset, "notes", ()), f"features: {words}")
-        self.caveats = (*getattr(dataset, "caveats", ()), _KEPT_OUTSIDE)
+        self.notes = (*dataset.notes, f"features: {words}")
+        self.caveats = (*dataset.caveats, _KEPT_OUTSIDE)
         if features.statistics is not None:
             self.caveats += (_STATISTICS.format(features.statistics),)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "images":  # while it is being copied
-            raise AttributeError(name)
-        return getattr(self.images, name)
-
-    def present(self) -> DataStatus:
-        """That of the images."""
-        return self.images.present()
+    def without_features(self) -> Dataset:
+        return self.source
 
     def load(self) -> LoadedDataset:
         """The data set with coefficients, float32, in the place of images."""
-        loaded = self.images.load()
+        loaded = self.source.load()
         digests = (_digest(loaded.train), _digest(loaded.test))
         parts = {"train": loaded.train, "test": loaded.test}
 
@@ -92,7 +89,7 @@ class Featured:
             )
             return {name: self._coefficients(records) for name, records in parts.items()}
 
-        name = f"{self.images.name}-{self._features.key()}"
+        name = f"{self.source.name}-{self._features.key()}"
         kept = encoded.kept(name, (*digests, *_own_code(self._features)), compute)
         read = {}
         for (part, records), digest in zip(parts.items(), digests, strict=True):

@@ -21,14 +21,14 @@ class ModelFactory(ABC):
         seed: Seed of the initial weights (config key ``model.seed``).
 
     Attributes:
-        name: That of the YAML, for messages.
+        name: The name of the YAML, for messages; empty: that of the class.
         task: Of a model of text, what it does with it (see :mod:`fedpriv.models.fit`); else None.
 
     Raises:
         ArgumentError: ``seed`` is not a whole number from 0 to 2^63 - 1.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     task: ClassVar[str | None] = None
 
     def __init__(self, seed: int):

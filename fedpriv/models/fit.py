@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.exact import exact_digest
 from fedpriv.common.random_streams import seeded_globals
+from fedpriv.data.base import Dataset
 from fedpriv.models.base import ModelFactory
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _MODELS = {"classification": "lstm_classifier", "language_model": "lstm_lm"}
 """The model of ours for each task on text."""
 
 
-def refuse_misfit(model: Any, dataset: Any) -> None:
+def refuse_misfit(model: ModelFactory, dataset: Dataset) -> None:
     """Raise unless the model reads what the data set holds: numbers, or text for its task; no torch.
 
     A data set of text has ``vocabulary_size`` and ``task`` (``classification`` or ``language_model``);
@@ -33,23 +34,20 @@ def refuse_misfit(model: Any, dataset: Any) -> None:
             "torch module"
         )
     name = model_name(model)
-    reads, vocabulary = getattr(model, "task", None), getattr(dataset, "vocabulary_size", None)
-    if vocabulary is None:
-        if reads is not None:
+    if dataset.vocabulary_size is None:
+        if model.task is not None:
             why = f"dataset={dataset.name} holds numbers and no text"
             raise ConfigError("model", name, "one that reads numbers (cnn, mlp, logistic)", why)
-        if isinstance(model, ModelFactory):
-            model.refuse_misfit(dataset.input_shape, dataset.classes)
-        return
-    task = getattr(dataset, "task", "classification")
-    if reads != task:
-        why = f"dataset={dataset.name} holds text for the task {task}"
-        raise ConfigError("model", name, f"{_MODELS.get(task, task)} or another for its task", why)
+        model.refuse_misfit(dataset.input_shape, dataset.classes)
+    elif model.task != dataset.task:
+        why = f"dataset={dataset.name} holds text for the task {dataset.task}"
+        fitting = f"{_MODELS.get(dataset.task, dataset.task)} or another for its task"
+        raise ConfigError("model", name, fitting, why)
 
 
-def model_name(model: Any) -> str:
+def model_name(model: ModelFactory) -> str:
     """That of its YAML, or of its class where it is none of ours."""
-    return getattr(model, "name", type(model).__name__)
+    return model.name or type(model).__name__
 
 
 def seeded_for(target: str, seed: int) -> AbstractContextManager[None]:
@@ -59,7 +57,7 @@ def seeded_for(target: str, seed: int) -> AbstractContextManager[None]:
     return nullcontext() if ours else seeded_globals(seed, "own_model")
 
 
-def build_for(model: Any, dataset: Any, seed: int = 0) -> nn.Module:
+def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module:
     """The module for this data set; one of text also gets the size of the vocabulary, and one of features
     that are normalized by released statistics a first layer that does it. ``seed``: of the run, from which
     the initial weights of a model of the user's own follow.
@@ -69,18 +67,17 @@ def build_for(model: Any, dataset: Any, seed: int = 0) -> nn.Module:
     """
     refuse_misfit(model, dataset)
     shape, classes = dataset.input_shape, dataset.classes
-    vocabulary = getattr(dataset, "vocabulary_size", None)
-    if vocabulary is not None:
-        return _built(model, lambda: model.build(shape, classes, vocabulary), seed)
+    if dataset.vocabulary_size is not None:
+        return _built(model, lambda: model.build(shape, classes, dataset.vocabulary_size), seed)
     module = _built(model, lambda: model.build(shape, classes), seed)
-    if getattr(dataset, "released_statistics", None) is None:
+    if dataset.released_statistics is None:
         return module
     from fedpriv.models.normalized import NormalizedInputs
 
     return NormalizedInputs(module, dataset.released_statistics.channels)
 
 
-def _built(model: Any, build: Callable[[], nn.Module], seed: int) -> nn.Module:
+def _built(model: ModelFactory, build: Callable[[], nn.Module], seed: int) -> nn.Module:
     """Return what ``build`` returns. A model of the user's own is built twice, and refused where its initial
     weights differ: such a run could be neither repeated nor resumed."""
     kind = type(model).__module__ + "."
@@ -108,6 +105,6 @@ def _initial_values(module: nn.Module) -> dict[str, str]:
     return {name: exact_digest(values) for name, values in found if not is_lazy(values)}
 
 
-def model_size(model: Any, dataset: Any) -> int:
+def model_size(model: ModelFactory, dataset: Dataset) -> int:
     """How many numbers the model has for this data set: it is built, which needs torch."""
     return sum(parameter.numel() for parameter in build_for(model, dataset).parameters())

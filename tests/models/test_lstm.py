@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.data.base import Dataset
 from fedpriv.models import Cnn, LstmClassifier, LstmLm
 from fedpriv.models.checks import refuse_own_randomness, refuse_record_mixing
 from fedpriv.models.fit import build_for
@@ -77,10 +78,13 @@ def test_constructors_name_the_argument(factory, key, value):
 
 
 def test_a_data_set_without_a_vocabulary_gets_the_model_as_before():
-    class Images:
+    class Images(Dataset):
         name, input_shape, classes = "images", (1, 28, 28), 10
 
-    assert torch.equal(flat(build_for(Cnn(0), Images)), flat(Cnn(0).build((1, 28, 28), 10)))
+        def load(self):
+            raise NotImplementedError
+
+    assert torch.equal(flat(build_for(Cnn(0), Images())), flat(Cnn(0).build((1, 28, 28), 10)))
 
 
 def test_the_factories_can_be_made_without_torch():

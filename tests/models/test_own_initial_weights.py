@@ -10,7 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from fedpriv.common.base_classes import completed
 from fedpriv.common.errors import ConfigError
+from fedpriv.data.base import Dataset
+from fedpriv.models.base import ModelFactory
 from fedpriv.models.fit import build_for
 
 
@@ -71,8 +74,12 @@ class ThatCounts:
         return module
 
 
+def build(model, dataset=Numbers, seed: int = 0) -> nn.Module:
+    return build_for(completed(model, ModelFactory), completed(dataset(), Dataset), seed)
+
+
 def weights(model, dataset=Numbers, seed: int = 0) -> torch.Tensor:
-    return torch.cat([p.flatten() for p in build_for(model, dataset, seed).parameters()]).detach()
+    return torch.cat([p.flatten() for p in build(model, dataset, seed).parameters()]).detach()
 
 
 def disturb() -> None:
@@ -114,4 +121,4 @@ def test_the_global_generators_are_left_as_they_were():
 )
 def test_a_model_with_other_weights_each_time_is_refused(model, name):
     with pytest.raises(ConfigError, match=rf"{type(model).__name__}\.build .* and {name} differed"):
-        build_for(model, Numbers)
+        build(model)

@@ -125,8 +125,8 @@ def _prepare(needed: Iterable[Parts]) -> None:
     for parts in {id(p): p for p in needed}.values():
         if not parts.algorithm.cost_depends_on_records:
             make_plan(parts).refuse_if_impossible(parts.settings.epsilon)
-        data = (type(parts.dataset), getattr(parts.dataset, "path", None))
-        if data not in prepared and hasattr(parts.dataset, "prepare"):
+        data = (type(parts.dataset), parts.dataset.path)
+        if data not in prepared:
             parts.dataset.prepare()
         prepared.add(data)
 

@@ -100,7 +100,7 @@ def _label(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
 
 def _writer(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
     parts = subject.parts
-    dataset = getattr(parts.dataset, "images", parts.dataset)
+    dataset = parts.dataset.without_features()
     if not (isinstance(dataset, Mnist) and isinstance(parts.partition, Natural)):
         raise ConfigError(
             "the property writer needs to know who each client is: dataset=mnist partition=natural"

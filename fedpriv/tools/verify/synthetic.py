@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
 from fedpriv.common.random_streams import numpy_stream, torch_stream
+from fedpriv.data.base import Dataset, DatasetView
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
 from fedpriv.data.text_vocabulary import PAD, SPECIAL, Vocabulary
 
@@ -17,24 +16,21 @@ _TEXTS = 2048  # at most: a network of text is slow
 _TEXTS_OF_A_USER = 16
 
 
-class MadeUp:
+class MadeUp(DatasetView):
     """Normal numbers with uniform labels, as many as the data set has; of text, at most 2,048 sequences of
     uniform tokens, of lengths from one to the longest."""
 
-    def __init__(self, dataset: Any):
-        self._dataset = dataset
-        # asked of the class: the vocabulary of a text data set may be in its file
-        self._of_text = getattr(type(dataset), "vocabulary_size", None) is not None
-        self.train_records: int = dataset.train_records
-        self.validation_records: int = dataset.validation_records
+    train_records: int
+    validation_records: int
+
+    def __init__(self, dataset: Dataset):
+        super().__init__(dataset)
+        self._of_text = dataset.vocabulary_size is not None
+        self.train_records = dataset.train_records
+        self.validation_records = dataset.validation_records
         if self._of_text:
             self.train_records = min(_TEXTS, self.train_records)
             self.validation_records = min(_TEST_RECORDS, self.validation_records)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "_dataset":
-            raise AttributeError(name)
-        return getattr(self._dataset, name)
 
     def load(self) -> LoadedDataset:
         """Return the made-up records, dealt to made-up users."""
@@ -52,22 +48,22 @@ class MadeUp:
     @property
     def vocabulary(self) -> Vocabulary:
         """Tokens without a meaning."""
-        words = (f"token{i}" for i in range(self._dataset.vocabulary_size - len(SPECIAL)))
-        return Vocabulary((*SPECIAL, *words), getattr(self._dataset, "level", "word"))
+        words = (f"token{i}" for i in range(self.source.vocabulary_size - len(SPECIAL)))
+        return Vocabulary((*SPECIAL, *words), self.source.level)
 
     def _records(self, count: int, which: int) -> Records:
         stream = torch_stream(which, "verify_records")
-        shape = self._dataset.input_shape
+        shape = self.source.input_shape
         if not self._of_text:
             inputs = torch.randn(count, *shape, generator=stream)
-            return Records(inputs, torch.randint(self._dataset.classes, (count,), generator=stream))
+            return Records(inputs, torch.randint(self.source.classes, (count,), generator=stream))
         (length,) = shape
         tokens = torch.randint(
-            1, self._dataset.vocabulary_size, (count, length + 1), generator=stream
+            1, self.source.vocabulary_size, (count, length + 1), generator=stream
         )
         lengths = torch.randint(1, length + 1, (count, 1), generator=stream)
         absent = torch.arange(length) >= lengths
         inputs = tokens[:, :-1].masked_fill(absent, PAD)
-        if getattr(self._dataset, "task", CLASSIFICATION) != CLASSIFICATION:
+        if self.source.task != CLASSIFICATION:
             return Records(inputs, tokens[:, 1:].masked_fill(absent, PAD))
-        return Records(inputs, torch.randint(self._dataset.classes, (count,), generator=stream))
+        return Records(inputs, torch.randint(self.source.classes, (count,), generator=stream))
