@@ -84,16 +84,16 @@ class Augmented:
         when(_given, whole(at_least=1, at_most=MOST)),
         default=None,
         unit="K",
-        help="randomly changed copies of each image; null: none",
+        help="randomly changed copies of each image, for the privacy cost of one; null: none",
     )
     random_flip: bool | None = field(
-        when(_given, boolean), default=None, help="mirror a copy with probability 1/2"
+        when(_given, boolean), default=None, help="true: a copy is mirrored with probability 1/2"
     )
     random_crop: int | None = field(
         when(_given, whole(at_least=1)),
         default=None,
         unit="pixels",
-        help="of border, out of which a copy is cut anywhere; null: none",
+        help="border around an image, out of which a copy is cut anywhere; null: none",
     )
     crop_fill: str | None = field(
         when(_given, one_of(FILLS)), default=None, help="what is in the border; null: reflect"

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.common.fields import or_null, whole
+from fedpriv.common.fields import field, or_null, whole
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, Sampling, WholeData, sample_cohort
@@ -174,8 +174,14 @@ class UnsampledReports:
         return WholeData(REPLACE_ONE)
 
 
-COHORT_SIZE = or_null(whole(at_least=1))
-"""What m, the number of clients in a round, may be; null: all of them."""
+def cohort_size() -> Any:
+    """Declare m, the number of clients in a round."""
+    return field(
+        or_null(whole(at_least=1)),
+        default=None,
+        unit="m",
+        help="clients in a round, sampled uniformly, which does not amplify; null: all",
+    )
 
 
 def proximal_term(name: str, value: float | None) -> float:

@@ -39,16 +39,20 @@ class CdpFedAvg(ServerStepAlgorithm):
 
     name: str = same_as(ServerStepAlgorithm, "name")
     client_rate: float = field(
-        number(above=0, at_most=1), unit="q", help="with which each client joins a round"
+        number(above=0, at_most=1), unit="q", help="probability with which a client joins a round"
     )
     learning_rate: float = same_as(ServerStepAlgorithm, "learning_rate", default=1.0)
     _optimizer: str = same_as(ServerStepAlgorithm, "_optimizer")
-    local_epochs: int = field(whole(at_least=1), default=1, unit="E", help="of a client in a round")
+    local_epochs: int = field(
+        whole(at_least=1), default=1, unit="E", help="epochs of a client in a round"
+    )
     batch_size: int | None = field(
-        or_null(whole(at_least=1)), default=None, help="records; null: the client's whole data"
+        or_null(whole(at_least=1)),
+        default=None,
+        help="records in a batch; null: a client's whole data",
     )
     local_learning_rate: float = field(
-        number(above=0), default=0.1, unit="η", help="that of the clients"
+        number(above=0), default=0.1, unit="η", help="learning rate of the clients"
     )
     proximal: float = same_as(LocalStepsAlgorithm, "proximal")
 

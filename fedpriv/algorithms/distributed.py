@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.augmentation import Augmented
-from fedpriv.algorithms.base import COHORT_SIZE
+from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.server_optimizer import ServerOptimizerKeys
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
@@ -47,15 +47,16 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
     unit = "record"
     trusts = (LOCAL_TRUST.name, DISTRIBUTED_TRUST.name)
 
-    name: str = field(text, help="as in algorithm.name")
+    name: str = field(text, help="name in run folders and tables")
     sample_rate: float = field(
-        number(above=0, at_most=1), default=1.0, unit="q", help="of a client's lot; 1: all records"
+        number(above=0, at_most=1),
+        default=1.0,
+        unit="q",
+        help="probability with which a record joins a lot; 1: all records",
     )
     _optimizer: str = same_as(ServerStepAlgorithm, "_optimizer")
     _learning_rate: float = same_as(ServerStepAlgorithm, "learning_rate", default=0.1)
-    clients_per_round: int | None = field(
-        COHORT_SIZE, default=None, unit="m", help="sampled uniformly; null: all"
-    )
+    clients_per_round: int | None = cohort_size()
     trust: Trust = same_as(SumOfUploads, "trust")
     augmentation_multiplicity: int | None = same_as(Augmented, "augmentation_multiplicity")
     random_flip: bool | None = same_as(Augmented, "random_flip")
@@ -131,9 +132,7 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
     local_epochs: int = same_as(CdpFedAvg, "local_epochs")
     batch_size: int | None = same_as(CdpFedAvg, "batch_size")
     local_learning_rate: float = same_as(CdpFedAvg, "local_learning_rate")
-    clients_per_round: int | None = field(
-        COHORT_SIZE, default=None, unit="m", help="sampled uniformly; null: all"
-    )
+    clients_per_round: int | None = cohort_size()
     trust: Trust = same_as(SumOfUploads, "trust")
 
     def __attrs_post_init__(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from fedpriv.algorithms.augmentation import Augmented
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common import checks
-from fedpriv.common.fields import declared, field
+from fedpriv.common.fields import Allowed, declared, field
 from fedpriv.privacy.mechanisms.claims import ADAP_DPFL_READINGS, Claim, adap_dpfl
 
 
@@ -24,10 +24,13 @@ class DpFl(Augmented, LocalStepsAlgorithm):
     private = True
 
     claim: Claim | None = field(
-        lambda name, value, part: part.own_claim(
-            adap_dpfl(checks.one_of(name, value, ADAP_DPFL_READINGS))
+        Allowed(
+            lambda name, value, part: part.own_claim(
+                adap_dpfl(checks.one_of(name, value, ADAP_DPFL_READINGS))
+            ),
+            ", ".join(ADAP_DPFL_READINGS),
         ),
         default="with_log",
         kw_only=True,
-        help="which reading of theorem 1 is the published view",
+        help="reading of theorem 1 for the published view: with its logarithm, or as printed",
     )

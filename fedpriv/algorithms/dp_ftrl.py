@@ -96,10 +96,18 @@ class DpFtrl(Algorithm):
     trust = CENTRAL_TRUST
     uploads_changes = True
 
-    name: str = field(text, help="as in algorithm.name")
-    rounds: int = field(whole(at_least=1), unit="n", help="rounds of the run")
-    strategy: str = field(one_of(STRATEGIES), default="banded_toeplitz", help="the matrix C_s")
-    participation: str = field(one_of(PARTICIPATIONS), default=CYCLIC, help="who takes part when")
+    name: str = field(text, help="name in run folders and tables")
+    rounds: int = field(
+        whole(at_least=1), unit="n", help="rounds of the run, for which the strategy is made"
+    )
+    strategy: str = field(
+        one_of(STRATEGIES),
+        default="banded_toeplitz",
+        help="strategy matrix C_s, which correlates the noise",
+    )
+    participation: str = field(
+        one_of(PARTICIPATIONS), default=CYCLIC, help="who takes part in which rounds"
+    )
     separation: int = field(
         whole(at_least=1, at_most="rounds"),
         default=10,
@@ -112,46 +120,51 @@ class DpFtrl(Algorithm):
         default=None,
         alias="max_participations",
         unit="k",
-        help="of a client; null: as many as b allows",
+        help="participations of a client; null: as many as b allows",
     )
     _clients_per_round: int | None = field(
         when(_rests, whole(at_least=1)),
         default=None,
         unit="m",
-        help="with participation=min_separation",
+        help="clients in a round, with participation=min_separation; the others take one of b groups",
     )
     _client_rate: float | None = field(
         when(_tosses_coins, number(above=0, at_most=1)),
         default=None,
-        help="with participation=cyclic_poisson or b_min_sep",
+        help="probability of joining, with participation=cyclic_poisson or b_min_sep",
     )
     _bands: int | None = field(
         when(_is_of("bands"), whole(at_least=1, at_most="rounds")),
         default=None,
-        help="of a banded strategy; null: chosen",
+        help="bands of a banded strategy; null: min_separation",
     )
     _buffers: int | None = field(
         when(_is_of("buffers"), whole(at_least=1, at_most=MOST_BUFFERS)),
         default=None,
-        help="of strategy=blt; null: chosen",
+        help="buffers of strategy=blt; null: as many as gain something",
     )
     _tree_rounds: int | None = field(
         when(_is_of("tree_rounds"), whole(at_least=1, at_most="rounds")),
         default=None,
-        help="of strategy=tree; null: chosen",
+        help="rounds of a tree, then a new one begins; null: min_separation",
     )
     objective: str = field(
-        one_of(OBJECTIVES), default="mean", help="which squared error the strategy is optimised for"
+        one_of(OBJECTIVES),
+        default="mean",
+        help="squared error that the strategy is optimised for: mean or max over rounds",
     )
     learning_rate: float = same_as(CdpFedAvg, "learning_rate")
     momentum: float = field(
-        number(at_least=0, at_most=0.9999), default=0.0, unit="β", help="that of the server"
+        number(at_least=0, at_most=0.9999),
+        default=0.0,
+        unit="β",
+        help="momentum of the server, and of the objective",
     )
     cooldown: int = field(
         whole(at_most="rounds"),
         default=0,
         unit="rounds",
-        help="at the end, over which the server's learning rate falls",
+        help="last rounds, over which the server's learning rate falls, also in the objective",
     )
     local_epochs: int = same_as(CdpFedAvg, "local_epochs")
     batch_size: int | None = same_as(CdpFedAvg, "batch_size")
@@ -159,7 +172,7 @@ class DpFtrl(Algorithm):
     _warm_start: bool | None = field(
         when(lambda part, value: value is not None and part.participation == B_MIN_SEP, boolean),
         default=None,
-        help="of participation=b_min_sep: whether rests begin before the first round; null: true",
+        help="with b_min_sep: cohorts as after many rounds; false: all may join round 1; null: true",
     )
 
     def __attrs_post_init__(self) -> None:

@@ -42,16 +42,23 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
     sample_rate: float = same_as(LocalStepsAlgorithm, "sample_rate")
     local_steps: int = same_as(LocalStepsAlgorithm, "local_steps", default=10)
     learning_rate: float = field(
-        number(above=0), default=0.1, alias="local_learning_rate", unit="η_l", help="of the clients"
+        number(above=0),
+        default=0.1,
+        alias="local_learning_rate",
+        unit="η_l",
+        help="learning rate of the clients",
     )
     _server_learning_rate: float = field(
-        number(above=0), default=1.0, alias="learning_rate", help="that of the server"
+        number(above=0), default=1.0, alias="learning_rate", help="learning rate of the server"
     )
     _server_optimizer: str = field(
-        one_of(SERVER_OPTIMIZERS), default="sgd", alias="optimizer", help="that of the server"
+        one_of(SERVER_OPTIMIZERS), default="sgd", alias="optimizer", help="optimizer of the server"
     )
     warm_start: int = field(
-        whole(), default=1, unit="rounds", help="at the start that move nothing"
+        whole(),
+        default=1,
+        unit="rounds",
+        help="first rounds, which set the control variates and move nothing",
     )
     sampling: str = same_as(LocalStepsAlgorithm, "sampling")
     max_lot_size: int | None = same_as(LocalStepsAlgorithm, "max_lot_size")

@@ -44,28 +44,30 @@ class LocalStepsAlgorithm(Algorithm):
     unit = "record"
     uploads_changes = True
 
-    name: str = field(text, help="as in algorithm.name")
+    name: str = field(text, help="name in run folders and tables")
     sample_rate: float = field(
-        number(above=0, at_most=1), unit="q", help="share of its records in a client's lot"
+        number(above=0, at_most=1), unit="q", help="probability with which a record joins a lot"
     )
     sampling: str = field(one_of(SAMPLING_NAMES), default="poisson", help="how lots are sampled")
     max_lot_size: int | None = field(
         when(_cuts_lots, whole(at_least=1)),
         default=None,
-        help="Poisson lots are cut to so many records, charged as truncated; null: never",
+        help="size to which Poisson lots are cut, which accountant=pld can charge; null: never",
     )
-    optimizer: str = field(one_of(OPTIMIZERS), default="adam", help="that of the clients")
+    optimizer: str = field(one_of(OPTIMIZERS), default="adam", help="of the clients")
     optimizer_state: str = field(
         one_of(OPTIMIZER_STATES),
         default="kept",
-        help="whether Adam's moments stay with the client over rounds or start anew in each",
+        help="whether a client's Adam keeps its moments from round to round",
     )
-    learning_rate: float = field(number(above=0), default=0.01, help="that of the clients")
-    local_steps: int = field(whole(at_least=1), default=1, help="of a client in a round")
+    learning_rate: float = field(number(above=0), default=0.01, help="of the clients")
+    local_steps: int = field(
+        whole(at_least=1), default=1, help="steps of a client in a round, one lot each"
+    )
     participation: str = field(
         one_of(PARTICIPATIONS),
         default="all",
-        help="who takes part: all, or clients_per_round of those who still may, sampled uniformly",
+        help="clients in a round: all, or clients_per_round sampled of those who still may",
     )
     clients_per_round: int | None = field(
         when(lambda part, value: part.participation == "sampled", whole(at_least=1)),
@@ -74,16 +76,16 @@ class LocalStepsAlgorithm(Algorithm):
         help="clients in a round, with participation=sampled",
     )
     proximal: float = field(
-        own_check(proximal_term),
+        own_check(proximal_term, "number >= 0"),
         default=None,
         unit="μ",
-        help="FedProx (Li et al. 2020): μ/2 ‖w - θ‖² reads no record and joins after the noise",
+        help="weight of FedProx: with several steps, μ/2 ‖w - θ‖² holds clients back; null: 0",
     )
     learning_rate_decay: float | None = field(
         or_null(number(above=0, at_most=1)),
         default=None,
         unit="γ",
-        help="by which the learning rate is multiplied after each round; null: 1",
+        help="factor of the learning rate after each round; null: 1",
     )
 
     def __attrs_post_init__(self) -> None:

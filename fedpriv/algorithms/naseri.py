@@ -19,11 +19,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import COHORT_SIZE
+from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.fields import declared, field, one_of, same_as, set_apart, whole
+from fedpriv.common.fields import declared, field, one_of, same_as, set_apart
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling
 from fedpriv.privacy.mechanisms.claims import naseri_cdp, naseri_ldp, naseri_ldp_multiplier
@@ -41,7 +41,12 @@ NOISES = (FIXED, PRINTED)
 class NaseriCdp(CdpFedAvg):
     """CDP; the settings are those of :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg`."""
 
-    noise: str = field(one_of(NOISES), default=FIXED, kw_only=True, help="where it stands")
+    noise: str = field(
+        one_of(NOISES),
+        default=FIXED,
+        kw_only=True,
+        help="noise over q K, or as printed: z S/q on the mean of the participating clients",
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -92,12 +97,14 @@ class NaseriLdp(LocalStepsAlgorithm):
 
     name: str = same_as(LocalStepsAlgorithm, "name")
     sample_rate: float = same_as(LocalStepsAlgorithm, "sample_rate")
-    local_epochs: int = field(whole(at_least=1), default=1, unit="E", help="of a client in a round")
+    local_epochs: int = same_as(CdpFedAvg, "local_epochs")
     learning_rate: float = same_as(LocalStepsAlgorithm, "learning_rate", default=0.1)
-    clients_per_round: int | None = field(
-        COHORT_SIZE, default=None, unit="m", help="sampled uniformly; null: all"
+    clients_per_round: int | None = cohort_size()
+    noise: str = field(
+        one_of(NOISES),
+        default=FIXED,
+        help="noise on the clipped sum, or as printed: outside 1/(p n) and without C",
     )
-    noise: str = field(one_of(NOISES), default=FIXED, help="where it stands")
 
     sampling: str = set_apart("poisson")
     max_lot_size: None = set_apart(None)

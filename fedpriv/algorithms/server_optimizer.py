@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.common.fields import anything, declared, field
+from fedpriv.common.fields import declared, field, unchecked
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.optimizers import Optimizer
@@ -111,21 +111,46 @@ class ServerOptimizerKeys:
     :class:`ServerOptimizer` checks them; null is the optimiser's default.
     """
 
-    momentum: float | None = field(anything, default=None, kw_only=True, unit="μ", help="momentum")
+    momentum: float | None = field(
+        unchecked("number >= 0 and < 1"),
+        default=None,
+        kw_only=True,
+        unit="μ",
+        help="optimizer=momentum: its momentum; null: 0.9",
+    )
     beta1: float | None = field(
-        anything, default=None, kw_only=True, unit="β₁", help="adagrad, adam, dp_adam_bc"
+        unchecked("number >= 0 and < 1"),
+        default=None,
+        kw_only=True,
+        unit="β₁",
+        help="adam, dp_adam_bc: decay of the mean, null: 0.9; adagrad: null: 0",
     )
     beta2: float | None = field(
-        anything, default=None, kw_only=True, unit="β₂", help="adam, dp_adam_bc"
+        unchecked("number >= 0 and < 1"),
+        default=None,
+        kw_only=True,
+        unit="β₂",
+        help="adam, dp_adam_bc: decay of the second moment; null: 0.999",
     )
     optimizer_epsilon: float | None = field(
-        anything, default=None, kw_only=True, unit="ε", help="adagrad, adam"
+        unchecked("number >= 0"),
+        default=None,
+        kw_only=True,
+        unit="ε",
+        help="adam, adagrad: added to the root of the second moment; null: 1e-8",
     )
     initial_accumulator: float | None = field(
-        anything, default=None, kw_only=True, help="adagrad: v before the first round"
+        unchecked("number >= 0"),
+        default=None,
+        kw_only=True,
+        help="adagrad: the sum of squares at first; null: 0",
     )
     second_moment_floor: float | None = field(
-        anything, default=None, kw_only=True, unit="γ", help="dp_adam_bc: the smallest v̂ - Φ"
+        unchecked("number > 0"),
+        default=None,
+        kw_only=True,
+        unit="γ",
+        help="dp_adam_bc: least second moment without the noise, v̂ - Φ; null: 1e-8",
     )
 
     def server_optimizer(self, name: str, learning_rate: float) -> ServerOptimizer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import COHORT_SIZE, Algorithm
+from fedpriv.algorithms.base import Algorithm, cohort_size
 from fedpriv.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizerKeys
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, number, one_of, same_as, text
@@ -30,9 +30,11 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
 
     unit = "client"
 
-    name: str = field(text, help="as in algorithm.name")
-    learning_rate: float = field(number(above=0), help="that of the server")
-    _optimizer: str = field(one_of(SERVER_OPTIMIZERS), default="sgd", help="that of the server")
+    name: str = field(text, help="name in run folders and tables")
+    learning_rate: float = field(number(above=0), help="learning rate of the server")
+    _optimizer: str = field(
+        one_of(SERVER_OPTIMIZERS), default="sgd", help="optimizer of the server"
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -109,11 +111,12 @@ class GradientAlgorithm(ServerStepAlgorithm):
     name: str = same_as(ServerStepAlgorithm, "name")
     learning_rate: float = same_as(ServerStepAlgorithm, "learning_rate", default=0.1)
     _optimizer: str = same_as(ServerStepAlgorithm, "_optimizer")
-    clients_per_round: int | None = field(
-        COHORT_SIZE, default=None, unit="m", help="sampled uniformly; null: all"
-    )
+    clients_per_round: int | None = cohort_size()
     sample_rate: float = field(
-        number(above=0, at_most=1), default=1.0, unit="q", help="of a client's lot; 1: all its data"
+        number(above=0, at_most=1),
+        default=1.0,
+        unit="q",
+        help="probability with which a record joins a client's lot, which does not amplify; 1: all",
     )
 
     def uploads(self, problem: Problem) -> Uploads:

@@ -57,31 +57,41 @@ class SumOfUploads(Algorithm):
     trusts: tuple[str, ...] = ()
 
     trust: Trust = field(
-        _trust, default=DISTRIBUTED_TRUST.name, help="who adds the noise and what the server sees"
+        _trust,
+        default=DISTRIBUTED_TRUST.name,
+        help="distributed: the server sees the sum; local: each noised upload; central: it is trusted",
     )
     tolerated_dropouts: int = field(
-        whole(), default=0, kw_only=True, unit="s", help="clients of a round that may drop out"
+        whole(),
+        default=0,
+        kw_only=True,
+        unit="s",
+        help="clients of a round that may drop out; with more it is aborted",
     )
     tolerated_collusion: int = field(
-        whole(), default=0, kw_only=True, unit="t", help="clients that may tell their shares"
+        whole(),
+        default=0,
+        kw_only=True,
+        unit="t",
+        help="clients that may tell their shares of the noise; those of the others suffice",
     )
     dropout: float = field(
         number(at_least=0, below=1),
         default=0.0,
         kw_only=True,
-        help="probability with which a client drops out (simulated)",
+        help="probability with which a client drops out of a round (simulated)",
     )
     shares: str = field(
         one_of(SHARES),
         default=CONTINUOUS,
         kw_only=True,
-        help="of real numbers, which is an idealisation, or of whole ones",
+        help="shares of the noise: real numbers (an idealisation), or whole ones",
     )
     bits: int | None = field(
         or_null(whole(at_least=_FEWEST_BITS, at_most=_MOST_BITS)),
         default=None,
         kw_only=True,
-        help="whole numbers are added modulo 2^bits; null: 16",
+        help="bits of a coordinate: sums are modulo 2^bits; null: 16",
     )
     scale: float | None = field(
         or_null(number(at_least=1)),
@@ -93,10 +103,13 @@ class SumOfUploads(Algorithm):
         or_null(number(above=0, below=1)),
         default=None,
         kw_only=True,
-        help="how likely a sum may wrap around; null: 1e-3",
+        help="probability with which a coordinate of a sum may wrap around; null: 1e-3",
     )
     secure_aggregation: str = field(
-        one_of(AGGREGATIONS), default="none", kw_only=True, help="masks simulates those that cancel"
+        one_of(AGGREGATIONS),
+        default="none",
+        kw_only=True,
+        help="masks: pairwise masks that cancel (simulated)",
     )
 
     def __attrs_post_init__(self) -> None:

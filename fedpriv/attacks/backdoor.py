@@ -87,36 +87,57 @@ class Backdoor:
     (fixed and sampled attackers, boosting, norm-bounded attack, 7 → 1 of chosen writers).
     """
 
-    trigger: Trigger = field(own_check(_trigger), help="what the model is taught")
+    trigger: Trigger = field(
+        own_check(_trigger), help="what the model is taught; choose one of the other options"
+    )
     attackers: int | None = field(
-        or_null(whole(at_least=0)), default=1, help="how many; null: attacker_fraction of all"
+        or_null(whole(at_least=0)),
+        default=1,
+        help="clients that attack, drawn by seed; 0: none, for comparison; null: attacker_fraction",
     )
     attacker_fraction: float | None = field(
         when(_by_share, number(above=0, below=1)),
         default=None,
-        help="share of the clients, at least one",
+        help="share of the clients that attack, at least one, with attackers=null",
     )
     participation: str = field(
         one_of(PARTICIPATIONS),
         default=SAMPLED,
-        help="sampled: when the algorithm draws them; fixed: in every attacked round, beside these",
+        help="sampled: when the algorithm draws them; fixed: in every attacked round, beside those",
     )
-    first_round: int = field(whole(at_least=1), default=1, help="the first round they attack in")
+    first_round: int = field(whole(at_least=1), default=1, help="first round they attack in")
     every: int | None = field(
-        or_null(whole(at_least=1)), default=1, unit="rounds", help="null: a single shot"
+        or_null(whole(at_least=1)),
+        default=1,
+        unit="rounds",
+        help="interval of attacks; null: a single shot",
     )
     poisoned_fraction: float = field(
-        number(above=0, at_most=1), default=0.5, help="of their records that carry the trigger"
+        number(above=0, at_most=1),
+        default=0.5,
+        help="share of their records, and of each batch, that carries the trigger",
     )
     dp_steps: str = field(
-        one_of(DP_STEPS), default=SKIP, help="follow: they take the algorithm's own local steps"
+        one_of(DP_STEPS),
+        default=SKIP,
+        help="skip: plain SGD; follow: the algorithm's own local steps, with clipping and noise",
     )
     boost: float | str = field(
-        own_check(_boost), default=1.0, unit="γ", help="factor of the upload, or replacement"
+        own_check(_boost, "number > 0 or replacement"),
+        default=1.0,
+        unit="γ",
+        help="factor of their upload; replacement: so that the model becomes theirs",
     )
-    boosted: str = field(one_of(BOOSTED), default=UPDATE, help="what is multiplied by it")
+    boosted: str = field(
+        one_of(BOOSTED),
+        default=UPDATE,
+        help="what is multiplied: the whole update, or only what the poisoned records add",
+    )
     norm_bound: float | None = field(
-        or_null(number(above=0)), default=None, unit="M", help="of an attacker's upload; null: none"
+        or_null(number(above=0)),
+        default=None,
+        unit="M",
+        help="radius of the ball that their upload is projected onto; null: none",
     )
     local_epochs: int = field(whole(at_least=1), default=5, help="of plain SGD (skip)")
     batch_size: int = field(

@@ -102,8 +102,14 @@ def own_check(check: Callable[[str, Any], Any], allowed: str = "") -> Allowed:
 boolean = own_check(checks.boolean, "true or false")
 text = own_check(checks.text, "text")
 random_seed = own_check(checks.seed, "whole number >= 0")
-anything = own_check(lambda name, value: value)
-"""For values that ``__attrs_post_init__`` checks, because what is allowed depends on others."""
+
+
+def unchecked(allowed: str) -> Allowed:
+    """Return no check, for values that ``__attrs_post_init__`` checks: what is allowed depends on others."""
+    return own_check(lambda name, value: value, allowed)
+
+
+anything = unchecked("")
 
 
 def when(condition: Callable[[Any, Any], bool], check: Validator) -> Allowed:

@@ -94,18 +94,18 @@ class UniformBudget(NoiseSchedule):
             number(above=0),
             "a number > 0: the budget to spread (that of the run, unless epsilon=null)",
         ),
-        help="the budget to spread",
+        help="ε that is spread over the rounds",
     )
-    delta: float = field(number(above=0, below=1), help="δ that goes with it")
+    delta: float = field(number(above=0, below=1), help="δ of the budget")
     rounds: int = field(
         not_null(whole(at_least=1), "a whole number >= 1: T (rounds of the run)"),
         unit="T",
-        help="over how many rounds the budget is spread",
+        help="rounds over which the budget is spread",
     )
     form: str | None = field(
         or_null(one_of(FORMS)),
         default=None,
-        help="which B; null: printed where the published view is enforced, else exact",
+        help="σ as printed or by the Gaussian's own trade-off; null: printed with budget_view=published",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -166,16 +166,29 @@ class RecalculatedNoise(UniformBudget):
     """
 
     beta: float = field(BETA, default=0.9, unit="β", help="discount of the rounds that are left")
-    discount: str = field(one_of(DISCOUNTS), default="beta_squared", help="how T shrinks")
-    discount_at: str = field(
-        one_of(DISCOUNTED_AT), default="completed_rounds", help="t in beta_squared"
+    discount: str = field(
+        one_of(DISCOUNTS),
+        default="beta_squared",
+        help="how T shrinks: T ← β² (T - t) + t, or T ← ⌈β T⌉",
     )
-    trigger: str = field(one_of(TRIGGERS), default="validation", help="whose loss must fall")
+    discount_at: str = field(
+        one_of(DISCOUNTED_AT),
+        default="completed_rounds",
+        help="t of beta_squared: rounds completed, or one fewer as printed",
+    )
+    trigger: str = field(
+        one_of(TRIGGERS),
+        default="validation",
+        help="loss that must fall: of the public split, of the clients (charged), exact (not private)",
+    )
     loss_bound: float = field(
-        number(above=0), default=5.0, unit="b", help="at which each client's loss is cut"
+        number(above=0),
+        default=5.0,
+        unit="b",
+        help="bound at which a loss is cut, with trigger=noised or exact",
     )
     loss_noise_multiplier: float = field(
-        number(above=0), default=10.0, help="noise multiplier of the losses with trigger=noised"
+        number(above=0), default=10.0, help="noise multiplier of the losses, with trigger=noised"
     )
     form: str | None = same_as(UniformBudget, "form")
 

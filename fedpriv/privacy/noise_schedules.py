@@ -45,7 +45,7 @@ def _min_noise_multiplier() -> Any:
         default=1e-3,
         alias="min_noise_multiplier",
         unit="σ_min",
-        help="the smallest noise multiplier",
+        help="lower bound of the noise multiplier",
     )
 
 
@@ -110,10 +110,12 @@ class CalibratedNoise(NoiseSchedule):
     """
 
     epsilon: float | None = field(
-        when(_spread_over_run, number(above=0)), default=None, help="ε of the run"
+        when(_spread_over_run, number(above=0)), default=None, help="ε of the whole run"
     )
     epsilon_per_draw: float | None = field(
-        or_null(number(above=0)), default=None, help="ε of a single draw"
+        or_null(number(above=0)),
+        default=None,
+        help="ε of one release (a report, a lot); null: epsilon holds for the whole run",
     )
     draws: int | None = field(
         or_null(whole(at_least=1)),
@@ -188,7 +190,9 @@ class ValidationDecay(NoiseSchedule):
     initial: float = initial_noise_multiplier()
     beta: float = field(BETA, unit="β", help="factor by which σ is lowered")
     decay_index: str = field(
-        one_of(DECAY_INDICES), default="eq9", help="which losses are compared; see the module"
+        one_of(DECAY_INDICES),
+        default="eq9",
+        help="losses compared: of eq. (9), or of algorithm 1, line 24, one round earlier",
     )
 
     def __attrs_post_init__(self) -> None:

@@ -39,25 +39,30 @@ class AdaClipper(Clipper):
     transforms = True
 
     initial: float = field(
-        CLIP_NORM, alias="initial_clip_norm", help="clip norm of the first round, the same for all"
+        CLIP_NORM,
+        alias="initial_clip_norm",
+        help="clip norm of the first round, the same for all coordinates",
     )
     shift_decay: float = field(
-        number(at_least=0, below=1), default=0.99, unit="β₁", help="memory of the shift a"
+        number(at_least=0, below=1),
+        default=0.99,
+        unit="β₁",
+        help="decay of the moving mean of what was released",
     )
     spread_decay: float = field(
-        number(at_least=0, below=1), default=0.9, unit="β₂", help="memory of the spread s"
+        number(at_least=0, below=1), default=0.9, unit="β₂", help="decay of its moving variance"
     )
     smallest_spread: float = field(
         number(above=0, at_most=1),
         default=0.01,
         unit="initial_clip_norm/√d",
-        help="h₁, the smallest spread of a coordinate",
+        help="h₁, smallest spread of a coordinate",
     )
     largest_spread: float = field(
         number(at_least=1),
         default=10.0,
         unit="initial_clip_norm/√d",
-        help="h₂, the largest spread of a coordinate",
+        help="h₂, largest spread of a coordinate",
     )
 
     def see_layers(self, layers: Layers) -> None:

@@ -23,9 +23,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fedpriv.common.fields import declared, field, number, one_of, or_null
+from fedpriv.common.fields import declared, field, number, one_of, or_null, same_as
 from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, StoredNorms
-from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, centred_bits, geometric_step
+from fedpriv.privacy.clippers.quantile import (
+    BIT_SENSITIVITY,
+    QuantileClipper,
+    centred_bits,
+    geometric_step,
+)
 from fedpriv.privacy.mechanisms.bounded import bounded_sum, unbounded_sum
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import CLIP_STATISTIC
@@ -49,28 +54,37 @@ READINGS = ("sound", "scalar", "vector", "unclipped")
 class AdapClipper(StoredNorms):
     """One clip norm per client, moved every round by one of the readings of eq. (6)."""
 
-    reading: str = field(one_of(READINGS), default="sound", help="how eq. (6) is read")
+    reading: str = field(
+        one_of(READINGS), default="sound", help="reading of eq. (6): see README, deviations"
+    )
     initial: float | None = field(
         or_null(CLIP_NORM),
         default=None,
         alias="initial_clip_norm",
-        help="C_0; null: from the mean gradient norm on random noise",
+        help="C_0; null: initial_alpha times the mean gradient norm on random noise",
     )
-    alpha: float = field(number(above=0), default=1.0, help="factor of eq. (6); sound has none")
+    alpha: float = field(
+        number(above=0), default=1.0, help="factor of eq. (6), for all readings but sound"
+    )
     target_quantile: float = field(
-        number(above=0, below=1), default=0.5, unit="γ", help="sound: fraction that is not clipped"
+        number(above=0, below=1),
+        default=0.5,
+        unit="γ",
+        help="reading=sound: fraction of records that are not clipped",
     )
     bit_noise: float = field(
-        number(above=0), default=20.0, help="sound: std of the noise on the sum of bits"
+        number(above=0),
+        default=20.0,
+        help="reading=sound: std of the noise on the count of records not clipped",
     )
     quantile_learning_rate: float = field(
-        number(above=0), default=0.1, unit="η_C", help="sound: step of the clip norm"
+        number(above=0), default=0.1, unit="η_C", help="reading=sound: step of the clip norm"
     )
-    min_clip_norm: float = field(
-        number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
-    )
+    min_clip_norm: float = same_as(QuantileClipper, "min_clip_norm")
     initial_alpha: float | None = field(
-        or_null(number(above=0)), default=None, help="factor of C_0 in place of alpha; null: alpha"
+        or_null(number(above=0)),
+        default=None,
+        help="factor of C_0; null: alpha (1 with reading=sound); 1: as the paper prints it",
     )
 
     def __attrs_post_init__(self) -> None:

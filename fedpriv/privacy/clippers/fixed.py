@@ -30,7 +30,7 @@ class NoClipper(StoredNorms):
 class ConstantClipper(StoredNorms):
     """g · min(1, C / ‖g‖) with one C (Abadi et al. 2016)."""
 
-    initial: float = field(CLIP_NORM, alias="clip_norm", unit="C", help="the clip norm")
+    initial: float = field(CLIP_NORM, alias="clip_norm", unit="C", help="clip norm")
 
     def describe(self) -> str:
         return f"constant, clip norm {self.initial:g}"
@@ -57,10 +57,12 @@ class PolynomialClipper(Clipper):
         ),
         default=None,
         unit="rounds",
-        help="T, after which the clip norm is the smallest",
+        help="T, after which the clip norm is min_clip_norm",
     )
     min_clip_norm: float = field(
-        number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
+        number(above=0, at_most="initial_clip_norm"),
+        default=1e-6,
+        help="public lower bound of the clip norm",
     )
 
     def value(self, round_index: int) -> float:
@@ -91,7 +93,9 @@ class AutomaticClipper(StoredNorms):
 
     initial = 1.0
 
-    gamma: float = field(number(above=0), default=0.01, unit="γ", help="added to the norm")
+    gamma: float = field(
+        number(above=0), default=0.01, unit="γ", help="added to the norm of a gradient"
+    )
 
     def factors(self, norms: Tensor, clip_norms: Tensor) -> Tensor:
         return 1.0 / (norms + self.gamma)

@@ -101,22 +101,26 @@ class MedianHistogramClipper(StoredNorms):
     initial: float = field(
         CLIP_NORM, alias="initial_clip_norm", help="clip norm before the first histogram"
     )
-    epsilon: float = field(
-        number(above=0), default=0.8, help="ε of all planned histograms together"
+    epsilon: float = field(number(above=0), default=0.8, help="ε of all planned updates together")
+    delta: float = field(
+        number(above=0, below=1), default=1e-8, help="δ of all planned updates together"
     )
-    delta: float = field(number(above=0, below=1), default=1e-8, help="δ that goes with it")
     update_interval: int | None = field(
         or_null(whole(at_least=1)),
         default=None,
         unit="rounds",
-        help="from one histogram to the next",
+        help="from one update to the next; null: from the number of updates",
     )
     updates: int | None = field(
-        or_null(whole(at_least=1)), default=None, help="how many histograms"
+        or_null(whole(at_least=1)),
+        default=None,
+        help="updates in all rounds; null: from update_interval",
     )
     rounds: int | None = field(or_null(whole(at_least=1)), default=None, help="rounds of the run")
     edges: Sequence[float] | None = field(
-        or_null(own_check(_edges)), default=None, help="upper edges of the bins, ascending"
+        or_null(own_check(_edges, "list")),
+        default=None,
+        help="upper edges of the bins, such as [0.01,0.1,1]; null: the next three keys",
     )
     smallest_exponent: float = field(
         when(_without_edges, number(at_least=-60, at_most=39)),
@@ -126,10 +130,12 @@ class MedianHistogramClipper(StoredNorms):
     largest_exponent: float = field(
         when(_without_edges, number(at_least=-60, at_most=39)),
         default=5.0,
-        help="b: the last bin ends at 2^b",
+        help="b: the last bin ends at 2^b, and larger norms count to it",
     )
     bins: int = field(
-        when(_without_edges, own_check(_bins)), default=13, help="how many geometric bins"
+        when(_without_edges, own_check(_bins, f"whole number >= 1 and <= {_MOST_BINS}")),
+        default=13,
+        help="number of geometric bins",
     )
 
     def __attrs_post_init__(self) -> None:

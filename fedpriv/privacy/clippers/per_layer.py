@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import (
-    boolean,
     declared,
     field,
     number,
@@ -35,7 +34,7 @@ from fedpriv.common.fields import (
 )
 from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, Clipper
 from fedpriv.privacy.clippers.parts import LayerGroups, Layers, grouped
-from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, split_multiplier
+from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, QuantileClipper, split_multiplier
 from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.mechanisms.bounded import bounded_rows
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
@@ -76,16 +75,21 @@ class PerLayerClipper(Clipper):
     """Each layer, or each of ``groups`` of layers (lists of their names), has a clip norm of its own."""
 
     initial: float | None = field(
-        or_null(CLIP_NORM), default=1.0, alias="clip_norm", help="C, shared out evenly"
+        or_null(CLIP_NORM),
+        default=1.0,
+        alias="clip_norm",
+        help="C, shared out evenly: C_l = C/√layers; null: clip_norms",
     )
     _given: Sequence[float] | None = field(
-        when(_alone, own_check(_clip_norms)),
+        when(_alone, own_check(_clip_norms, "list of numbers > 0")),
         default=None,
         alias="clip_norms",
-        help="C_p of each part",
+        help="C_l of each layer or group, with clip_norm=null",
     )
     _groups: Sequence[Sequence[str]] | None = field(
-        or_null(own_check(_names)), default=None, help="layers that are clipped as one; null: none"
+        or_null(own_check(_names, "list of lists")),
+        default=None,
+        help="lists of names of layers that are clipped as one; null: each layer by itself",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -145,28 +149,22 @@ class PerLayerQuantileClipper(PerLayerClipper):
     aggregator, or by each client where it holds its own clip norms."""
 
     initial: float = field(
-        CLIP_NORM, alias="initial_clip_norm", help="clip norm of the first round, shared out evenly"
+        CLIP_NORM,
+        alias="initial_clip_norm",
+        help="clip norm of the first round, of all layers together",
     )
     _given: None = set_apart(None)
-    target_quantile: float = field(
-        number(above=0, below=1), default=0.5, unit="γ", help="the fraction that is not clipped"
-    )
-    quantile_learning_rate: float = field(
-        number(above=0), default=0.2, unit="η_C", help="step of the clip norms"
-    )
+    target_quantile: float = same_as(QuantileClipper, "target_quantile")
+    quantile_learning_rate: float = same_as(QuantileClipper, "quantile_learning_rate")
     bit_noise: float = field(
         number(above=0),
         default=5.0,
         unit="σ_b",
-        help="std of the noise on each sum of bits, over √G",
+        help="std of the noise on each sum of bits, divided by √layers",
     )
-    split: bool = field(
-        boolean, default=True, help="gradient and bits together cost what the noise multiplier says"
-    )
+    split: bool = same_as(QuantileClipper, "split")
     _groups: Sequence[Sequence[str]] | None = same_as(PerLayerClipper, "_groups")
-    min_clip_norm: float = field(
-        number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
-    )
+    min_clip_norm: float = same_as(QuantileClipper, "min_clip_norm")
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()

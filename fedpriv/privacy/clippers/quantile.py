@@ -95,14 +95,25 @@ class QuantileClipper(StoredNorms):
         CLIP_NORM, alias="initial_clip_norm", help="clip norm of the first round"
     )
     target_quantile: float = field(
-        number(above=0, below=1), default=0.5, unit="γ", help="the fraction that is not clipped"
+        number(above=0, below=1),
+        default=0.5,
+        unit="γ",
+        help="fraction of norms that are not clipped",
     )
     quantile_learning_rate: float = field(
         number(above=0), default=0.2, unit="η_C", help="step of the clip norm"
     )
-    update: str = field(one_of(UPDATES), default="geometric", help="how C moves")
-    bit_mechanism: str = field(one_of(MECHANISMS), default=GAUSSIAN, help="how bits are noised")
-    noised_by: str = field(one_of((AGGREGATOR, CLIENT)), default=AGGREGATOR, help="who noises bits")
+    update: str = field(one_of(UPDATES), default="geometric", help="how the clip norm moves")
+    bit_mechanism: str = field(
+        one_of(MECHANISMS),
+        default=GAUSSIAN,
+        help="noise on the bits; randomized_response is for ldp_fedsgd with accountant=pld",
+    )
+    noised_by: str = field(
+        one_of((AGGREGATOR, CLIENT)),
+        default=AGGREGATOR,
+        help="who adds it: a trusted aggregator to the sum, or each client to its bit (local DP)",
+    )
     bit_noise: float | None = field(
         when(_gaussian, number(at_least=0)),
         default=5.0,
@@ -112,13 +123,17 @@ class QuantileClipper(StoredNorms):
     bit_epsilon: float | None = field(
         when(_response, number(at_least=1e-3, at_most=50)),
         default=None,
-        help="ε of one bit by randomized response",
+        help="ε of one bit, with bit_mechanism=randomized_response",
     )
     split: bool = field(
-        boolean, default=True, help="gradient and bits together cost what the noise multiplier says"
+        boolean,
+        default=True,
+        help="true: gradient and bits together cost what noise_multiplier says; false: bits on top",
     )
     min_clip_norm: float = field(
-        number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
+        number(above=0, at_most="initial_clip_norm"),
+        default=1e-6,
+        help="public lower bound of the clip norm",
     )
 
     def __attrs_post_init__(self) -> None:
