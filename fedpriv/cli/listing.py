@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.table import Table
-
 from fedpriv.common.console import console
 from fedpriv.common.flags import unknown
 from fedpriv.common.groups import LISTED, conf_dir, options
+from fedpriv.store.table import Column, Table
 
 _USE = {
     "experiment": "   (fedpriv train +experiment=...)",
@@ -26,17 +25,13 @@ def show_groups(group: str | None, extra: Path | None) -> None:
         raise unknown("the group", group, list(known))
     out = console()
     for name in [group] if group else known:
-        table = Table(
-            title=name + _USE.get(name, ""),
-            title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2),
-        )  # fmt: skip
-        table.add_column(style="cyan", no_wrap=True)
-        table.add_column()
+        columns = (Column("option", style="cyan", wrap=False), "what it is")
+        table = Table(name + _USE.get(name, ""), columns, header=False, padding=(0, 2, 0, 2))
         rows = dict(options(name))
         if extra is not None:
             rows.update(options(name, extra))
         for option, words in rows.items():
-            table.add_row(option, words)
+            table.add(option, words)
         out.print(table)
         out.print()
     out.print(
@@ -49,11 +44,9 @@ def show_data(path: str | None) -> None:
     """Print which data sets are present, where, and whether their checksums hold."""
     from fedpriv.data.catalogue import dataset_status
 
-    table = Table(title="Data sets", title_justify="left", title_style="bold")
-    for column in ("name", "records", "present", "checksums", "where"):
-        table.add_column(column, overflow="fold")
+    table = Table("Data sets", ("name", "records", "present", "checksums", "where"))
     for row in dataset_status(path):
-        table.add_row(
+        table.add(
             row.name,
             "?" if row.train_records is None else f"{row.train_records:,} + {row.test_records:,}",
             "yes" if row.present else "no",

@@ -1,24 +1,31 @@
-"""The console, and a table of pairs on it."""
+"""The console of this process."""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from fedpriv.common.words import printable
+
+_PIPED = 110  # columns of a line
 
 
-def console() -> Console:
-    """The console of this process's standard output; wide enough for a line when piped. Brackets, as in
-    ``key=[a,b]``, are text."""
-    probe = Console(highlight=False, markup=False)
-    return probe if probe.is_terminal else Console(highlight=False, markup=False, width=110)
+class _SafeConsole(Console):
+    """A console on which no text is obeyed by the terminal, wherever it comes from."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
 
-def pairs(title: str, lines: object) -> Table:
-    """A table of (name, value) rows."""
-    table = Table(title=title, show_header=False, title_justify="left", title_style="bold")
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column()
-    for name, value in lines:
-        table.add_row(name, Text(str(value)))
-    return table
+def console(width: int | None = None) -> Console:
+    """Return the console of standard output, wide enough for a line when piped. Brackets, as in
+    ``key=[a,b]``, are text. ``width``: at least so many columns when piped."""
+    probe = _SafeConsole(highlight=False, markup=False, emoji=False)
+    if probe.is_terminal:
+        return probe
+    return _SafeConsole(highlight=False, markup=False, emoji=False, width=max(_PIPED, width or 0))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
+import json
 import os
 import re
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from fedpriv.common.errors import ConfigError, WriteError
+from fedpriv.common.words import printable
 
 RUN_FILES = frozenset(
     {"config.yaml", "environment.json", "metrics.csv", "summary.json", "checkpoint.pt"}
@@ -111,6 +114,29 @@ def sealed_digest(content: bytes | memoryview, comment: bytes) -> tuple[str, str
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file atomically."""
     write_atomically(path, lambda file: file.write(text))
+
+
+def json_text(value: object, sort_keys: bool = False, allow_nan: bool = True) -> str:
+    """Return plain values as JSON for readers, in ASCII: control characters are escaped."""
+    return json.dumps(value, indent=2, sort_keys=sort_keys, allow_nan=allow_nan) + "\n"
+
+
+def write_json(path: str | Path, value: object) -> None:
+    """Write plain values as JSON, atomically."""
+    write_text(path, json_text(value))
+
+
+def write_csv(path: str | Path, frame: Any, float_format: str | None = None) -> None:
+    """Write a pandas data frame as CSV, without its index, atomically."""
+    write_text(path, frame.to_csv(index=False, float_format=float_format))
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Return rows as CSV; None is an empty cell. What a terminal would obey in a text is replaced."""
+    text = io.StringIO()
+    cleaned = ([printable(v) if isinstance(v, str) else v for v in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(cleaned)
+    return text.getvalue()
 
 
 def refuse_foreign(

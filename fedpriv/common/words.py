@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 _MOST_LABELS = 20
+# controls of terminals, marks that turn the direction of text, halves of surrogates
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Return text in which a replacement character stands for each character that a terminal would obey."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def counted(number: int, noun: str) -> str:

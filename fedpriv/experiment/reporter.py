@@ -22,8 +22,9 @@ from fedpriv.common.words import counted, span
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
 from fedpriv.models.fit import model_name
-from fedpriv.store.display import console, duration, pairs, statement_lines, summary_lines
+from fedpriv.store.display import console, duration, statement_lines, summary_lines
 from fedpriv.store.statement import headline, publishable
+from fedpriv.store.table import pairs
 
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.2

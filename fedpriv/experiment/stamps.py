@@ -23,7 +23,7 @@ import fedpriv
 from fedpriv.common import config as configuration
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_json
 from fedpriv.data.storage import cache_folder
 from fedpriv.experiment.consent import command_again
 from fedpriv.experiment.own_code import digest_of_targets, own_targets
@@ -68,7 +68,7 @@ def write_stamp(path: Path, facts: dict[str, object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     when = datetime.now(UTC).isoformat(timespec="seconds")
     stamp = {"schema_version": VERSION, "stamp": path.stem, "verified": when, **facts}
-    write_text(path, json.dumps(stamp, indent=2) + "\n")
+    write_json(path, stamp)
 
 
 def lacks_isolation(config: DictConfig) -> bool:

@@ -6,12 +6,11 @@ The packages behind them are extras and are imported when a run begins.
 from __future__ import annotations
 
 import csv
-import io
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from urllib.parse import urlsplit
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import csv_text, write_text
 from fedpriv.experiment.tracker import TrackedRun, Tracker
+from fedpriv.store.table import pairs
 
 __all__ = [
     "CsvTracker",
@@ -54,7 +54,7 @@ class CsvTracker(Tracker):
         self._folder = run.place(self._parent, "tracked")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._metrics = self._folder / "metrics.csv"
-        write_text(self._metrics, _lines([METRICS, *_up_to(self._metrics, run.rounds_done)]))
+        write_text(self._metrics, csv_text([METRICS, *_up_to(self._metrics, run.rounds_done)]))
         _write(self._folder / "parameters.csv", run.parameters)
         return {"name": self._folder.name}
 
@@ -63,7 +63,7 @@ class CsvTracker(Tracker):
 
     def flush(self) -> None:
         with open(self._metrics, "a", encoding="utf-8", newline="") as file:
-            file.write(_lines(self._rows))
+            file.write(csv_text(self._rows))
         self._rows.clear()
 
     def finish(
@@ -85,14 +85,8 @@ def _up_to(path: Path, rounds: int) -> list[list[str]]:
     return [row for row in whole if int(row[0]) <= rounds]
 
 
-def _lines(rows: Iterable[Iterable[object]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
 def _write(path: Path, values: Mapping[str, object]) -> None:
-    write_text(path, _lines([("name", "value"), *values.items()]))
+    write_text(path, csv_text([("name", "value"), *values.items()]))
 
 
 # ---- TensorBoard event files, by PyTorch's writer
@@ -138,8 +132,7 @@ class TensorBoardTracker(Tracker):
     def finish(
         self, summary: Mapping[str, object], files: Sequence[Path], stop_reason: str
     ) -> None:
-        rows = "\n".join(f"| {name} | {value} |" for name, value in summary.items())
-        self._writer.add_text("summary", f"| | |\n|---|---|\n{rows}", self._round)
+        self._writer.add_text("summary", pairs("", summary.items()).markdown(), self._round)
         for file in files:
             lines = file.read_text(encoding="utf-8").splitlines()
             as_it_is = "\n".join(f"    {line}" for line in lines)  # a block of code in Markdown

@@ -18,6 +18,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from fedpriv.common.files import json_text
 from fedpriv.common.notices import notice
 
 KEY = "files"
@@ -200,9 +201,9 @@ class FileDigests:
         """Return (a summary with these digests and its own, its text)."""
         files = {name: stated[name] for name in sorted(stated) if name != _SUMMARY}
         full = {**summary, KEY: {**files, _SUMMARY: {"sha256": _UNKNOWN}}}
-        own = hashlib.sha256(_text(full).encode()).hexdigest()
+        own = hashlib.sha256(json_text(full).encode()).hexdigest()
         full[KEY][_SUMMARY]["sha256"] = own
-        return full, _text(full)
+        return full, json_text(full)
 
     def add_missing(self, names: list[str]) -> None:
         """Enter what is there and was not written by this process: of a run that an older version began."""
@@ -214,10 +215,6 @@ class FileDigests:
 
     def _name(self, path: Path) -> str:
         return Path(os.path.relpath(path, self._folder)).as_posix()
-
-
-def _text(summary: dict[str, Any]) -> str:
-    return json.dumps(summary, indent=2, allow_nan=True) + "\n"
 
 
 def _own_digest(text: str, stated: str) -> str | None:

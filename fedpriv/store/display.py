@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fedpriv.common.console import console, pairs
+from fedpriv.common.console import console
 from fedpriv.common.words import counted, round_up
 from fedpriv.store.statement import composition_word, headline
+from fedpriv.store.table import pairs
 
 
 def show_plan(lines: Iterable[tuple[str, str]]) -> None:

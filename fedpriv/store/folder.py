@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shlex
@@ -16,7 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import saying_where, sealed_tensors, write_atomically, write_text
+from fedpriv.common.files import (
+    json_text,
+    saying_where,
+    sealed_tensors,
+    write_atomically,
+    write_text,
+)
 from fedpriv.store.digests import KEY, FileDigests
 from fedpriv.store.saved import saved_config, saved_json
 
@@ -154,7 +159,7 @@ class RunFolder:
             self.digests.note(to, *self.digests.written[name].values())
 
     def write_json(self, path: Path, value: dict[str, Any]) -> None:
-        self.write_text(path, json.dumps(value, indent=2, allow_nan=True) + "\n")
+        self.write_text(path, json_text(value))
 
     def write_summary(self, summary: dict[str, Any]) -> dict[str, Any]:
         """Write ``summary.json`` with the digests of all files of the run; return what it holds."""
@@ -171,7 +176,7 @@ class RunFolder:
         stated = summary.pop(KEY, None)
         summary |= found
         if stated is None:
-            write_text(self.summary, json.dumps(summary, indent=2, allow_nan=True) + "\n")
+            write_text(self.summary, json_text(summary))
         elif self.digests.problems:
             self.write_json(self.summary, {**summary, KEY: stated})
         else:

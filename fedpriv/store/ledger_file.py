@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import csv_text, write_text
 from fedpriv.privacy.core.events import describe_event, parse_event
 from fedpriv.privacy.core.names import PUBLISHED
 from fedpriv.privacy.ledger import Entry, Ledger
@@ -40,11 +39,9 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim | None) -> None:
 
 def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
     """A row per (distinct draw, number of times); ranges are low..high over clients and rounds."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[tuple[object, ...]] = [COLUMNS]
     for joint, entry, clients, count in ledger.draws():
-        writer.writerow(
+        rows.append(
             (
                 describe_event(joint.event()),
                 joint.sampling.neighbours,
@@ -54,10 +51,10 @@ def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
                 _extents(entry, "sensitivity"),
                 count,
                 ranges(clients),
-                "" if entry.claimed is None else entry.claimed,
+                entry.claimed,
             )
         )
-    return file.getvalue()
+    return csv_text(rows)
 
 
 def _published(joint: JointQuery, claim: Claim | None) -> tuple[str, str]:

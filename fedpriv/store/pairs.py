@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
-from rich.table import Table
+
+from fedpriv.common.files import write_csv
+from fedpriv.store.table import Table
 
 PAIRED = "paired"
 LEVEL = 0.95
@@ -108,10 +110,8 @@ def interval_words(row: Any, shown: Callable[[float], str], unit: str = "") -> s
 def table_of(differences: pd.DataFrame) -> Table:
     """Return the differences of shares as a table of points of a percent."""
     title = f"Paired differences to the first row ({LEVEL:.0%} intervals over seeds)"
-    table = Table(title=title, title_justify="left", title_style="bold")
     settings = list(differences.columns[: differences.columns.get_loc("column")])
-    for name in (*settings, "of", "pairs", "difference", "interval"):
-        table.add_column(str(name), overflow="fold")
+    table = Table(title, (*map(str, settings), "of", "pairs", "difference", "interval"))
 
     def percent(share: float) -> str:
         return f"{100 * share:+.2f}"
@@ -121,11 +121,11 @@ def table_of(differences: pd.DataFrame) -> Table:
     ):
         mean = "-" if math.isnan(row.mean) else f"{percent(row.mean)} %"
         told = (row.column.replace("_", " "), str(row.pairs), mean)
-        table.add_row(*map(str, values), *told, interval_words(row, percent, " %"))
+        table.add(*map(str, values), *told, interval_words(row, percent, " %"))
     return table
 
 
 def write_differences(differences: pd.DataFrame, path: Any) -> None:
     """Write the differences as CSV, those of single seeds in one cell."""
     single = [" ".join(f"{value:.6g}" for value in each) for each in differences["differences"]]
-    differences.assign(differences=single).to_csv(path, index=False)
+    write_csv(path, differences.assign(differences=single))

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
-from rich.table import Table
 
 from fedpriv.common.config import fingerprint, identity_of_values
 from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.files import write_csv
 from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.common.words import round_up, span
 from fedpriv.store.display import console
@@ -25,6 +25,7 @@ from fedpriv.store.pairs import (
 )
 from fedpriv.store.run_folders import DAMAGED
 from fedpriv.store.saved import saved_values
+from fedpriv.store.table import Table
 
 _GIVEN = "asked "
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
@@ -170,7 +171,7 @@ def show_sweep(folder: Path) -> None:
     settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
     plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
     varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
-    runs.drop(columns=_SETTING, errors="ignore").to_csv(folder / "sweep.csv", index=False)
+    write_csv(folder / "sweep.csv", runs.drop(columns=_SETTING, errors="ignore"))
     out = console()
     for state in ("interrupted", DAMAGED):
         left_out = runs["stop_reason"] == state
@@ -179,20 +180,12 @@ def show_sweep(folder: Path) -> None:
             runs = runs[~left_out]
     if runs.empty:
         return
-    table = Table(title="Sweep", title_justify="left", title_style="bold")
     shares = [column for column in ("test_accuracy", BACKDOOR) if column in runs]
-    for name in (
-        *varied,
-        "seeds",
-        "rounds",
-        "epsilon",
-        "sound",
-        *(column.replace("_", " ") for column in shares),
-    ):
-        table.add_column(name, overflow="fold")
+    results = ("seeds", "rounds", "epsilon", "sound", *(c.replace("_", " ") for c in shares))
+    table = Table("Sweep", (*varied, *results))
     by = [runs[_SETTING], *(plain[c][runs.index] for c in varied)]
     for _, rows in runs.groupby(by, dropna=False, sort=False):
-        table.add_row(
+        table.add(
             *(_shown(rows[column].iloc[0]) for column in varied),
             " ".join(str(s) for s in sorted(rows["seed"], key=str)),
             _range(rows["rounds"], "{:.0f}".format),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import saying_where
+from fedpriv.common.files import csv_text, saying_where
 from fedpriv.store.digests import FileDigests, begun
 
 METRICS = (
@@ -98,10 +96,7 @@ class GrowingTable:
 
     def append(self, row: Mapping[str, object]) -> None:
         """Add a row; absent or None values stay empty."""
-        text = io.StringIO()
-        values = (row.get(column) for column in self.columns)
-        csv.writer(text, lineterminator="\n").writerow(["" if v is None else v for v in values])
-        self._rows.append(text.getvalue())
+        self._rows.append(csv_text([[row.get(column) for column in self.columns]]))
 
     def flush(self) -> int:
         """Write what is pending to disk and return the length of the file."""

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from fedpriv.common.errors import ConfigError, FedprivError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_json, write_text
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.searches import RECORD, STATEMENT
 from fedpriv.study.search_budget import SearchBudget, SearchLedger, read_trial
@@ -115,7 +115,7 @@ class Search:
             self.trials,
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.folder / RECORD, json.dumps(found, indent=2) + "\n")
+        write_json(self.folder / RECORD, found)
         write_text(self.folder / STATEMENT, words(found))
 
     # ---- trials

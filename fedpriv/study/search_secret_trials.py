@@ -16,7 +16,6 @@ composition of the trials that had begun.
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import signal
@@ -31,7 +30,7 @@ from omegaconf import DictConfig
 
 from fedpriv.common.config import with_protocol
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted, WriteError
-from fedpriv.common.files import locked, write_text
+from fedpriv.common.files import locked, write_json, write_text
 from fedpriv.common.words import round_up
 from fedpriv.experiment.secrets import streams_of_search
 from fedpriv.store.folder import RunFolder
@@ -202,7 +201,7 @@ class SecretTrials:
         """``begun``: how many trials; only of a search that did not reach its end."""
         definition = self.settings.definition(self.space)
         found = facts_of_stopping(definition, self.bound, self.settings, state, self.best, begun)
-        write_text(self.folder / RECORD, json.dumps(found, indent=2) + "\n")
+        write_json(self.folder / RECORD, found)
         write_text(self.folder / STATEMENT, words_of_stopping(found))
 
     def _ended_before(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import warnings
@@ -10,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from fedpriv.common import checks, files
+from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError
 from fedpriv.engine import tune_allocator
+from fedpriv.store.table import Column, Table
 from fedpriv.tools import bench_clients as clients
 from fedpriv.tools import bench_gradients as gradients
 from fedpriv.tools import bench_pfl_research as pfl_research
@@ -49,16 +48,15 @@ def run(
             threads = checks.whole("threads", threads, at_least=1)
     except ArgumentError as error:
         raise error.within("bench") from error
-    console = Console()
     with _conditions(threads) as conditions:
-        console.print(", ".join(f"{key} {value}" for key, value in conditions.items()))
+        console().print(", ".join(f"{key} {value}" for key, value in conditions.items()))
         results = []
         for setting in settings(models):
             results.append(measure(setting, repeats))
-            _print(console, results[-1])
+            _print(results[-1])
     if json_path is not None:
         report = {"conditions": conditions, "settings": [result.as_dict() for result in results]}
-        files.write_text(json_path, json.dumps(report, indent=2) + "\n")
+        files.write_json(json_path, report)
     return 0
 
 
@@ -95,22 +93,18 @@ def _load() -> str:
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
-def _print(console: Console, result: Result) -> None:
-    setting = result.setting
-    table = Table(title=setting.name, title_justify="left")
-    table.add_column("row")
-    table.add_column("median", justify="right")
-    table.add_column(f"ratio to {setting.floor}", justify="right")
+def _print(result: Result) -> None:
+    setting, out = result.setting, console()
+    numbers = (Column(name, right=True) for name in ("median", f"ratio to {setting.floor}"))
+    table = Table(setting.name, ("row", *numbers))
     for name, ms in result.median_ms.items():
-        table.add_row(name, f"{ms:.2f} ms", f"{result.ratio(name, setting.floor):.2f}")
-    console.print(table)
+        table.add(name, f"{ms:.2f} ms", f"{result.ratio(name, setting.floor):.2f}")
+    out.print(table)
     if not setting.bars:
         return
-    table = Table()
-    for column in ("row", "bar", "measured", ""):
-        table.add_column(column)
+    table = Table("", ("row", "bar", "measured", ""))
     for bar in setting.bars:
         ratio = result.ratio(bar.row, bar.reference)
         measured = f"{1 / ratio:.2f} × faster" if bar.at_most < 1 else f"{ratio:.2f} ×"
-        table.add_row(bar.row, str(bar), measured, "met" if ratio <= bar.at_most else "not met")
-    console.print(table)
+        table.add(bar.row, str(bar), measured, "met" if ratio <= bar.at_most else "not met")
+    out.print(table)

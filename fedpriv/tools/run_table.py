@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
-from rich.console import Console
 from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from fedpriv.common.console import console
 from fedpriv.common.errors import show
@@ -27,6 +23,7 @@ from fedpriv.store.run_folders import (
     search_folders,
 )
 from fedpriv.store.searches import read_search
+from fedpriv.store.table import Column, Table
 from fedpriv.tools.run_choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
 
 _MOST_KEYS = 6  # that differ, on the console
@@ -64,24 +61,26 @@ def show_runs(
     shown = [*(chosen or SHOWN), *keys]
     if to_json or to_csv is not None:
         shown += [] if chosen else ["problem"]
-        text = _as_json(rows, shown) if to_json else _as_csv(rows, shown)
+        chosen = [{key: row.get(key) for key in shown} for row in rows]
+        table = run_table(rows, shown).csv()
+        text = json.dumps(chosen, indent=2, default=str) + "\n" if to_json else table
         if to_csv is None or str(to_csv) == "-":
             print(text, end="")
             return
         _refuse_other_table(to_csv, shown)
-        write_text(to_csv, _as_csv(rows, shown))
+        write_text(to_csv, table)
         print(text if to_json else f"{counted(len(rows), 'run')}: {to_csv}", end="\n")
         return
     hidden = keys[_MOST_KEYS:]
     _print(rows, [key for key in shown if key not in hidden], hidden, len(runs))
     for path in dict.fromkeys(path for given in folders for path in search_folders(given)):
-        console().print(Text(_printable(read_search(path).line())), soft_wrap=True)
+        console().print(read_search(path).line(), soft_wrap=True)
 
 
 def _refuse_other_table(path: Path, columns: Sequence[str]) -> None:
     """Raise ConfigError where ``path`` is anything but a table of runs: with these columns, or with those of
     every table."""
-    headers = (_as_csv([], columns).rstrip("\n"), _as_csv([], SHOWN).rstrip("\n"))
+    headers = (run_table([], keys).csv().rstrip("\n") for keys in (columns, SHOWN))
     mark = rb"\A(%s\n|%s[,\n])" % tuple(re.escape(header.encode()) for header in headers)
     refuse_foreign("--csv", path, mark)
 
@@ -108,48 +107,37 @@ def differing(runs: Sequence[StoredRun]) -> list[str]:
     return [key for key in common if len({show(other[key]) for other in settings}) > 1]
 
 
-def _as_json(rows: Sequence[Values], columns: Sequence[str]) -> str:
-    chosen = [{key: row.get(key) for key in columns} for row in rows]
-    return json.dumps(chosen, indent=2, default=str) + "\n"
-
-
-def _as_csv(rows: Sequence[Values], columns: Sequence[str]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
+def run_table(rows: Sequence[Values], keys: Sequence[str]) -> Table:
+    """Return a row for each run, with a column for each key."""
+    columns = [
+        Column(
+            key,
+            _HEADINGS.get(key),
+            right=any(as_number(row.get(key)) is not None for row in rows),
+            shown=partial(_cell, key),
+        )
+        for key in keys
+    ]
+    table = Table("Runs", columns)
     for row in rows:
-        writer.writerow("" if row.get(key) is None else _plain(row[key]) for key in columns)
-    return file.getvalue()
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, bool):
-        return show(value)
-    return value if isinstance(value, int | float) else str(value).replace("\n", " ")
+        style = "red" if row["state"] == DAMAGED else ""
+        table.add(*(row.get(key) for key in keys), style=style)
+    return table
 
 
 def _print(
     rows: Sequence[Values], columns: Sequence[str], hidden: Collection[str], total: int
 ) -> None:
-    table = Table(title="Runs", title_justify="left", title_style="bold")
-    for key in columns:
-        right = any(as_number(row.get(key)) is not None for row in rows)
-        heading = Text(_printable(_HEADINGS.get(key, key)))
-        table.add_column(heading, overflow="fold", justify="right" if right else "left")
-    for row in rows:
-        style = "red" if row["state"] == DAMAGED else None
-        table.add_row(*(Text(_cell(key, row.get(key))) for key in columns), style=style)
-    out = console()
+    table, out = run_table(rows, columns), console()
     if not out.is_terminal:  # whoever reads lines wants each run on one
-        width = Measurement.get(out, out.options.update(max_width=10**5), table).maximum
-        out = Console(highlight=False, markup=False, width=max(out.width, width))
+        out = console(Measurement.get(out, out.options.update(max_width=10**5), table).maximum)
     out.print(table)
     fewer = "" if len(rows) == total else f" of {total}"
     out.print(f"{len(rows)}{fewer} {'run' if (total if fewer else len(rows)) == 1 else 'runs'}")
     if hidden:
         out.print(
             f"{counted(len(hidden), 'further key')} differ{'s' if len(hidden) == 1 else ''} "
-            f"(--columns, --csv): {', '.join(map(_printable, hidden))}"
+            f"(--columns, --csv): {', '.join(hidden)}"
         )
     if any(row["state"] == UNFINISHED for row in rows):
         out.print(
@@ -157,22 +145,15 @@ def _print(
         )
     for row in rows:
         if row["state"] == DAMAGED:
-            out.print(Text(f"damaged: {_printable(str(row['problem']))}", style="red"))
+            out.print(f"damaged: {row['problem']}", style="red")
 
 
 def _cell(key: str, value: object) -> str:
-    if value is None:
-        return ""
     number = None if isinstance(value, str | bool) else as_number(value)
     if number is None:
-        return _printable(show(value))
+        return show(value)
     if key in _SHARES:
         return f"{100 * number:.2f}"
     if key in _EPSILONS:
         return round_up(number)
     return str(value) if isinstance(value, int) else f"{number:.4g}"
-
-
-def _printable(text: str) -> str:
-    """Without what a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -43,7 +43,7 @@ def test_one_pair_has_no_interval():
         runs_of({"none": [0.1], "mine": [0.2]}), ["clipper"], ["test_accuracy"]
     )
     assert np.isnan(found["low"]).all()
-    assert table_of(found).row_count == 1
+    assert len(table_of(found).rows) == 1
 
 
 def test_runs_of_other_pairs_are_not_compared():

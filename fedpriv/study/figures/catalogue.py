@@ -11,12 +11,11 @@ from typing import Any
 
 import yaml
 from rich.cells import cell_len
-from rich.table import Table
-from rich.text import Text
 
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import conf_dir, options
+from fedpriv.store.table import Column, Table
 from fedpriv.study.figures.loading import load_section
 from fedpriv.study.figures.reading import read_figure
 from fedpriv.study.figures.record import finished_words
@@ -139,16 +138,19 @@ def _print(lines: Sequence[_Line]) -> None:
     spare = min(out.width, _WIDTH) - sum(widths.values()) - _GAP * len(widths)
     widths["title"] = max(widths["title"] + min(spare, 0), _LEAST)
     for place, (work, own) in enumerate(itertools.groupby(lines, key=lambda line: line.work)):
-        table = Table(
-            title=work, title_justify="left", title_style="bold", show_header=place == 0,
-            box=None, padding=(0, _GAP, 0, 0),
-        )  # fmt: skip
-        for name, width in widths.items():
-            style = "cyan" if name == "figure" else ""
-            side = "right" if name in ("runs", "done") else "left"
-            table.add_column(name, width=width, no_wrap=True, style=style, justify=side)
+        columns = [
+            Column(
+                name,
+                right=name in ("runs", "done"),
+                style="cyan" if name == "figure" else "",
+                wrap=False,
+                width=width,
+            )
+            for name, width in widths.items()
+        ]
+        table = Table(work, columns, header=place == 0, padding=(0, _GAP, 0, 0))
         for line in own:
-            table.add_row(*(Text(getattr(line, name)) for name in widths))
+            table.add(*(getattr(line, name) for name in widths))
         out.print(table)
         out.print()
     out.print(_HINT)

@@ -12,6 +12,7 @@ import pandas as pd
 from fedpriv.common.words import in_short
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.store.pairs import PAIRED, TOGETHER, interval_words, paired_differences
+from fedpriv.store.table import Table
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
 from fedpriv.study.figures.provenance import provenance
 from fedpriv.study.figures.series import FigureRun
@@ -53,13 +54,13 @@ def compare(
     if figure.notes:
         lines += [figure.notes.strip(), ""]
     if figure.stated:
-        lines += ["## Stated and ours", "", *_stated(figure, ends), ""]
+        lines += ["## Stated and ours", "", _stated(figure, ends).markdown(), ""]
     orderings = list(dict.fromkeys([*_stated_orderings(figure), *figure.orderings]))
     if orderings:
         lines += ["## Orderings", "", *(_ordering(figure, o, ends) for o in orderings), ""]
     if not figure.as_defined and (figure.stated or orderings):
         lines += [_not_compared(figure), ""]
-    lines += ["## Ends of the curves", "", *_ends(figure, ends), ""]
+    lines += ["## Ends of the curves", "", _ends(figure, ends).markdown(), ""]
     if pairs := list(_paired(runs)):
         lines += ["## Paired differences", "", *pairs, ""]
     if figure.marks:
@@ -126,20 +127,22 @@ def _rounded(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}" if abs(value) < _HUGE else f"{value:.1e}"
 
 
-def _stated(figure: Figure, ends: Ends) -> Iterator[str]:
+def _stated(figure: Figure, ends: Ends) -> Table:
     compared = figure.as_defined
-    yield "| | curve | quantity at the end | stated | ours |" + " difference |" * compared
-    yield "|---|---|---|---|---|" + "---|" * compared
+    columns = ("", "curve", "quantity at the end", "stated", "ours", *["difference"] * compared)
+    table = Table("", columns)
     for s in figure.stated:
         column, values = STATED_COLUMNS[s.column], ends.of(s.group, s.curve, s.column, s.point)
         difference = "" if not len(values) else f"{values.mean() - s.value:+.{column.decimals}f}"
-        yield (
-            f"| {_title(figure, s.group)} | {_label(figure, s.curve)}{_at(figure, s.point)} "
-            f"| {column.label} "
-            f"| {s.value:.{column.decimals}f} | {mean_sd(values, column.decimals)} |"
-            + f" {difference} |"
-            * compared
+        table.add(
+            _title(figure, s.group),
+            f"{_label(figure, s.curve)}{_at(figure, s.point)}",
+            column.label,
+            f"{s.value:.{column.decimals}f}",
+            mean_sd(values, column.decimals),
+            *[difference] * compared,
         )
+    return table
 
 
 def _stated_orderings(figure: Figure) -> Iterator[Ordering]:
@@ -258,18 +261,18 @@ def _places(figure: Figure) -> Iterator[tuple[CurveGroup, Curve, float | None]]:
                 yield group, curve, point
 
 
-def _ends(figure: Figure, ends: Ends) -> Iterator[str]:
+def _ends(figure: Figure, ends: Ends) -> Table:
     shown = _shown(figure, ends)
-    point = "" if figure.points is None else f" {figure.points.label} |"
-    yield f"| | curve |{point} " + " | ".join(STATED_COLUMNS[c].label for c in shown) + " |"
-    yield "|---|---" + "|---" * bool(point) + "|---" * len(shown) + "|"
+    point = [] if figure.points is None else [figure.points.label]
+    table = Table("", ("", "curve", *point, *(STATED_COLUMNS[c].label for c in shown)))
     for group, curve, at in _places(figure):
         cells = [] if figure.points is None else ["–" if at is None else f"{at:g}"]
         for name in shown:
             values = ends.of(group.name, curve.name, name, at)
             decimals = STATED_COLUMNS[name].decimals
             cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
-        yield f"| {group.title} | {curve.label} | " + " | ".join(cells) + " |"
+        table.add(group.title, curve.label, *cells)
+    return table
 
 
 def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
@@ -295,29 +298,29 @@ def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
     if any(run.summary.get("epsilon_sound") is not None for run in runs):
         yield TOGETHER
         yield ""
-    yield "| | point | curve | quantity | pairs | difference | interval |"
-    yield "|---" * 7 + "|"
-    for (group, point), table in pd.DataFrame(rows).groupby(
+    table = Table("", ("", "point", "curve", "quantity", "pairs", "difference", "interval"))
+    for (group, point), paired in pd.DataFrame(rows).groupby(
         ["group", "point"], dropna=False, sort=False
     ):
-        shown = [name for name in columns if table[name].notna().any()]
-        for row in paired_differences(table, ["curve"], shown).itertuples():
+        shown = [name for name in columns if paired[name].notna().any()]
+        for row in paired_differences(paired, ["curve"], shown).itertuples():
             label, scale = STATED_COLUMNS[row.column].label, STATED_COLUMNS[row.column].scale
             mean = "–" if math.isnan(row.mean) else f"{scale * row.mean:+.3g}"
             interval = interval_words(row, lambda value, scale=scale: f"{scale * value:+.3g}")
             at = "–" if pd.isna(point) else f"{point:g}"
-            yield f"| {group} | {at} | {row.curve} | {label} | {row.pairs} | {mean} | {interval} |"
+            table.add(group, at, row.curve, label, row.pairs, mean, interval)
+    yield table.markdown()
 
 
 def _published(figure: Figure) -> Iterator[str]:
     """The marks, as their sources state them."""
     yield "From publications and other figures, under settings that are not those of the runs; symbols."
     yield ""
-    yield f"| | from | {figure.points.label} | quantity | value |"
-    yield "|---|---|---|---|---|"
+    table = Table("", ("", "from", figure.points.label, "quantity", "value"))
     for m in figure.marks:
         label = COLUMNS[m.column].label
-        yield f"| {_title(figure, m.group)} | {m.label} | {m.point:g} | {label} | {m.value:g} |"
+        table.add(_title(figure, m.group), m.label, f"{m.point:g}", label, f"{m.value:g}")
+    yield table.markdown()
 
 
 def _without_guarantee(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:

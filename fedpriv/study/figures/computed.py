@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, show
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_csv, write_text
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.store.display import console
 from fedpriv.store.plots import Panel, draw_panels
@@ -135,8 +135,7 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
         return
     drawing = figure.draw()
     folder.mkdir(parents=True, exist_ok=True)
-    table = drawn_table(drawing)
-    write_text(folder / "figure.csv", table.to_csv(index=False, float_format="%.6g"))
+    write_csv(folder / "figure.csv", drawn_table(drawing), float_format="%.6g")
     files = [folder / "figure.png", folder / "figure.pdf"]
     caption = " ".join([drawing.caption, *_changed(figure)])
     draw_panels(files, drawing.rows, f"{figure.work} · {figure.title}", caption)

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
-
 from fedpriv.store.display import console
+from fedpriv.store.table import Column, Table
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import DONE, PARTLY, Job, distinct
 from fedpriv.study.figures.loading import compose_safely
 from fedpriv.study.figures.planning import announcement, plan_figure
 from fedpriv.study.figures.reading import is_computed
 from fedpriv.study.figures.record import read_failures
-
-_NUMBERS = ("done", "partly", "minutes a run")
 
 
 def show_details(name: str, arguments: Sequence[str], extra: Path | None = None) -> None:
@@ -43,16 +40,15 @@ def show_details(name: str, arguments: Sequence[str], extra: Path | None = None)
 
 def _curve_table(figure: Figure, jobs: Sequence[Job]) -> Table:
     """A row for each curve of each group."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("group", "curve", "", "done", "partly", "minutes a run"):
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+    numbers = (Column(name, right=True) for name in ("done", "partly", "minutes a run"))
+    table = Table("", ("group", "curve", "", *numbers), padding=(0, 2, 0, 0))
     for group in figure.groups:
         for curve in group.curves:
             own = [
                 j.state for j in jobs if (j.group.name, j.curve.name) == (group.name, curve.name)
             ]
             minutes = curve.minutes.get(group.name) if figure.as_defined else None
-            table.add_row(
+            table.add(
                 group.name,
                 curve.name,
                 curve.label,

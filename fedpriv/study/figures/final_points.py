@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.common.errors import ConfigError, nearest, show
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
@@ -47,7 +47,7 @@ def run(options: SimpleNamespace) -> int:
     kept = _with_both(runs, key, y)
     lines = _lines(kept, key, y)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
-    write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
+    write_csv(out.with_suffix(".csv"), drawn.reset_index(0))
     draw_panels([out], [[_panel(lines, key, y)]], "", _caption(lines), creator="fedpriv plot")
     console().print(
         f"{counted(len(kept), 'run')}, {counted(len(lines), 'curve')}: {out} and {out.with_suffix('.csv')}"

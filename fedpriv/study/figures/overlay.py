@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, nearest, show
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted, in_short
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
@@ -50,7 +50,7 @@ def run(options: SimpleNamespace) -> int:
     runs = _with_columns(runs, options.x, options.y)
     lines = _lines(runs, options.each)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
-    write_text(out.with_suffix(".csv"), drawn.reset_index(0).to_csv(index=False))
+    write_csv(out.with_suffix(".csv"), drawn.reset_index(0))
     unfinished = [one.folder.path.name for one in runs if not one.folder.finished]
     draw_panels(
         [out], [[_panel(lines, options)]], "", _caption(lines, unfinished), creator="fedpriv plot"

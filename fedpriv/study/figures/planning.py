@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from omegaconf import DictConfig
-from rich.table import Table
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.store.display import duration
 from fedpriv.store.packed import unpack_runs
+from fedpriv.store.table import Table
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
 from fedpriv.study.figures.reading import read_figure
@@ -66,17 +66,15 @@ _FEW_SEEDS = 5
 
 def job_table(figure: Figure, jobs: Sequence[Job]) -> Table:
     """A row for each curve of each group, at each point."""
-    table = Table(title="Runs", title_justify="left", title_style="bold")
     point = () if figure.points is None else (figure.points.key,)
-    for column in ("group", "curve", *point, "seeds: state", "fedpriv train ..."):
-        table.add_column(column, overflow="fold")
+    table = Table("Runs", ("group", "curve", *point, "seeds: state", "fedpriv train ..."))
     rows: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs:
         at = () if figure.points is None else ("–" if job.point is None else f"{job.point:g}",)
         rows.setdefault((job.group.name, job.curve.name, *at), []).append(job)
     for key, own in rows.items():
         shown = [o for o in own[0].overrides if not o.startswith(("runtime.", "seed="))]
-        table.add_row(*key, _states(own), " ".join(shown))
+        table.add(*key, _states(own), " ".join(shown))
     return table
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import csv_text, write_text
 from fedpriv.store.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -22,15 +21,13 @@ _COLUMNS = ("group", "curve", "point", "seed", "state", "why", "run")
 
 def write_record(folder: Path, jobs: Sequence[Job], why: Mapping[str, str]) -> None:
     """Write the record of a figure's jobs; ``why``: label → what went wrong with it."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
+    rows: list[tuple[object, ...]] = [_COLUMNS]
     for job in jobs:
         point = "" if job.point is None else f"{job.point:g}"
         place = (job.group.name, job.curve.name, point, job.seed)
-        rows.writerow((*place, job.state, why.get(job.label, ""), job.folder.path))
+        rows.append((*place, job.state, why.get(job.label, ""), job.folder.path))
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / _FILE, text.getvalue())
+    write_text(folder / _FILE, csv_text(rows))
 
 
 def read_failures(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:

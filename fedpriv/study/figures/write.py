@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_csv, write_text
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, Column
 from fedpriv.store.plots import CYCLE, HeatMap, Line, Panel, draw_panels
@@ -40,7 +40,7 @@ def write_figure(
     """
     folder.mkdir(parents=True, exist_ok=True)
     table = figure_table(figure, runs)
-    write_text(folder / "figure.csv", table.to_csv(index=False, float_format="%.6g"))
+    write_csv(folder / "figure.csv", table, float_format="%.6g")
     caption = caption_of(figure, runs, missing)
     draw_panels(
         [folder / "figure.png", folder / "figure.pdf"],
@@ -49,7 +49,7 @@ def write_figure(
         caption,
         stamp=_stamp(figure, missing),
     )
-    write_text(folder / "ends.csv", ends_table(figure, runs).to_csv(index=False))
+    write_csv(folder / "ends.csv", ends_table(figure, runs))
     write_text(folder / "comparison.md", compare(figure, runs, missing, caption, command))
 
 

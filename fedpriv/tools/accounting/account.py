@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,10 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import json_text
 from fedpriv.common.notices import notice
 from fedpriv.common.words import percent_up, round_up
 from fedpriv.privacy.accountants import (
@@ -28,9 +26,10 @@ from fedpriv.privacy.core.grid import FEW
 from fedpriv.privacy.core.names import ACCOUNTANTS, SOUND
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.store.agreement import ledger_apart
-from fedpriv.store.display import console, pairs
+from fedpriv.store.display import console
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.ledger_file import LedgerError, read_ledger
+from fedpriv.store.table import Column, Table, pairs
 from fedpriv.tools.accounting import arguments, shuffle
 from fedpriv.tools.accounting.history import from_history
 from fedpriv.tools.accounting.releases import (
@@ -87,7 +86,7 @@ def run(options: SimpleNamespace) -> int:
     if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
         _compare_with_statement(options, releases, deltas, answers)
     if options.json:
-        print(json.dumps(as_json(releases, deltas, answers), indent=2, allow_nan=False))
+        print(json_text(as_json(releases, deltas, answers), allow_nan=False), end="")
     else:
         _show(releases, deltas, answers)
     if options.plot is not None:
@@ -172,16 +171,13 @@ def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float
 def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
     out = console()
     out.print(pairs("Releases", releases.lines))
-    table = Table(title="Epsilon", title_justify="left", title_style="bold")
-    table.add_column("accountant", style="cyan")
-    for delta in deltas:
-        table.add_column(f"delta = {delta:g}", justify="right")
-    table.add_column("settings")
+    epsilons = [Column(f"delta = {delta:g}", right=True, shown=_shown) for delta in deltas]
+    table = Table("Epsilon", (Column("accountant", style="cyan"), *epsilons, "settings"))
     for p in (p for p in answers if p.reason is None):
-        table.add_row(p.name, *(_shown(e) for e in p.epsilons), _words(p, releases, deltas))
+        table.add(p.name, *p.epsilons, _words(p, releases, deltas))
     out.print(table)
     if releases.noise_adapts:
-        out.print(Text(NO_GUARANTEE, style="yellow"))
+        out.print(NO_GUARANTEE, style="yellow")
         for words in _guarantee(releases):
             out.print(words)
     else:

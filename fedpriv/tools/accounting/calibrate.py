@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import json_text
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.calibration import (
@@ -18,7 +18,8 @@ from fedpriv.privacy.calibration import (
     calibrate_steps,
 )
 from fedpriv.privacy.core.names import RELATION_WORDS
-from fedpriv.store.display import console, pairs
+from fedpriv.store.display import console
+from fedpriv.store.table import pairs
 from fedpriv.tools.accounting import arguments
 from fedpriv.tools.accounting.releases import sampling_words
 
@@ -55,7 +56,7 @@ def run(options: SimpleNamespace) -> int:
     }
     if options.json:
         answer["epsilon"] = arguments.plain(epsilon)
-        print(json.dumps(answer, indent=2, allow_nan=False))
+        print(json_text(answer, allow_nan=False), end="")
     else:
         console().print(pairs("Calibrated", _lines(answer, release)))
     return 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 
-from rich.table import Table
-
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import json_text
 from fedpriv.common.words import round_up
 from fedpriv.privacy.shuffling import (
     BIT,
@@ -19,6 +17,7 @@ from fedpriv.privacy.shuffling import (
     secure_sum_epsilon,
 )
 from fedpriv.store.display import console
+from fedpriv.store.table import Column, Table
 from fedpriv.tools.accounting import arguments
 
 _OTHERS = (
@@ -60,7 +59,7 @@ def run(options: SimpleNamespace) -> int:
         multiplier = arguments.noise_multiplier(options.noise_multiplier)
         rows = [_of_gaussian(multiplier, n, delta) for n in counts]
     if options.json:
-        print(json.dumps({"delta": delta, "rows": [asdict(row) for row in rows]}, indent=2))
+        print(json_text({"delta": delta, "rows": [asdict(row) for row in rows]}), end="")
     else:
         _show(rows, delta)
     return 0
@@ -84,12 +83,12 @@ def _of_gaussian(multiplier: float, reports: int, delta: float) -> ShuffleCost:
 
 def _show(rows: list[ShuffleCost], delta: float) -> None:
     bits = rows[0].shuffled_bits is not None
-    table = Table(title=f"Epsilon of one round at delta = {delta:g}", title_justify="left")
-    for name in ("of a report", "reports", "shuffled", *(["bits, shuffled", "secure sum"] * bits)):
-        table.add_column(name, justify="right")
+    names = ("of a report", "reports", "shuffled", *(["bits, shuffled", "secure sum"] * bits))
+    title = f"Epsilon of one round at delta = {delta:g}"
+    table = Table(title, (Column(name, right=True) for name in names))
     for row in rows:
         of_bits = (_words(row, row.shuffled_bits), _shown(row.secure_sum)) if bits else ()
-        table.add_row(
+        table.add(
             _shown(row.report_epsilon), f"{row.reports:,}", _words(row, row.shuffled), *of_bits
         )
     out = console()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from dp_accounting import dp_event
-from rich.table import Table
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.accountants.pld import forget
 from fedpriv.privacy.core.names import ADD_OR_REMOVE
 from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.store.display import console
+from fedpriv.store.table import Column, Table
 
 ROUNDS, DISTINCT = 15_000, 6_800
 BARS = {"rdp": 1.0, "pld": 5.0}
@@ -28,13 +28,9 @@ def composition() -> dict[dp_event.DpEvent, int]:
 
 def run(repeats: int) -> int:
     """Print the median time of ``repeats`` answers by each accountant; returns the exit status."""
-    table = Table(
-        title=f"Accounting: {ROUNDS:,} rounds, {DISTINCT:,} noise multipliers",
-        title_justify="left",
-        title_style="bold",
-    )
-    for name in ("accountant", "epsilon", "seconds", "bar"):
-        table.add_column(name, justify="left" if name == "accountant" else "right")
+    title = f"Accounting: {ROUNDS:,} rounds, {DISTINCT:,} noise multipliers"
+    numbers = (Column(name, right=True) for name in ("epsilon", "seconds", "bar"))
+    table = Table(title, ("accountant", *numbers))
     for accountant in (RdpAccountant(), RdpAccountant("2..64", "classical"), PldAccountant()):
         seconds = []
         for _ in range(repeats):
@@ -45,6 +41,6 @@ def run(repeats: int) -> int:
             seconds.append(time.perf_counter() - started)
         median = sorted(seconds)[len(seconds) // 2]
         bar = f"<= {BARS[accountant.name]:g}"
-        table.add_row(accountant.describe(), f"{epsilon:.4f}", f"{median:.2f}", bar)
+        table.add(accountant.describe(), f"{epsilon:.4f}", f"{median:.2f}", bar)
     console().print(table)
     return 0

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, Interrupted
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_csv
 from fedpriv.data.names import NONMEMBERS
 from fedpriv.experiment.settings import Settings
 from fedpriv.store.display import console, teller
@@ -68,7 +68,7 @@ def run(given: SimpleNamespace) -> int:
     if len(audits) == 1:
         out.print("written: " + ", ".join(map(str, files)))
     if given.csv is not None:
-        write_text(given.csv, pd.DataFrame(report.row(one) for one in audits).to_csv(index=False))
+        write_csv(given.csv, pd.DataFrame(report.row(one) for one in audits))
         out.print(f"written: {given.csv}")
     return status
 
@@ -101,9 +101,9 @@ def _of_scores(given: SimpleNamespace) -> int:
     out = console()
     out.print(epsilon_report.of_scores(found, len(scores), delta, confidence))
     for line in (*epsilon_report.meanings(found), *epsilon_report.note_on_ties(scores)):
-        out.print(line)
+        out.print(line, style="dim")
     if given.csv is not None:
-        write_text(given.csv, epsilon_report.frame_of(found).to_csv(index=False))
+        write_csv(given.csv, epsilon_report.frame_of(found))
         out.print(f"written: {given.csv}")
     return 0
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pandas as pd
-from rich.table import Table
-from rich.text import Text
 
 from fedpriv.common.words import counted
 from fedpriv.data.names import MISLABELLED
 from fedpriv.privacy.core.names import RELATION_WORDS
+from fedpriv.store.table import Column, Table
 from fedpriv.tools.audit.epsilon_audit import EpsilonAudit
 from fedpriv.tools.audit.epsilon_evaluate import BOUND, ESTIMATE, FAMILY, METHODS, AuditedEpsilon
 from fedpriv.tools.audit.epsilon_guesses import Scores
@@ -60,58 +59,50 @@ def of_scores(found: list[AuditedEpsilon], count: int, delta: float, confidence:
 
 
 def _by_label(title: str, numbers: list[AuditedEpsilon], headline: AuditedEpsilon | None) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    columns = ["what it is", "method", "who looks", "ε at least"]
     has_ideal = any(one.ideal is not None for one in numbers)
-    for column in [*columns, *(["ideal"] if has_ideal else [])]:
-        table.add_column(column, overflow="fold", style="cyan" if column == "method" else None)
+    columns = ("what it is", Column("method", style="cyan"), "who looks", "ε at least")
+    table = Table(title, (*columns, "ideal") if has_ideal else columns)
     for kind in (BOUND, FAMILY, ESTIMATE):
         for one in numbers:
             if one.kind == kind:
-                style = "bold" if one is headline else "dim" if kind != BOUND else None
+                style = "bold" if one is headline else "dim" if kind != BOUND else ""
                 cells = _cells(one)[: 2 if has_ideal else 1]
-                table.add_row(kind, one.method, OBSERVERS[one.observer], *cells, style=style)
-        table.add_section()
+                table.add(kind, one.method, OBSERVERS[one.observer], *cells, style=style)
+        table.end_section()
     return table
 
 
-def meanings(found: list[AuditedEpsilon]) -> list[Text]:
-    """What may be said of each kind of number."""
-    used = dict.fromkeys(one.kind for one in found)
-    return [Text(f"{kind}: {LABELS[kind]}.", style="dim") for kind in used]
+def meanings(found: list[AuditedEpsilon]) -> list[str]:
+    """Return what each kind of number means."""
+    return [f"{kind}: {LABELS[kind]}." for kind in dict.fromkeys(one.kind for one in found)]
 
 
-def note_on_ties(scores: Scores) -> list[Text]:
+def note_on_ties(scores: Scores) -> list[str]:
     """Return a line on equal scores, of which guesses are lost; none where all scores differ."""
     if not scores.tied:
         return []
     return [
-        Text(
-            f"{counted(scores.tied, 'canary')} of {len(scores)} share their score with another: a group of "
-            "equal scores across a cut counts as wrong guesses. Finer scores, or a random number added to "
-            "each that is smaller than their steps and independent of the coins, find more.",
-            style="dim",
-        )
+        f"{counted(scores.tied, 'canary')} of {len(scores)} share their score with another: a group of "
+        "equal scores across a cut counts as wrong guesses. Finer scores, or a random number added to "
+        "each that is smaller than their steps and independent of the coins, find more."
     ]
 
 
-def notes(audit: EpsilonAudit) -> list[Text]:
-    """What stands below the table."""
-    lines = meanings(audit.found)
+def notes(audit: EpsilonAudit) -> list[tuple[str, str]]:
+    """Return the lines below the table, each with its style."""
+    lines = [(line, "dim") for line in meanings(audit.found)]
     sound = audit.subject.get("epsilon_sound")
     if sound is not None:
-        lines.append(Text(f"The ledger says at most {float(sound):.4g}."))
+        lines.append((f"The ledger says at most {float(sound):.4g}.", ""))
     lines.append(
-        Text(
+        (
             "ideal: what the method finds on average where exactly the ledger's ε leaks. A small number is "
             "no proof of privacy.",
-            style="dim",
+            "dim",
         )
     )
     if audit.canary == MISLABELLED:
-        lines.append(
-            Text("ideal is of canaries of one direction; wrong labels show less.", style="dim")
-        )
+        lines.append(("ideal is of canaries of one direction; wrong labels show less.", "dim"))
     return lines
 
 
@@ -134,13 +125,12 @@ def _cells(one: AuditedEpsilon) -> list[str]:
 
 def several(audits: list[EpsilonAudit], names: list[str]) -> Table:
     """A row for each run."""
-    found = Table(title="ε from below", title_justify="left", title_style="bold")
-    for column in ("run", "ε sound", "ε published", "bound", "method", "within a family"):
-        found.add_column(column, overflow="fold")
+    columns = ("run", "ε sound", "ε published", "bound", "method", "within a family")
+    found = Table("ε from below", columns)
     for audit, name in zip(audits, names, strict=True):
         best = max((f.epsilon for f in audit.found if f.kind == FAMILY), default=0.0)
         head = audit.headline
         claims = [audit.subject.get(f"epsilon_{view}") for view in ("sound", "published")]
         shown = ["none" if c is None else f"{float(c):.4g}" for c in claims]
-        found.add_row(name, *shown, f"{head.epsilon:.3g}", head.method, f"{best:.3g}")
+        found.add(name, *shown, f"{head.epsilon:.3g}", head.method, f"{best:.3g}")
     return found

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
-from rich.text import Text
 
-from fedpriv.common.files import saying_where, write_text
+from fedpriv.common.files import saying_where, write_csv
 from fedpriv.common.words import percent_up
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.display import console
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.plots import Line, Panel, draw_panels
+from fedpriv.store.table import Column, Table
 from fedpriv.tools.audit import epsilon_report
 from fedpriv.tools.audit.epsilon_audit import EpsilonAudit
 from fedpriv.tools.audit.membership import RATES, MembershipAudit, Outcome
@@ -35,7 +34,7 @@ def write(folder: RunFolder, audit: Audit) -> list[Path]:
     with saying_where(folder.audit):
         folder.audit.mkdir(exist_ok=True)
         folder.write_json(files[0], audit.as_json())
-        write_text(files[1], _table(audit).to_csv(index=False))
+        write_csv(files[1], _table(audit))
         if membership:
             files.append(stem.with_name(f"{stem.name}.png"))
             draw_panels([files[-1]], [[roc_panel(audit)]], "", _caption(audit))
@@ -93,7 +92,7 @@ def show(audits: Sequence[Audit]) -> None:
         for warning in warnings:
             said.setdefault(warning, []).append(_name(audit))
     for warning, runs in said.items():
-        out.print(Text((f"{', '.join(runs)}: " if many else "") + warning, style="yellow"))
+        out.print((f"{', '.join(runs)}: " if many else "") + warning, style="yellow")
 
 
 def _show_epsilon(audits: Sequence[Audit]) -> None:
@@ -102,8 +101,8 @@ def _show_epsilon(audits: Sequence[Audit]) -> None:
         out.print(epsilon_report.several(list(audits), [_name(audit) for audit in audits]))
         return
     out.print(epsilon_report.table(audits[0], _name(audits[0])))
-    for line in epsilon_report.notes(audits[0]):
-        out.print(line)
+    for line, style in epsilon_report.notes(audits[0]):
+        out.print(line, style=style)
 
 
 def _membership(audit: MembershipAudit) -> Table:
@@ -115,11 +114,11 @@ def _membership(audit: MembershipAudit) -> Table:
         *(f"TPR at {rate:.1%} FPR" for rate in RATES.values()),
     )
     for outcome in audit.outcomes:
-        table.add_row(*_cells(outcome))
-    table.add_row(*_cells(audit.blind), style="dim")
+        table.add(*_cells(outcome))
+    table.add(*_cells(audit.blind), style="dim")
     if audit.bound is not None:
         rates = (percent_up(float(audit.bound.tpr(rate))) for rate in RATES.values())
-        table.add_row("any attack, by the ledger", "", *(f"at most {r}" for r in rates))
+        table.add("any attack, by the ledger", "", *(f"at most {r}" for r in rates))
     return table
 
 
@@ -129,8 +128,8 @@ def _property(audit: PropertyAudit) -> Table:
         f"Property inference on {_name(audit)}: {audit.meaning}", "observer sees", "clients", "AUC"
     )
     clients = f"{counts['auxiliary']} to learn from, {counts['target']} targets"
-    table.add_row(audit.sees, clients, _shown(audit.auc))
-    table.add_row("the number of records alone", "", _shown(audit.baseline), style="dim")
+    table.add(audit.sees, clients, _shown(audit.auc))
+    table.add("the number of records alone", "", _shown(audit.baseline), style="dim")
     return table
 
 
@@ -139,7 +138,7 @@ def _several(audits: Sequence[Audit]) -> Table:
     if isinstance(first, PropertyAudit):
         table = _titled(f"Property inference: {first.options.choice}", "run", "ε sound", "AUC")
         for audit in audits:
-            table.add_row(_name(audit), _epsilon(audit), _shown(audit.auc))
+            table.add(_name(audit), _epsilon(audit), _shown(audit.auc))
         return table
     names = [f"AUC {outcome.attack}" for outcome in (*first.outcomes, first.blind)]
     table = _titled("Membership inference", "run", "ε sound", *names, "largest TPR at 1 % FPR")
@@ -147,15 +146,13 @@ def _several(audits: Sequence[Audit]) -> Table:
         rates = [o.rates["tpr_at_1_percent"] for o in audit.outcomes]
         best = max((rate for rate in rates if rate), key=lambda rate: rate.value, default=None)
         aucs = (_shown(outcome.auc) for outcome in (*audit.outcomes, audit.blind))
-        table.add_row(_name(audit), _epsilon(audit), *aucs, _shown(best))
+        table.add(_name(audit), _epsilon(audit), *aucs, _shown(best))
     return table
 
 
 def _titled(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for position, column in enumerate(columns):
-        table.add_column(column, overflow="fold", style="cyan" if position == 0 else None)
-    return table
+    first, *others = columns
+    return Table(title, (Column(first, style="cyan"), *others))
 
 
 def _cells(outcome: Outcome) -> list[str]:

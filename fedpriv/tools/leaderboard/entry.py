@@ -6,7 +6,6 @@ every value has a type, a range and, where it is text, an alphabet without what 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -17,7 +16,7 @@ from typing import Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, show
-from fedpriv.common.files import write_text
+from fedpriv.common.files import json_text, write_text
 from fedpriv.privacy.core.names import RELATION_WORDS
 from fedpriv.store.saved import saved_json
 from fedpriv.tools.leaderboard.overrides import refuse_unsafe
@@ -105,7 +104,7 @@ class LeaderboardEntry:
 def write_entry(path: Path, entry: LeaderboardEntry) -> None:
     """Write the file; the same entry gives the same bytes."""
     content = {"schema_version": SCHEMA_VERSION, **asdict(entry)}
-    write_text(path, json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
+    write_text(path, json_text(content, sort_keys=True, allow_nan=False))
 
 
 def read_entry(path: Path) -> LeaderboardEntry:

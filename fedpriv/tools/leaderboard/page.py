@@ -8,15 +8,17 @@ from itertools import groupby
 
 from fedpriv.common.words import round_up
 from fedpriv.privacy.core.names import RELATION_WORDS
+from fedpriv.store.table import Column, Table
 from fedpriv.tools.leaderboard.entry import LeaderboardEntry
 
 MARK = "<!-- written by fedpriv leaderboard write; what is below is written anew -->"
 _STEPS = (0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100)
 """Two entries are compared where their ε lie between the same two of these."""
-_HEADINGS = (
-    "ε", "trust", "unit", "accuracy", "seeds", "CPU minutes", "configuration", "commit", "checked",
+_COLUMNS = (
+    Column("ε", right=True), "trust", "unit", Column("accuracy", right=True), Column("seeds", right=True),
+    Column("CPU minutes", right=True), Column("configuration", code=True), Column("commit", code=True),
+    "checked",
 )  # fmt: skip
-_RIGHT = ("ε", "accuracy", "seeds", "CPU minutes")
 _ROUNDING = 1e-6
 
 
@@ -24,17 +26,18 @@ def page(words: str, entries: Iterable[LeaderboardEntry]) -> str:
     """The page: what ``words``, the page before, has above its mark, and the tables. Only entries count."""
     head = words.partition(MARK)[0].rstrip() or "# Leaderboard"
     tables = [
-        f"## {dataset}\n\n{table(list(of_it))}"
+        f"## {dataset}\n\n{table(list(of_it)).markdown()}"
         for dataset, of_it in groupby(sorted(entries, key=_place), key=lambda entry: entry.dataset)
     ]
     return "\n\n".join((head, MARK, *(tables or ["There is no entry yet."]))) + "\n"
 
 
-def table(entries: Sequence[LeaderboardEntry]) -> str:
-    """The rows of a data set, in this order."""
-    lines = ["---:" if name in _RIGHT else "---" for name in _HEADINGS]
-    rows = [_HEADINGS, lines, *(_row(entry) for entry in entries)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+def table(entries: Sequence[LeaderboardEntry]) -> Table:
+    """Return the entries of a data set, in this order."""
+    made = Table("", _COLUMNS)
+    for entry in entries:
+        made.add(*_row(entry))
+    return made
 
 
 def _place(entry: LeaderboardEntry) -> tuple[object, ...]:
@@ -52,8 +55,8 @@ def _row(entry: LeaderboardEntry) -> Sequence[str]:
         _accuracy(entry),
         str(len(entry.runs)),
         f"{entry.cpu_minutes:.2g}",
-        f"`{entry.command}`",
-        f"`{entry.commit[:12]}`",
+        entry.command,
+        entry.commit[:12],
         last if len(entry.checks) < 2 else f"{last}, {len(entry.checks)} runs",
     )
 

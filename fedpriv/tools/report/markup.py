@@ -9,15 +9,13 @@ import html
 import json
 from collections.abc import Iterable, Sequence
 
+from fedpriv.common.words import printable
+
 REPORT = "report.html"
 REPORT_MARK = "\N{MIDDLE DOT} fedpriv</title>".encode()
 """In every report, so that none is written over another page."""
 _TALL, _WIDE = 15, 5  # rows and columns
 _VOID = frozenset({"meta", "img", "br"})
-_CONTROL = dict.fromkeys(
-    (*(c for c in range(32) if chr(c) not in "\t\n\r"), *range(127, 160)),
-    "\N{REPLACEMENT CHARACTER}",
-)
 _IN_SCRIPTS = {c: f"\\u{c:04x}" for c in (*map(ord, "<>&\u2028\u2029"), *range(127, 160))}
 
 
@@ -49,7 +47,7 @@ def joined(parts: Iterable[object]) -> Markup:
 
 def _escaped(value: object) -> str:
     """The value as text of a page: escaped, and control characters, which a terminal would obey, replaced."""
-    return html.escape(str(value).translate(_CONTROL))
+    return html.escape(printable(str(value)))
 
 
 def json_block(value: object, name: str) -> Markup:

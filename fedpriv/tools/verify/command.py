@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from fedpriv.common import checks as arguments
 from fedpriv.common import config as configuration
 from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_json
 from fedpriv.experiment.stamps import lacks_isolation, stamp_of, write_stamp
 from fedpriv.tools.verify.checks import all_checks
 from fedpriv.tools.verify.subject import Subject
@@ -62,7 +61,7 @@ def run(given: SimpleNamespace) -> int:
             "passed": not wrong,
             "checks": [check.as_json() for check in found],
         }
-        write_text(given.json, json.dumps(facts, indent=2) + "\n")
+        write_json(given.json, facts)
         console().print(f"written: {given.json}")
     return 1 if wrong else 0
 

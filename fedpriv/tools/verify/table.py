@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedpriv.common.console import console
+from fedpriv.store.table import Column, Table
 
 FALSE_ALARM = 5e-4
 """Of all statistical checks of one run together: half of what is promised, one in 1,000."""
@@ -77,21 +78,21 @@ def failed(checks: Sequence[Check]) -> list[Check]:
 
 def show(title: str, checks: Sequence[Check]) -> None:
     """Print the table, and a line for each failure."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("check", no_wrap=True)
-    table.add_column("", overflow="fold", min_width=30)
-    table.add_column("measured", overflow="fold")
-    table.add_column("expected", overflow="fold")
-    table.add_column("p", justify="right", no_wrap=True, min_width=5)
-    table.add_column("verdict", no_wrap=True, min_width=7)
+    columns = (
+        Column("check", wrap=False),
+        Column("", least=30),
+        "measured",
+        "expected",
+        Column("p", right=True, shown=_p, wrap=False, least=5),
+        Column("verdict", wrap=False, least=7),
+    )
+    table = Table(title, columns, padding=(0, 1, 0, 0))
     about = None
     for check in condensed(checks):
-        p = "" if check.p_value is None else _p(check.p_value)
         first = check.about if check.about != about else ""
         about = check.about
-        table.add_row(first, check.name, check.measured, check.expected, p, check.verdict)
+        cells = (check.measured, check.expected, check.p_value, check.verdict)
+        table.add(first, check.name, *cells)
     out = console()
     out.print(table)
     for check in failed(checks):
