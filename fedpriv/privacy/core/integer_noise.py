@@ -26,7 +26,7 @@ _OUT = 128  # of the thresholds
 _TAIL = 180.0  # nats of twice the tail's exponent: mass beyond is below 2^-128
 
 
-class Table:
+class WeightTable:
     """A symmetric law on whole numbers, from which streams draw."""
 
     def __init__(self, weights: Sequence[int]):
@@ -62,7 +62,7 @@ class Table:
 
 
 @lru_cache(maxsize=8)
-def discrete_gaussian(variance: float) -> Table:
+def discrete_gaussian(variance: float) -> WeightTable:
     """N_Z(0, σ²): P(x) ∝ exp(-x²/(2σ²))."""
     sigma2 = Fraction(variance)
     weight, ratio = 1 << _BITS, _exp_of_minus(1 / (2 * sigma2))
@@ -72,11 +72,11 @@ def discrete_gaussian(variance: float) -> Table:
         weights.append(weight)
         weight = (weight * ratio) >> _BITS
         ratio = (ratio * step) >> _BITS
-    return Table(weights)
+    return WeightTable(weights)
 
 
 @lru_cache(maxsize=8)
-def skellam(variance: float) -> Table:
+def skellam(variance: float) -> WeightTable:
     """The difference of two Poissons of mean μ/2 each: P(x) = e^(-μ) I_x(μ), by Miller's recurrence
 
     I_{x-1} = I_{x+1} + (2x/μ) I_x
@@ -89,7 +89,7 @@ def skellam(variance: float) -> Table:
     for x in range(extent, 0, -1):
         above, weight = weight, above + weight * (top * x) // bottom
         weights.append(weight)
-    return Table(weights[::-1][: _extent(variance)])
+    return WeightTable(weights[::-1][: _extent(variance)])
 
 
 def _extent(variance: float) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.common.secret_streams import Stream
-from fedpriv.privacy.core.integer_noise import Table
+from fedpriv.privacy.core.integer_noise import WeightTable
 from fedpriv.privacy.core.masks import pairwise_masks
 
 _TRIES = 1000
@@ -41,7 +41,7 @@ class Coding:
 def aggregate(
     rows: Tensor,
     coding: Coding,
-    table: Table,
+    table: WeightTable,
     rotation: Stream,
     own: Sequence[Stream],
     keys: Sequence[Stream],

@@ -49,7 +49,7 @@ from fedpriv.privacy.mechanisms.query import Noising, Query
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedpriv.privacy.core.integer_noise import Table
+    from fedpriv.privacy.core.integer_noise import WeightTable
     from fedpriv.privacy.mechanisms.bounded import Bounded
 
 VECTORS, SUMS = "vectors", "sums"
@@ -119,7 +119,7 @@ class DiscreteQuery(Query):
         )
 
     @abstractmethod
-    def _table(self) -> Table:
+    def _table(self) -> WeightTable:
         """What the shares are drawn from (:mod:`fedpriv.privacy.core.integer_noise`)."""
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dp_accounting import dp_event
 
 from fedpriv.privacy.core.discrete_events import DiscreteGaussianSharesDpEvent
-from fedpriv.privacy.core.integer_noise import Table, discrete_gaussian
+from fedpriv.privacy.core.integer_noise import WeightTable, discrete_gaussian
 from fedpriv.privacy.mechanisms.discrete import DiscreteQuery
 
 FAMILY = "discrete_gaussian"
@@ -33,5 +33,5 @@ class DiscreteGaussianQuery(DiscreteQuery):
             self.sensitivity, self.variance, self.honest, self.dimension
         )
 
-    def _table(self) -> Table:
+    def _table(self) -> WeightTable:
         return discrete_gaussian(self.variance)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dp_accounting import dp_event
 
 from fedpriv.privacy.core.discrete_events import SkellamSharesDpEvent
-from fedpriv.privacy.core.integer_noise import Table, skellam
+from fedpriv.privacy.core.integer_noise import WeightTable, skellam
 from fedpriv.privacy.mechanisms.discrete import DiscreteQuery
 
 FAMILY = "skellam"
@@ -31,5 +31,5 @@ class SkellamQuery(DiscreteQuery):
     def event(self) -> dp_event.DpEvent:
         return SkellamSharesDpEvent(self.sensitivity, self.variance * self.honest, self.dimension)
 
-    def _table(self) -> Table:
+    def _table(self) -> WeightTable:
         return skellam(self.variance)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedpriv.common.files import write_csv, write_text
 from fedpriv.store.colours import COLOURS
-from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, Column
+from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, Quantity
 from fedpriv.store.plots import CYCLE, HeatMap, Line, Panel, draw_panels
 from fedpriv.study.figures.comparison import compare, ends_table
 from fedpriv.study.figures.definition import POINT, Axes, Curve, CurveGroup, Figure
@@ -134,7 +134,7 @@ def _panel(
     )
 
 
-def _y_label(axes: Axes, columns: Mapping[str, Column]) -> str:
+def _y_label(axes: Axes, columns: Mapping[str, Quantity]) -> str:
     if axes.y_label:
         return axes.y_label
     return "rounds" if (axes.x, axes.y) == (POINT, "round") else columns[axes.y].label

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fedpriv.common.secret_streams import Stream, derived_key
-from fedpriv.privacy.core.integer_noise import Table, discrete_gaussian, skellam
+from fedpriv.privacy.core.integer_noise import WeightTable, discrete_gaussian, skellam
 
 VARIANCES = (0.05, 0.6, 1.0, 7.3, 900.0)
 LAWS = {"discrete_gaussian": discrete_gaussian, "skellam": skellam}
@@ -91,7 +91,7 @@ class Words:
 
 def test_a_word_on_a_threshold_is_decided_by_the_next_one():
     """P(0) = 1/3, whose first 64 bits are those of a third of 2^64 and whose next go on."""
-    table = Table([1, 1])
+    table = WeightTable([1, 1])
     high = (1 << 128) // 3 >> 64
     low = (1 << 128) // 3 & (2**64 - 1)
     assert table.draw(Words(high, 0, low - 1), 1)[0] == 0

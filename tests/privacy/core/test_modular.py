@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedpriv.common.secret_streams import Stream, derived_key
-from fedpriv.privacy.core.integer_noise import Table, discrete_gaussian
+from fedpriv.privacy.core.integer_noise import WeightTable, discrete_gaussian
 from fedpriv.privacy.core.masks import pairwise_masks
 from fedpriv.privacy.core.modular import (
     Coding,
@@ -33,7 +33,7 @@ from fedpriv.privacy.mechanisms.discrete import (
     wrap_probability,
 )
 
-SILENT = Table([2**300, 1])  # zero, but for one draw in 2^128
+SILENT = WeightTable([2**300, 1])  # zero, but for one draw in 2^128
 
 
 def streams(name: str, count: int) -> list[Stream]:
