@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedpriv.common import checks
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import Allowed, declared, field, own_check, random_seed
 from fedpriv.common.random_streams import stream_key
 
 if TYPE_CHECKING:
     from torch import nn
 
 
+@declared
 class ModelFactory(ABC):
     """Builds one architecture for any input shape.
-
-    Args:
-        seed: Seed of the initial weights (config key ``model.seed``).
 
     Attributes:
         name: The name of the YAML, for messages; empty: that of the class.
         task: Of a model of text, what it does with it (see :mod:`fedpriv.models.fit`); else None.
-
-    Raises:
-        ArgumentError: ``seed`` is not a whole number from 0 to 2^63 - 1.
     """
 
     name: ClassVar[str] = ""
     task: ClassVar[str | None] = None
 
-    def __init__(self, seed: int):
-        self.seed = checks.seed("seed", seed)
+    seed: int = field(random_seed, help="seed of the initial weights")
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         """Raise ConfigError, which names ``model``, where it cannot read such records or tell so many classes
@@ -57,10 +51,15 @@ class ModelFactory(ABC):
             return make()
 
 
-def flag(name: str, value: bool | None) -> bool:
-    """A switch whose None is no: a key that came later leaves the runs before it what they are. Raises
-    ArgumentError."""
-    return False if value is None else checks.boolean(name, value)
+def one_number_of(options: Collection[int], allowed: str) -> Allowed:
+    """Return the check of a choice among a few whole numbers."""
+
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or value not in options:
+            raise ArgumentError(name, value, allowed)
+        return int(value)
+
+    return own_check(check, allowed)
 
 
 def inputs_per_record(input_shape: tuple[int, ...], model: str) -> int:

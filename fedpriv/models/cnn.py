@@ -10,14 +10,13 @@ On 1 × 28 × 28 with 10 classes it has 26,010 parameters, with padding 2 and wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.fields import boolean, declared, field, or_null, same_as, whole
 from fedpriv.models.activation import Activation
-from fedpriv.models.base import ModelFactory, flag
+from fedpriv.models.base import ModelFactory
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,39 +40,29 @@ class _Geometry:
         return second - 1
 
 
+@declared
 class Cnn(ModelFactory):
     """The CNN above, for images of any channel count and size.
 
     The first linear layer takes what the convolutions leave. An image too small for them (with
     padding 2: a side below 16) gets kernels, strides and padding of half the size (4 and 2, 1,
     ``padding // 2``), which leaves an 8 × 8 image the same 512 features as a 28 × 28 one.
-
-    Args:
-        seed: Seed of the initial weights.
-        padding: Padding of the first convolution, in pixels.
-        activation: In the place of ReLU: see :class:`fedpriv.models.activation.Activation`.
-        tempering: As above.
-        weight_standardization: Whether the convolutions are
-            :class:`fedpriv.models.layers.StandardizedConv2d`; None: no.
-
-    Raises:
-        ArgumentError: An argument is not allowed.
     """
 
     name = "cnn"
 
-    def __init__(
-        self,
-        seed: int,
-        padding: int = 2,
-        activation: str | None = None,
-        tempering: Sequence[float] | None = None,
-        weight_standardization: bool | None = None,
-    ):
-        super().__init__(seed)
-        self.padding = checks.whole("padding", padding)
-        self.activation = Activation(activation, tempering)
-        self.standardized = flag("weight_standardization", weight_standardization)
+    padding: int = field(whole(), default=2, unit="pixels", help="padding of the first convolution")
+    _activation: str | None = same_as(Activation, "name")
+    _tempering: tuple[float, float, float] | None = same_as(Activation, "tempering")
+    standardized: bool | None = field(
+        or_null(boolean),
+        default=None,
+        alias="weight_standardization",
+        help="true: the kernels of convolutions get mean 0 and length 1; null: no",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self.activation = Activation(self._activation, self._tempering)
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if len(input_shape) != 3 or min(input_shape) < 1:

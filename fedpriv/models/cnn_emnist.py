@@ -28,14 +28,7 @@ _SMALLEST = 6  # pixels a side: two convolutions take four, the pool halves the 
 
 
 class CnnEmnist(ModelFactory):
-    """The CNN above, for images of any channel count with sides of at least 6 pixels.
-
-    Args:
-        seed: Seed of the initial weights.
-
-    Raises:
-        ArgumentError: ``seed`` is not allowed.
-    """
+    """The CNN above, for images of any channel count with sides of at least 6 pixels."""
 
     name = "cnn_emnist"
 

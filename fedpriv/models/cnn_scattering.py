@@ -13,37 +13,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.models.base import ModelFactory
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.fields import declared, field, whole
+from fedpriv.models.base import ModelFactory, one_number_of
 
 if TYPE_CHECKING:
     from torch import nn
 
-_KERNELS = (3, 1)
 
-
+@declared
 class CnnScattering(ModelFactory):
     """The CNN above, for inputs of any channel count with sides of at least 2.
 
-    Args:
-        seed: Seed of the initial weights.
-        width: Channels of both convolutions.
-        first_kernel: Side of the first convolution's kernel, 3 as published or 1, which has a ninth of its
-            weights and of its computing time.
-
-    Raises:
-        ArgumentError: An argument is not allowed.
+    A first kernel of side 1 has a ninth of the weights and of the computing time of the published one.
     """
 
     name = "cnn_scattering"
 
-    def __init__(self, seed: int, width: int = 64, first_kernel: int = 3):
-        super().__init__(seed)
-        self.width = checks.whole("width", width, at_least=1)
-        if first_kernel not in _KERNELS or isinstance(first_kernel, bool):
-            raise ArgumentError("first_kernel", first_kernel, "3 or 1")
-        self.first_kernel = int(first_kernel)
+    width: int = field(whole(at_least=1), default=64, help="channels of both convolutions")
+    first_kernel: int = field(
+        one_number_of((3, 1), "3 or 1"),
+        default=3,
+        unit="pixels",
+        help="side of the first kernel; 1 has a ninth of its weights",
+    )
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < 2:

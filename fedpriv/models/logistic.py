@@ -11,14 +11,7 @@ if TYPE_CHECKING:
 
 
 class Logistic(ModelFactory):
-    """One linear layer on the flattened record; 7,850 parameters on 1 × 28 × 28 with 10 classes.
-
-    Args:
-        seed: Seed of the initial weights.
-
-    Raises:
-        ArgumentError: ``seed`` is not allowed.
-    """
+    """One linear layer on the flattened record; 7,850 parameters on 1 × 28 × 28 with 10 classes."""
 
     name = "logistic"
 

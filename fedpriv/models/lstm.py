@@ -12,34 +12,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.fields import declared, field, whole
 from fedpriv.models.base import ModelFactory
 
 if TYPE_CHECKING:
     from torch import nn
 
 
+@declared
 class TextModel(ModelFactory):
-    """What the models of text share.
-
-    Args:
-        seed: Seed of the initial weights.
-        layers: Layers of LSTM.
-        hidden: Width of each.
-        embedding: Length of a token's vector.
-
-    Raises:
-        ArgumentError: One of them is not allowed.
-    """
+    """A recurrent model of text."""
 
     task: ClassVar[str]
 
-    def __init__(self, seed: int, layers: int = 2, hidden: int = 200, embedding: int = 200):
-        super().__init__(seed)
-        self.layers = checks.whole("layers", layers, at_least=1)
-        self.hidden = checks.whole("hidden", hidden, at_least=1)
-        self.embedding = checks.whole("embedding", embedding, at_least=1)
+    layers: int = field(whole(at_least=1), default=2, help="layers of LSTM")
+    hidden: int = field(whole(at_least=1), default=200, help="width of each layer")
+    embedding: int = field(whole(at_least=1), default=200, help="length of a token's vector")
 
     def build(
         self, input_shape: tuple[int, ...], classes: int, vocabulary_size: int | None = None
@@ -69,10 +58,7 @@ class TextModel(ModelFactory):
 
 
 class LstmClassifier(TextModel):
-    """Classifies a text by the state at its last token.
-
-    Takes the arguments of :class:`TextModel`.
-    """
+    """Classifies a text by the state at its last token."""
 
     name = "lstm_classifier"
     task = "classification"
@@ -84,10 +70,7 @@ class LstmClassifier(TextModel):
 
 
 class LstmLm(TextModel):
-    """Predicts the next token at every position of a text.
-
-    Takes the arguments of :class:`TextModel`.
-    """
+    """Predicts the next token at every position of a text."""
 
     name = "lstm_lm"
     task = "language_model"

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.models.base import ModelFactory, flag
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.fields import declared, field, same_as
+from fedpriv.models.base import ModelFactory, one_number_of
+from fedpriv.models.cnn import Cnn
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,28 +31,20 @@ _VALUES_PER_PIXEL = (
 )
 
 
+@declared
 class ResNet18Gn(ModelFactory):
-    """The network above, for images of any channel count with sides of at least 8 pixels.
-
-    Args:
-        seed: Seed of the initial weights.
-        groups: Groups of channels that are normalised together.
-        weight_standardization: Whether the convolutions are
-            :class:`fedpriv.models.layers.StandardizedConv2d`; None: no.
-
-    Raises:
-        ArgumentError: An argument is not allowed.
-    """
+    """The network above, for images of any channel count with sides of at least 8 pixels."""
 
     name = "resnet18_gn"
 
-    def __init__(self, seed: int, groups: int = 32, weight_standardization: bool | None = None):
-        super().__init__(seed)
-        if isinstance(groups, bool) or groups not in GROUPS:
-            allowed = f"one of {', '.join(map(str, GROUPS))} (a divisor of {CHANNELS} channels)"
-            raise ArgumentError("groups", groups, allowed)
-        self.groups = int(groups)
-        self.standardized = flag("weight_standardization", weight_standardization)
+    groups: int = field(
+        one_number_of(
+            GROUPS, f"one of {', '.join(map(str, GROUPS))} (a divisor of {CHANNELS} channels)"
+        ),
+        default=32,
+        help="groups of channels, each of which is normalised",
+    )
+    standardized: bool | None = same_as(Cnn, "standardized")
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < _SMALLEST:

@@ -11,32 +11,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.fields import boolean, declared, field, number
 from fedpriv.models.base import ModelFactory, inputs_per_record
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
+@declared
 class Svm(ModelFactory):
     """One linear layer of width 1 on the flattened record; a score > 0 means class 1.
 
-    Args:
-        seed: Seed of the initial weights, those of any other linear layer; the problem is convex.
-        weight_decay: λ ≥ 0.
-        bias: Whether the score has b.
-
-    Raises:
-        ArgumentError: ``seed``, ``weight_decay`` or ``bias`` is not allowed.
+    The initial weights are those of any other linear layer; the problem is convex.
     """
 
     name = "svm"
 
-    def __init__(self, seed: int, weight_decay: float = 0.01, bias: bool = True):
-        super().__init__(seed)
-        self.weight_decay = checks.number("weight_decay", weight_decay, at_least=0)
-        self.bias = checks.boolean("bias", bias)
+    weight_decay: float = field(
+        number(at_least=0),
+        default=0.01,
+        unit="λ",
+        help="λ/2 times the squared norm of all parameters is added to the loss",
+    )
+    bias: bool = field(boolean, default=True, help="true: the score has a constant b")
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if classes != 2:
