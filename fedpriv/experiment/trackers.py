@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import declared, field, one_of, or_null, own_check, text
 from fedpriv.common.files import csv_text, write_text
 from fedpriv.experiment.tracker import TrackedRun, Tracker
 from fedpriv.store.table import pairs
@@ -38,16 +39,20 @@ __all__ = [
 METRICS = ("round", "metric", "value")
 
 
+@declared
 class CsvTracker(Tracker):
-    """``metrics.csv`` (a row for each round and metric), ``parameters.csv``, ``summary.csv``, the statement.
-
-    ``folder``: where runs have a folder each; null: ``tracked/`` in the run folder.
-    """
+    """Tables ``metrics.csv`` (a row for each round and metric), ``parameters.csv`` and ``summary.csv``."""
 
     notes_times = False
 
-    def __init__(self, folder: str | None):
-        self._parent = None if folder is None else checks.text("folder", folder)
+    _parent: str | None = field(
+        or_null(text),
+        default=None,
+        alias="folder",
+        help="folder in which runs have a folder each; null: tracked/ in the run folder",
+    )
+
+    def __attrs_post_init__(self) -> None:
         self._rows: list[tuple[object, ...]] = []
 
     def begin(self, run: TrackedRun) -> Mapping[str, str]:
@@ -96,18 +101,25 @@ _COMPARED = ("test_accuracy", "test_loss", "epsilon", "epsilon_published", "epsi
 """Metrics in the table of parameters (HPARAMS)."""
 
 
+@declared
 class TensorBoardTracker(Tracker):
     """Scalars, parameters (HPARAMS) and the statement as text.
 
-    ``folder``: where runs have a folder each, for ``tensorboard --logdir``; null: ``tensorboard/`` in the run
-    folder. A resumed run purges the rounds that come again, as TensorBoard does.
+    A resumed run purges the rounds that come again, as TensorBoard does.
     """
 
     package = "tensorboard"
 
-    def __init__(self, folder: str | None):
-        self._parent = None if folder is None else checks.text("folder", folder)
-        self._writer = None
+    _parent: str | None = field(
+        or_null(text),
+        default=None,
+        alias="folder",
+        help="folder in which runs have a folder each, for tensorboard --logdir; null: tensorboard/ in the "
+        "run folder",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self._writer: Any = None
 
     def begin(self, run: TrackedRun) -> Mapping[str, str]:
         from torch.utils.tensorboard import SummaryWriter
@@ -159,25 +171,36 @@ _ENVIRONMENT = {
 """How MLflow behaves, unless the user says otherwise."""
 
 
+def _address(name: str, value: Any) -> str:
+    uri = checks.text(name, value)
+    if "@" in urlsplit(uri).netloc:
+        raise ArgumentError(
+            name,
+            "one with a user or password",
+            "without them: run folders keep it",
+            "use MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+        )
+    return uri
+
+
+@declared
 class MlflowTracker(Tracker):
     """Metrics, parameters, and the statement as artefacts of a run in an MLflow experiment.
 
-    ``uri``: of the tracking server, ``sqlite:///mlflow.db`` and the like; null: MLflow's own choice
-    (MLFLOW_TRACKING_URI). User name and password come from MLflow's environment variables.
+    User name and password come from MLflow's environment variables.
     """
 
     package = "mlflow"
 
-    def __init__(self, uri: str | None, experiment: str):
-        self._uri = None if uri is None else checks.text("uri", uri)
-        if "@" in urlsplit(self._uri or "").netloc:
-            raise ArgumentError(
-                "uri",
-                "one with a user or password",
-                "without them: run folders keep it",
-                "use MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
-            )
-        self._experiment = checks.text("experiment", experiment)
+    _uri: str | None = field(
+        or_null(own_check(_address, "text")),
+        default=None,
+        help="tracking server: http://..., sqlite:///mlflow.db and the like; null: MLFLOW_TRACKING_URI, else "
+        "MLflow's own choice",
+    )
+    _experiment: str = field(text, default="fedpriv", help="MLflow experiment that the run joins")
+
+    def __attrs_post_init__(self) -> None:
         self._client: Any = None
         self._id: str | None = None
         self._pending: list[Any] = []
@@ -278,24 +301,32 @@ MODES = ("online", "offline")
 _SECONDS = {"init_timeout": 30.0, "finish_timeout": 120.0}  # of waiting for a server
 
 
+def _texts(name: str, value: Any) -> list[str]:
+    return [checks.text(name, tag) for tag in checks.sequence(name, value)]
+
+
+@declared
 class WandbTracker(Tracker):
     """Metrics, configuration, summary, and the statement as an artefact of a run.
 
-    ``mode``: null takes WANDB_MODE, else online. Offline runs lie in ``wandb/`` where one works (WANDB_DIR)
+    Offline runs lie in ``wandb/`` where one works (WANDB_DIR)
     until ``wandb sync`` sends them; not in the run folder, which has no links. wandb collects nothing by
     itself: no code, git, command line, packages, console or machine.
     """
 
     package = "wandb"
 
-    def __init__(
-        self, project: str, entity: str | None, group: str | None, tags: list[str], mode: str | None
-    ):
-        self._project = checks.text("project", project)
-        self._entity = None if entity is None else checks.text("entity", entity)
-        self._group = None if group is None else checks.text("group", group)
-        self._tags = [checks.text("tags", tag) for tag in checks.sequence("tags", tags)]
-        self._mode = None if mode is None else checks.one_of("mode", mode, MODES)
+    _project: str = field(text, default="fedpriv", help="project that the run joins")
+    _entity: str | None = field(or_null(text), default=None, help="user or team; null: your own")
+    _group: str | None = field(or_null(text), default=None, help="group of runs; null: none")
+    _tags: list[str] = field(own_check(_texts, "list of texts"), default=(), help="tags of the run")
+    _mode: str | None = field(
+        or_null(one_of(MODES)),
+        default=None,
+        help="where the run is sent; null: WANDB_MODE, else online",
+    )
+
+    def __attrs_post_init__(self) -> None:
         self._run: Any = None
         self._failed = True  # unless the run finishes
 

@@ -7,10 +7,11 @@ release them, with noise, and pay for that.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import Allowed, declared, field, one_of, or_null, whole
 from fedpriv.common.words import counted
 from fedpriv.data.records import ReleasedStatistics
 from fedpriv.features import public_statistics
@@ -23,66 +24,77 @@ EPSILON = 1e-5
 """Added to variances."""
 
 
+def _statistics(name: str, value: Any, part: Features) -> str | None:
+    """Check whose statistics normalize the features. Raises ArgumentError."""
+    if part.normalization not in (STATISTICS, RELEASED):
+        if value is not None:
+            allowed = "null unless normalization=statistics or released"
+            raise ArgumentError(name, value, allowed)
+    elif part.normalization == STATISTICS or value is not None:
+        known = public_statistics.names(part.key())
+        if value not in known:
+            none = "null: there are statistics of the default sizes of scattering and hog alone"
+            raise ArgumentError(name, value, "one of " + ", ".join(known) if known else none)
+    return value
+
+
+def _of_released(name: str, value: Any, part: Features) -> float | None:
+    """Check an argument of ``normalization=released`` alone. Raises ArgumentError."""
+    if part.normalization == RELEASED:
+        return checks.number(name, value, above=0, at_most=1e6)
+    if value is not None:
+        raise ArgumentError(name, value, "null unless normalization=released")
+    return None
+
+
+@declared
 class Features(ABC):
     """Coefficients [C', H', W'] of an image [C, H, W], each number a function of that image alone.
 
-    Args:
-        normalization: ``groups``: in each record the numbers of each group of channels get mean 0 and
-            variance 1 (Wu, He 2018), which needs no statistics; ``statistics``: each channel has the mean
-            subtracted and is divided by the standard deviation that it has on the public images named by
-            ``statistics``; ``released``: the same with statistics of the training records, which clients
-            release with noise before the first round (the model's first layer does it: records stay as they
-            are); ``none``.
-        groups: How many groups; a divisor of the number of channels.
-        statistics: Whose; one of those that fedpriv brings for these features. With ``released`` records are
-            normalized by these first, so that channels of little variance do not drown in the noise that all
-            share; None: by nothing.
-        statistics_noise_multiplier: Of the release, noise std ÷ ``statistics_clip_norm``.
-        statistics_clip_norm: To which L2 norm each record's statistics are shortened.
+    ``normalization`` says what is done to them:
 
-    Raises:
-        ArgumentError: An argument is not allowed.
+    - ``groups``: in each record the numbers of each group of channels get mean 0 and variance 1 (Wu, He
+      2018), which needs no statistics;
+    - ``statistics``: each channel has the mean subtracted and is divided by the standard deviation that it
+      has on the public images named by ``statistics``;
+    - ``released``: the same with statistics of the training records, which clients release with noise before
+      the first round. The model's first layer does it: records stay as they are. With ``statistics`` records
+      are normalized by these first, so that channels of little variance do not drown in the noise that all
+      share;
+    - ``none``.
     """
 
     name: ClassVar[str]
 
-    def __init__(
-        self,
-        normalization: str = GROUPS,
-        groups: int | None = None,
-        statistics: str | None = None,
-        statistics_noise_multiplier: float | None = None,
-        statistics_clip_norm: float | None = None,
-    ):
-        self.normalization = checks.one_of(
-            "normalization", normalization, (GROUPS, STATISTICS, RELEASED, NONE)
-        )
-        self.groups = 1 if groups is None else checks.whole("groups", groups, at_least=1)
-        self.statistics = None
-        if self.normalization == STATISTICS or (
-            self.normalization == RELEASED and statistics is not None
-        ):
-            known = public_statistics.names(self.key())
-            if statistics not in known:
-                none = "null: there are statistics of the default sizes of scattering and hog alone"
-                allowed = "one of " + ", ".join(known) if known else none
-                raise ArgumentError("statistics", statistics, allowed)
-            self.statistics = statistics
-        elif statistics is not None:
-            allowed = "null unless normalization=statistics or released"
-            raise ArgumentError("statistics", statistics, allowed)
-        self.statistics_noise_multiplier = self._of_released(
-            "statistics_noise_multiplier", statistics_noise_multiplier
-        )
-        self.statistics_clip_norm = self._of_released("statistics_clip_norm", statistics_clip_norm)
+    normalization: str = field(
+        one_of((GROUPS, STATISTICS, RELEASED, NONE)),
+        default=GROUPS,
+        help="by groups of each record's channels, public statistics, or statistics that clients release",
+    )
+    groups: int = field(
+        or_null(whole(at_least=1)),
+        default=None,
+        help="normalization=groups: groups of channels, a divisor of their number; null: 1",
+    )
+    statistics: str | None = field(
+        _statistics,
+        default=None,
+        help="normalization=statistics or released: whose, mnist or fashion_mnist, taken as public",
+    )
+    statistics_noise_multiplier: float | None = field(
+        Allowed(_of_released, "number > 0 and <= 1e+06"),
+        default=None,
+        help="normalization=released: noise std / clip norm of the one release, which is charged",
+    )
+    statistics_clip_norm: float | None = field(
+        Allowed(_of_released, "number > 0 and <= 1e+06"),
+        default=None,
+        help="normalization=released: L2 norm to which each record's means and mean squares are clipped",
+    )
 
-    def _of_released(self, name: str, value: float | None) -> float | None:
-        """An argument of ``normalization=released`` alone, checked. Raises ArgumentError."""
-        if self.normalization == RELEASED:
-            return checks.number(name, value, above=0, at_most=1e6)
-        if value is not None:
-            raise ArgumentError(name, value, "null unless normalization=released")
-        return None
+    def __attrs_post_init__(self) -> None:
+        if self.groups is None:
+            self.groups = 1
 
     def released_statistics(self, channels: int) -> ReleasedStatistics | None:
         """What clients release to normalize so many channels; None: nothing."""

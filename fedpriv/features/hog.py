@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import declared, field, same_as, whole
 from fedpriv.features.base import NONE, Features
 
 if TYPE_CHECKING:
     import torch
 
-_MOST_ORIENTATIONS = 180
 _MOST_SHARE = 0.2  # of a block's length, that one number may have
 _EPSILON = 1e-5
 
 
+@declared
 class Hog(Features):
     """Histograms of oriented gradients.
 
@@ -28,42 +28,26 @@ class Hog(Features):
     36 × 6 × 6 numbers, one of 32 × 32 becomes 36 × 7 × 7. What does not fill a cell at the right and the
     bottom is left out.
 
-    Args:
-        orientations: Bins of a histogram.
-        cell: Side of a cell, in pixels.
-        block: Side of a block, in cells.
-        normalization: On top of that of blocks: see :class:`fedpriv.features.base.Features`.
-        groups: As above.
-        statistics: As above.
-        statistics_noise_multiplier: As above.
-        statistics_clip_norm: As above.
-
-    Raises:
-        ArgumentError: An argument is not allowed.
-
     Source: N. Dalal, B. Triggs, "Histograms of oriented gradients for human detection", CVPR 2005.
     """
 
     name = "hog"
 
-    def __init__(
-        self,
-        orientations: int = 9,
-        cell: int = 4,
-        block: int = 2,
-        normalization: str = NONE,
-        groups: int | None = None,
-        statistics: str | None = None,
-        statistics_noise_multiplier: float | None = None,
-        statistics_clip_norm: float | None = None,
-    ):
-        most = _MOST_ORIENTATIONS
-        self.orientations = checks.whole("orientations", orientations, at_least=1, at_most=most)
-        self.cell = checks.whole("cell", cell, at_least=1)
-        self.block = checks.whole("block", block, at_least=1)
-        super().__init__(
-            normalization, groups, statistics, statistics_noise_multiplier, statistics_clip_norm
-        )
+    orientations: int = field(
+        whole(at_least=1, at_most=180), default=9, help="bins of a histogram, from 0 to 180 degrees"
+    )
+    cell: int = field(whole(at_least=1), default=4, unit="pixels", help="side of a cell")
+    block: int = field(
+        whole(at_least=1),
+        default=2,
+        unit="cells",
+        help="side of a block, whose numbers are normalized together (L2-Hys)",
+    )
+    normalization: str = same_as(Features, "normalization", default=NONE)
+    groups: int = same_as(Features, "groups")
+    statistics: str | None = same_as(Features, "statistics")
+    statistics_noise_multiplier: float | None = same_as(Features, "statistics_noise_multiplier")
+    statistics_clip_norm: float | None = same_as(Features, "statistics_clip_norm")
 
     def key(self) -> str:
         return f"hog-O{self.orientations}-C{self.cell}-B{self.block}"

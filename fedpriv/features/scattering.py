@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.features.base import GROUPS, Features
+from fedpriv.common.fields import declared, field, same_as, whole
+from fedpriv.features.base import Features
 
 if TYPE_CHECKING:
     import torch
 
-_MOST_SCALES, _MOST_ANGLES = 6, 32
 
-
+@declared
 class Scattering(Features):
     """2-D wavelet scattering of order 2: see :mod:`fedpriv.features.wavelets`.
 
     With J = 2 and L = 8 a grey image of 28 × 28 pixels becomes 81 × 7 × 7 numbers, a colour image of
     32 × 32 becomes 243 × 8 × 8.
-
-    Args:
-        scales: J; a coefficient averages over about 2^J pixels.
-        angles: L, of the wavelets.
-        normalization: See :class:`fedpriv.features.base.Features`.
-        groups: As above.
-        statistics: As above.
-        statistics_noise_multiplier: As above.
-        statistics_clip_norm: As above.
-
-    Raises:
-        ArgumentError: An argument is not allowed.
 
     Source: F. Tramèr, D. Boneh, "Differentially private learning needs better features (or much more
     data)", ICLR 2021, where linear models on these features beat networks trained on pixels.
@@ -38,21 +25,20 @@ class Scattering(Features):
 
     name = "scattering"
 
-    def __init__(
-        self,
-        scales: int = 2,
-        angles: int = 8,
-        normalization: str = GROUPS,
-        groups: int | None = None,
-        statistics: str | None = None,
-        statistics_noise_multiplier: float | None = None,
-        statistics_clip_norm: float | None = None,
-    ):
-        self.scales = checks.whole("scales", scales, at_least=1, at_most=_MOST_SCALES)
-        self.angles = checks.whole("angles", angles, at_least=1, at_most=_MOST_ANGLES)
-        super().__init__(
-            normalization, groups, statistics, statistics_noise_multiplier, statistics_clip_norm
-        )
+    scales: int = field(
+        whole(at_least=1, at_most=6),
+        default=2,
+        unit="J",
+        help="scales of the wavelets: a coefficient averages over about 2^J pixels",
+    )
+    angles: int = field(
+        whole(at_least=1, at_most=32), default=8, unit="L", help="orientations of the wavelets"
+    )
+    normalization: str = same_as(Features, "normalization")
+    groups: int = same_as(Features, "groups")
+    statistics: str | None = same_as(Features, "statistics")
+    statistics_noise_multiplier: float | None = same_as(Features, "statistics_noise_multiplier")
+    statistics_clip_norm: float | None = same_as(Features, "statistics_clip_norm")
 
     def key(self) -> str:
         return f"scattering-J{self.scales}-L{self.angles}"

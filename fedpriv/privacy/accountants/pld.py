@@ -28,7 +28,7 @@ import attr
 import numpy as np
 from dp_accounting import dp_event
 
-from fedpriv.common import checks
+from fedpriv.common.fields import declared, field, number
 from fedpriv.privacy.accountants.base import CannotAccount, Composition
 from fedpriv.privacy.accountants.composed_losses import (
     compose,
@@ -56,15 +56,17 @@ if TYPE_CHECKING:  # importing it takes half a second
 Items = tuple[tuple[dp_event.DpEvent, int], ...]
 
 
+@declared
 class PldAccountant(CompositionAccountant):
-    """``discretization``: width of the cells of the privacy loss; smaller is tighter and slower."""
+    """Privacy loss distributions, on a grid of the privacy loss."""
 
     name = "pld"
 
-    def __init__(self, discretization: float = 1e-4):
-        self.discretization = checks.number(
-            "discretization", discretization, at_least=1e-6, at_most=0.1
-        )
+    discretization: float = field(
+        number(at_least=1e-6, at_most=0.1),
+        default=1e-4,
+        help="width of a cell of the privacy loss; smaller is tighter and slower",
+    )
 
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
         if _knows(event, neighbours):

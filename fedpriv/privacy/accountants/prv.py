@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy import special
 
-from fedpriv.common import checks
+from fedpriv.common.fields import declared, field, number
 from fedpriv.privacy.accountants import rounding
 from fedpriv.privacy.accountants.base import CannotAccount, Composition
 from fedpriv.privacy.accountants.composition import CompositionAccountant
@@ -38,13 +38,17 @@ _FIFTIETH = 0.02  # of δ: how far double precision may err on the safe side, ab
 _OTHERS = "; pld and rdp have no such limit, nor has prv at a larger delta"
 
 
+@declared
 class PrvAccountant(CompositionAccountant):
-    """``eps_error``: how far the reported upper bound may lie above ε."""
+    """Privacy random variables, as Opacus composes them: an upper bound on ε."""
 
     name = "prv"
 
-    def __init__(self, eps_error: float = 0.01):
-        self.eps_error = checks.number("eps_error", eps_error, at_least=1e-4, at_most=1)
+    eps_error: float = field(
+        number(at_least=1e-4, at_most=1),
+        default=0.01,
+        help="how far the reported upper bound may lie above ε",
+    )
 
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
         if isinstance(event, dp_event.NonPrivateDpEvent):

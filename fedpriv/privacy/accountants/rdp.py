@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +12,7 @@ from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import declared, field, one_of, own_check
 from fedpriv.privacy.accountants.base import (
     Accountant,
     Composition,
@@ -34,32 +35,58 @@ from fedpriv.privacy.core.rdp import (
 )
 
 
-class RdpAccountant(Accountant):
-    """RDP with the settings below.
+def _parse_orders(name: str, orders: Any) -> tuple[float, ...]:
+    allowed = "wide, a range such as 2..64, or a list of numbers > 1, up to 10000"
+    if orders == "wide":
+        return WIDE_ORDERS
+    if isinstance(orders, str):
+        first, dots, last = orders.partition("..")
+        if not dots or not first.strip().isdigit() or not last.strip().isdigit():
+            raise ArgumentError(name, orders, allowed)
+        low, high = int(first), int(last)
+        if not 2 <= low <= high <= 10_000:
+            raise ArgumentError(name, orders, allowed)
+        return tuple(float(a) for a in range(low, high + 1))
+    values = checks.sequence(name, orders, allowed)
+    if not values:
+        raise ArgumentError(name, orders, allowed)
+    return tuple(sorted({checks.number(name, a, above=1, at_most=10_000) for a in values}))
 
-    ``orders``: ``wide`` (1.1 … 1024), a list, or a text such as ``2..64`` for all integers between;
-    ``conversion``: see :func:`~fedpriv.privacy.core.rdp.conversion_offset`; ``filter_order``: the one
-    order of the filter that guards runs whose σ adapts (``auto``: the best at the first σ for the
-    whole budget).
+
+def _filter_order(name: str, order: Any) -> float | None:
+    if order == "auto":
+        return None
+    if isinstance(order, str):
+        raise ArgumentError(name, order, "auto or a number > 1")
+    return checks.number(name, order, above=1)
+
+
+@declared
+class RdpAccountant(Accountant):
+    """Rényi differential privacy, and its filter for runs whose σ adapts.
+
+    ``conversion`` of RDP to (ε, δ): see :func:`~fedpriv.privacy.core.rdp.conversion_offset`.
     """
 
     name = "rdp"
     has_filter = True
 
-    def __init__(
-        self,
-        orders: str | Sequence[float] = "wide",
-        conversion: str = "improved",
-        filter_order: str | float = "auto",
-    ):
-        self.orders = _parse_orders(orders)
-        self.conversion = checks.one_of("conversion", conversion, CONVERSIONS)
+    orders: tuple[float, ...] = field(
+        own_check(_parse_orders),
+        default="wide",
+        help="orders of the Rényi divergence: wide (1.1 to 1024), a range such as 2..64, or a list",
+    )
+    conversion: str = field(
+        one_of(CONVERSIONS), default="improved", help="theorem that converts RDP to ε"
+    )
+    filter_order: float | None = field(
+        own_check(_filter_order, "auto or a number > 1"),
+        default="auto",
+        help="order of the filter where σ adapts; auto: the best at the first σ for the whole budget",
+    )
+
+    def __attrs_post_init__(self) -> None:
         self._order_array = np.asarray(self.orders)
-        self.filter_order: float | None = None
-        if filter_order != "auto":
-            if isinstance(filter_order, str):
-                raise ArgumentError("filter_order", filter_order, "auto or a number > 1")
-            self.filter_order = checks.number("filter_order", filter_order, above=1)
 
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
         if supports(event, neighbours):
@@ -238,21 +265,3 @@ class RdpTotal(RunningTotal):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._rdp = each_client(state["rdp"])
-
-
-def _parse_orders(orders: Any) -> tuple[float, ...]:
-    allowed = "wide, a range such as 2..64, or a list of numbers > 1, up to 10000"
-    if orders == "wide":
-        return WIDE_ORDERS
-    if isinstance(orders, str):
-        first, dots, last = orders.partition("..")
-        if not dots or not first.strip().isdigit() or not last.strip().isdigit():
-            raise ArgumentError("orders", orders, allowed)
-        low, high = int(first), int(last)
-        if not 2 <= low <= high <= 10_000:
-            raise ArgumentError("orders", orders, allowed)
-        return tuple(float(a) for a in range(low, high + 1))
-    values = checks.sequence("orders", orders, allowed)
-    if not values:
-        raise ArgumentError("orders", orders, allowed)
-    return tuple(sorted({checks.number("orders", a, above=1, at_most=10_000) for a in values}))
