@@ -114,8 +114,7 @@ class TensorBoardTracker(Tracker):
         or_null(text),
         default=None,
         alias="folder",
-        help="folder in which runs have a folder each, for tensorboard --logdir; null: tensorboard/ in the "
-        "run folder",
+        help="folder in which runs have a folder each; null: tensorboard/ in the run folder",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -195,8 +194,7 @@ class MlflowTracker(Tracker):
     _uri: str | None = field(
         or_null(own_check(_address, "text")),
         default=None,
-        help="tracking server: http://..., sqlite:///mlflow.db and the like; null: MLFLOW_TRACKING_URI, else "
-        "MLflow's own choice",
+        help="server or database, such as sqlite:///mlflow.db; null: MLFLOW_TRACKING_URI, else MLflow's choice",
     )
     _experiment: str = field(text, default="fedpriv", help="MLflow experiment that the run joins")
 
@@ -321,9 +319,7 @@ class WandbTracker(Tracker):
     _group: str | None = field(or_null(text), default=None, help="group of runs; null: none")
     _tags: list[str] = field(own_check(_texts, "list of texts"), default=(), help="tags of the run")
     _mode: str | None = field(
-        or_null(one_of(MODES)),
-        default=None,
-        help="where the run is sent; null: WANDB_MODE, else online",
+        or_null(one_of(MODES)), default=None, help="null: WANDB_MODE, else online"
     )
 
     def __attrs_post_init__(self) -> None:
