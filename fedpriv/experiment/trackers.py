@@ -33,6 +33,12 @@ __all__ = [
 ]
 
 
+def _folder(inside: str) -> Any:
+    """Declare where a run's own folder lies; null: ``inside`` the run folder."""
+    line = f"folder in which runs have a folder each; null: {inside}/ in the run folder"
+    return field(or_null(text), default=None, alias="folder", help=line)
+
+
 # ---- Tables that any program reads: what the other trackers get, with nothing to install
 
 
@@ -45,12 +51,7 @@ class CsvTracker(Tracker):
 
     notes_times = False
 
-    _parent: str | None = field(
-        or_null(text),
-        default=None,
-        alias="folder",
-        help="folder in which runs have a folder each; null: tracked/ in the run folder",
-    )
+    _parent: str | None = _folder("tracked")
 
     def __attrs_post_init__(self) -> None:
         self._rows: list[tuple[object, ...]] = []
@@ -110,12 +111,7 @@ class TensorBoardTracker(Tracker):
 
     package = "tensorboard"
 
-    _parent: str | None = field(
-        or_null(text),
-        default=None,
-        alias="folder",
-        help="folder in which runs have a folder each; null: tensorboard/ in the run folder",
-    )
+    _parent: str | None = _folder("tensorboard")
 
     def __attrs_post_init__(self) -> None:
         self._writer: Any = None
@@ -194,7 +190,7 @@ class MlflowTracker(Tracker):
     _uri: str | None = field(
         or_null(own_check(_address, "text")),
         default=None,
-        help="server or database, such as sqlite:///mlflow.db; null: MLFLOW_TRACKING_URI, else MLflow's choice",
+        help="server or database (sqlite:///mlflow.db); null: MLFLOW_TRACKING_URI, else MLflow's choice",
     )
     _experiment: str = field(text, default="fedpriv", help="MLflow experiment that the run joins")
 
