@@ -54,13 +54,13 @@ class LocalStepsAlgorithm(Algorithm):
         default=None,
         help="size to which Poisson lots are cut, which accountant=pld can charge; null: never",
     )
-    optimizer: str = field(one_of(OPTIMIZERS), default="adam", help="of the clients")
+    optimizer: str = field(one_of(OPTIMIZERS), default="adam", help="optimizer of the clients")
     optimizer_state: str = field(
         one_of(OPTIMIZER_STATES),
         default="kept",
         help="whether a client's Adam keeps its moments from round to round",
     )
-    learning_rate: float = field(number(above=0), default=0.01, help="of the clients")
+    learning_rate: float = field(number(above=0), default=0.01, help="learning rate of the clients")
     local_steps: int = field(
         whole(at_least=1), default=1, help="steps of a client in a round, one lot each"
     )

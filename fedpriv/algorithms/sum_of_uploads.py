@@ -79,7 +79,7 @@ class SumOfUploads(Algorithm):
         number(at_least=0, below=1),
         default=0.0,
         kw_only=True,
-        help="probability with which a client drops out of a round (simulated)",
+        help="probability with which a client drops out of a round, simulated",
     )
     shares: str = field(
         one_of(SHARES),
@@ -109,7 +109,7 @@ class SumOfUploads(Algorithm):
         one_of(AGGREGATIONS),
         default="none",
         kw_only=True,
-        help="masks: pairwise masks that cancel (simulated)",
+        help="masks: pairwise masks that cancel, simulated",
     )
 
     def __attrs_post_init__(self) -> None:

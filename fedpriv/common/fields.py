@@ -171,7 +171,7 @@ def field(
     Args:
         check: What it may be.
         default: The value where none is given; without one the argument is required.
-        help: What it is, in a line.
+        help: What it is, in a line; ``{part.name}`` is an attribute of the class.
         unit: In what it is counted, or its symbol in the formulas.
         alias: The argument's name, where the attribute has another.
         kw_only: Whether it is given by name alone.
@@ -219,18 +219,18 @@ def declared(kind: _Class) -> _Class:
     )
 
 
-def describe(argument: attrs.Attribute) -> str:
-    """Return what an argument is and may be, in a line: ``help [unit]; allowed``.
+def describe(part: type, argument: attrs.Attribute) -> str:
+    """Return what an argument of a part is and may be, in a line: ``help [unit] (allowed)``.
 
-    >>> describe(attrs.fields_dict(QuantileClipper)["target_quantile"])
-    'fraction of the norms that is not clipped [γ]; number > 0 and < 1'
+    >>> describe(QuantileClipper, attrs.fields_dict(QuantileClipper)["target_quantile"])
+    'fraction of norms that are not clipped [γ] (number > 0 and < 1)'
     """
     text, unit, check = (argument.metadata[key] for key in ("help", "unit", "check"))
-    line = f"{text} [{unit}]" if unit else text
+    line = text.format(part=part) + (f" [{unit}]" if unit else "")
     if not check.allowed:
         return line
     null = check.null or argument.default is None
-    return f"{line}; {check.allowed}{' or null' if null else ''}"
+    return f"{line} ({check.allowed}{' or null' if null else ''})"
 
 
 def argument_of(part: Any, name: str) -> Any:

@@ -68,7 +68,11 @@ class Cifar10(StoredImages):
     )
 
     path: str | None = same_as(StoredImages, "path")
-    source: str = field(one_of((TORCHVISION, JPEG)), default=TORCHVISION, help="see the class")
+    source: str = field(
+        one_of((TORCHVISION, JPEG)),
+        default=TORCHVISION,
+        help="torchvision: its batches; jpeg: cifar10_jpeg, lossy, so no accuracy on CIFAR-10",
+    )
     normalize: bool = same_as(StoredImages, "normalize")
     validation_records: int = same_as(StoredImages, "validation_records")
     download_if_absent: bool = same_as(StoredImages, "download_if_absent")

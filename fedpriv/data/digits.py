@@ -36,11 +36,15 @@ class Digits(Dataset):
     input_shape: ClassVar[tuple[int, ...]] = (1, 8, 8)
     classes: ClassVar[int] = 10
 
-    normalize: bool = field(boolean, default=True, help="mean 0 and standard deviation 1 per image")
+    normalize: bool = field(
+        boolean,
+        default=True,
+        help="each image by its own mean and standard deviation, which reads no other record",
+    )
     validation_records: int = field(
         whole(at_least=1, at_most=lambda digits: digits.train_records - 1),
         default=200,
-        help="size of the public validation split",
+        help="held out of the training records as a public split, if something reads it",
     )
 
     def load(self) -> LoadedDataset:

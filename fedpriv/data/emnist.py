@@ -58,11 +58,14 @@ class Emnist(StoredImages):
     mean = (0.1736,)
     std = (0.3317,)
     sites = ("https://biometrics.nist.gov/cs_links/EMNIST/",)
+    contents = "EMNIST/raw with its four unzipped idx files"
     archives: ClassVar = {"gzip.zip": "58c8d27c78d21e728a6bc7b3cc06412e"}
     files: ClassVar = files_of("digits")
 
     path: str | None = same_as(StoredImages, "path")
-    split: str = field(one_of(SPLITS), default="digits", help="which classes; see the class")
+    split: str = field(
+        one_of(SPLITS), default="digits", help="classes: the digits, the letters, or both"
+    )
     normalize: bool = same_as(StoredImages, "normalize")
     validation_records: int = same_as(StoredImages, "validation_records")
     download_if_absent: bool = same_as(StoredImages, "download_if_absent")

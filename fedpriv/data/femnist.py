@@ -46,7 +46,7 @@ class Femnist(OwnFiles):
     assumed_records: ClassVar = (700_000, 80_000)
 
     path: str | None = same_as(OwnFiles, "path", default=None)
-    only_digits: bool = field(boolean, default=False, help="leave out letters; ten classes remain")
+    only_digits: bool = field(boolean, default=False, help="true: without letters, ten classes")
     validation_records: int = same_as(OwnFiles, "validation_records", default=2000)
 
     def __attrs_post_init__(self) -> None:

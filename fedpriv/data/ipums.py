@@ -22,7 +22,7 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, DataError, show
-from fedpriv.common.fields import anything, declared, field, not_null, text
+from fedpriv.common.fields import declared, field, not_null, text, unchecked
 from fedpriv.common.words import counted
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import DataStatus, LoadedDataset, Records
@@ -48,15 +48,23 @@ class Ipums(Dataset):
     name: ClassVar[str] = "ipums"
     classes: ClassVar[int] = 2
 
-    path: str = field(not_null(text, OWN_RECORDS), default=None, help="your file")
-    test_records: int = field(
-        anything, default=None, help="held out as test records; null: a fifth"
+    path: str = field(
+        not_null(text, OWN_RECORDS), default=None, help="the file itself, which has to be given"
     )
-    scale: Any = field(anything, default=None, help="divisors of the input columns; see the class")
-    validation_records: int = field(
-        anything,
+    test_records: int = field(
+        unchecked("whole number >= 1"),
         default=None,
-        help="size of the public validation split; null: a tenth of the training records",
+        help="held out for testing, evenly over the file whatever the seed; null: a fifth",
+    )
+    scale: Any = field(
+        unchecked("list or mapping"),
+        default=None,
+        help="public constants: a divisor per input column, or centre and width; null: none",
+    )
+    validation_records: int = field(
+        unchecked("whole number >= 1"),
+        default=None,
+        help="held out of the training records if something reads them; null: a tenth",
     )
 
     def __attrs_post_init__(self) -> None:

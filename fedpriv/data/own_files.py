@@ -24,8 +24,14 @@ class OwnFiles(Dataset):
     contents: ClassVar[str]  # what to put into a data folder, in words
     assumed_records: ClassVar[tuple[int, int]]  # for a plan made without the files
 
-    path: str | None = field(or_null(text), help="the folder with the files; null: see the class")
-    validation_records: int = field(whole(at_least=1), help="size of the public validation split")
+    path: str | None = field(
+        or_null(text),
+        help="folder that holds {part.contents}; null: FEDPRIV_DATA, then ~/.cache/fedpriv",
+    )
+    validation_records: int = field(
+        whole(at_least=1),
+        help="held out of the training records as a public split, if something reads it",
+    )
 
     @property
     def folder(self) -> DataFolder:

@@ -19,7 +19,7 @@ from fedpriv.data.base import Partition
 class Iid(Partition):
     """Records shuffled and dealt out evenly: client sizes differ by at most one."""
 
-    clients: int = field(whole(at_least=1), default=10, help="how many clients")
+    clients: int = field(whole(at_least=1), default=10, help="number of clients")
     seed: int = field(random_seed, default=0, help="shuffles the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
@@ -38,8 +38,12 @@ class FixedSize(Partition):
     Source: Wei et al., CDP with communication rounds discounting: 50 clients of 128 records.
     """
 
-    clients: int = field(whole(at_least=1), default=50, help="how many clients")
-    records: int = field(whole(at_least=1), default=128, help="records of each client")
+    clients: int = field(whole(at_least=1), default=50, help="number of clients")
+    records: int = field(
+        whole(at_least=1),
+        default=128,
+        help="records of each client; 128 by default, fewer of a small data set",
+    )
     seed: int = field(random_seed, default=0, help="draws the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
@@ -66,14 +70,16 @@ class Shards(Partition):
     400 "fragments", 40 for each of 10 clients.
     """
 
-    clients: int = field(whole(at_least=1), default=10, help="how many clients")
+    clients: int = field(whole(at_least=1), default=10, help="number of clients")
     shards: int | None = field(
-        or_null(whole(at_least=1)), default=None, help="how many; null: clients * shards_per_client"
+        or_null(whole(at_least=1)),
+        default=None,
+        help="number of shards; null: clients * shards_per_client",
     )
     shards_per_client: int | None = field(
         or_null(whole(at_least=1)),
         default=None,
-        help="how many each client gets; null: shards / clients",
+        help="shards of each client; null: shards / clients",
     )
     seed: int = field(random_seed, default=0, help="deals out the shards")
 
@@ -122,15 +128,15 @@ class Dirichlet(Partition):
 
     TRIES = 100
 
-    clients: int = field(whole(at_least=1), default=10, help="how many clients")
+    clients: int = field(whole(at_least=1), default=10, help="number of clients")
     # beyond 1e6 it is iid; far beyond, the sum of numpy's gamma draws overflows
     alpha: float = field(
         number(above=0, at_most=1e6),
         default=0.5,
-        help="concentration; small: few labels per client",
+        help="concentration: a small one gives a client few labels",
     )
     min_records: int = field(
-        whole(at_least=1), default=10, help="with fewer for a client the draw is made again"
+        whole(at_least=1), default=10, help="drawn again until every client has as many records"
     )
     seed: int = field(random_seed, default=0, help="draws the proportions")
 
@@ -176,7 +182,7 @@ class Natural(Partition):
     clients: int | None = field(
         or_null(whole(at_least=1)),
         default=None,
-        help="how many users; null: all with enough records",
+        help="number of users, chosen by seed; null: all with enough records",
     )
     min_records: int = field(
         whole(at_least=1), default=1, help="users with fewer records are left out"

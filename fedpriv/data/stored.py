@@ -43,18 +43,20 @@ class StoredFiles(Dataset):
     contents: ClassVar[str]  # what to put into a data folder, in words
 
     path: str | None = field(
-        or_null(text), default=None, help="the folder with the files; null: see the class"
+        or_null(text),
+        default=None,
+        help="folder that holds {part.contents}; null: FEDPRIV_DATA, then ~/.cache/fedpriv",
     )
     validation_records: int = field(
         whole(at_least=1, at_most=lambda dataset: dataset._train_records - 1),
         default=2000,
-        help="size of the public validation split",
+        help="held out of the training records as a public split, if something reads it",
     )
     download_if_absent: bool = field(
         boolean,
         default=True,
         alias="download",
-        help="fetch the files once if the cache is searched and lacks them",
+        help="fetch the files once into the cache, if it is searched and lacks them",
     )
 
     @property
@@ -160,7 +162,7 @@ class StoredImages(StoredFiles):
     normalize: bool = field(
         boolean,
         default=False,
-        help="subtract the published mean of each channel, divide by its std",
+        help="true: subtract the published mean of each channel and divide by its std",
     )
     validation_records: int = same_as(StoredFiles, "validation_records")
     download_if_absent: bool = same_as(StoredFiles, "download_if_absent")

@@ -70,7 +70,9 @@ class Comments(TextDataset):
     test_share: float
 
     excluded_authors: Sequence[str] = field(
-        own_check(_authors), kw_only=True, help="robots, whose texts are not used at all"
+        own_check(_authors, "list of texts"),
+        kw_only=True,
+        help="authors whose texts are not used: robots",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -131,25 +133,37 @@ class Reddit(Comments):
     contents = "comments of your own (JSON lines or CSV, also .gz) as reddit/comments.jsonl"
     assumed_records: ClassVar = (100_000, 10_000)
 
-    author_key: str = field(text, default="author", kw_only=True, help="of each row's author")
-    text_key: str = field(text, default="body", kw_only=True, help="of each row's text")
-    split_key: str | None = field(
-        or_null(text), default=None, kw_only=True, help="of the split of each row; null: none"
+    author_key: str = field(
+        text, default="author", kw_only=True, help="field or column with the author"
     )
-    train_split: str = field(text, default="train", kw_only=True, help="rows to train on")
-    test_split: str = field(text, default="test", kw_only=True, help="rows for testing")
+    text_key: str = field(text, default="body", kw_only=True, help="field or column with the text")
+    split_key: str | None = field(
+        or_null(text),
+        default=None,
+        kw_only=True,
+        help="field or column with the split of a row; null: authors are dealt out by the shares",
+    )
+    train_split: str = field(
+        text, default="train", kw_only=True, help="what split_key says of a row to train on"
+    )
+    test_split: str = field(
+        text, default="test", kw_only=True, help="what it says of a row for testing"
+    )
     public_split: str | None = field(
         when(lambda reddit, name: name is not None and reddit.split_key is not None, text),
         default=None,
         kw_only=True,
-        help="rows whose authors are public; null: none",
+        help="what it says of a row of public text; null: public_share of the authors are public",
     )
-    public_share: float = share_of_authors(default=0.1, help="authors whose texts are public")
+    public_share: float = share_of_authors(
+        default=0.1,
+        help="share of the authors, by a hash of their name, whose texts are public and no client's",
+    )
     test_share: float = field(
         when(lambda reddit, share: reddit.split_key is None, number(above=0, below=1)),
         default=0.1,
         kw_only=True,
-        help="authors whose texts are the test records, without split_key",
+        help="share of the authors that are for testing, with split_key=null",
     )
     excluded_authors: Sequence[str] = same_as(
         Comments, "excluded_authors", default=("AutoModerator", "[deleted]")

@@ -13,13 +13,13 @@ import numpy as np
 
 from fedpriv.common.errors import ArgumentError, ConfigError, DataError
 from fedpriv.common.fields import (
-    anything,
     declared,
     field,
     number,
     one_of,
     or_null,
     text,
+    unchecked,
     when,
     whole,
 )
@@ -73,16 +73,19 @@ class TextDataset(OwnFiles):
         or_null(text),
         default=None,
         kw_only=True,
-        help="the folder with the file; null: see the class",
+        help="folder that holds the file; null: FEDPRIV_DATA, then ~/.cache/fedpriv",
     )
     validation_records: int = field(
-        whole(at_least=1), default=2000, kw_only=True, help="size of the public validation split"
+        whole(at_least=1),
+        default=2000,
+        kw_only=True,
+        help="held out of the training records as a public split, if something reads it",
     )
     file: str | None = field(
         or_null(text),
         default=None,
         kw_only=True,
-        help="its name in that folder, or an absolute one; null: the usual names",
+        help="file in that folder, or an absolute path; null: {part.usual_files[0]}",
     )
     level: str = field(one_of(LEVELS), default=WORD, kw_only=True, help="what a token is")
     length: int = field(
@@ -90,37 +93,40 @@ class TextDataset(OwnFiles):
         default=30,
         unit="tokens",
         kw_only=True,
-        help="of a record",
+        help="length of a record",
     )
     long_texts: str = field(
         one_of(LONG_TEXTS),
         default=WINDOWS,
         kw_only=True,
-        help="windows: a longer text is several records; truncate: its beginning is one",
+        help="a longer text is several records (windows), or only its beginning is one",
     )
     _vocabulary: str = field(
-        one_of(KINDS), default=FROM_PUBLIC, kw_only=True, help="where the vocabulary comes from"
+        one_of(KINDS),
+        default=FROM_PUBLIC,
+        kw_only=True,
+        help="origin of the vocabulary; private: of the clients' texts, so that the sound ε is infinite",
     )
     _vocabulary_size: int = field(
         whole(at_least=3, at_most=2**31 - 1),
         default=5000,
         kw_only=True,
-        help="ids at most: id 0 to pad, id 1 for unknown tokens, and the tokens",
+        help="ids at most, 0 to pad and 1 for unknown tokens among them",
     )
     _vocabulary_file: str | None = field(
         when(lambda dataset, file: dataset._vocabulary == FROM_FILE and file is not None, text),
         default=None,
         kw_only=True,
-        help="vocabulary=file: a list, one token a line",
+        help="vocabulary=file: the file, one token a line",
     )
     _vocabulary_words: Iterable[str] = field(
-        anything,
+        unchecked("list of texts"),
         default=(),
         kw_only=True,
-        help="tokens it holds in any case (of an attack's sentence)",
+        help="tokens that the vocabulary holds in any case",
     )
     min_records_per_client: int = field(
-        whole(at_least=1), default=1, kw_only=True, help="authors with fewer are left out"
+        whole(at_least=1), default=1, kw_only=True, help="authors with fewer records are left out"
     )
 
     def __attrs_post_init__(self) -> None:

@@ -51,8 +51,11 @@ class Sentiment140(TextDataset):
     contents = usual_files[0]
     assumed_records: ClassVar = (600_000, 160_000)  # roughly, of 1.6 million
 
-    public_share: float = share_of_authors(default=0.1, help="users whose texts are public")
-    test_share: float = share_of_tests(default=0.1, help="users whose texts are the test records")
+    public_share: float = share_of_authors(
+        default=0.1,
+        help="share of the users, by a hash of their name, whose texts are public and no client's",
+    )
+    test_share: float = share_of_tests(default=0.1, help="share of the users that are for testing")
     length: int = same_as(TextDataset, "length", default=40)
     long_texts: str = same_as(TextDataset, "long_texts", default=TRUNCATE)
     min_records_per_client: int = same_as(TextDataset, "min_records_per_client", default=5)

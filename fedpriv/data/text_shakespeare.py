@@ -49,9 +49,11 @@ class Shakespeare(TextDataset):
 
     public_share: float = share_of_authors(
         default=0.0,
-        help="roles, chosen by a hash of their name, whose text is public and no client's",
+        help="share of the roles, by a hash of their name, whose text is public and no client's",
     )
-    test_share: float = share_of_tests(default=0.2, help="the last part of each role's text")
+    test_share: float = share_of_tests(
+        default=0.2, help="share of each role's text, at its end, that is for testing"
+    )
     level: str = same_as(TextDataset, "level", default=CHARACTER)
     length: int = same_as(TextDataset, "length", default=80)
     _vocabulary: str = same_as(TextDataset, "_vocabulary", default=FIXED)

@@ -145,14 +145,15 @@ def test_a_field_is_described_in_a_line_with_its_unit_and_what_is_allowed():
             help="cut",
         )
         kind: str | None = field(or_null(one_of(("bits", "counts"))), default="bits", help="kind")
-        plain: int = field(fields.anything, default=1, help="this or that")
+        plain: int = field(fields.anything, default=1, help="this or {part.that}")
+        that = "something else"
 
-    assert [fields.describe(one) for one in attrs.fields(Described)] == [
-        "not clipped [γ]; number > 0 and < 1",
-        "the smallest; number > 0 and <= share",
-        "cut [records]; whole number >= 1 and <= 9 or null",
-        "kind; bits, counts or null",
-        "this or that",
+    assert [fields.describe(Described, one) for one in attrs.fields(Described)] == [
+        "not clipped [γ] (number > 0 and < 1)",
+        "the smallest (number > 0 and <= share)",
+        "cut [records] (whole number >= 1 and <= 9 or null)",
+        "kind (bits, counts or null)",
+        "this or something else",
     ]
 
 

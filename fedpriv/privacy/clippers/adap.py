@@ -55,7 +55,9 @@ class AdapClipper(StoredNorms):
     """One clip norm per client, moved every round by one of the readings of eq. (6)."""
 
     reading: str = field(
-        one_of(READINGS), default="sound", help="reading of eq. (6): see README, deviations"
+        one_of(READINGS),
+        default="sound",
+        help="reading of eq. (6), see docs/reproductions/adap_dpfl.md",
     )
     initial: float | None = field(
         or_null(CLIP_NORM),

@@ -112,7 +112,7 @@ class QuantileClipper(StoredNorms):
     noised_by: str = field(
         one_of((AGGREGATOR, CLIENT)),
         default=AGGREGATOR,
-        help="who adds it: a trusted aggregator to the sum, or each client to its bit (local DP)",
+        help="who adds it: a trusted aggregator to the sum, or each client to its own bit",
     )
     bit_noise: float | None = field(
         when(_gaussian, number(at_least=0)),
