@@ -1,5 +1,6 @@
 """The Hydra sweepers: ``hydra/sweeper=curves``, the runs of a figure, else a run for each combination of the
-values given, for any launcher; ``hydra/sweeper=search``, trials within one privacy budget.
+values given, for any launcher; ``hydra/sweeper=search``, trials within one privacy budget. And the rows of the tables of
+recipes and protocols, as options of groups.
 
 Hydra finds plugins in modules below ``hydra_plugins``, a namespace package (no ``__init__.py``) that several
 distributions share. It imports this module whenever it starts, so nothing heavy is imported here.
@@ -13,18 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 if TYPE_CHECKING:
+    from fedpriv.common.groups import TableOption
     from fedpriv.experiment.sweeps import SweepJob
     from fedpriv.store.folder import RunFolder
     from fedpriv.study.search_run import Search
     from fedpriv.study.search_secret_trials import SecretTrials
     from fedpriv.study.search_settings import SearchSettings
 
+Names = list[str]
 Go = Callable[[], dict[str, Any] | None]
 
 
@@ -242,3 +249,62 @@ class SearchSweeper(BasicSweeper):
     @staticmethod
     def _say(line: str) -> None:
         print(line, flush=True)
+
+
+class OptionTables(ConfigSource):
+    """The options of the groups ``recipe`` and ``protocol``, from the tables in the folder ``path``.
+
+    To Hydra they look like the YAMLs ``recipe/NAME.yaml`` and ``protocol/NAME.yaml`` in that folder.
+    """
+
+    @staticmethod
+    def scheme() -> str:
+        return "fedpriv"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        option = self._option(config_path)
+        if option is None:
+            raise ConfigLoadError(f"{config_path} is in none of the tables of {self.path}")
+        return ConfigResult(
+            provider=self.provider, path=self.full_path(), config=OmegaConf.create(option.content),
+            header={"package": option.package},
+        )  # fmt: skip
+
+    def available(self) -> bool:
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        return config_path == "" or bool(self._options(config_path))
+
+    def is_config(self, config_path: str) -> bool:
+        return self._option(config_path) is not None
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> Names:
+        from fedpriv.common.groups import IN_TABLES
+
+        kind = ObjectType.CONFIG if config_path else ObjectType.GROUP
+        names = self._options(config_path) if config_path else IN_TABLES
+        return sorted(names) if results_filter in (None, kind) else []
+
+    def _option(self, config_path: str) -> TableOption | None:
+        group, _, name = config_path.rpartition("/")
+        return self._options(group).get(name.removesuffix(".yaml"))
+
+    def _options(self, group: str) -> dict[str, TableOption]:
+        from fedpriv.common.groups import table_options
+
+        return table_options(Path(self.path), group)
+
+
+class OptionTablesPath(SearchPathPlugin):
+    """The tables of ``conf/``, searched right after its YAMLs and before those of ``--config-dir``.
+
+    Only where Hydra composes fedpriv's own configuration: other programs with Hydra share this plugin.
+    """
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        from fedpriv.common.groups import conf_dir
+
+        own = SearchPathQuery("main", str(conf_dir()))
+        if search_path.find_last_match(own) >= 0:
+            search_path.append("fedpriv", f"{OptionTables.scheme()}://{conf_dir()}", anchor=own)

@@ -19,7 +19,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError, nearest, show
-from fedpriv.common.groups import ADDED, GROUPS, OF_NOTHING, conf_dir, options
+from fedpriv.common.groups import (
+    ADDED,
+    GROUPS,
+    OF_NOTHING,
+    conf_dir,
+    options,
+    table_options,
+    table_rows,
+)
 
 
 def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
@@ -63,7 +71,7 @@ OmegaConf.register_new_resolver("records_at_most", _records_at_most, replace=Tru
 
 
 def refuse_unknown_protocol(overrides: Sequence[str]) -> None:
-    """Raise ConfigError for ``protocol=NAME`` without such a YAML, which Hydra would pass over."""
+    """Raise ConfigError for ``protocol=NAME`` without such an option, which Hydra would pass over."""
     _refuse_odd_preset(overrides)
     known = [name for name, _ in options("protocol")]
     extra = config_dir_of(overrides)
@@ -89,40 +97,28 @@ def _refuse_odd_preset(overrides: Sequence[str]) -> None:
 def with_protocol(config: DictConfig) -> DictConfig:
     """The configuration with the numbers of the protocol that it names (``protocol: dp_fl``), if it does.
 
-    An algorithm of the user's own has no ``conf/protocol/<algorithm>_<data set>.yaml``; its YAML may name the
-    algorithm whose numbers it takes. Where that one has none for the data set, the defaults hold. Raises
-    ConfigError for a name without any protocol.
+    An algorithm of the user's own has no row in ``conf/protocols.yaml``; its YAML may name the algorithm whose
+    numbers it takes. Where that one has none for the data set, the defaults hold. Raises ConfigError for a name
+    without any protocol.
     """
     inherited = config.get("protocol")
     if not isinstance(inherited, str):
         return config
-    folder = conf_dir() / "protocol"
-    known = sorted({path.stem.removesuffix(f"_{data}") for path, data in _protocols(folder)})
-    if inherited not in known:
-        near = nearest(inherited, known)
+    protocols = table_rows(conf_dir(), "protocol")
+    if inherited not in protocols:
+        near = nearest(inherited, list(protocols))
         hint = f"did you mean {near}?" if near else ""
-        raise ConfigError("protocol", inherited, f"one of {', '.join(known)}", hint)
+        raise ConfigError("protocol", inherited, f"one of {', '.join(sorted(protocols))}", hint)
     chosen = config.copy()
     OmegaConf.set_struct(chosen, False)
     chosen.protocol = {}
-    for path, data in _protocols(folder):
+    for data in protocols[inherited]:
         target = yaml.safe_load((conf_dir() / "dataset" / f"{data}.yaml").read_text("utf-8"))
-        same = target["dataset"]["_target_"] == config.dataset.get("_target_")
-        if same and path.stem == f"{inherited}_{data}":
-            chosen.protocol = OmegaConf.load(path)
+        if target["dataset"]["_target_"] == config.dataset.get("_target_"):
+            option = table_options(conf_dir(), "protocol")[f"{inherited}_{data}"]
+            chosen.protocol = option.content
     OmegaConf.set_struct(chosen, True)
     return chosen
-
-
-def _protocols(folder: Path) -> list[tuple[Path, str]]:
-    """Each protocol's file and its data set: the longest name that the file's ends with."""
-    names = sorted((name for name, _ in options("dataset")), key=len, reverse=True)
-    found = []
-    for path in sorted(folder.glob("*.yaml")):
-        data = next((name for name in names if path.stem.endswith("_" + name)), None)
-        if data is not None:
-            found.append((path, data))
-    return found
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:

@@ -1,14 +1,18 @@
-"""The groups of the configuration and their options, read from the YAMLs' names; imports nothing heavy.
+"""The groups of the configuration and their options; imports nothing heavy.
 
-``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
+An option is a YAML in the folder of its group, or of the groups ``recipe`` and ``protocol`` a row in
+``conf/recipes.yaml`` or ``conf/protocols.yaml``, which ``hydra_plugins/fedpriv.py`` serves to Hydra as if it were a
+YAML of its own. ``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 GROUPS = (
     "dataset",
@@ -29,6 +33,23 @@ ADDED = ("experiment", "recipe", "figure")
 """Folders of ready-made configurations, which are added with a plus."""
 LISTED = (*GROUPS, *ADDED, "protocol")
 """What ``fedpriv list`` shows."""
+IN_TABLES = ("protocol", "recipe")
+"""The groups whose options are rows of a table."""
+
+
+@dataclass(frozen=True)
+class TableOption:
+    """An option of a group that is a row of a table.
+
+    Attributes:
+        about: A line for ``fedpriv list``.
+        content: What a YAML of this option would hold; not to be changed.
+        package: Where that goes in the configuration: ``_global_`` or, where None, below the name of the group.
+    """
+
+    about: str
+    content: dict[str, Any]
+    package: str | None = None
 
 
 def conf_dir() -> Path:
@@ -39,10 +60,66 @@ def conf_dir() -> Path:
 
 
 def options(group: str, folder: Path | None = None) -> Iterator[tuple[str, str]]:
-    """(name, one-line description) of each option of a group, from the YAML's leading comment."""
+    """Yield (name, one-line description) of each option of a group, sorted: fedpriv's, or those in a folder.
+
+    The description of a YAML is its leading comment, that of a row of a table stands there.
+    """
     base = (folder or conf_dir()) / group
-    for path in sorted(base.rglob("*.yaml")):
-        yield path.relative_to(base).with_suffix("").as_posix(), describe(path)
+    found = [
+        (path.relative_to(base).with_suffix("").as_posix(), describe(path))
+        for path in base.rglob("*.yaml")
+    ]
+    if folder is None:
+        rows = table_options(conf_dir(), group).items()
+        found += [(name, option.about) for name, option in rows]
+    yield from sorted(found)
+
+
+@cache
+def table_options(conf: Path, group: str) -> dict[str, TableOption]:
+    """Return the options by name that the tables in the folder ``conf`` have for a group."""
+    rows = table_rows(conf, group).items()
+    if group == "protocol":
+        found = {
+            f"{algorithm}_{dataset}": TableOption(
+                cell["about"], {key: value for key, value in cell.items() if key != "about"}
+            )
+            for algorithm, cells in rows
+            for dataset, cell in cells.items()
+        }
+    else:
+        found = {
+            f"{name}_eps{epsilon}": _recipe(row, epsilon)
+            for name, row in rows
+            for epsilon in row["algorithm.learning_rate"]
+        }
+    return dict(sorted(found.items()))
+
+
+@cache
+def table_rows(conf: Path, group: str) -> dict[str, dict[str, Any]]:
+    """Return a group's table as it is written, but for the shared parts; empty for a group without a table."""
+    path = conf / f"{group}s.yaml"
+    if group not in IN_TABLES or not path.is_file():
+        return {}
+    import yaml
+
+    rows = yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return {name: row for name, row in rows.items() if name != "shared"}
+
+
+def _recipe(row: dict[str, Any], epsilon: float) -> TableOption:
+    """Return the recipe of a row for one ε; what is a mapping in the row depends on ε."""
+    chosen = [{f"override /{group}": row[group]} for group in GROUPS if group in row]
+    content: dict[str, Any] = {"defaults": [*chosen, "_self_"], "epsilon": epsilon}
+    for key, value in row.items():
+        if key not in (*GROUPS, "about"):
+            *parents, leaf = key.split(".")
+            section = content
+            for parent in parents:
+                section = section.setdefault(parent, {})
+            section[leaf] = value[epsilon] if isinstance(value, dict) else value
+    return TableOption(f"{row['about']}, epsilon {epsilon}", content, package="_global_")
 
 
 def option_of(group: str, part: object) -> str:
@@ -85,17 +162,17 @@ def describe(path: Path) -> str:
 
 
 def train_help() -> str:
-    """What ``fedpriv train --help`` says: the template of Hydra's help, filled in as Hydra does."""
+    """Return what ``fedpriv train --help`` says: the template of Hydra's help, filled in as Hydra does."""
     import yaml
 
     conf = conf_dir()
     template = yaml.safe_load((conf / "config.yaml").read_text("utf-8"))["hydra"]["help"][
         "template"
     ]
-    folders = sorted({path.parent for path in conf.rglob("*.yaml")} - {conf})
-    groups = (
-        f"{folder.relative_to(conf).as_posix()}: {', '.join(sorted(p.stem for p in folder.glob('*.yaml')))}\n"
-        for folder in folders
-        if conf / "hydra" not in (folder, *folder.parents)
-    )
-    return template.replace("$APP_CONFIG_GROUPS", "".join(groups))
+    names = {group: list(table_options(conf, group)) for group in IN_TABLES}
+    for path in conf.rglob("*.yaml"):
+        group = path.parent.relative_to(conf).as_posix()
+        if group.partition("/")[0] not in (".", "hydra"):
+            names.setdefault(group, []).append(path.stem)
+    lines = (f"{group}: {', '.join(sorted(names[group]))}\n" for group in sorted(names))
+    return template.replace("$APP_CONFIG_GROUPS", "".join(lines))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from fedpriv.common.config import conf_dir
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.groups import LISTED, conf_dir
 from fedpriv.experiment.consent import FLAG
 from fedpriv.store.folder import RunFolder, not_resumable
 
@@ -120,7 +120,7 @@ def _is_of_task(override: str) -> bool:
         return False
     if key == "runtime":  # {output_dir: elsewhere}, which _is_kept does not see
         return False
-    chooses = "/" in key or (conf_dir() / key).is_dir()
+    chooses = "/" in key or key in LISTED or (conf_dir() / key).is_dir()
     return not (chooses and any(part in value for part in ("..", "\\", "$")))
 
 
