@@ -1,6 +1,7 @@
-"""The Hydra sweepers: ``hydra/sweeper=curves``, the runs of a figure, else a run for each combination of the
-values given, for any launcher; ``hydra/sweeper=search``, trials within one privacy budget. And the rows of the tables of
-recipes and protocols, as options of groups.
+"""The Hydra sweepers and the source of the options that are rows of tables (recipes, protocols).
+
+``hydra/sweeper=curves``: the runs of a figure, else a run for each combination of the values given, for any
+launcher; ``hydra/sweeper=search``: trials within one privacy budget.
 
 Hydra finds plugins in modules below ``hydra_plugins``, a namespace package (no ``__init__.py``) that several
 distributions share. It imports this module whenever it starts, so nothing heavy is imported here.

@@ -21,7 +21,7 @@ from fedpriv.common.groups import conf_dir
 
 FEW = 50
 """Folders of tests hold no more YAMLs than these."""
-_STAY = ("pkg://hydra.conf", str(conf_dir()))
+_STAY = ("pkg://hydra.conf", str(conf_dir()), f"fedpriv://{conf_dir()}")
 _READ_ONCE = ("", "hydra.conf", str(conf_dir()))  # the structured ones, as sources call them
 
 

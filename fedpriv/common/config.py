@@ -95,11 +95,11 @@ def _refuse_odd_preset(overrides: Sequence[str]) -> None:
 
 
 def with_protocol(config: DictConfig) -> DictConfig:
-    """The configuration with the numbers of the protocol that it names (``protocol: dp_fl``), if it does.
+    """Return the configuration with the numbers of the protocol that it names (``protocol: dp_fl``), if any.
 
-    An algorithm of the user's own has no row in ``conf/protocols.yaml``; its YAML may name the algorithm whose
-    numbers it takes. Where that one has none for the data set, the defaults hold. Raises ConfigError for a name
-    without any protocol.
+    An algorithm of the user's own has no row in ``conf/protocols.yaml``; its YAML may name the algorithm
+    whose numbers it takes. Where that one has none for the data set, the defaults hold. Raises ConfigError
+    for a name without any protocol.
     """
     inherited = config.get("protocol")
     if not isinstance(inherited, str):

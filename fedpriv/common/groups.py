@@ -1,8 +1,8 @@
 """The groups of the configuration and their options; imports nothing heavy.
 
-An option is a YAML in the folder of its group, or of the groups ``recipe`` and ``protocol`` a row in
-``conf/recipes.yaml`` or ``conf/protocols.yaml``, which ``hydra_plugins/fedpriv.py`` serves to Hydra as if it were a
-YAML of its own. ``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
+An option is a YAML in the folder of its group. The options of ``recipe`` and ``protocol`` are rows of
+``conf/recipes.yaml`` and ``conf/protocols.yaml``; ``hydra_plugins/fedpriv.py`` serves them to Hydra as if each
+were a YAML. ``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TableOption:
     Attributes:
         about: A line for ``fedpriv list``.
         content: What a YAML of this option would hold; not to be changed.
-        package: Where that goes in the configuration: ``_global_`` or, where None, below the name of the group.
+        package: Where the content goes: ``_global_``, the root; None, below the name of the group.
     """
 
     about: str
@@ -98,7 +98,7 @@ def table_options(conf: Path, group: str) -> dict[str, TableOption]:
 
 @cache
 def table_rows(conf: Path, group: str) -> dict[str, dict[str, Any]]:
-    """Return a group's table as it is written, but for the shared parts; empty for a group without a table."""
+    """Return a group's table as it is written, without its shared parts; empty where there is no table."""
     path = conf / f"{group}s.yaml"
     if group not in IN_TABLES or not path.is_file():
         return {}

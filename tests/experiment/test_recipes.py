@@ -7,6 +7,8 @@ import re
 import pytest
 
 import fedpriv
+from fedpriv.cli import fedpriv as fedpriv_command
+from fedpriv.cli.completion import candidates
 from fedpriv.common.groups import options
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
@@ -67,3 +69,67 @@ def test_other_features_receive_no_key_of_the_recipes(features):
     alone = fedpriv.compose(["dataset=cifar10", f"features={features}"])
     assert config.features == alone.features
     build_parts(config)
+
+
+OWN = """# @package _global_
+# Two numbers of my own
+defaults:
+  - mnist_local_eps2
+  - override /dataset: digits
+  - _self_
+epsilon: 5
+"""
+
+
+@pytest.fixture
+def yamls(tmp_path):
+    """A folder for --config-dir with a recipe that builds on one of fedpriv, and a protocol."""
+    for name, text in {
+        "recipe/mine": OWN,
+        "protocol/fedsgd_cifar10": "learning_rate: 0.125\n",
+    }.items():
+        path = tmp_path / "yamls" / f"{name}.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return tmp_path / "yamls"
+
+
+def test_a_recipe_of_ones_own_may_build_on_a_row_of_the_table(yamls):
+    config = fedpriv.compose(["+recipe=mine"], yamls)
+    assert config.epsilon == 5
+    assert config.dataset._target_.endswith("Digits")
+    assert config.algorithm.learning_rate == 3.2
+
+
+def test_a_protocol_of_ones_own_adds_to_the_table(yamls):
+    pair = ["algorithm=fedsgd", "dataset=cifar10"]
+    assert fedpriv.compose(pair, yamls).algorithm.learning_rate == 0.125
+    assert fedpriv.compose(pair).algorithm.learning_rate != 0.125
+    assert (
+        fedpriv.compose(["algorithm=fedsgd", "dataset=mnist"], yamls).algorithm.learning_rate == 0.5
+    )
+
+
+def test_rows_and_yamls_of_ones_own_are_listed_and_completed(yamls, command):
+    place = ("--config-dir", str(yamls))
+    said = command("list", "recipe", *place).out
+    assert "Two numbers of my own" in said
+    assert "mnist_writers_central_eps2" in said
+    line = f"fedpriv train --config-dir {yamls} +recipe=m"
+    assert {"+recipe=mine", "+recipe=mnist_local_eps1"} <= set(candidates(line, fedpriv_command))
+
+
+def test_the_nearest_recipe_is_named(command):
+    said = command("train", "+recipe=mnist_locl_eps2")
+    assert said.status == 2
+    assert "unknown recipe option mnist_locl_eps2; did you mean mnist_local_eps2?" in said.sentence
+
+
+def test_a_sweep_over_recipes_runs_in_processes(command):
+    both = "+recipe=mnist_local_eps1,mnist_distributed_eps1"
+    processes = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    small = ("dataset=digits", "rounds=2", "runtime.plots=false", "runtime.progress=none")
+    said = command("train", "-m", both, *small, *processes)
+    assert said.status == 0, said
+    assert "mnist_local_eps1" in said.out
+    assert "mnist_distributed_eps1" in said.out

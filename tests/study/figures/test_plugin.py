@@ -8,7 +8,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.global_hydra import GlobalHydra
 
 ROOT = Path(__file__).parents[3]
 FIND = """
@@ -27,6 +29,15 @@ def test_hydra_finds_the_sweeper_without_being_told_and_without_torch(tmp_path):
     found, torch = said.stdout.strip().splitlines()
     assert "hydra_plugins.fedpriv.CurvesSweeper" in found
     assert torch == "False"
+
+
+def test_programs_with_a_configuration_of_their_own_do_not_search_the_tables(tmp_path):
+    (tmp_path / "config.yaml").write_text("x: 1\n")
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        places = [place.path for place in loader.get_search_path().get_path()]
+        assert loader.get_group_options("recipe") == []
+    assert places == ["pkg://hydra.conf", str(tmp_path), "structured://"]
 
 
 def test_a_wheel_and_an_sdist_carry_it():
