@@ -1,8 +1,8 @@
 """The groups of the configuration and their options; imports nothing heavy.
 
 An option is a YAML in the folder of its group. The options of ``recipe`` and ``protocol`` are rows of
-``conf/recipes.yaml`` and ``conf/protocols.yaml``; ``hydra_plugins/fedpriv.py`` serves them to Hydra as if each
-were a YAML. ``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
+``conf/recipes.yaml`` and ``conf/protocols.yaml``; ``hydra_plugins/fedpriv.py`` serves them to Hydra as if
+each were a YAML. ``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
 """
 
 from __future__ import annotations
