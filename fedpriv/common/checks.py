@@ -56,7 +56,7 @@ def bounds(
     )
 
 
-def not_above(name: str, value: Any, other: str, limit: float, *, above: float) -> float:
+def not_above(name: str, value: object, other: str, limit: float, *, above: float | None) -> float:
     """A number > ``above`` and no larger than another argument, which the error names."""
     result = number(name, value, above=above)
     if result > limit:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import yaml
 from hydra import compose as hydra_compose
@@ -127,7 +128,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     if "hydra/sweeper@" in text:
         return ConfigError("a figure's YAML begins with the line  # @package _global_")
     if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", text):
-        return _unknown_option(*match.groups(), config_dir_of(overrides))
+        return _unknown_option(match[1], match[2], config_dir_of(overrides))
     if match := re.search(r"Could not override '([^']+)'", text):
         return _unknown_key(match.group(1), overrides)
     if match := re.search(
@@ -200,12 +201,12 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     group, _, own = name.rpartition(".")
     if own in _UNIT and group in ("", "algorithm"):
         return ConfigError(f"unknown key {show(name)}: {WHO_PROTECTS}")
-    known = _known_keys(overrides)
+    keys = _known_keys(overrides)
     inside = [
-        key.removeprefix(f"{group}.") for key in known if group and key.startswith(f"{group}.")
+        key.removeprefix(f"{group}.") for key in keys if group and key.startswith(f"{group}.")
     ]
     if inside:
-        elsewhere = [key for key in known if key.endswith(f".{own}")]
+        elsewhere = [key for key in keys if key.endswith(f".{own}")]
         return unknown_key(group, own, inside, elsewhere)
     top, _, rest = name.partition(".")
     if rest and top in _MAY_BE_NONE:
@@ -217,7 +218,7 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
             f"unknown key {show(name)}: the {top} of this configuration has no keys; leave it out, or choose "
             f"one that has it: {top}=…"
         )
-    near = _called_otherwise(own, known) or nearest(name, known)
+    near = _called_otherwise(own, keys) or nearest(name, keys)
     meant = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{meant}")
 
@@ -295,7 +296,7 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
         config = compose([c for c in choices if "," not in c], config_dir_of(overrides))
     except Exception:
         config = compose()
-    flat = flatten(OmegaConf.to_container(config, resolve=False))
+    flat = flatten(as_tree(config, resolve=False))
     keys = (key for key in flat if not key.endswith("_target_") and not key.startswith("protocol."))
     return [*GROUPS, *keys]
 
@@ -312,7 +313,7 @@ the path is the data set.
 
 def identity(config: DictConfig) -> dict[str, object]:
     """What makes a run that run: the resolved values of all keys that can change a result."""
-    return identity_of_values(flatten(OmegaConf.to_container(config, resolve=True)))
+    return identity_of_values(flatten(as_tree(config)))
 
 
 def identity_of_values(values: Mapping[str, object]) -> dict[str, object]:
@@ -350,7 +351,12 @@ def _plain_number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def flatten(tree: dict, prefix: str = "") -> dict[str, object]:
+def as_tree(config: DictConfig, *, resolve: bool = True) -> dict[str, object]:
+    """Return a configuration as plain dicts, lists and values."""
+    return cast("dict[str, object]", OmegaConf.to_container(config, resolve=resolve))
+
+
+def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """``{"a": {"b": 1}}`` → ``{"a.b": 1}``."""
     flat: dict[str, object] = {}
     for key, value in tree.items():

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, dataclass_transform
 
 import attrs
 
@@ -65,11 +65,12 @@ def number(
     """Return the check of a finite float; ``at_most`` may name another argument, with ``above`` alone."""
 
     def check(name: str, value: Any, part: Any) -> float:
-        most = at_most
         if isinstance(at_most, str):
             most = argument_of(part, at_most)
             if most is not None:
                 return checks.not_above(name, value, at_most, most, above=above)
+        else:
+            most = at_most
         return checks.number(name, value, above=above, at_least=at_least, below=below, at_most=most)
 
     bounds = checks.bounds(above=above, at_least=at_least, below=below, at_most=at_most)
@@ -178,7 +179,7 @@ def field(
     """
 
     def validate(part: Any, attribute: attrs.Attribute, value: Any) -> None:
-        setattr(part, attribute.name, check(attribute.alias, value, part))
+        setattr(part, attribute.name, check(attribute.alias or attribute.name, value, part))
 
     return attrs.field(
         default=default,
@@ -201,12 +202,14 @@ def same_as(kind: type, name: str, *, default: Any = attrs.NOTHING) -> Any:
     )
 
 
-def set_apart(value: Any) -> Any:
+def set_apart(value: Any, *, init: Literal[False] = False) -> Any:
     """Declare that a field of a base class is no argument of this one, and what its value is."""
-    return attrs.field(default=value, init=False)
+    return attrs.field(default=value, init=init)
 
 
-@dataclass_transform(eq_default=False, field_specifiers=(field, same_as, set_apart))
+# To the checker a field stated again has a default, and all arguments are given by name: it cannot see which
+# defaults :func:`same_as` takes over.
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field, set_apart))
 def declared(kind: _Class) -> _Class:
     """Write the constructor of a class from its fields. Two objects are equal only if they are the same."""
     return attrs.define(

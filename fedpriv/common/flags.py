@@ -77,9 +77,15 @@ class Names(click.ParamType):
     def __init__(self, names: Callable[[], Iterable[str]] | Sequence[str]):
         self.names = names
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    def known(self) -> list[str]:
+        """Return the names."""
+        return list(self.names() if callable(self.names) else self.names)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         head = incomplete[: incomplete.rfind(",") + 1]
-        found = (head + name for name in (self.names() if callable(self.names) else self.names))
+        found = (head + name for name in self.known())
         return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
@@ -87,8 +93,8 @@ class OneOf(Names):
     """One of the names and nothing else."""
 
     def convert(self, value: str, param: Any, ctx: Any) -> str:
-        if value not in self.names:
-            raise unknown(written(param), value, self.names)
+        if value not in self.known():
+            raise unknown(written(param), value, self.known())
         return value
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -219,10 +221,12 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder())
 
 
-class _Finder:
+class _Finder(MetaPathFinder):
     """Finds old paths. It imports nothing before somebody asks for one."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if name in MOVED:
             return ModuleSpec(name, _Alias(MOVED[name]))
         if name in FOLDERS:
@@ -230,7 +234,7 @@ class _Finder:
         return None
 
 
-class _Alias:
+class _Alias(Loader):
     """Loads an old path: the module of the new path itself, so that its classes exist once."""
 
     def __init__(self, new: str):
@@ -245,7 +249,7 @@ class _Alias:
         module.__spec__ = self._spec  # Python has put the spec of the old path there
 
 
-class _Folder:
+class _Folder(Loader):
     """Loads an old folder: an empty package that passes names on to where they are now."""
 
     def __init__(self, new: str):
@@ -264,4 +268,4 @@ class _Folder:
                 message = f"module {module.__name__!r} has no attribute {name!r}"
                 raise AttributeError(message) from None
 
-        module.__getattr__ = passed_on
+        vars(module)["__getattr__"] = passed_on

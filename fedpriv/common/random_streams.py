@@ -13,7 +13,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def global_states() -> tuple[object, ...]:
     user's own that draws from them is told by that."""
     import torch
 
-    name, keys, *rest = np.random.get_state()
+    name, keys, *rest = cast("tuple[str, np.ndarray, int, int, float]", np.random.get_state())
     of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     of_torch = (state.numpy().tobytes() for state in (torch.get_rng_state(), *of_devices))
     return (*of_torch, name, keys.tobytes(), *rest, random.getstate())

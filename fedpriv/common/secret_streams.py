@@ -96,10 +96,10 @@ class SecretStreams:
     @classmethod
     def of_run(cls, root: bytes, run: str) -> SecretStreams:
         """Those of the run that ``run`` stands for (a digest), under a secret ``root``."""
-        keys = (
+        sampling, noise = (
             derived_key(root, "fedpriv", STREAM_VERSION, run, use) for use in ("sampling", "noise")
         )
-        return cls(*keys)
+        return cls(sampling, noise)
 
     @classmethod
     def simulated(cls, seed: int, noise_seed: int, run: str = "") -> SecretStreams:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class Categorical:
     name: str
     words: tuple[str, ...]
 
+
+Column = TypeVar("Column", Numeric, Categorical)
 
 COLUMNS: tuple[Numeric | Categorical, ...] = (
     Numeric("age", 40, 15),
@@ -184,7 +186,7 @@ def parse_adult(
     return _inputs(numbers, words), np.array(targets, dtype=np.int64)
 
 
-def _of(kind: type, fields: list[str]) -> list[tuple[Numeric | Categorical, str]]:
+def _of(kind: type[Column], fields: list[str]) -> list[tuple[Column, str]]:
     return [(c, f) for c, f in zip(COLUMNS, fields, strict=False) if isinstance(c, kind)]
 
 
@@ -218,8 +220,8 @@ def _inputs(numbers: list[list[float]], words: list[list[int]]) -> np.ndarray:
     for place, column in enumerate(NUMERIC):
         inputs[:, place] = column.standardise(values[:, place])
     start, positions = len(NUMERIC), np.array(words, dtype=np.int64).reshape(-1, len(CATEGORICAL))
-    for place, column in enumerate(CATEGORICAL):
+    for place, category in enumerate(CATEGORICAL):
         known = np.flatnonzero(positions[:, place] >= 0)
         inputs[known, start + positions[known, place]] = 1
-        start += len(column.words)
+        start += len(category.words)
     return inputs

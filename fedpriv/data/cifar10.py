@@ -78,7 +78,8 @@ class Cifar10(StoredImages):
     download_if_absent: bool = same_as(StoredImages, "download_if_absent")
 
     def __attrs_post_init__(self) -> None:
-        self.caveats = self.notes = ()
+        self.caveats: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
         if self.source == JPEG:
             self.files, self.contents = JPEG_FILES, " and ".join(file.path for file in JPEG_FILES)
             self.caveats = self.notes = (LOSSY,)
@@ -137,7 +138,7 @@ class Cifar10(StoredImages):
                 raise DataError(f"{path} must hold {count:,} images, got {len(labels):,}")
             order = numpy_stream(0, f"cifar10_jpeg_{part}").permutation(count)
             records[part] = self._records(arrays[f"{part}_pixels"][order], labels[order])
-        return LoadedDataset(**records)
+        return LoadedDataset(records["train"], records["test"])
 
 
 def decode_archive(content: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +161,7 @@ def decode_archive(content: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
     for i in range(len(labels)):
         try:
             with Image.open(io.BytesIO(jpeg[offset[i] : offset[i + 1]].tobytes())) as image:
-                pixels[i] = image.convert("RGB")
+                pixels[i] = np.asarray(image.convert("RGB"))
         except (OSError, ValueError) as error:
             raise DataError(f"{path}, image {i}: no JPEG of 32x32 pixels ({error})") from None
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels.astype(np.int64)

@@ -24,7 +24,7 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from fedpriv.common.errors import DataError
 from fedpriv.data.storage import StoredFile
@@ -77,7 +77,11 @@ def _retrieve(urls: Sequence[str], path: Path, md5: str | None) -> None:
     from rich.progress import wrap_file
 
     console, reasons = Console(stderr=True), []
-    bar = {"console": console, "transient": True, "disable": not console.is_terminal}
+    bar: dict[str, Any] = {
+        "console": console,
+        "transient": True,
+        "disable": not console.is_terminal,
+    }
     for url in urls:
         try:
             with (
@@ -116,7 +120,9 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """The names and contents of what is in a tar or zip file; any other file is its own member."""
     if archive.name.endswith(".tar.gz"):
         with tarfile.open(archive) as tar:
-            yield from ((member.name, tar.extractfile(member)) for member in tar if member.isfile())
+            for member in tar:
+                if (content := tar.extractfile(member) if member.isfile() else None) is not None:
+                    yield member.name, content
     elif archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as packed:
             yield from ((name, packed.open(name)) for name in packed.namelist())

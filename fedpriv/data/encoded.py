@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -38,7 +39,9 @@ def kept(
     with suppress(OSError, WriteError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.parent.chmod(0o700)  # what is kept says as much as the records that it was made from
-        write_atomically(path, lambda file: np.savez(file, **arrays), mode="wb")
+        write_atomically(
+            path, lambda file: np.savez(file, **cast("dict[str, Any]", arrays)), mode="wb"
+        )
     return arrays
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,8 @@ from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
 from fedpriv.data.storage import unreadable
 
 if TYPE_CHECKING:
+    import torch
+
     from fedpriv.data.text_vocabulary import Vocabulary
 
 
@@ -132,7 +135,8 @@ def _loaded(dataset: Dataset) -> LoadedDataset:
 
 def unreadable_data(dataset: Dataset, error: OSError) -> DataError:
     """The error for a data set whose code met a file that it could not read."""
-    return DataError(f"dataset {dataset.name}: {unreadable(error.filename or 'its files', error)}")
+    where = Path(error.filename or "its files")
+    return DataError(f"dataset {dataset.name}: {unreadable(where, error)}")
 
 
 def _refuse_shared_records(clients: list[np.ndarray], records: int) -> None:
@@ -164,7 +168,9 @@ def _refuse_other_than_said(dataset: Dataset, loaded: object) -> None:
 
 def _refuse_out_of_range(dataset: Dataset, records: Records) -> None:
     """Labels and token ids that no model has would end a run in the round that draws their record."""
-    checked = [("targets", records.targets, dataset.classes)]
+    checked: list[tuple[str, torch.Tensor, int | None]] = [
+        ("targets", records.targets, dataset.classes)
+    ]
     if not records.inputs.is_floating_point():
         checked.append(("token ids", records.inputs, dataset.vocabulary_size))
     for what, values, limit in checked:

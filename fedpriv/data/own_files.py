@@ -64,7 +64,8 @@ class OwnFiles(Dataset):
 
     def present(self) -> DataStatus:
         """Look for the files and read them; nothing is raised."""
-        note, found, checksums, counts = "", False, "not checked", (None, None)
+        note, found, checksums = "", False, "not checked"
+        counts: tuple[int | None, int | None] = (None, None)
         where = self.folder.path
         try:
             note = self._absence() or ""

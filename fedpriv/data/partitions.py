@@ -87,7 +87,7 @@ class Shards(Partition):
         if self.shards is None and self.shards_per_client is None:
             allowed = "a whole number when shards_per_client is null"
             raise ArgumentError("shards", None, allowed)
-        if self.shards_per_client is None:
+        if self.shards_per_client is None and self.shards is not None:
             self.shards_per_client, left = divmod(self.shards, self.clients)
             if left:
                 allowed = f"a multiple of partition.clients = {self.clients}"
@@ -104,6 +104,8 @@ class Shards(Partition):
         """Indices per client from the labels [n]."""
         _refuse_sequences("shards", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
+        assert self.shards is not None
+        assert self.shards_per_client is not None
         if self.shards > len(labels):
             allowed = f"<= {len(labels)} (the number of training records)"
             raise ConfigError("partition.shards", self.shards, allowed)

@@ -249,10 +249,12 @@ def _json_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int
             row = json.loads(line)
         except ValueError as error:
             raise DataError(f"{path}, line {line_number}: no JSON object ({error})") from None
-        fields = [row.get(key) if isinstance(row, dict) else None for key in keys]
-        for key, value in zip(keys, fields, strict=True):
+        fields = []
+        for key in keys:
+            value = row.get(key) if isinstance(row, dict) else None
             if not isinstance(value, str):
                 raise DataError(f"{path}, line {line_number}: no text {key}, got {show(value)}")
+            fields.append(value)
         yield line_number, fields
 
 

@@ -248,7 +248,9 @@ class TextDataset(OwnFiles):
 
     @property
     def _where(self) -> Path:
-        return self._found
+        found = self._found
+        assert found is not None  # prepare() has raised where there is none
+        return found
 
     @property
     def _published(self) -> bool:
@@ -257,9 +259,9 @@ class TextDataset(OwnFiles):
     @cached_property
     def _content(self) -> bytes:
         try:
-            return self._found.read_bytes()
+            return self._where.read_bytes()
         except OSError as error:
-            raise unreadable(self._found, error) from error
+            raise unreadable(self._where, error) from error
 
     @cached_property
     def _checksum(self) -> str:
@@ -298,8 +300,8 @@ class TextDataset(OwnFiles):
         return dict(sorted(settings.items()))
 
     def _encode(self) -> dict[str, np.ndarray]:
-        corpus = self._read(self._content, self._found)
-        vocabulary = self._source.make(corpus, self._found)
+        corpus = self._read(self._content, self._where)
+        vocabulary = self._source.make(corpus, self._where)
         train = self._records(corpus, vocabulary, corpus.of(TRAIN))
         test = self._records(corpus, vocabulary, corpus.of(TEST))
         names, authors = np.unique(
@@ -328,6 +330,7 @@ class TextDataset(OwnFiles):
             inputs, targets, source = next_tokens(texts, self.length, self.long_texts)
             return inputs, targets, chosen[source]
         inputs, source = sequences(texts, self.length, self.long_texts)
+        assert corpus.labels is not None
         return inputs, corpus.labels[chosen[source]], chosen[source]
 
     def _kept(self, counts: np.ndarray) -> np.ndarray:

@@ -71,7 +71,9 @@ class Shakespeare(TextDataset):
         )
 
     def _read(self, content: bytes, path: Path) -> Corpus:
-        texts, roles, kinds = [], [], []
+        texts: list[str] = []
+        roles: list[str] = []
+        kinds: list[int] = []
         for role, speeches in parse_speeches(content, path).items():
             text = "\n".join(speeches)
             if fraction_of(role) < self.public_share:

@@ -86,6 +86,7 @@ class VocabularySource:
 
     @property
     def _path(self) -> Path:
+        assert self.file is not None
         return Path(self.file).expanduser()
 
 

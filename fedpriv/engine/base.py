@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedpriv.engine.flat_model import FlatModel, Loss
-from fedpriv.engine.interface import ClippedSums, Factors
+from fedpriv.engine.interface import ClippedSums, Copies, Factors
 from fedpriv.engine.lots import Lots, RecordBlock, blocks, in_pieces, lot_sizes, sum_dtype
 from fedpriv.engine.norms import total_above
 from fedpriv.engine.parts import part_norms, part_of
@@ -66,7 +66,7 @@ class BlockEngine(ABC):
 
     def clipped_sums(
         self,
-        inputs: torch.Tensor,
+        inputs: torch.Tensor | Copies,
         targets: torch.Tensor,
         client_of_record: torch.Tensor,
         clients: int,
@@ -202,7 +202,7 @@ def switch_off_inplace(module: nn.Module) -> None:
     """Let no activation overwrite what a layer gave before its gradient is measured."""
     for layer in module.modules():
         if getattr(layer, "inplace", False) is True:
-            layer.inplace = False
+            vars(layer)["inplace"] = False
 
 
 def flat_gradient(

@@ -33,6 +33,6 @@ def _padded(layer: nn.Conv2d, inputs: torch.Tensor) -> torch.Tensor:
         totals = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
         (top, bottom), (left, right) = [(total // 2, total - total // 2) for total in totals]
     else:
-        top, left = layer.padding
+        top, left = (int(side) for side in layer.padding)
         bottom, right = top, left
     return functional.pad(inputs, (left, right, top, bottom))

@@ -136,7 +136,8 @@ def _trainable_layers(model: nn.Module) -> list[_Layer]:
     for p in model.parameters():
         columns[id(p)] = slice(offset, offset + p.numel())
         offset += p.numel()
-    layers, seen = [], set()
+    layers = []
+    seen: set[int] = set()
     for name, module in model.named_modules():
         own = dict(module.named_parameters(recurse=False))
         if not any(p.requires_grad for p in own.values()):

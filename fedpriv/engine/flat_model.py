@@ -12,7 +12,7 @@ import copy
 import hashlib
 import math
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -177,7 +177,7 @@ class FlatModel:
                 )
             total = (losses * share).sum()
             trained = [p for p in parameters if p.requires_grad]
-            found = [None] * len(trained)
+            found: Sequence[torch.Tensor | None] = [None] * len(trained)
             if total.requires_grad:
                 found = torch.autograd.grad(total, trained, allow_unused=True)
         by_parameter = dict(zip(map(id, trained), found, strict=True))

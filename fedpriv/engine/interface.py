@@ -63,11 +63,13 @@ class Copies(Protocol):
 class Engine(Protocol):
     """Computes clipped sums of the gradients of one model."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The engine in use, as ``runtime.engine`` names it."""
 
     def clipped_sums(
         self,
-        inputs: torch.Tensor,
+        inputs: torch.Tensor | Copies,
         targets: torch.Tensor,
         client_of_record: torch.Tensor,
         clients: int,

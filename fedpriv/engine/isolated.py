@@ -10,6 +10,7 @@ closure, files) is not copied. It costs a forward and a backward pass for every 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
@@ -48,7 +49,7 @@ class IsolatedEngine(BlockEngine):
         return [Rows({"all": rows}, {"all": slice(0, self.model.size)})], losses, None
 
     def _apart(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
-        (whole,) = layers
+        (whole,) = cast("Sequence[Rows]", layers)
         apart, offset = [], 0
         for p in self.model.parameters():
             own = slice(offset, offset + p.numel())

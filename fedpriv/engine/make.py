@@ -10,7 +10,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.engine.base import BlockEngine, Unsupported
 from fedpriv.engine.fast import FastEngine
 from fedpriv.engine.flat_model import FlatModel, Loss
-from fedpriv.engine.interface import ClippedSums, Engine, Factors
+from fedpriv.engine.interface import ClippedSums, Copies, Engine, Factors
 from fedpriv.engine.isolated import IsolatedEngine
 
 ENGINES = ("auto", "opacus", "fast")
@@ -61,7 +61,7 @@ class _Chosen:
 
     def clipped_sums(
         self,
-        inputs: torch.Tensor,
+        inputs: torch.Tensor | Copies,
         targets: torch.Tensor,
         client_of_record: torch.Tensor,
         clients: int,

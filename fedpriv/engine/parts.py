@@ -6,7 +6,7 @@ norms [n, G]:  ‖g_i restricted to part p‖,     sums: Σ_i c_ip g_i restricte
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from fedpriv.engine.norms import norms_above, squares_above, total_above
 
 if TYPE_CHECKING:
     from fedpriv.engine.flat_model import FlatModel
+    from fedpriv.engine.rules import LayerGradients
     from fedpriv.privacy.clippers.parts import LayerGroups
 
 
@@ -37,7 +38,8 @@ def scaled_sum(rows: Tensor, factors: Tensor, parts: LayerGroups | None) -> Tens
 
 def layers_of(model: FlatModel) -> list[tuple[str, slice]]:
     """(name, columns) of each module with parameters of its own, in the order of the flat vector."""
-    found, offset, seen = [], 0, set()
+    found, offset = [], 0
+    seen: set[int] = set()
     for name, module in model.module.named_modules():
         own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
         seen.update(map(id, own))
@@ -46,14 +48,6 @@ def layers_of(model: FlatModel) -> list[tuple[str, slice]]:
             found.append((name or type(module).__name__, slice(offset, offset + size)))
             offset += size
     return found
-
-
-class Partial(Protocol):
-    """What :mod:`fedpriv.engine.rules` gives for a layer."""
-
-    columns: dict[str, slice]
-
-    def squared_norms(self) -> Tensor: ...
 
 
 Scale = Callable[[Tensor, Tensor], Tensor]
@@ -71,7 +65,7 @@ def asking_for(parts: LayerGroups | None, factors: Scale) -> Scale:
     return of_parts
 
 
-def part_norms(layers: Sequence[Partial], parts: LayerGroups) -> Tensor:
+def part_norms(layers: Sequence[LayerGradients], parts: LayerGroups) -> Tensor:
     """L2 norm of each record's gradient in each part [n, G], never too small. Layers lie in one part each."""
     squares: list[list[Tensor]] = [[] for _ in parts.names]
     for layer in layers:
@@ -81,6 +75,6 @@ def part_norms(layers: Sequence[Partial], parts: LayerGroups) -> Tensor:
     return torch.stack([total_above(own or none) for own in squares], dim=1)
 
 
-def part_of(layer: Partial, parts: LayerGroups) -> int:
+def part_of(layer: LayerGradients, parts: LayerGroups) -> int:
     """The part of a layer's gradients."""
     return parts.part_at(min(own.start for own in layer.columns.values()))

@@ -196,10 +196,8 @@ def _replaced(lot: Lot, thorough: bool) -> Iterator[tuple[int, Lot]]:
     inputs, targets = lot
     n = len(targets)
     places = sorted({0, min(9, n - 1), n // 2, n - 1})
-    chosen = zip(cycle(places), _REPLACEMENTS, strict=False)
-    if thorough:
-        chosen = product(places, _REPLACEMENTS)
-    for place, replace in chosen:
+    one_place = zip(cycle(places), _REPLACEMENTS, strict=False)
+    for place, replace in product(places, _REPLACEMENTS) if thorough else one_place:
         neighbour = (place + 1 + n // 3) % n
         value = replace(inputs[place], inputs[neighbour])
         if value is None:
@@ -250,9 +248,9 @@ def _refuse_unlike_alone(
         distance = _distance_from_alone(module, draw(size), engine)
         if distance > TOLERANCE:
             try:
-                lot = tuple(x.double() if x.is_floating_point() else x for x in draw(size))
+                inputs, targets = (x.double() if x.is_floating_point() else x for x in draw(size))
                 double = copy.deepcopy(module).double()
-                distance = _distance_from_alone(double, lot, engine)
+                distance = _distance_from_alone(double, (inputs, targets), engine)
             except (RuntimeError, ConfigError):  # it knows one precision only
                 pass
         if not distance <= TOLERANCE:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -41,6 +41,8 @@ Columns = dict[str, slice]
 
 class LayerGradients(Protocol):
     """The gradients of all records with respect to one layer's parameters."""
+
+    columns: Columns
 
     def squared_norms(self) -> torch.Tensor:
         """Squared L2 norm of each record's gradient [n], or what rounding makes it at most."""
@@ -271,9 +273,9 @@ def _layer_norm(
     return Rows({name: rows[name] for name in columns}, columns)
 
 
-Rule = Callable[[nn.Module, torch.Tensor, torch.Tensor, Columns, int], LayerGradients]
-"""(layer, what it read, the gradient with respect to what it gave, its columns, n) → the gradients of n
-records, of which each may be several copies, side by side in what was read."""
+Rule = Callable[[Any, torch.Tensor, torch.Tensor, Columns, int], LayerGradients]
+"""(layer of the rule's own type, what it read, the gradient with respect to what it gave, its columns, n) →
+the gradients of n records, of which each may be several copies, side by side in what was read."""
 
 RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: _linear,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from opacus import GradSampleModule
@@ -50,7 +51,7 @@ class OpacusEngine(BlockEngine):
     def _apart(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
         return [
             Rows({name: rows}, {name: layer.columns[name]})
-            for layer in layers
+            for layer in cast("Sequence[Rows]", layers)
             for name, rows in layer.rows.items()
         ]
 

@@ -98,7 +98,7 @@ class Features(ABC):
 
     def released_statistics(self, channels: int) -> ReleasedStatistics | None:
         """What clients release to normalize so many channels; None: nothing."""
-        if self.normalization != RELEASED:
+        if self.statistics_noise_multiplier is None or self.statistics_clip_norm is None:
             return None
         return ReleasedStatistics(
             self.statistics_noise_multiplier, self.statistics_clip_norm, channels

@@ -25,7 +25,7 @@ _KEPT_OUTSIDE = (
     "outside this folder: as private as the data."
 )
 _STATISTICS = "Features are normalized by the means and variances of {}, which are taken as public."
-_SHARE_RECORDS = {"mnist": ("emnist", "femnist")}
+_SHARE_RECORDS: dict[str, tuple[str, ...]] = {"mnist": ("emnist", "femnist")}
 """Data sets with records of others: all three are cut from NIST's forms."""
 
 
@@ -53,7 +53,8 @@ class Featured(DatasetView):
         if len(image) != 3 or dataset.vocabulary_size is not None:
             why = f"dataset={dataset.name} holds no images"
             raise ConfigError("features", features.name, "none with this data set", why)
-        if dataset.name in (features.statistics, *_SHARE_RECORDS.get(features.statistics, ())):
+        others = _SHARE_RECORDS.get(features.statistics or "", ())
+        if dataset.name in (features.statistics, *others):
             raise ConfigError(
                 "features.statistics",
                 features.statistics,

@@ -54,14 +54,14 @@ class Hog(Features):
 
     def shape(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
         _, *sides = image
-        blocks = [side // self.cell - self.block + 1 for side in sides]
-        if min(blocks) < 1:
+        rows, columns = (side // self.cell - self.block + 1 for side in sides)
+        if min(rows, columns) < 1:
             pixels = f"images have {sides[0]} x {sides[1]} pixels"
             if (most := min(sides) // self.block) >= 1:
                 why = f"<= {most}: {pixels}, a block has {self.block} x {self.block} cells"
                 raise ArgumentError("cell", self.cell, why)
             raise ArgumentError("block", self.block, f"<= {min(sides)}: {pixels}")
-        return self.orientations * self.block**2, *blocks
+        return self.orientations * self.block**2, rows, columns
 
     def coefficients(self, images: torch.Tensor) -> torch.Tensor:
         from torch.nn import functional

@@ -58,7 +58,6 @@ class Scattering(Features):
     def coefficients(self, images: torch.Tensor) -> torch.Tensor:
         from fedpriv.features.wavelets import ScatteringTransform
 
-        found = ScatteringTransform(tuple(images.shape[2:]), self.scales, self.angles)(
-            images.flatten(0, 1)
-        )
+        height, width = images.shape[2:]
+        found = ScatteringTransform((height, width), self.scales, self.angles)(images.flatten(0, 1))
         return found.unflatten(0, images.shape[:2]).flatten(1, 2)

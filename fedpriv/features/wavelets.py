@@ -90,10 +90,9 @@ class ScatteringTransform:
             sides = (left, right, up, down)
             return torch.nn.functional.pad(images[:, None], sides, mode="reflect")[:, 0]
         # a border as wide as the image is mirrored more than once
-        sides = ((0, 0), (up, down), (left, right))
-        return torch.from_numpy(np.pad(images.cpu().numpy(), sides, mode="reflect")).to(
-            images.device
-        )
+        borders = ((0, 0), (up, down), (left, right))
+        mirrored = np.pad(images.cpu().numpy(), borders, mode="reflect")
+        return torch.from_numpy(mirrored).to(images.device)
 
     @staticmethod
     def _modulus(spectrum: torch.Tensor, band: torch.Tensor, halvings: int) -> torch.Tensor:

@@ -43,7 +43,7 @@ class CnnEmnist(ModelFactory):
         channels, height, width = input_shape
         features = CHANNELS[1] * ((height - 4) // 2) * ((width - 4) // 2)
         module = self._seeded(lambda: _network(channels, features, classes))
-        module.values_per_record = _VALUES_PER_PIXEL * height * width
+        vars(module)["values_per_record"] = _VALUES_PER_PIXEL * height * width
         return module
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -53,16 +55,11 @@ def standardize(module: nn.Module) -> nn.Module:
 
 
 def _standardized(layer: nn.Conv2d) -> StandardizedConv2d:
+    names = "in_channels out_channels kernel_size stride padding dilation groups padding_mode"
+    settings: dict[str, Any] = {name: getattr(layer, name) for name in names.split()}
     made = StandardizedConv2d(
-        layer.in_channels,
-        layer.out_channels,
-        layer.kernel_size,
-        stride=layer.stride,
-        padding=layer.padding,
-        dilation=layer.dilation,
-        groups=layer.groups,
+        **settings,
         bias=layer.bias is not None,
-        padding_mode=layer.padding_mode,
         device="meta",  # which draws no weights
     )
     made.weight, made.bias = layer.weight, layer.bias

@@ -16,11 +16,12 @@ class StrideOneMaxPool2d(nn.MaxPool2d):
 
     def __init__(self, size: int):
         super().__init__(size, stride=1)
+        self._size = size
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         if torch.is_grad_enabled() or inputs.device.type != "cpu":
             return super().forward(inputs)
-        return _running_maximum(_running_maximum(inputs, 3, self.kernel_size), 2, self.kernel_size)
+        return _running_maximum(_running_maximum(inputs, 3, self._size), 2, self._size)
 
 
 def _running_maximum(values: torch.Tensor, dim: int, size: int) -> torch.Tensor:

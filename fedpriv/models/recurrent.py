@@ -134,7 +134,7 @@ def _absent(real: Tensor) -> list[Tensor | None]:
 
     Asking would make an accelerator wait; there the masks always apply.
     """
-    columns = list((~real).unsqueeze(2).unbind(1))
+    columns: list[Tensor | None] = list((~real).unsqueeze(2).unbind(1))
     if real.device.type != "cpu":
         return columns
     full = real.all(0).tolist()

@@ -55,13 +55,14 @@ class ResNet18Gn(ModelFactory):
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         self.refuse_misfit(input_shape, classes)
         module = self._seeded(lambda: _network(input_shape[0], self.groups, classes))
-        module.values_per_record = _VALUES_PER_PIXEL * input_shape[1] * input_shape[2]
+        values = _VALUES_PER_PIXEL * input_shape[1] * input_shape[2]
         if self.standardized:
             from fedpriv.models.layers import standardize
 
             standardize(module)
             # their gradients are formed for every record, and once more while this is done
-            module.values_per_record += 2 * sum(p.numel() for p in module.parameters())
+            values += 2 * sum(p.numel() for p in module.parameters())
+        vars(module)["values_per_record"] = values
         return module
 
 
@@ -72,7 +73,7 @@ def _network(channels: int, groups: int, classes: int) -> nn.Module:
 
     resnet = import_torchvision().models.resnet
 
-    class Block(resnet.BasicBlock):
+    class Block(resnet.BasicBlock):  # type: ignore[name-defined]  # torchvision is imported late
         """torchvision's block, which adds the shortcut in place."""
 
         def forward(self, x: Any) -> Any:

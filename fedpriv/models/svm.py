@@ -55,7 +55,7 @@ class Svm(ModelFactory):
         module = self._seeded(
             lambda: nn.Sequential(nn.Flatten(), nn.Linear(inputs, 1, bias=self.bias))
         )
-        module.record_loss, module.weight_decay = hinge, self.weight_decay
+        vars(module).update(record_loss=hinge, weight_decay=self.weight_decay)
         return module
 
 
