@@ -42,7 +42,8 @@ def completed(part: Any, base: type[_Base]) -> _Base:
             and not getattr(value, "__isabstractmethod__", False)
             and not (hasattr(kind, name) or hasattr(part, name))
         )
-        object.__setattr__(part, "__class__", _with_defaults(kind, base, tuple(lacking)))
+        names: tuple[Any, Any, tuple[str, ...]] = (kind, base, tuple(lacking))
+        object.__setattr__(part, "__class__", _with_defaults(*names))
     return part
 
 

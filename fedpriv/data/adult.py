@@ -139,7 +139,8 @@ class Adult(StoredFiles):
 
     def __attrs_post_init__(self) -> None:
         if self.drop_missing:
-            self.train_records, self.test_records = self.complete_records
+            train_records, test_records = self.complete_records
+            vars(self).update(train_records=train_records, test_records=test_records)
 
     @property
     def _train_records(self) -> int:

@@ -49,7 +49,7 @@ def download(name: str, destination: str | Path | None = None) -> DataStatus:
     if name == Ipums.name:
         raise DataError(f"{name} may not be passed on and cannot be downloaded; it is {OWN_FILE}")
     folder = data_folder(None if destination is None else str(destination)).path
-    dataset = DATASETS[name](path=str(folder))
+    dataset = {kind.name: kind for kind in STORED}[name](path=str(folder))
     if not dataset.present().usable:
         dataset.download(folder)
     return dataset.present()

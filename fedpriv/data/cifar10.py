@@ -81,7 +81,8 @@ class Cifar10(StoredImages):
         self.caveats: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
         if self.source == JPEG:
-            self.files, self.contents = JPEG_FILES, " and ".join(file.path for file in JPEG_FILES)
+            contents = " and ".join(file.path for file in JPEG_FILES)
+            vars(self).update(files=JPEG_FILES, contents=contents)
             self.caveats = self.notes = (LOSSY,)
             self.download_if_absent = False
 

@@ -71,9 +71,14 @@ class Emnist(StoredImages):
     download_if_absent: bool = same_as(StoredImages, "download_if_absent")
 
     def __attrs_post_init__(self) -> None:
-        self.train_records, self.test_records, self.classes = SPLITS[self.split]
-        self.files = files_of(self.split)
-        self.contents = f"EMNIST/raw with its four unzipped idx files emnist-{self.split}-*-ubyte"
+        train_records, test_records, classes = SPLITS[self.split]
+        vars(self).update(  # in the place of the class's own
+            train_records=train_records,
+            test_records=test_records,
+            classes=classes,
+            files=files_of(self.split),
+            contents=f"EMNIST/raw with its four unzipped idx files emnist-{self.split}-*-ubyte",
+        )
 
     @property
     def _train_records(self) -> int:

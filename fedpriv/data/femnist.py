@@ -50,7 +50,7 @@ class Femnist(OwnFiles):
     validation_records: int = same_as(OwnFiles, "validation_records", default=2000)
 
     def __attrs_post_init__(self) -> None:
-        self.classes = 10 if self.only_digits else 62
+        vars(self)["classes"] = 10 if self.only_digits else 62
 
     def load(self) -> LoadedDataset:
         """Read the files, or their images from the cache; DataError in one sentence."""

@@ -92,6 +92,7 @@ class Shards(Partition):
             if left:
                 allowed = f"a multiple of partition.clients = {self.clients}"
                 raise ArgumentError("shards", self.shards, allowed)
+        assert self.shards_per_client is not None
         total = self.clients * self.shards_per_client
         if self.shards not in (None, total):
             rule = (

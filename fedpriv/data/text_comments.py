@@ -18,7 +18,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -61,13 +61,10 @@ class Comments(TextDataset):
     """
 
     task = LANGUAGE_MODEL
-    author_key: str
-    text_key: str
-    split_key: str | None
-    train_split: str
-    test_split: str
-    public_split: str | None
-    test_share: float
+    # arguments or constants of the subclasses
+    author_key = text_key = train_split = test_split = ""
+    split_key = public_split = cast("str | None", None)
+    test_share = 0.0
 
     excluded_authors: Sequence[str] = field(
         own_check(_authors, "list of texts"),

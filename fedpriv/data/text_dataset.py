@@ -67,7 +67,7 @@ class TextDataset(OwnFiles):
     usual_files: ClassVar[tuple[str, ...]]
     published: ClassVar[StoredFile | None] = None  # a file with a known checksum
     sites: ClassVar[tuple[str, ...]] = ()  # servers that have that one
-    public_share: float  # of the authors: their texts are public
+    public_share = 0.0  # of the authors: their texts are public
 
     path: str | None = field(
         or_null(text),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedpriv.engine import chain
 from fedpriv.engine.base import switch_off_inplace
@@ -102,7 +102,7 @@ class StackedModel:
         together = (
             self.batched
             and (self._engine is None or self._engine.name == "fast")
-            and chain.sees_one_row(self.model.module, inputs.dim() - 2)
+            and chain.sees_one_row(cast("nn.Sequential", self.model.module), inputs.dim() - 2)
             and 0 < inputs.shape[1] <= BLOCK_RECORDS
         )
         if not together:
@@ -181,7 +181,8 @@ class StackedModel:
         """(losses [c, b], zero where absent; products; the gradient of the losses' sum, each times its
         ``share``, with respect to what each product gave)."""
         with torch.enable_grad():
-            outputs, products = chain.forward(self.model.module, lots.weights.detach(), lots.inputs)
+            module = cast("nn.Sequential", self.model.module)
+            outputs, products = chain.forward(module, lots.weights.detach(), lots.inputs)
             losses = self.loss(outputs.flatten(0, 1), lots.targets.flatten())
             losses = losses.view(lots.targets.shape).masked_fill(~lots.present, 0.0)
             total = (losses if share is None else losses * share).sum()

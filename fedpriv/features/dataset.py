@@ -96,7 +96,7 @@ class Featured(DatasetView):
         for (part, records), digest in zip(parts.items(), digests, strict=True):
             inputs = self._normalized(kept.pop(part))
             read[part] = Records(inputs, records.targets, source=(digest, name))
-        return replace(loaded, **read)
+        return replace(loaded, train=read["train"], test=read["test"])
 
     def _refuse_mixed(self, images: Any) -> None:
         """What depends on other records would be protected by no record's epsilon. Raises ConfigError."""

@@ -82,10 +82,10 @@ class Budget:
         self.neighbours = first.upload.joint.sampling.neighbours
         self.filtered = self.adaptive and self.view == SOUND and self.limit is not None
         event = first.event()[0]
-        relation = self.neighbours if self.view == SOUND else claim.neighbours
+        relation = self.neighbours if claim is None or self.view == SOUND else claim.neighbours
 
         def enforced() -> RunningTotal:
-            if self.filtered:
+            if self.filtered and self.limit is not None:
                 return self.accountant.filter(
                     clients, self.neighbours, event, self.limit, self.delta
                 )
@@ -106,7 +106,7 @@ class Budget:
         self._events: dict[JointQuery, tuple[DpEvent, DpEvent | None]] = {}  # (sound, claimed)
 
     def _sound_epsilon(self, first: DpEvent, adaptation: Adaptation | None) -> SoundEpsilon:
-        if self.filtered:
+        if self.filtered and self.limit is not None:
             return Guarded(self._enforced, self.limit)
         if adaptation is not None and adaptation.bound is not None:
             return Capped(adaptation.bound, self.neighbours)
@@ -140,7 +140,7 @@ class Budget:
 
     def _enforced_events(self, group: Group) -> tuple[DpEvent, int]:
         """(an event, how often) of a round, in the enforced view."""
-        if self.view == SOUND:
+        if self.view == SOUND or self.claim is None:
             return group.event()
         events = [
             (self.claim.event(sample.joint), sample.times)
@@ -164,11 +164,8 @@ class Budget:
         announcement: Announcement,
         sampled: np.ndarray | None = None,
     ) -> None:
-        """Enter what a round released and charge it in every view.
-
-        Args:
-            sampled: Whom the algorithm sampled, where attackers may have joined the cohort besides.
-        """
+        """Enter what a round released and charge it in every view. ``sampled``: the clients that the
+        algorithm sampled, where attackers may have joined the cohort besides."""
         before = announcement.before
         if before is not None and not self.ledger.has_of_everyone(before):
             words = " ".join(query.describe() for query in before.queries)
@@ -188,6 +185,8 @@ class Budget:
 
     def _claim(self, announcement: Announcement) -> None:
         """Charge a round in which nobody honest released anything, in the published view alone."""
+        assert self.claim is not None
+        assert self._published is not None
         everyone = np.arange(self.ledger.clients)
         for group in announcement.groups:
             joint, times = group.upload.joint, group.upload.times
@@ -214,7 +213,7 @@ class Budget:
             self._enforced.add(event, clients, count)
         elif covered:
             self._enforced.add(claimed_event, claimed, count)
-        if covered:
+        if covered and self._published is not None:
             self._published.add(claimed_event, claimed, count)
         self._sound.add(lowest.event() if self.adaptive else event, clients, count)
         self._took_part[clients] = True
@@ -226,7 +225,7 @@ class Budget:
             own = payers[np.isin(payers, group.clients) & ~self.honest[payers]]
             if self.view != SOUND and self._of_all:
                 own = np.arange(self.ledger.clients)
-            if len(own):
+            if len(own) and self._if_honest is not None:
                 event, count = self._enforced_events(group)
                 self._if_honest.add(event, own, count)
 

@@ -56,7 +56,8 @@ class Spreading:
 
 def _spreading(setting: Setting, form: str | None) -> Spreading:
     """Sensitivity and q of the enforced view, for a budget that is spread as a sum of z^-2."""
-    printed = setting.published and isinstance(setting.claim.accountant(), MomentsBound)
+    claim = setting.claim if setting.published else None
+    printed = claim is not None and isinstance(claim.accountant(), MomentsBound)
     if setting.samples_per_round > 1:
         raise ConfigError(
             "algorithm.local_steps", setting.samples_per_round, "1 with this schedule"
@@ -80,8 +81,8 @@ def _spreading(setting: Setting, form: str | None) -> Spreading:
             "its noise keeps to the budget as that counts; another count would end the run early",
         )
     rate *= setting.cohort_share
-    if setting.published:
-        sensitivity = setting.claim.sensitivity
+    if claim is not None:
+        sensitivity = claim.sensitivity
     return Spreading(sensitivity, rate, printed)
 
 
@@ -139,6 +140,7 @@ class UniformBudget(NoiseSchedule):
 
     def noise_multiplier_over(self, rounds: int) -> float:
         """σ if the budget were spread over so many rounds."""
+        assert self._whole is not None
         return math.sqrt(rounds / self._whole)
 
     def noise_multiplier(self, round_index: int) -> float:
@@ -234,6 +236,7 @@ class RecalculatedNoise(UniformBudget):
     @property
     def total_noise_multiplier(self) -> float:
         """B^(-1/2), whatever is observed."""
+        assert self._whole is not None
         return self._whole**-0.5
 
     def lowest(self, round_index: int) -> float:
@@ -246,6 +249,7 @@ class RecalculatedNoise(UniformBudget):
 
     def observe(self, round_index: int, loss: Visible) -> None:
         completed = round_index + 1
+        assert self._sigma is not None
         self._spent += self._sigma**-2
         now = seen(loss, "a noise schedule")
         stalled = now >= self._loss
@@ -261,6 +265,7 @@ class RecalculatedNoise(UniformBudget):
             t = completed if self.discount_at == "completed_rounds" else completed - 1
             self._planned = self.beta**2 * (self._planned - t) + t
         if not self.ended(completed):
+            assert self._whole is not None
             left = self._whole - self._spent
             self._sigma = math.sqrt((self._planned - completed) / left)
 

@@ -33,7 +33,7 @@ class RepeatedRelease:
     """
 
     sampling: str = "poisson"
-    neighbours: str | None = None
+    neighbours: str = None  # type: ignore[assignment]  # never None once it is made
     records: int | None = None
     max_lot_size: int | None = None
 
@@ -76,9 +76,11 @@ class RepeatedRelease:
         if self.sampling == "none":
             return WholeData(self.neighbours).event(noise_multiplier)
         if self.sampling == "without_replacement":
+            assert self.records is not None
             lot_size = self.lot_size(sample_rate)
             return FixedSizeSampling(self.records, lot_size).event(noise_multiplier)
         if self.max_lot_size is not None:
+            assert self.records is not None
             capped = TruncatedPoissonSampling(sample_rate, self.records, self.max_lot_size)
             return capped.event(noise_multiplier)
         whole = WholeData(self.neighbours).event(noise_multiplier)
@@ -86,6 +88,7 @@ class RepeatedRelease:
 
     def lot_size(self, sample_rate: float) -> int:
         """L = q·n of lots without replacement, rounded, at least 1."""
+        assert self.records is not None
         return max(1, round(sample_rate * self.records))
 
 
@@ -123,27 +126,26 @@ def least_noise_multiplier(
     ``epsilon_of`` falls; ``most``: multipliers below it are searched (as those of 10^6 and less are).
     """
     top = min(MOST_NOISE, most * (1.0 - 1e-9))
-    uncached = epsilon_of
 
     @functools.cache  # the search comes back to the ends of its bracket
-    def epsilon_of(multiplier: float) -> float:
-        return uncached(min(multiplier, top))  # an answer is rounded up, perhaps beyond the top
+    def known(multiplier: float) -> float:
+        return epsilon_of(min(multiplier, top))  # an answer is rounded up, perhaps beyond the top
 
-    if epsilon_of(top) > epsilon:
+    if known(top) > epsilon:
         raise ArgumentError(
-            "epsilon", epsilon, f">= {epsilon_of(top):.4g}, the least {accountant} can certify"
+            "epsilon", epsilon, f">= {known(top):.4g}, the least {accountant} can certify"
         )
     least = min(LEAST_NOISE, top)
     low = high = min(guess, top)
-    if epsilon_of(low) <= epsilon:
-        while epsilon_of(low) <= epsilon:
+    if known(low) <= epsilon:
+        while known(low) <= epsilon:
             if low == least:
                 return least
             low, high = max(low / 1.2, least), low
     else:
-        while epsilon_of(high) > epsilon:
+        while known(high) > epsilon:
             low, high = high, min(high * 1.2, top)
-    return min(top, _boundary(epsilon_of, epsilon, fits=high, exceeds=low, round_to_fit=math.ceil))
+    return min(top, _boundary(known, epsilon, fits=high, exceeds=low, round_to_fit=math.ceil))
 
 
 def _first_guess(
@@ -188,6 +190,7 @@ def calibrate_sample_rate(
         return accountant.epsilon_of({event: steps}, delta, release.neighbours)
 
     if release.sampling == "without_replacement":
+        assert release.records is not None
         return _largest_lot(epsilon_of, epsilon, release.records) / release.records
     if epsilon_of(1.0) <= epsilon:
         return 1.0

@@ -150,7 +150,8 @@ class Ledger:
         entries = starmap(_entry_of, unpack(state["entries"]))
         counts = unpack_counts(state["some"], self.clients)
         self._entries = {}
-        for (joint, entry), entry.some in zip(entries, counts, strict=True):
+        for (joint, entry), some in zip(entries, counts, strict=True):
+            entry.some = some
             self._entries[joint] = entry
 
 
@@ -177,9 +178,9 @@ def _row_of(joint: JointQuery, entry: Entry) -> tuple[tuple[Any, ...], list[floa
 def _entry_of(form: tuple[Any, ...], numbers: Sequence[float]) -> tuple[JointQuery, Entry]:
     """What :func:`_row_of` was given."""
     (joint_form, claimed), left = form, iter(numbers)
-    entry = Entry(everyone=next(left))
+    entry = Entry(everyone=int(next(left)))
     if claimed:
-        entry.claimed = next(left)
+        entry.claimed = int(next(left))
     ends = [next(left) for _ in range(4 * queries_in(joint_form))]
     joint = joint_of(joint_form, left)
     for i, query in enumerate(joint.queries):

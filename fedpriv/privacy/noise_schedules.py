@@ -152,6 +152,7 @@ class CalibratedNoise(NoiseSchedule):
         """Fix σ: the smallest at which what is planned keeps to ε."""
         solve = setting.smallest_noise_multiplier
         if self.epsilon_per_draw is None:
+            assert self.epsilon is not None
             self._sigma = solve(self.epsilon, self.draws)
             return
         try:

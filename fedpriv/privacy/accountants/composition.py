@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from dp_accounting import dp_event
@@ -121,7 +121,9 @@ class CompositionTotal(RunningTotal):
     patience: int | None = None
     """With more distinct histories than this, clients are accounted for by the accountant's quick bound."""
 
-    def __init__(self, accountant: Accountant, clients: int, neighbours: str):
+    accountant: CompositionAccountant
+
+    def __init__(self, accountant: CompositionAccountant, clients: int, neighbours: str):
         self.accountant, self.neighbours = accountant, neighbours
         self._histories = Histories(clients)
         self._known_epsilons: dict[tuple[frozenset, float], float] = {}
@@ -242,6 +244,7 @@ class CompositionTotal(RunningTotal):
     ) -> None:
         """Find the allowance of clients with one history and one aim: if it is for an event that costs more
         than ``event``, and not enough for that one, make it one for ``event``."""
+        assert self._limit is not None
         epsilon, delta = self._limit
         if (other := int(self._for[members[0]])) != aim:
             costly = next(kind for (kind, _), own in self._ids.items() if own == other)
@@ -310,7 +313,7 @@ class CompositionTotal(RunningTotal):
         )
         return left, left < at_most
 
-    def agrees_with(self, other: CompositionTotal, delta: float) -> bool:
+    def agrees_with(self, other: Self, delta: float) -> bool:
         return self._histories.same_draws(other._histories)
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from dp_accounting import dp_event
@@ -203,7 +203,7 @@ class GaussianTotal(RunningTotal):
             self._largest[epsilon, delta] = self.accountant.largest_sum(epsilon, delta)
         return self._largest[epsilon, delta]
 
-    def agrees_with(self, other: GaussianTotal, delta: float) -> bool:
+    def agrees_with(self, other: Self, delta: float) -> bool:
         return alike(self._sums, other._sums)
 
     def filter_words(self) -> str:

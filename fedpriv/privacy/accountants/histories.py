@@ -124,12 +124,13 @@ class Histories:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.__init__(self.clients)
+        Histories.__init__(self, self.clients)
         everyone = np.arange(self.clients)
         for event, count in unpack_events(state["everyone"]).items():
             self.add(event, everyone, count)
         counts = unpack_counts(state["counts"], self.clients)
         for event, own in zip(unpack_events(state["some"]), counts, strict=True):
+            assert own is not None
             self._add_each(event, own)
 
     def _add_each(self, event: dp_event.DpEvent, counts: np.ndarray) -> None:

@@ -19,6 +19,7 @@ import sys
 import zipfile
 from contextlib import suppress
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 
@@ -138,9 +139,10 @@ def _sampled(sampling: MinSepSampling, multiplier: float, samples: int) -> tuple
         losses_with(patterns, multiplier, tilted),
         losses_without(sampling, multiplier, samples),
     )
+    plain: dict[str, Any] = _plain(found)
     with suppress(WriteError, OSError):  # a cache that cannot be written to is none
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file: np.savez_compressed(file, **_plain(found)), "wb")
+        write_atomically(path, lambda file: np.savez_compressed(file, **plain), "wb")
     return found
 
 

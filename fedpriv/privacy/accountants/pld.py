@@ -22,7 +22,7 @@ import functools
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attr
 import numpy as np
@@ -271,7 +271,7 @@ class _Kept:
 
     def __init__(self, numbers: int):
         self._most, self._numbers = numbers, 0
-        self.known: OrderedDict[Hashable, PrivacyLossDistribution] = OrderedDict()
+        self.known: OrderedDict[Any, PrivacyLossDistribution] = OrderedDict()
 
     def get(
         self, key: Hashable, compute: Callable[[], PrivacyLossDistribution]

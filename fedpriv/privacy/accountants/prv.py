@@ -69,7 +69,9 @@ class PrvAccountant(CompositionAccountant):
             )
         library = _library()
         for event, count in composition.items():
-            rate, multiplier = _rate_and_multiplier(event)
+            known = _rate_and_multiplier(event)
+            assert known is not None  # it is supported
+            rate, multiplier = known
             library.history.append((multiplier, rate, count))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of its own numerics near the tails
@@ -92,7 +94,9 @@ class PrvAccountant(CompositionAccountant):
         """
         counts: Counter[dp_event.DpEvent] = Counter()
         for event, count in composition.items():
-            counts[dp_event.GaussianDpEvent(_rate_and_multiplier(event)[1])] += count
+            known = _rate_and_multiplier(event)
+            assert known is not None  # it is supported
+            counts[dp_event.GaussianDpEvent(known[1])] += count
         bounds = (
             _RDP.epsilon_of(composition, delta, ADD_OR_REMOVE),
             GdpAccountant().epsilon_of(counts, delta, ADD_OR_REMOVE),  # sampling never costs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from dp_accounting import dp_event
@@ -246,7 +246,7 @@ class RdpTotal(RunningTotal):
         step = count * self.accountant.rdp(event, self.neighbours) if count else 0.0
         return ~(self._convert(spent + step, delta) <= epsilon)  # what is not a number exceeds
 
-    def agrees_with(self, other: RdpTotal, delta: float) -> bool:
+    def agrees_with(self, other: Self, delta: float) -> bool:
         return alike(self._rdp, other._rdp)
 
     def filter_words(self) -> str:

@@ -83,7 +83,7 @@ class AdapClipper(StoredNorms):
         number(above=0), default=0.1, unit="η_C", help="reading=sound: step of the clip norm"
     )
     min_clip_norm: float = same_as(QuantileClipper, "min_clip_norm")
-    initial_alpha: float | None = field(
+    initial_alpha: float = field(
         or_null(number(above=0)),
         default=None,
         help="factor of C_0; null: alpha (1 with reading=sound); 1: as the paper prints it",
@@ -102,6 +102,7 @@ class AdapClipper(StoredNorms):
 
         value = self.initial
         if value is None:
+            assert initial_norm is not None
             value = self.initial_alpha * initial_norm()
         start = torch.full((clients,), value, device=device)
         self._norms = start.clamp(self.min_clip_norm, LARGEST)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ReleaseError
 from fedpriv.common.fields import number
 
@@ -49,8 +50,12 @@ class Clipper(ABC):
     """Whether nothing is clipped, so that the sensitivity is infinite."""
     transforms: bool = False
     """Whether uploads are clipped in a space of their own: see ``transform``."""
-    parts: LayerGroups | None = None
-    """The parts of a gradient that are clipped apart; None: it is clipped as a whole."""
+
+    @fact
+    def parts(self) -> LayerGroups | None:
+        """The parts of a gradient that are clipped apart; None: it is clipped as a whole."""
+        return None
+
     whole_steps: float | None = None
     """So many times the statistic is one whole number, which a unit moves by one; None: it is not."""
 
@@ -159,7 +164,7 @@ class Clipper(ABC):
 class StoredNorms(Clipper):
     """A clipper that keeps one clip norm for each holder [K] and starts them all at ``initial``."""
 
-    initial: float
+    initial: float | None
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None

@@ -165,7 +165,8 @@ class Clip(ChunkClip):
             )
         transform = clipper.transform(round_index, holders) if clipper.transforms else None
         if transform is not None:
-            transform = tuple(own.clone() for own in transform)
+            shift, scale = transform
+            transform = shift.clone(), scale.clone()
         super().__init__(clipper, norms.clone(), transform)  # ours: no clipper writes into it
         self.norms = whole_norms(self.limits)
 

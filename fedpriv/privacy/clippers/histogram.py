@@ -105,19 +105,19 @@ class MedianHistogramClipper(StoredNorms):
     delta: float = field(
         number(above=0, below=1), default=1e-8, help="δ of all planned updates together"
     )
-    update_interval: int | None = field(
+    update_interval: int = field(
         or_null(whole(at_least=1)),
         default=None,
         unit="rounds",
         help="from one update to the next; null: from the number of updates",
     )
-    updates: int | None = field(
+    updates: int = field(
         or_null(whole(at_least=1)),
         default=None,
         help="updates in all rounds; null: from update_interval",
     )
     rounds: int | None = field(or_null(whole(at_least=1)), default=None, help="rounds of the run")
-    edges: Sequence[float] | None = field(
+    edges: Sequence[float] = field(
         or_null(own_check(_edges, "list")),
         default=None,
         help="upper edges of the bins, such as [0.01,0.1,1]; null: the next three keys",

@@ -114,7 +114,7 @@ class PerLayerClipper(Clipper):
             )
 
     @property
-    def parts(self) -> LayerGroups:
+    def parts(self) -> LayerGroups | None:
         return self._parts
 
     def start(
@@ -122,6 +122,8 @@ class PerLayerClipper(Clipper):
     ) -> None:
         import torch
 
+        assert self._parts is not None
+        assert self.initial is not None
         count = len(self._parts)
         own = self._given or [self.initial / math.sqrt(count)] * count
         self._norms = torch.tensor(own, device=device).repeat(clients, 1)

@@ -148,19 +148,20 @@ class QuantileClipper(StoredNorms):
                     "noised_by", self.noised_by, "client with bit_mechanism=randomized_response"
                 )
         if self.split:
-            if not self.bit_noise > 0:
+            if self.bit_noise is None or not self.bit_noise > 0:
                 raise ArgumentError("bit_noise", 0, "> 0")
             self.largest_noise_multiplier = 2.0 * self.bit_noise
         if self.bit_mechanism == GAUSSIAN and self.noised_by == AGGREGATOR:
             self.aggregator_caveat = _AGGREGATED
 
     def gradient_multiplier(self, noise_multiplier: float) -> float:
-        if not self.split:
+        if not self.split or self.bit_noise is None:
             return noise_multiplier
         return split_multiplier(noise_multiplier, self.bit_noise)
 
     def query(self, round_index: int, noise_multiplier: float) -> Query:
-        if self.bit_mechanism == RESPONSE:
+        if self.bit_noise is None or self.bit_mechanism == RESPONSE:
+            assert self.bit_epsilon is not None
             return RandomizedBit(CLIP_STATISTIC, self.bit_epsilon)
         return GaussianQuery(CLIP_STATISTIC, self.bit_noise / BIT_SENSITIVITY, by=self.noised_by)
 

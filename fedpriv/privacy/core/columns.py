@@ -121,7 +121,8 @@ def _column(values: Sequence[float]) -> Tensor | float | None:
     return found[0].item() if (found == found[0]).all() else tensor(found)
 
 
-def _values(column: Tensor | float | None, rows: int) -> list[float]:
+def _values(column: Any, rows: int) -> list[Any]:
+    """Return the numbers of a :func:`_column`."""
     return column.tolist() if hasattr(column, "tolist") else [column] * rows
 
 
@@ -138,7 +139,7 @@ def _row_of_event(event: dp_event.DpEvent, count: int) -> tuple[str, Sequence[fl
 
 def unpack_events(state: Mapping[str, Any]) -> dict[dp_event.DpEvent, int]:
     """What :func:`pack_events` was given, in the same order."""
-    return {_event(form, multipliers): count for form, (count, *multipliers) in unpack(state)}
+    return {_event(form, multipliers): int(count) for form, (count, *multipliers) in unpack(state)}
 
 
 def _event(form: str, multipliers: Iterable[float]) -> dp_event.DpEvent:

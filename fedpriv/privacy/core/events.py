@@ -66,10 +66,9 @@ def describe_event(event: dp_event.DpEvent) -> str:
     """An event as one would write it, every number in full."""
     if isinstance(event, dp_event.ComposedDpEvent):
         return _TOGETHER.join(map(describe_event, event.events))
-    values = {
-        name: write(getattr(event, name)) for name, (_, write, _) in _fields(type(event)).items()
-    }
-    return _form(type(event)).format(**values)
+    kind: Any = type(event)
+    values = {name: write(getattr(event, name)) for name, (_, write, _) in _fields(kind).items()}
+    return _form(kind).format(**values)
 
 
 def parse_event(text: str) -> dp_event.DpEvent:
@@ -77,7 +76,7 @@ def parse_event(text: str) -> dp_event.DpEvent:
     text = text.strip()
     if _TOGETHER in text:
         return dp_event.ComposedDpEvent(tuple(map(parse_event, text.split(_TOGETHER))))
-    kind = _named().get(text.partition("(")[0])
+    kind: Any = _named().get(text.partition("(")[0])
     match = None if kind is None else _pattern(kind).fullmatch(text)
     if match is None:
         raise ValueError(f"not an event: {text}")
@@ -91,7 +90,7 @@ def parse_event(text: str) -> dp_event.DpEvent:
     return kind(**values)
 
 
-def _form(kind: type[dp_event.DpEvent]) -> str:
+def _form(kind: Any) -> str:
     if kind in _FORMS:
         return _FORMS[kind]
     names = ", ".join(f"{name}={{{name}}}" for name in _fields(kind))
@@ -113,7 +112,7 @@ def _fields(
 
 
 @functools.cache
-def _pattern(kind: type[dp_event.DpEvent]) -> re.Pattern[str]:
+def _pattern(kind: Any) -> re.Pattern[str]:
     pattern = re.escape(_form(kind))
     for name, (written, _, _) in _fields(kind).items():
         pattern = pattern.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>{written})")

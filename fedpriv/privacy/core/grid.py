@@ -18,7 +18,7 @@ FEW = 24  # compositions of so few distinct events are accounted for as they are
 
 def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
     """The event with its Gaussian's multiplier rounded down to the grid (itself if it has none)."""
-    multiplier = getattr(event, "noise_multiplier", None)
+    multiplier = getattr(event, "noise_multiplier", 0)
     if isinstance(event, _GAUSSIANS) and multiplier > 0:
         level = math.floor(math.log(multiplier) / math.log1p(STEP) + 1e-9)
         rounded = math.exp(level * math.log1p(STEP))

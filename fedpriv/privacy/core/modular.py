@@ -62,7 +62,7 @@ def aggregate(
         sent += table.draw(stream, coding.dimension)
         if masks is not None:
             sent += masks[k]
-        total = (total + sent % modulus) % modulus
+        total = np.remainder(total + sent % modulus, modulus)
     return decoded(total, coding, signs, rows.shape[1]).to(rows.device)
 
 

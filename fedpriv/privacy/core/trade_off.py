@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def trade_off_of(plain: object) -> TradeOff | None:
     """What :meth:`TradeOff.plain` wrote, perhaps somebody else; None for anything else."""
     if not isinstance(plain, dict):
         return None
-    lists = [plain.get("epsilon"), plain.get("delta")]
+    lists: list[Any] = [plain.get("epsilon"), plain.get("delta")]
     if not all(isinstance(one, list) and len(one) <= MOST_LINES for one in lists):
         return None
     ends = (EPSILONS[-1], 1.0)

@@ -195,7 +195,7 @@ class BMinSep(Cohorts):
 
 def _group(
     streams: SecretStreams,
-    key: tuple[str | int, ...],
+    key: tuple[str, *tuple[int, ...]],
     groups: int,
     round_index: int,
     allowed: np.ndarray,

@@ -158,5 +158,5 @@ def added(answers: list[Bounded]) -> Bounded:
     total = first.values.clone()
     for other in others:
         total += other.values
-    facts = (first.sensitivity, first.replaced, first.divided_by, first.of_reports)
-    return Bounded(total, *facts, made=_MADE_HERE)
+    scales = (first.sensitivity, first.replaced, first.divided_by)
+    return Bounded(total, *scales, first.of_reports, made=_MADE_HERE)

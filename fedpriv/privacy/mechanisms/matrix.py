@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from dp_accounting import dp_event
@@ -94,8 +94,9 @@ class CorrelatedQuery(Query):
         if not self.protects:
             return dp_event.NonPrivateDpEvent()
         if self.separation is not None:
-            kind = (self.answers, self.separation, self.sample_rate, self.warm_start, self.column)
-            return BMinSepDpEvent(*kind, dp_event.GaussianDpEvent(self.noise_multiplier))
+            kind = (self.answers, self.separation, self.sample_rate)
+            gaussian = dp_event.GaussianDpEvent(self.noise_multiplier)
+            return BMinSepDpEvent(*kind, bool(self.warm_start), self.column or (), gaussian)
         gaussian = dp_event.GaussianDpEvent(self.noise_multiplier / self.sensitivity)
         if self.sample_rate == 1.0:
             return gaussian
@@ -312,9 +313,8 @@ class MatrixMechanism(Mechanism):
             nonlocal drawn
             place = (round_index, drawn) if drawn else (round_index,)
             drawn += 1
-            return standard_normals([streams.noise(query.purpose_of_all, *place)], values.shape[1])[
-                0
-            ]
+            stream = streams.noise(query.purpose_of_all, *place)
+            return standard_normals([stream], values.shape[1])[0]
 
         row = self._stream.next(draw)
         std = answer.sensitivity.double() * (query.noise_multiplier / answer.divided_by)
@@ -327,7 +327,7 @@ class MatrixMechanism(Mechanism):
             raise ReleaseError(
                 f"{place}: the strategy is not the one that was charged for ({query.strategy})"
             )
-        if self._stream.round != round_index:
+        if self._stream is not None and self._stream.round != round_index:
             raise ReleaseError(
                 f"{place}: the noise stands at round {self._stream.round + 1}, and each round's follows from "
                 "those before it"
@@ -384,7 +384,8 @@ class CorrelatedRound(OpenRound):
     def begin_step(self, size: int) -> None:
         """Nothing: the rows of Z are drawn when they are added."""
 
-    def _noise(self, name: str, query: CorrelatedQuery, answer: Bounded) -> np.ndarray:
+    def _noise(self, name: str, query: Query, answer: Bounded) -> np.ndarray:
+        assert isinstance(query, CorrelatedQuery)
         added = self._mechanism.add_noise(query, answer, self.streams, self.round_index)
         sensitivity = answer.sensitivity.detach().cpu().double().numpy().reshape(-1)
         refuse_too_little_noise(
@@ -395,5 +396,6 @@ class CorrelatedRound(OpenRound):
     def close(self) -> tuple[Release, ...]:
         """The release of the whole run in its first round, and none in later ones, which it has paid for."""
         made = super().close()
-        charged = self.announcement.groups[0].charged if self.announcement.groups else 1
+        groups = cast("tuple[WholeRun, ...]", self.announcement.groups)
+        charged = groups[0].charged if groups else 1
         return tuple(replace(release, count=charged) for release in made) if charged else ()

@@ -20,6 +20,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.attributes import is_own
+from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ConfigError, ReleaseError, show
 from fedpriv.privacy.core.names import AGGREGATOR, CLIENT
 from fedpriv.privacy.core.sampling import Sampling, WholeData
@@ -105,10 +106,13 @@ class Mechanism:
     """
 
     charged_at_once: int | None = None
-    most_noise: str = ""
-    """Why there may be a largest noise, in words."""
     before: Query | None = None
     uploads_apart: bool = False
+
+    @fact
+    def most_noise(self) -> str:
+        """The reason why there is a largest noise, for an error; empty: there is none."""
+        return ""
 
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
         self.algorithm, self.clipper, self.schedule = algorithm, clipper, schedule
@@ -222,6 +226,7 @@ class Mechanism:
         groups = []
         for sampling, clients in self._groups:
             joint = self.joint_before(sampling)
+            assert joint is not None
             groups.append(Group(clients, Sample(joint, 1, joint)))
         return Announcement(0, tuple(groups))
 
@@ -322,7 +327,7 @@ class Mechanism:
 
 def _refuse_bad_multiplier(sigma: object) -> None:
     """Raise ConfigError for what is no noise multiplier."""
-    if not isinstance(sigma, (float, Real)) or not 0 <= sigma < math.inf:
+    if not isinstance(sigma, (float, Real)) or not 0 <= float(sigma) < math.inf:
         raise ConfigError(
             f"noise_schedule: noise_multiplier must return a finite number >= 0, got {show(sigma)}"
         )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fedpriv.common.secret_streams import Stream
+    from fedpriv.privacy.core.noise import Noise
     from fedpriv.privacy.mechanisms.bounded import Bounded
 
 
@@ -25,7 +26,10 @@ class Query(ABC):
             public before the first round).
         replaced: By how many times as much replacing a unit moves the answer as adding one.
         honest: How many shares of its noise together are what it states (1: each alone is).
+        noise_multiplier: Noise std ÷ add/remove sensitivity, where noise is added. What flips bits has none.
     """
+
+    noise_multiplier: float
 
     name: str
     by: str
@@ -76,6 +80,6 @@ class Noising:
     """
 
     streams: Sequence[Stream]
-    multipliers: Tensor | None = None
+    multipliers: Tensor | float | None = None
     shares: int = 1
-    drawn: object | None = None
+    drawn: Noise | None = None

@@ -49,10 +49,11 @@ class Release:
                 ("sensitivity", self.sensitivity.get(query.name)),
                 ("noise_std", self.noise_std.get(query.name, np.zeros(1))),
             ):
-                if values is None or np.shape(values) not in ((1,), (len(self.clients),)):
+                shape = None if values is None else np.shape(values)
+                if shape not in ((1,), (len(self.clients),)):
                     raise ReleaseError(
                         f"a release of {query.name} by {len(self.clients)} clients needs their {what}: one "
-                        f"number for all or one for each, got shape {np.shape(values)}"
+                        f"number for all or one for each, got shape {shape}"
                     )
             multiplier = getattr(query, "noise_multiplier", None)
             if multiplier is not None and query.protects:
@@ -63,7 +64,7 @@ class Release:
 
 
 def refuse_too_little_noise(
-    name: str, multipliers: np.ndarray, sensitivity: np.ndarray, noise_std: np.ndarray
+    name: str, multipliers: np.ndarray | float, sensitivity: np.ndarray, noise_std: np.ndarray
 ) -> None:
     """Raise ReleaseError where the noise that was added is less than multiplier × sensitivity."""
     needed = multipliers * np.asarray(sensitivity, dtype=float)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
@@ -38,7 +38,10 @@ class OpenRound:
     """
 
     aborted = False
-    facts: Mapping[str, object] = MappingProxyType({})
+
+    @fact
+    def facts(self) -> Mapping[str, object]:
+        return {}
 
     def __init__(
         self,
@@ -238,11 +241,12 @@ class OpenRound:
             rows = np.searchsorted(self.cohort, members)
             joint, measured = group.upload.joint, [dict(step) for step in self._steps]
             samples = [(joint, step) for step in measured]
-            if after is not None and group.after is None:  # asked on the sample of the upload
-                for step in measured:
-                    step[asked] = after
-            elif group.after is not None:
-                samples.append((group.after.joint, {asked: after}))
+            if asked is not None and after is not None:
+                if group.after is not None:
+                    samples.append((group.after.joint, {asked: after}))
+                else:  # asked on the sample of the upload
+                    for step in measured:
+                        step[asked] = after
             for joint, answers in samples:
                 sensitivity, noise_std = {}, {}
                 for name, (moved, added) in answers.items():  # one number holds for all

@@ -41,8 +41,9 @@ def queries_in(form: Form) -> int:
     return len(form[1])
 
 
-def _part(part: Sampling | Query) -> tuple[Form, list[float]]:
-    kept, floats = [], []
+def _part(part: object) -> tuple[Form, list[float]]:
+    kept: list[tuple[Any, ...]] = []
+    floats: list[float] = []
     for name in _names(type(part)) or vars(part):
         value = getattr(part, name)
         if isinstance(value, float) or (
@@ -61,7 +62,7 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
-def _plain(part: Sampling | Query, name: str, value: Any) -> Any:
+def _plain(part: object, name: str, value: Any) -> Any:
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, Real) and not isinstance(value, bool):
@@ -83,7 +84,7 @@ def _made(base: type, form: Form, floats: Iterator[float]) -> Any:
         raise ConfigError(
             f"resume: the checkpoint holds releases of {name}, which the code of this run does not define"
         )
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     for field, *value in kept:
         object.__setattr__(made, field, value[0] if value else next(floats))
     return made

@@ -120,6 +120,7 @@ class DiscreteShares:
                 f"a whole number with shares={self.family} and partition=natural",
                 "how many clients add a share decides about their noise",
             )
+        assert honest is not None  # it is known where the number of clients is
         dimension = padded(self.size)
         setting = (asked.noise_multiplier, clients, honest, dimension, self.bits)
         cells = self.cells
@@ -170,7 +171,7 @@ class SharedGaussian(GaussianQuery):
 
     honest: int = 1
 
-    def noised_by(self, by: str) -> Query:
+    def noised_by(self, by: str) -> SharedGaussian:
         if by == CLIENT:
             return self
         raise ConfigError(f"{self.name} is noised by the clients' shares, and by nobody else")
@@ -228,7 +229,8 @@ class SharedMechanism(Mechanism):
 
     def _counted(self, query: GaussianQuery) -> DiscreteCount:
         """What the clipper asks, where that is a whole number. Raises ConfigError."""
-        algorithm, steps = self.algorithm, getattr(self.clipper, "whole_steps", None)
+        algorithm: Any = self.algorithm
+        steps = getattr(self.clipper, "whole_steps", None)
         if steps is None or not query.protects:
             raise ConfigError(
                 f"algorithm.shares={algorithm.shares} does not go with a clipper that asks the clients for "
