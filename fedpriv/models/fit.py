@@ -68,7 +68,8 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
     refuse_misfit(model, dataset)
     shape, classes = dataset.input_shape, dataset.classes
     if dataset.vocabulary_size is not None:
-        return _built(model, lambda: model.build(shape, classes, dataset.vocabulary_size), seed)
+        build: Callable[..., nn.Module] = model.build  # that of a model of text takes one more
+        return _built(model, lambda: build(shape, classes, dataset.vocabulary_size), seed)
     module = _built(model, lambda: model.build(shape, classes), seed)
     if dataset.released_statistics is None:
         return module

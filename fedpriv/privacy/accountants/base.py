@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from dp_accounting import dp_event
@@ -82,7 +82,7 @@ class RunningTotal(ABC):
         """δ at each of ``epsilons``, ascending, of all that a filter of the budget (ε, δ) lets through."""
         return np.where(epsilons >= epsilon, delta, 1.0)
 
-    def agrees_with(self, other: RunningTotal, delta: float) -> bool:
+    def agrees_with(self, other: Self, delta: float) -> bool:
         """Return whether both charge every client the same, up to the rounding of sums."""
         return alike(self.epsilon(delta), other.epsilon(delta))
 

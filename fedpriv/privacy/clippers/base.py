@@ -171,6 +171,7 @@ class StoredNorms(Clipper):
     ) -> None:
         import torch
 
+        assert self.initial is not None
         self._norms = torch.full((clients,), self.initial, device=device)
 
     def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:

@@ -107,7 +107,7 @@ def _fields(
         int: ("[^,()=]+", lambda value: repr(int(value)), int),
         dp_event.DpEvent: (".+", describe_event, parse_event),
     }
-    other = (".+", repr, ast.literal_eval)
+    other: tuple[str, Callable[[Any], str], Callable[[str], Any]] = (".+", repr, ast.literal_eval)
     return {field.name: known.get(field.type, other) for field in attr.fields(kind)}
 
 

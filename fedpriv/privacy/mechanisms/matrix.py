@@ -94,9 +94,9 @@ class CorrelatedQuery(Query):
         if not self.protects:
             return dp_event.NonPrivateDpEvent()
         if self.separation is not None:
-            kind = (self.answers, self.separation, self.sample_rate)
+            kind = (self.answers, self.separation, self.sample_rate, bool(self.warm_start))
             gaussian = dp_event.GaussianDpEvent(self.noise_multiplier)
-            return BMinSepDpEvent(*kind, bool(self.warm_start), self.column or (), gaussian)
+            return BMinSepDpEvent(*kind, self.column or (), gaussian)
         gaussian = dp_event.GaussianDpEvent(self.noise_multiplier / self.sensitivity)
         if self.sample_rate == 1.0:
             return gaussian

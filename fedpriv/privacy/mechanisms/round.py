@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fedpriv.common.secret_streams import SecretStreams, Stream
+    from fedpriv.privacy.core.noise import Noise
 
 Measured = tuple[np.ndarray, np.ndarray | None]  # sensitivity and noise std of one query's answers
 
@@ -70,7 +71,7 @@ class OpenRound:
                 self._rows.append(rows)
         self._steps: list[dict[str, Measured]] = []
         self._after: Measured | None = None
-        self._drawn: object | None = None
+        self._drawn: Noise | None = None
         self._added: dict[str, np.ndarray] = {}
 
     # ---- releasing

@@ -44,7 +44,8 @@ def queries_in(form: Form) -> int:
 def _part(part: object) -> tuple[Form, list[float]]:
     kept: list[tuple[Any, ...]] = []
     floats: list[float] = []
-    for name in _names(type(part)) or vars(part):
+    kind: Any = type(part)
+    for name in _names(kind) or vars(part):
         value = getattr(part, name)
         if isinstance(value, float) or (
             isinstance(value, Real) and not isinstance(value, Integral)
@@ -53,7 +54,7 @@ def _part(part: object) -> tuple[Form, list[float]]:
             floats.append(float(value))
         else:
             kept.append((name, _plain(part, name, value)))
-    return (first_name(type(part)), tuple(kept)), floats
+    return (first_name(kind), tuple(kept)), floats
 
 
 @cache
