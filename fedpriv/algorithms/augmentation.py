@@ -100,7 +100,7 @@ class Augmented:
     )
 
     def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
+        super().__attrs_post_init__()  # type: ignore[misc]  # it is mixed into an Algorithm
         self.augmentation = self._augmentation()
 
     def _augmentation(self) -> Augmentation | None:

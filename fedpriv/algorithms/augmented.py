@@ -33,8 +33,9 @@ class AugmentedRows:
     def __getitem__(self, place: slice) -> Tensor:
         return moved(self.images[place], self.moves[place], self.fill)
 
-    def split(self, counts: Sequence[int]) -> list[AugmentedRows]:
+    def split(self, counts: list[int]) -> list[AugmentedRows]:
         """The first so many records, those that follow, and so on; of images in memory."""
+        assert isinstance(self.images, Tensor)
         parts = zip(self.images.split(counts), self.moves.split(counts), strict=True)
         return [AugmentedRows(images, moves, self.fill) for images, moves in parts]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.common import checks
+from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import field, or_null, whole
 from fedpriv.common.secret_streams import SecretStreams
@@ -22,7 +23,7 @@ from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, Sampling, WholeData, sample_cohort
 from fedpriv.privacy.core.trust import LOCAL_TRUST, Trust
 from fedpriv.privacy.mechanisms.claims import Claim
-from fedpriv.privacy.mechanisms.mechanism import Mechanism
+from fedpriv.privacy.mechanisms.mechanism import Asking, Mechanism
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.augmentation import Augmentation
@@ -49,8 +50,6 @@ class Algorithm(ABC):
         uploads_changes: Whether clients send the change of their weights over a round.
         search: What finds the number of rounds before the run; its runs read the same data.
         cost_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
-        fewest_clients: With fewer who may take part no round can run.
-        real_noise: Whether its noise is of real numbers, in floating point.
         augmentation: The changed copies of each image, whose mean gradient is clipped; None: there are none.
         metrics: Further columns of ``metrics.csv``, which its rounds fill (``OpenRound.facts``).
     """
@@ -66,13 +65,21 @@ class Algorithm(ABC):
     uploads_changes: bool = False
     search: RoundsSearch | None = None
     cost_depends_on_records: bool = False
-    fewest_clients: int = 1
-    real_noise: bool = True
     augmentation: Augmentation | None = None
     metrics: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         """Check rules between declared arguments. A declared subclass calls that of ``super()``."""
+
+    @fact
+    def fewest_clients(self) -> int:
+        """With fewer clients that may take part no round can run."""
+        return 1
+
+    @fact
+    def real_noise(self) -> bool:
+        """True where the noise is of real numbers, in floating point."""
+        return True
 
     @property
     def row_per_client(self) -> bool:
@@ -117,12 +124,12 @@ class Algorithm(ABC):
         return Mechanism(self, clipper, schedule)
 
     def gradient_multiplier(
-        self, noise_multiplier: float, sampling: Sampling, clipper: Clipper
+        self, noise_multiplier: float, sampling: Sampling, clipper: Asking
     ) -> float:
         """Noise std ÷ clip norm of the clipped sum, given the schedule's noise multiplier."""
         return clipper.gradient_multiplier(noise_multiplier)
 
-    def refuse_clipper(self, clipper: Clipper) -> None:
+    def refuse_clipper(self, clipper: Asking) -> None:
         """Raise ConfigError for a clipper that this algorithm cannot take."""
 
     def learn_size(self, size: Callable[[], int]) -> None:

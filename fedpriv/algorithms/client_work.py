@@ -106,7 +106,9 @@ class ClientWork(Work):
             batch = self._uploads.of(state.turn.round_index, own)
             uploads = batch.uploads
             if state.aggregation is not None:
-                attack, foreign = problem.foreign(state.aggregation, own, uploads)
+                attackers = problem.foreign(state.aggregation, own, uploads)
+                assert attackers is not None
+                attack, foreign = attackers
                 sent.append(torch.linalg.vector_norm(foreign.values, dim=1))
                 uploads = foreign.values.where(attack[:, None], uploads)
             holders = torch.zeros(len(own), dtype=torch.int64, device=self.device)  # the server

@@ -57,6 +57,7 @@ class ControlVariates:
 
     def end_round(self, cohort: np.ndarray) -> None:
         """c ← c + (1/N) Σ_k (c_k⁺ - c_k);  c_k ← c_k⁺, the mean noised gradient of the round."""
+        assert self._gradients is not None
         clients = torch.from_numpy(cohort).to(self._own.device)
         new = self._gradients.div_(self.steps)
         self._common.add_((new - self._own[clients]).sum(0).div_(len(self._own)))

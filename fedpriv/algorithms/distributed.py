@@ -32,12 +32,12 @@ from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.core.names import ZERO_OUT
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling, WholeData
 from fedpriv.privacy.core.trust import CENTRAL_TRUST, DISTRIBUTED_TRUST, LOCAL_TRUST, Trust
+from fedpriv.privacy.mechanisms.mechanism import Asking
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.trainer import Trainer
     from fedpriv.algorithms.uploads import Uploads
-    from fedpriv.privacy.clippers import Clipper
 
 
 @declared
@@ -74,7 +74,7 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
                 "no bound is proven here for sampled lots with noise of whole numbers",
             )
 
-    def refuse_clipper(self, clipper: Clipper) -> None:
+    def refuse_clipper(self, clipper: Asking) -> None:
         """Records are clipped as they are. Raises ConfigError."""
         if clipper.transforms:
             raise ConfigError(

@@ -49,6 +49,7 @@ from fedpriv.privacy.matrix.cohorts import (
     ShuffledEpochs,
     Turns,
 )
+from fedpriv.privacy.mechanisms.mechanism import Asking
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
@@ -194,11 +195,11 @@ class DpFtrl(Algorithm):
             "a whole number >= 1",
         )
         self._refuse_given("client_rate", self._client_rate, kind in COINS, "a number > 0 and <= 1")
-        if kind == MIN_SEPARATION:
+        if self._clients_per_round is not None:
             return Rested(self.separation, self.most, self._clients_per_round)
         if kind != B_MIN_SEP and self._warm_start is not None:
             raise ArgumentError("warm_start", self._warm_start, f"null with participation={kind}")
-        if kind not in COINS:
+        if self._client_rate is None:
             turns = Turns if kind == CYCLIC else ShuffledEpochs
             return turns(self.separation, self.most)
         if self.most is not None:
@@ -231,8 +232,9 @@ class DpFtrl(Algorithm):
 
     def _refuse_shared_bands(self) -> None:
         """A dense banded strategy, and amplification, count on columns that no pattern shares."""
-        able = ("identity", "banded_toeplitz", "banded")
-        able = able[:2] if self.participation == B_MIN_SEP else able
+        able = ["identity", "banded_toeplitz"]
+        if self.participation != B_MIN_SEP:
+            able.append("banded")
         if self._amplified and self.strategy not in able:
             raise ArgumentError(
                 "strategy",
@@ -275,6 +277,7 @@ class DpFtrl(Algorithm):
         return WholeData(ZERO_OUT)
 
     def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
+        assert self._mechanism is not None
         allowed = eligible & self._mechanism.attendance.may(round_index)
         return self.cohorts.choose(streams, round_index, allowed)
 
@@ -299,7 +302,7 @@ class DpFtrl(Algorithm):
         self._mechanism = MatrixMechanism(self, clipper, schedule, correlation)
         return self._mechanism
 
-    def refuse_clipper(self, clipper: Clipper) -> None:
+    def refuse_clipper(self, clipper: Asking) -> None:
         if not isinstance(clipper, ConstantClipper | NoClipper):
             raise ConfigError(
                 f"algorithm={self.name} takes one clip norm fixed in advance (clipper=constant), because one "

@@ -102,8 +102,8 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
     def without_variates(self) -> DpFl:
         """DP-FedAvg with the same local steps: to an observer, who knows the control variates, as good."""
         return DpFl(
-            self.name,
-            self.sample_rate,
+            name=self.name,
+            sample_rate=self.sample_rate,
             sampling=self.sampling,
             max_lot_size=self.max_lot_size,
             optimizer="sgd",

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
@@ -27,11 +27,11 @@ from fedpriv.common.fields import declared, field, one_of, same_as, set_apart
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling
 from fedpriv.privacy.mechanisms.claims import naseri_cdp, naseri_ldp, naseri_ldp_multiplier
+from fedpriv.privacy.mechanisms.mechanism import Asking
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.uploads import Uploads
-    from fedpriv.privacy.clippers import Clipper
 
 FIXED, PRINTED = "fixed_denominator", "as_printed"
 NOISES = (FIXED, PRINTED)
@@ -64,12 +64,12 @@ class NaseriCdp(CdpFedAvg):
         return self.noise == PRINTED
 
     def gradient_multiplier(
-        self, noise_multiplier: float, sampling: Sampling, clipper: Clipper
+        self, noise_multiplier: float, sampling: Sampling, clipper: Asking
     ) -> float:
         multiplier = super().gradient_multiplier(noise_multiplier, sampling, clipper)
         return multiplier / self.client_rate if self.noise == PRINTED else multiplier
 
-    def refuse_clipper(self, clipper: Clipper) -> None:
+    def refuse_clipper(self, clipper: Asking) -> None:
         if self.noise == PRINTED and clipper.asks_ever():
             # its answer is divided by how many took part, which nobody noises
             raise ConfigError(
@@ -128,14 +128,15 @@ class NaseriLdp(LocalStepsAlgorithm):
         return PoissonSampling(self.sample_rate)
 
     def gradient_multiplier(
-        self, noise_multiplier: float, sampling: Sampling, clipper: Clipper
+        self, noise_multiplier: float, sampling: Sampling, clipper: Asking
     ) -> float:
         if isinstance(sampling, CountedPoissonSampling):
+            clip_norm = cast("ConstantClipper", clipper).initial
             noise_multiplier = naseri_ldp_multiplier(
-                noise_multiplier, self.sample_rate, sampling.records, clipper.initial
+                noise_multiplier, self.sample_rate, sampling.records, clip_norm
             )
         return super().gradient_multiplier(noise_multiplier, sampling, clipper)
 
-    def refuse_clipper(self, clipper: Clipper) -> None:
+    def refuse_clipper(self, clipper: Asking) -> None:
         if self.noise == PRINTED and not isinstance(clipper, ConstantClipper):
             raise ConfigError("clipper", type(clipper).__name__, "constant with noise=as_printed")

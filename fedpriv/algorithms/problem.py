@@ -56,7 +56,9 @@ class Attack(Participants, Protocol):
     """Malicious clients."""
 
     test: Records
-    active: bool
+
+    @property
+    def active(self) -> bool: ...
 
     def observe(self, round_index: int, weights: Tensor) -> None:
         """See the global weights [d] that a round begins with."""

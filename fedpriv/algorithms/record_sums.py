@@ -10,6 +10,7 @@ from fedpriv.algorithms.augmentation import Augmentation
 from fedpriv.algorithms.augmented import augmented
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.work import StepState, Turn, Work
+from fedpriv.engine.interface import Sliced
 from fedpriv.engine.parts import asking_for
 from fedpriv.privacy.clippers.clip import ChunkAnswer
 from fedpriv.privacy.clippers.parts import rows_like
@@ -68,6 +69,7 @@ class RecordSums(Work):
         model, turn, clip = self.problem.model, state.turn, self.chunk_clip(state)
         lots = self._lots(turn)
         sizes = torch.tensor([len(lot) for lot in lots])
+        inputs: Sliced
         inputs, targets = self.problem.data.train.rows(np.concatenate(lots))
         if self._augmentation is not None:
             place = (turn.round_index, turn.step)

@@ -6,6 +6,8 @@ step); in later steps each has its own, and they go side by side.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,6 +20,7 @@ from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.algorithms.work import StepState, Turn, Work
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, StackedModel, padded_lots, rows_at, sum_dtype
+from fedpriv.engine.interface import Factors
 from fedpriv.engine.parts import asking_for
 from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip
 from fedpriv.privacy.clippers.parts import rows_like
@@ -119,7 +122,9 @@ class RecordWork(Work):
             return changes
         weights = self._server.weights(turn.cohort)
         aggregation = RoundWeights(turn.round_index, turn.cohort, weights)
-        attack, foreign = self.problem.foreign(aggregation, turn.cohort, changes.values)
+        attackers = self.problem.foreign(aggregation, turn.cohort, changes.values)
+        assert attackers is not None
+        attack, foreign = attackers
         norms = torch.linalg.vector_norm(foreign.values, dim=1)
         self.problem.note_sent(turn.round_index, turn.cohort, norms)
         return changes.with_foreign(attack, foreign)
@@ -143,7 +148,9 @@ class RecordWork(Work):
         if self._augmentation is not None:
             place, inputs = (t, turn.step), records.inputs
             copies = augmented(self._augmentation, problem, place, turn.cohort, lots, inputs)
-            records = Records(copies, records.targets)
+            records = Records(
+                cast("Tensor", copies), records.targets
+            )  # the engine takes copies too
         return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
 
     def _one_by_one(
@@ -169,6 +176,10 @@ class RecordWork(Work):
         )
         counts = torch.bincount(owners, minlength=len(changes)).tolist()
         sums = torch.zeros_like(changes, dtype=sum_dtype(counts, changes.dtype))
+
+        def factors_of(members: Tensor) -> Factors:
+            return lambda norms, clients: clip.factors(norms, members[clients])
+
         for lots in padded_lots(counts):
             members, own = lots.clients.to(self.device), lots.records.to(self.device)
             present = lots.present.to(self.device)
@@ -177,10 +188,7 @@ class RecordWork(Work):
                 rows_at(records.inputs, own),
                 rows_at(records.targets, own),
                 present,
-                asking_for(
-                    clip.parts,
-                    lambda norms, clients, members=members: clip.factors(norms, members[clients]),
-                ),
+                asking_for(clip.parts, factors_of(members)),
             )
             sums[members] = result.sums.to(sums.dtype)
             found = own[present]

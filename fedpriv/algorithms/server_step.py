@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import Algorithm, cohort_size
 from fedpriv.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizerKeys
+from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, number, one_of, same_as, text
 from fedpriv.common.words import records_of
@@ -53,8 +54,10 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
     def denominator(self, cohort: int, clients: int) -> float:
         """By what the sum of the uploads of ``cohort`` of K clients is divided: a public number."""
 
-    noise_on_the_mean: bool = False
-    """Whether noise and sensitivity are of the mean over the participating clients, not of the sum."""
+    @fact
+    def noise_on_the_mean(self) -> bool:
+        """True where noise and sensitivity are of the mean over the participating clients, not of the sum."""
+        return False
 
     def start(self, problem: Problem) -> Trainer:
         from fedpriv.algorithms.client_work import ClientWork

@@ -184,7 +184,7 @@ class SumOfUploads(Algorithm):
     def check_clients(self, clients: int) -> None:
         super().check_clients(clients)
         self._clients = clients
-        self.tolerance.honest(self.announced)
+        self.tolerance.honest(self.clients_per_round or clients)
 
     def learn_size(self, size: Callable[[], int]) -> None:
         if self.discrete is not None:

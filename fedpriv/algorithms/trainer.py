@@ -112,6 +112,7 @@ class Trainer:
             not_finite += clipped.not_finite
         opened.refuse_unless_complete()
         self._refuse_changed(before, t)
+        assert changes is not None  # there is one step at least
         self.server.apply(cohort, work.sent(turn, changes))
         if rule is not None and not rule.used:
             raise ReleaseError(
@@ -180,6 +181,7 @@ class Trainer:
 
     def refuse_changed(self, round_index: int) -> None:
         """Raise ReleaseError if the model is no longer as it was at :meth:`hold_state`."""
+        assert self._held is not None
         self._refuse_changed(self._held, round_index)
 
     def _refuse_changed(self, state: SavedState, round_index: int) -> None:

@@ -109,7 +109,7 @@ class ModelCdp(UnsampledReports, ServerStepAlgorithm):
         learning_rate: float,
         clients_per_round: int | None,
     ):
-        super().__init__(name, learning_rate=1.0)
+        super().__init__(name=name, learning_rate=1.0)
         self.claim, self.sensitivity = self.own_claim(claim), sensitivity
         self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
         self.local_learning_rate = checks.number("learning_rate", learning_rate, above=0)
@@ -149,7 +149,7 @@ class OneStepCdp(UnsampledReports, LocalStepsAlgorithm):
         self, name: str, claim: Claim, learning_rate: float, clients_per_round: int | None
     ):
         super().__init__(
-            name,
+            name=name,
             sample_rate=1.0,
             optimizer="sgd",
             learning_rate=learning_rate,

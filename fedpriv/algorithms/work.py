@@ -114,7 +114,7 @@ class Work(ABC):
         answers = [self.compute(state) for state in states]
         answer = clip.merge(answers, cohort, *self.divisors(cohort), apart=self.combines)
         if answers[0].sent_norms is not None:
-            sent = joined([one.sent_norms for one in answers])
+            sent = joined([one.sent_norms for one in answers if one.sent_norms is not None])
             problem.note_sent(turn.round_index, cohort, sent)
         norms, finite, losses, records = (
             joined([getattr(one, name) for one in answers])
@@ -139,12 +139,13 @@ class Work(ABC):
     def step_state(self, turn: Turn, changes: Tensor | None, clip: Clip, chunk: slice) -> StepState:
         """Return what the clients of a chunk of the cohort compute from."""
         own = chunk if self.holds_norms else slice(None)
+        transform = clip.transform
         return StepState(
             Turn(turn.round_index, turn.step, turn.cohort[chunk]),
             self.problem.model.flat,
             None if changes is None else changes[own],
             clip.limits[own],
-            None if clip.transform is None else tuple(one[own] for one in clip.transform),
+            None if transform is None else (transform[0][own], transform[1][own]),
             self.known_to_attackers(turn),
         )
 

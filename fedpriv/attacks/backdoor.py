@@ -171,6 +171,7 @@ class Backdoor:
         """Who attacks, ascending [a]; ArgumentError if nobody honest would be left."""
         count = self.attackers
         if count is None:
+            assert self.attacker_fraction is not None
             count = max(1, round(self.attacker_fraction * clients))
         if count >= clients:
             key = "attackers" if self.attacker_fraction is None else "attacker_fraction"

@@ -24,7 +24,7 @@ from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, Engine
-from fedpriv.engine.interface import Factors
+from fedpriv.engine.interface import Factors, Sliced
 from fedpriv.privacy.core.names import REPLACE_ONE
 
 LENGTH = 1e6
@@ -258,13 +258,15 @@ class _EngineWithCanaries:
 
     def clipped_sums(
         self,
-        inputs: Tensor,
-        targets: Tensor,
+        inputs: Tensor | Sliced,
+        targets: Tensor | Sliced,
         client_of_record: Tensor,
         clients: int,
         factors: Factors | None,
     ) -> ClippedSums:
         """See :meth:`fedpriv.engine.interface.Engine.clipped_sums`."""
+        assert isinstance(inputs, Tensor)  # canaries in sums, and those that are moved, are refused
+        assert isinstance(targets, Tensor)
         number = marked(inputs)
         if not bool((number >= 0).any()):
             return self._engine.clipped_sums(inputs, targets, client_of_record, clients, factors)

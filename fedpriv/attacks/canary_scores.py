@@ -34,7 +34,7 @@ from fedpriv.store.canary_file import FINAL, RELEASES
 
 
 def log_likelihood_ratio(
-    seen: np.ndarray, noise_multiplier: np.ndarray, sample_rate: float, signed: bool
+    seen: np.ndarray, noise_multiplier: np.ndarray | float, sample_rate: float, signed: bool
 ) -> np.ndarray:
     """That of one release, for each x of ``seen``; x itself where there is no noise."""
     z = np.asarray(noise_multiplier, dtype=float)
@@ -164,6 +164,7 @@ class WatchedDirections(WatchedWork):
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         """Writes down the canaries' scores, then goes on as the algorithm does."""
+        assert self._pending is not None  # clipped() came before
         turn, known, norms = self._pending
         self._look(turn, released - known if len(known) else released, norms)
         return self._work.mean(released, cohort)

@@ -89,6 +89,7 @@ class NeighboursSeen:
             self._record.coin = before
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
+        assert self._pending is not None  # clipped() came before
         turn, one, other, norms = self._pending
         apart = one - other
         distance = float(torch.linalg.vector_norm(apart))

@@ -223,6 +223,7 @@ class MaliciousClients:
         if self.settings.boost != REPLACEMENT:
             return np.full(len(clients), self.settings.boost)
         attackers = int((~self.honest[aggregation.cohort]).sum())
+        assert aggregation.weights is not None  # replacement is refused with another optimiser
         weights = aggregation.weights[np.searchsorted(aggregation.cohort, clients)]
         return 1.0 / (weights * attackers)
 

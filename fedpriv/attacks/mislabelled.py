@@ -107,6 +107,8 @@ class PlantedMislabelled(PlantedCanaries):
 class WatchedMislabelled(WatchedWork):
     """What somebody finds out who asks the final model alone."""
 
+    _planted: PlantedMislabelled
+
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
         canaries = self._planted.canaries
         score = self._fallen(before, canaries.records())

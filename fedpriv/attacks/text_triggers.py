@@ -159,9 +159,13 @@ def _texts(key: str, given: Iterable[str]) -> tuple[str, ...]:
     return tuple(checks.text(key, text) for text in texts)
 
 
-def _ids(key: str, texts: Sequence[str], vocabulary: Vocabulary, at_least: int) -> list[list[int]]:
+def _ids(
+    key: str, texts: Sequence[str], vocabulary: Vocabulary | None, at_least: int
+) -> list[list[int]]:
     """Ids of the tokens of each text; ConfigError if the vocabulary lacks some or a text has few."""
-    missing, found = {}, []
+    missing: dict[str, str] = {}
+    found = []
+    assert vocabulary is not None  # the data set holds text
     for text in texts:
         tokens, ids = tokenise(text, vocabulary.level), vocabulary.encode(text)
         missing |= {t: text for t, i in zip(tokens, ids, strict=True) if i == UNKNOWN}

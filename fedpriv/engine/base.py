@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedpriv.engine.flat_model import FlatModel, Loss
-from fedpriv.engine.interface import ClippedSums, Copies, Factors
+from fedpriv.engine.interface import ClippedSums, Factors, Sliced
 from fedpriv.engine.lots import Lots, RecordBlock, blocks, in_pieces, lot_sizes, sum_dtype
 from fedpriv.engine.norms import total_above
 from fedpriv.engine.parts import part_norms, part_of
@@ -66,8 +66,8 @@ class BlockEngine(ABC):
 
     def clipped_sums(
         self,
-        inputs: torch.Tensor | Copies,
-        targets: torch.Tensor,
+        inputs: torch.Tensor | Sliced,
+        targets: torch.Tensor | Sliced,
         client_of_record: torch.Tensor,
         clients: int,
         factors: Factors | None,

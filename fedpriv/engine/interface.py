@@ -43,7 +43,17 @@ class ClippedSums:
     finite: torch.Tensor
 
 
-class Copies(Protocol):
+class Sliced(Protocol):
+    """Records that give a tensor for a slice of them."""
+
+    def __len__(self) -> int:
+        """The number of records n."""
+
+    def __getitem__(self, place: slice) -> torch.Tensor:
+        """These records [m, …]."""
+
+
+class Copies(Sliced, Protocol):
     """Records of which each is K copies: the gradient of one is the mean of its copies', its loss the mean of
     their losses. What is measured and clipped is that mean.
 
@@ -51,10 +61,8 @@ class Copies(Protocol):
         copies: K ≥ 1.
     """
 
-    copies: int
-
-    def __len__(self) -> int:
-        """The number of records n."""
+    @property
+    def copies(self) -> int: ...
 
     def __getitem__(self, place: slice) -> torch.Tensor:
         """The copies of these records [m, K, …]."""
@@ -69,8 +77,8 @@ class Engine(Protocol):
 
     def clipped_sums(
         self,
-        inputs: torch.Tensor | Copies,
-        targets: torch.Tensor,
+        inputs: torch.Tensor | Sliced,
+        targets: torch.Tensor | Sliced,
         client_of_record: torch.Tensor,
         clients: int,
         factors: Factors | None,

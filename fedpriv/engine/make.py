@@ -10,7 +10,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.engine.base import BlockEngine, Unsupported
 from fedpriv.engine.fast import FastEngine
 from fedpriv.engine.flat_model import FlatModel, Loss
-from fedpriv.engine.interface import ClippedSums, Copies, Engine, Factors
+from fedpriv.engine.interface import ClippedSums, Engine, Factors, Sliced
 from fedpriv.engine.isolated import IsolatedEngine
 
 ENGINES = ("auto", "opacus", "fast")
@@ -61,8 +61,8 @@ class _Chosen:
 
     def clipped_sums(
         self,
-        inputs: torch.Tensor | Copies,
-        targets: torch.Tensor,
+        inputs: torch.Tensor | Sliced,
+        targets: torch.Tensor | Sliced,
         client_of_record: torch.Tensor,
         clients: int,
         factors: Factors | None,

@@ -86,9 +86,10 @@ class Budget:
 
         def enforced() -> RunningTotal:
             if self.filtered and self.limit is not None:
-                return self.accountant.filter(
-                    clients, self.neighbours, event, self.limit, self.delta
-                )
+                kept = (self.limit, self.delta)
+                total = self.accountant.filter(clients, self.neighbours, event, *kept)
+                assert total is not None  # an accountant without a filter is refused
+                return total
             return self.accountant.running(clients, relation)
 
         self._enforced, self._new_enforced = enforced(), enforced

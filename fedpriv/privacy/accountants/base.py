@@ -154,10 +154,12 @@ class Accountant(ABC):
         first: dp_event.DpEvent,
         epsilon: float,
         delta: float,
-    ) -> RunningTotal:
-        """Return a privacy filter: valid when events are chosen as the run goes (adaptive σ). To override
-        where ``has_filter``."""
-        raise NotImplementedError(f"accountant {self.name} has no filter")
+    ) -> RunningTotal | None:
+        """A privacy filter: valid when events are chosen as the run goes (adaptive σ).
+
+        ``None`` unless ``has_filter``.
+        """
+        return None
 
     def further_steps(
         self,

@@ -102,12 +102,12 @@ def _fields(
     kind: type[dp_event.DpEvent],
 ) -> dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]]:
     """By name: the pattern of its text, how it is written, and how it is read."""
-    known = {
+    known: dict[Any, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
         float: ("[^,()=]+", lambda value: repr(float(value)), float),
         int: ("[^,()=]+", lambda value: repr(int(value)), int),
         dp_event.DpEvent: (".+", describe_event, parse_event),
     }
-    other: tuple[str, Callable[[Any], str], Callable[[str], Any]] = (".+", repr, ast.literal_eval)
+    other = (".+", repr, ast.literal_eval)
     return {field.name: known.get(field.type, other) for field in attr.fields(kind)}
 
 

@@ -31,7 +31,7 @@ class Cohorts(ABC):
         """Ascending positions of clients among those ``allowed`` [K] (bool)."""
 
     @abstractmethod
-    def expected(self, clients: int) -> float:
+    def expected(self, clients: float) -> float:
         """How many of K clients take part in a round on average: the public denominator."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Turns(Cohorts):
             streams, ("cohort_order",), self.participation.separation, round_index, allowed
         )
 
-    def expected(self, clients: int) -> float:
+    def expected(self, clients: float) -> float:
         return clients / self.participation.separation
 
     def describe(self, clients: int | None) -> str:
@@ -110,7 +110,7 @@ class Rested(Cohorts):
         stream = streams.sampling("cohort", round_index)
         return np.sort(stream.choice(candidates, self.size, replace=False, shuffle=False))
 
-    def expected(self, clients: int) -> float:
+    def expected(self, clients: float) -> float:
         return float(self.size)
 
     def describe(self, clients: int | None) -> str:
@@ -148,7 +148,7 @@ class CyclicPoisson(Turns):
         drawn = streams.sampling("cohort", round_index).random(len(allowed))
         return group[drawn[group] < self.rate]
 
-    def expected(self, clients: int) -> float:
+    def expected(self, clients: float) -> float:
         return self.rate * super().expected(clients)
 
     def describe(self, clients: int | None) -> str:
@@ -182,7 +182,7 @@ class BMinSep(Cohorts):
         place = streams.sampling("cohort_start").random(clients) - ready
         return np.where(place < 0, 0, 1 + np.floor(place / (self.rate * ready)).astype(np.int64))
 
-    def expected(self, clients: int) -> float:
+    def expected(self, clients: float) -> float:
         """In the long run; with ``warm_start`` of every round."""
         return clients / (self.participation.separation - 1 + 1 / self.rate)
 

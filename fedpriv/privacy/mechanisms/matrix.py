@@ -306,8 +306,7 @@ class MatrixMechanism(Mechanism):
         if self._clip_norm is None:
             self._clip_norm = clip_norm
         self._refuse_another(query, clip_norm, round_index)
-        values = answer.values.view(1, -1)
-        drawn = 0
+        values, drawn = answer.values.view(1, -1), 0
 
         def draw() -> Tensor:
             nonlocal drawn

@@ -40,7 +40,9 @@ class Asking(Protocol):
     """What a mechanism needs to know of a clipper; see :class:`fedpriv.privacy.clippers.Clipper`."""
 
     one_query_a_round: bool
+    transforms: bool
 
+    def asks_ever(self) -> bool: ...
     def query(self, round_index: int, noise_multiplier: float) -> Query | None: ...
 
     def kinds_of_rounds(self, rounds: int) -> dict[int, int]: ...
@@ -78,11 +80,14 @@ class Pacing(Protocol):
 class Releasing(Protocol):
     """What a mechanism needs to know of an algorithm."""
 
+    name: str
     private: bool
     unit: str
-    row_per_client: bool
     trust: Trust
     samples_per_round: int
+
+    @property
+    def row_per_client(self) -> bool: ...
 
     def sampling_of(self, records: int) -> Sampling: ...
 
