@@ -62,7 +62,7 @@ class Cnn(ModelFactory):
     )
 
     def __attrs_post_init__(self) -> None:
-        self.activation = Activation(self._activation, self._tempering)
+        self.activation = Activation(activation=self._activation, tempering=self._tempering)
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if len(input_shape) != 3 or min(input_shape) < 1:

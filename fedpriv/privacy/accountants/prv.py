@@ -141,7 +141,7 @@ def _library() -> Any:
     from opacus.accountants.analysis.prv import compose
     from opacus.accountants.rdp import RDPAccountant
 
-    rdp = RdpAccountant(RDPAccountant.DEFAULT_ALPHAS)
+    rdp = RdpAccountant(orders=RDPAccountant.DEFAULT_ALPHAS)
 
     class Checked(Library):
         def _get_domain(  # type: ignore[no-untyped-def]

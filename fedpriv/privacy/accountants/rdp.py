@@ -143,7 +143,7 @@ class RdpAccountant(Accountant):
         delta: float,
     ) -> RdpTotal:
         order = self.filter_order or self.best_order(first, epsilon, delta, neighbours)
-        single = RdpAccountant([order], self.conversion)
+        single = RdpAccountant(orders=(order,), conversion=self.conversion)
         return RdpTotal(single, clients, neighbours, is_filter=True)
 
     def best_order(

@@ -87,7 +87,10 @@ def adap_dpfl(reading: str = "with_log") -> Claim:
         "with_log": "read with the logarithm that eqs. (10) and (15) leave out",
         "as_printed": "eqs. (10) and (15) to the letter, without a logarithm",
     }
-    accountants = {"with_log": RdpAccountant, "as_printed": RdpWithoutLogarithm}
+    accountants: dict[str, Callable[..., RdpAccountant]] = {
+        "with_log": RdpAccountant,
+        "as_printed": RdpWithoutLogarithm,
+    }
     return Claim(
         source="Fu, Chen, Han 2022, Adap DP-FL, theorem 1",
         statement=(
