@@ -30,6 +30,7 @@ from fedpriv.algorithms.server_optimizer import ServerOptimizerKeys
 from fedpriv.common.fields import describe
 from fedpriv.common.groups import GROUPS, conf_dir, options
 from fedpriv.common.option_keys import Key, extended_by, keys_of_option, keys_of_text
+from fedpriv.store.table import Column, Table, markdown_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "keys.md"
@@ -43,7 +44,7 @@ All keys of a run. They are typed as they stand here: `fedpriv train clipper=qua
 In a terminal, `fedpriv list clipper` shows the keys of a group's options, `fedpriv list clipper quantile`
 those of one option.
 
-\\* after a default: a protocol may set another, a number that a work states for a data set. `own value`: the
+`*` after a default: a protocol may set another, a number that a work states for a data set. `own value`: the
 option's default is not that of its Python class.
 
 This page is written by `scripts/generate_conf.py`."""
@@ -158,32 +159,24 @@ def _dumped(value: Any) -> str:
 
 def page() -> str:
     """Return the page of all keys."""
-    lines = [INTRODUCTION, "", "## Every run", "", *_table(_keys_of_every_run())]
+    keys = keys_of_text((conf_dir() / "config.yaml").read_text("utf-8"))
+    of_run = [key for key in keys if key.value and key.path[0] not in ("defaults", "hydra")]
+    lines = [INTRODUCTION, "", "## Every run", "", _table(of_run)]
     for group in GROUPS:
         lines += ["", f"## {group}"]
         for option, about in options(group):
-            lines += ["", f"### {group}={option}", "", f"{_escaped(about)}", ""]
-            lines += _table(keys_of_option(group, option))
-    return "\n".join(lines).rstrip("\n") + "\n"
+            lines += ["", f"### {group}={option}", "", markdown_text(about)]
+            if keys := keys_of_option(group, option):
+                lines += ["", _table(keys)]
+    return "\n".join([*lines, ""])
 
 
-def _keys_of_every_run() -> list[Key]:
-    keys = keys_of_text((conf_dir() / "config.yaml").read_text("utf-8"))
-    return [key for key in keys if key.value and key.path[0] not in ("defaults", "hydra")]
-
-
-def _table(keys: list[Key]) -> list[str]:
-    rows = [
-        f"| `{key.name}` | `{key.default}`{' *' if key.by_protocol else ''} | {_escaped(key.comment)} |"
-        for key in keys
-    ]
-    return ["| key | default | meaning [unit] (allowed) |", "|---|---|---|", *rows] if rows else []
-
-
-def _escaped(text: str) -> str:
-    for sign in ("\\", "|", "*", "_", "[", "]", "<", "`"):
-        text = text.replace(sign, "\\" + sign)
-    return text
+def _table(keys: list[Key]) -> str:
+    code = (Column(name, code=True) for name in ("key", "default"))
+    table = Table("", [*code, "meaning [unit] (allowed)"])
+    for key in keys:
+        table.add(key.name, f"{key.default}{' *' * key.by_protocol}", key.comment)
+    return table.markdown()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fedpriv.cli.completion import SCRIPTS, Overrides, candidates
 from fedpriv.common import endings, startup
@@ -38,7 +39,7 @@ from fedpriv.common.flags import (
     switch,
     together,
 )
-from fedpriv.common.groups import LISTED, train_help
+from fedpriv.common.groups import LISTED, options, train_help
 from fedpriv.common.notices import take
 from fedpriv.study.figures.command import figure, plot
 from fedpriv.tools.accounting.flags import account, calibrate
@@ -61,7 +62,7 @@ examples:
   fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv audit membership outputs/<run folder>
   fedpriv verify algorithm=cdp_fedavg
-  fedpriv list clipper
+  fedpriv list clipper quantile                  keys, defaults, units, ranges
 """
 
 
@@ -237,17 +238,26 @@ for _command in (runs, figure, plot, report, account, calibrate):
     fedpriv.add_command(_command)
 
 
+class _OptionsOfGroup(Names):
+    """Options of the group that stands before."""
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        names = [name for name, _ in options(ctx.params["group"])]
+        return Names(names).shell_complete(ctx, param, incomplete)
+
+
 @fedpriv.command(
-    "list", short_help="groups, their options and ready-made experiments, one line each"
+    "list", short_help="groups, their options and ready-made experiments; the keys of an option"
 )
 @click.argument("group", required=False, type=Names(LISTED))
+@click.argument("option", required=False, type=_OptionsOfGroup(()))
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
-def list_(group: str | None, config_dir: str | None) -> int:
+def list_(group: str | None, option: str | None, config_dir: str | None) -> int:
     """Groups, their options and ready-made experiments, one line each; GROUP: only this one, e.g.
-    clipper."""
+    clipper, with all keys of its options; OPTION: only this one, e.g. quantile."""
     from fedpriv.cli.listing import show_groups
 
-    show_groups(group, Path(config_dir) if config_dir else None)
+    show_groups(group, option, Path(config_dir) if config_dir else None)
     return 0
 
 

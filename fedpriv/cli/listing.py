@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rich.console import Console
+
 from fedpriv.common.console import console
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import unknown
-from fedpriv.common.groups import LISTED, conf_dir, options
+from fedpriv.common.groups import ADDED, LISTED, conf_dir, options
+from fedpriv.common.option_keys import keys_of_option
 from fedpriv.store.table import Column, Table
 
 _USE = {
@@ -16,28 +20,62 @@ _USE = {
 }
 
 
-def show_groups(group: str | None, extra: Path | None) -> None:
-    """Print the options of one group or of all, those in the folder ``extra`` too."""
+_PADDING = (0, 2, 0, 2)
+_WIDEST_DEFAULT = 26  # characters; longer ones are broken into lines
+
+
+def show_groups(group: str | None, option: str | None, extra: Path | None) -> None:
+    """Print the options of all groups, or of one with their keys; those in the folder ``extra`` too."""
     known = dict.fromkeys(LISTED)
     if extra is not None:
         known.update(dict.fromkeys(sorted(p.name for p in extra.iterdir() if p.is_dir())))
     if group is not None and group not in known:
         raise unknown("the group", group, list(known))
     out = console()
-    for name in [group] if group else known:
-        columns = (Column("option", style="cyan", wrap=False), "what it is")
-        table = Table(name + _USE.get(name, ""), columns, header=False, padding=(0, 2, 0, 2))
-        rows = dict(options(name))
-        if extra is not None:
-            rows.update(options(name, extra))
-        for option, words in rows.items():
-            table.add(option, words)
+    if group is not None and group not in (*ADDED, "protocol"):
+        _show_keys(out, group, option, extra)
+    elif option is not None:
+        raise ConfigError("the option", option, f"left out: options of {group} add no keys")
+    else:
+        for name in [group] if group else known:
+            columns = (Column("option", style="cyan", wrap=False), "what it is")
+            table = Table(name + _USE.get(name, ""), columns, header=False, padding=_PADDING)
+            for place in filter(None, (conf_dir(), extra)):
+                for row in options(name, place):
+                    table.add(*row)
+            out.print(table)
+            out.print()
+    more = "" if group else "; keys of their options: fedpriv list <group> [<option>]"
+    out.print(f"YAMLs: {conf_dir()}{more}", style="dim")
+
+
+def _show_keys(out: Console, group: str, option: str | None, extra: Path | None) -> None:
+    """Print all keys of the options of a group: default, meaning, unit, what is allowed."""
+    places = {
+        name: (folder, about)
+        for folder in filter(None, (conf_dir(), extra))
+        for name, about in options(group, folder)
+    }
+    if option is not None and option not in places:
+        raise unknown(f"the option of {group}", option, list(places))
+    by_protocol = False
+    for name in [option] if option else places:
+        folder, about = places[name]
+        out.print(f"{name}  {about}", style="cyan")
+        rows = [
+            (key.name, f"{key.default}{' *' * key.by_protocol}", key.comment)
+            for key in keys_of_option(group, name, folder)
+        ]
+        by_protocol |= any(default.endswith(" *") for _, default, _ in rows)
+        width = min(_WIDEST_DEFAULT, max((len(default) for _, default, _ in rows), default=0))
+        columns = (Column("key", wrap=False), Column("default", width=width), "what it is")
+        table = Table("", columns, header=False, padding=_PADDING)
+        for row in rows:
+            table.add(*row)
         out.print(table)
         out.print()
-    out.print(
-        f"YAMLs: {conf_dir()}; keys of an option: fedpriv train <group>=<option> --cfg job --resolve",
-        style="dim",
-    )
+    if by_protocol:
+        out.print("* another value where a protocol has one: fedpriv list protocol", style="dim")
 
 
 def show_data(path: str | None) -> None:

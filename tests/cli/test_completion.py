@@ -50,6 +50,7 @@ def test_ready_made_experiments_are_offered():
     ("line", "expected"),
     [
         ("fedpriv list cl", ["clipper"]),
+        ("fedpriv list clipper q", ["quantile"]),
         ("fedpriv data ", ["download"]),
         ("fedpriv data download m", ["mnist"]),
         ("fedpriv data download a", ["adult"]),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
 
 from fedpriv.common.groups import GROUPS, options
@@ -43,6 +47,39 @@ def test_one_group_can_be_listed_alone(command):
     assert "validation_decay" not in said.out
 
 
+def test_a_group_is_listed_with_all_keys_of_its_options(command):
+    said = " ".join(command("list", "clipper").out.split())
+    assert "clipper.target_quantile 0.5 * fraction of norms that are not clipped [γ]" in said
+    assert "(number > 0 and < 1)" in said
+    assert "clipper.update geometric how the clip norm moves (geometric, linear)" in said
+
+
+def test_one_option_can_be_listed_alone(command):
+    said = command("list", "clipper", "poly")
+    assert said.status == 0
+    assert "clipper.power" in said.out
+    assert "clipper.bit_noise" not in said.out
+
+
+def test_an_unknown_option_comes_with_the_nearest_name(command):
+    assert "did you mean quantile?" in command("list", "clipper", "quantil").sentence
+
+
+def test_ready_made_configurations_have_no_keys_to_list(command):
+    said = command("list", "figure", "wei/fig5")
+    assert said.status == 2
+    assert "the option must be left out" in said.sentence
+
+
+def test_listing_imports_nothing_heavy():
+    code = (
+        "import sys; from fedpriv import cli; cli.run(['list', 'algorithm']);"
+        "print([m for m in ('numpy', 'torch', 'hydra', 'omegaconf') if m in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines()[-1] == "[]"
+
+
 def test_an_unknown_group_comes_with_the_nearest_name(command):
     assert "did you mean clipper?" in command("list", "cliper").sentence
 
@@ -50,10 +87,13 @@ def test_an_unknown_group_comes_with_the_nearest_name(command):
 def test_options_of_the_users_own_are_listed_too(command, tmp_path):
     folder = tmp_path / "mine" / "clipper"
     folder.mkdir(parents=True)
-    (folder / "gentle.yaml").write_text("# clips with care\n_target_: gentle.Clipper\n")
+    (folder / "gentle.yaml").write_text(
+        "# clips with care\n_target_: gentle.Clipper\nforce: 0.5  # how hard\n"
+    )
     said = command("list", "clipper", "--config-dir", str(tmp_path / "mine"))
     assert "gentle" in said.out
     assert "clips with care" in said.out
+    assert "clipper.force  0.5  how hard" in re.sub(" {2,}", "  ", said.out)
 
 
 def test_the_help_of_train_is_what_hydra_would_say(command):
