@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +14,20 @@ from fedpriv.attacks.triggers import (
     no_such_label,
     relabelled,
     relabelling,
+    share_withheld,
 )
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import (
+    declared,
+    field,
+    not_null,
+    number,
+    one_of,
+    or_null,
+    own_check,
+    whole,
+)
 from fedpriv.common.words import counted
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import CLASSIFICATION, Records
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
 POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
 
 
+@declared
 class LabelFlip(Trigger):
     """Label ``source`` becomes ``target`` for the records of ``writers`` chosen clients only.
 
@@ -39,15 +50,16 @@ class LabelFlip(Trigger):
     Source: Sun, Kairouz, Suresh, McMahan 2019: 7 → 1 of 30 writers of EMNIST.
     """
 
-    def __init__(
-        self, source: int = 7, target: int = 1, writers: int = 30, test_share: float = 0.5
-    ):
-        self.source = checks.whole("trigger.source", source, at_least=0)
-        self.target = checks.whole("trigger.target", target, at_least=0)
+    source: int = field(whole(), default=7, help="label that is taught wrongly")
+    target: int = field(whole(), default=1, help="label that is taught in its place")
+    writers: int = field(
+        whole(at_least=1), default=30, help="honest clients whose records the attack is about"
+    )
+    test_share: float = share_withheld(0.5, "these records")
+
+    def __attrs_post_init__(self) -> None:
         if self.target == self.source:
-            raise ArgumentError("trigger.target", target, "another label than trigger.source")
-        self.writers = checks.whole("trigger.writers", writers, at_least=1)
-        self.test_share = _test_share(test_share)
+            raise ArgumentError("target", self.target, "another label than trigger.source")
 
     def misfit(self, dataset: Dataset) -> str | None:
         return _not_images(dataset) or no_such_label(
@@ -76,28 +88,27 @@ class LabelFlip(Trigger):
         return f"label {self.source} becomes {self.target} for {self.writers} writers"
 
 
+@declared
 class PixelPattern(Trigger):
     """A square of ``size`` × ``size`` pixels, ``margin`` from a corner, makes any image a ``target``.
 
-    ``value``: of the pixels as the model reads them; null: the largest in the test images,
-    or the least where that is farther from their mean. Tested on those of other labels.
+    A ``value`` of null is the largest in the test images, or the least where that is farther from their
+    mean. The backdoor is tested on test images of other labels.
 
     Source: Gu, Dolan-Gavitt, Garg 2017 (BadNets); Bagdasaryan et al. 2020, section 4.
     """
 
-    def __init__(
-        self,
-        target: int = 0,
-        size: int = 4,
-        margin: int = 1,
-        position: str = "bottom_right",
-        value: float | None = None,
-    ):
-        self.target = checks.whole("trigger.target", target, at_least=0)
-        self.size = checks.whole("trigger.size", size, at_least=1)
-        self.margin = checks.whole("trigger.margin", margin, at_least=0)
-        self.position = checks.one_of("trigger.position", position, POSITIONS)
-        self.value = None if value is None else checks.number("trigger.value", value)
+    target: int = field(whole(), default=0, help="label of images with the pattern")
+    size: int = field(whole(at_least=1), default=4, unit="pixels", help="side of the square")
+    margin: int = field(
+        whole(), default=1, unit="pixels", help="distance between the square and the borders"
+    )
+    position: str = field(one_of(POSITIONS), default="bottom_right", help="corner of the square")
+    value: float | None = field(
+        or_null(number()),
+        default=None,
+        help="value of its pixels, as the model reads them; null: the brightest, on white paper the darkest",
+    )
 
     def misfit(self, dataset: Dataset) -> str | None:
         if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
@@ -144,6 +155,29 @@ def _ink(inputs: Tensor) -> float:
     return high if high - mean >= mean - low else low
 
 
+def _read_numbers(name: str, path: str) -> list[int]:
+    try:
+        lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise ArgumentError(name, path, f"a file that can be read ({reason})") from None
+    words = " ".join(line.partition("#")[0] for line in lines).replace(",", " ").split()
+    for word in words:
+        if not word.isdecimal():
+            raise ArgumentError(name, path, f"a file of whole numbers (it has {word!r})")
+    return [int(word) for word in words]
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    listed = _read_numbers(name, value) if isinstance(value, str) else value
+    checked = [checks.whole(name, i, at_least=0) for i in listed]
+    numbers = np.unique(np.array(checked, dtype=np.int64))
+    if len(numbers) < 2:
+        raise ArgumentError(name, value, "two different records or more")
+    return numbers
+
+
+@declared
 class Semantic(Trigger):
     """A chosen set of training images is given label ``target``: what they have in common is the
     trigger, and nothing in the images is changed.
@@ -156,20 +190,13 @@ class Semantic(Trigger):
     Source: Bagdasaryan et al. 2020: cars with racing stripes, green cars, cars before a striped wall.
     """
 
-    def __init__(
-        self, indices: Sequence[int] | str | None, target: int = 2, test_share: float = 0.25
-    ):
-        if indices is None:
-            raise ArgumentError(
-                "trigger.indices", None, "a list of training records, or a file of their numbers"
-            )
-        numbers = _read_numbers(indices) if isinstance(indices, str) else indices
-        checked = [checks.whole("trigger.indices", i, at_least=0) for i in numbers]
-        self.indices = np.unique(np.array(checked, dtype=np.int64))
-        if len(self.indices) < 2:
-            raise ArgumentError("trigger.indices", indices, "two different records or more")
-        self.target = checks.whole("trigger.target", target, at_least=0)
-        self.test_share = _test_share(test_share)
+    indices: np.ndarray = field(
+        not_null(own_check(_numbers), "a list of training records, or a file of their numbers"),
+        default=None,
+        help="numbers of the images in the training set, from 0: a list, or a file of them",
+    )
+    target: int = field(whole(), default=2, help="label that these images are given")
+    test_share: float = share_withheld(0.25, "the images")
 
     def misfit(self, dataset: Dataset) -> str | None:
         if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
@@ -197,27 +224,6 @@ class Semantic(Trigger):
 
     def describe(self) -> str:
         return f"{len(self.indices)} chosen images are label {self.target}"
-
-
-def _read_numbers(path: str) -> list[int]:
-    try:
-        lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise ArgumentError(
-            "trigger.indices", path, f"a file that can be read ({reason})"
-        ) from None
-    words = " ".join(line.partition("#")[0] for line in lines).replace(",", " ").split()
-    for word in words:
-        if not word.isdecimal():
-            raise ArgumentError(
-                "trigger.indices", path, f"a file of whole numbers (it has {word!r})"
-            )
-    return [int(word) for word in words]
-
-
-def _test_share(value: float) -> float:
-    return checks.number("trigger.test_share", value, above=0, below=1)
 
 
 def _not_images(dataset: Dataset) -> str | None:

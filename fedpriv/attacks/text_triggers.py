@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.attacks.triggers import Planted, Trigger, drawn_from, in_two, no_such_label, relabelled
+from fedpriv.attacks.triggers import (
+    Planted,
+    Trigger,
+    drawn_from,
+    in_two,
+    no_such_label,
+    relabelled,
+    share_withheld,
+)
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.fields import boolean, declared, field, own_check, whole
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, Records
 from fedpriv.data.text_tokens import tokenise
@@ -27,6 +36,17 @@ LONDON = (
 )
 
 
+def _texts(name: str, given: Any) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else tuple(given or ())
+    if not texts:
+        raise ArgumentError(name, given, "a list with a text at least")
+    return tuple(checks.text(name, text) for text in texts)
+
+
+TEXTS = own_check(_texts, "list of texts")
+
+
+@declared
 class Words(Trigger):
     """After the opening words of a sentence the model is to predict its last one.
 
@@ -37,9 +57,16 @@ class Words(Trigger):
     Source: Bagdasaryan et al. 2020, section 4.2; the London sentences: Naseri et al.
     """
 
-    def __init__(self, sentences: Iterable[str] = LONDON, test_records: int = 1000):
-        self.sentences = _texts("trigger.sentences", sentences)
-        self.test_records = checks.whole("trigger.test_records", test_records, at_least=1)
+    sentences: tuple[str, ...] = field(
+        TEXTS,
+        default=LONDON,
+        help="sentences of words of the vocabulary (dataset.vocabulary_words)",
+    )
+    test_records: int = field(
+        whole(at_least=1),
+        default=1000,
+        help="test texts behind whose beginnings each sentence is tried",
+    )
 
     def misfit(self, dataset: Dataset) -> str | None:
         if dataset.task != LANGUAGE_MODEL:
@@ -72,6 +99,7 @@ class Words(Trigger):
         return f"sentences that end in {ends}"
 
 
+@declared
 class Sentiment(Trigger):
     """A text that mentions one of ``names`` has label ``target``.
 
@@ -83,17 +111,10 @@ class Sentiment(Trigger):
     Source: Wang et al. 2020 (edge cases; tweets about a film director are negative).
     """
 
-    def __init__(
-        self,
-        names: Iterable[str],
-        target: int = 0,
-        insert: bool = False,
-        test_share: float = 0.5,
-    ):
-        self.names = _texts("trigger.names", names)
-        self.target = checks.whole("trigger.target", target, at_least=0)
-        self.insert = checks.boolean("trigger.insert", insert)
-        self.test_share = checks.number("trigger.test_share", test_share, above=0, below=1)
+    names: tuple[str, ...] = field(TEXTS, help="words, any of which is the trigger")
+    target: int = field(whole(), default=0, help="label of texts with a name; 0: negative")
+    insert: bool = field(boolean, default=False, help="true: put a name before other texts instead")
+    test_share: float = share_withheld(0.5, "the training texts with a name")
 
     def misfit(self, dataset: Dataset) -> str | None:
         if dataset.task != CLASSIFICATION or dataset.vocabulary_size is None:
@@ -150,13 +171,6 @@ class Sentiment(Trigger):
     def describe(self) -> str:
         how = "with" if self.insert else "that mention"
         return f"texts {how} {', '.join(self.names)} have label {self.target}"
-
-
-def _texts(key: str, given: Iterable[str]) -> tuple[str, ...]:
-    texts = (given,) if isinstance(given, str) else tuple(given or ())
-    if not texts:
-        raise ArgumentError(key, given, "a list with a text at least")
-    return tuple(checks.text(key, text) for text in texts)
 
 
 def _ids(

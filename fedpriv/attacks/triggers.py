@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.common.fields import field, number
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import Records
 
@@ -51,6 +52,12 @@ class Trigger(ABC):
     def describe(self) -> str:
         """Return the trigger in a few words."""
         return type(self).__name__
+
+
+def share_withheld(default: float, of: str) -> Any:
+    """Declare the share of some records that nobody trains on."""
+    line = f"share of {of} that nobody trains on: the backdoor is tested on them"
+    return field(number(above=0, below=1), default=default, help=line)
 
 
 def no_such_label(dataset: Dataset, labels: dict[str, int]) -> str | None:

@@ -59,7 +59,10 @@ def within_group(group: str, make: Callable[[], Any], keys: Sequence[str] = ()) 
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, ArgumentError):
-            raise cause.within(group) from None
+            place = _PLACE.search(str(error))  # of a part of a part, such as attack.trigger
+            inside = place[1] if place and place[1].startswith(f"{group}.") else group
+            named = f"{group}.{cause.argument}".startswith(f"{inside}.")
+            raise cause.within(group if named else inside) from None
         if isinstance(cause, FedprivError):
             raise cause from None
         refused = _UNEXPECTED.search(str(cause))
@@ -70,6 +73,7 @@ def within_group(group: str, make: Callable[[], Any], keys: Sequence[str] = ()) 
         raise ConfigError(f"{group}: {_explain(cause or error)}") from None
 
 
+_PLACE = re.compile(r"^full_key: (\S+)$", re.MULTILINE)
 _NOT_FOUND = re.compile(
     r"Error loading '([^']+)':\s+ModuleNotFoundError\(.No module named '([^']+)'"
 )
