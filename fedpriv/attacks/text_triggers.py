@@ -60,7 +60,7 @@ class Words(Trigger):
     sentences: tuple[str, ...] = field(
         TEXTS,
         default=LONDON,
-        help="sentences of words of the vocabulary (dataset.vocabulary_words)",
+        help="sentences of words in the vocabulary: dataset.vocabulary_words puts them there",
     )
     test_records: int = field(
         whole(at_least=1),
