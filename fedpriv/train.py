@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import hydra
 import yaml
@@ -53,6 +53,8 @@ from fedpriv.experiment.train_arguments import (
 from fedpriv.store.folder import RunFolder
 
 if TYPE_CHECKING:
+    from hydra.core.override_parser.types import ChoiceSweep
+
     from fedpriv.experiment.run import RunResult
 
 
@@ -89,7 +91,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
     folder = Path(hydra_config.runtime.output_dir) if sweeping else None
-    overrides = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)
+    overrides = cast("list[str]", OmegaConf.to_container(hydra_config.overrides.task))
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
         config = with_protocol(config)
@@ -107,7 +109,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
         result = run(config, overrides=overrides, label=label)
         if not (result.stop_reason == "diverged" and _searching(hydra_config)):
             refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
-        if audits is not None and result.summary is not None:
+        if audits is not None and result.summary is not None and result.folder is not None:
             result.summary.update(audits(result.folder))
     except FedprivError as error:
         traceback.clear_frames(error.__traceback__)  # else the run's data live as long as the error
@@ -181,9 +183,10 @@ def job_label(overrides: Sequence[str], sweep_dir: Path) -> str:
     except (OSError, yaml.YAMLError, KeyError, TypeError):  # not every sweeper writes it
         given = []
     common = {
-        o.input_line.partition("=")[0]
+        (o.input_line or "").partition("=")[0]
         for o in given
-        if not o.is_sweep_override() or (o.is_choice_sweep() and len(o.value().list) == 1)
+        if not o.is_sweep_override()
+        or (o.is_choice_sweep() and len(cast("ChoiceSweep", o.value()).list) == 1)
     }
     return " ".join(o for o in overrides if o.partition("=")[0] not in common)
 
@@ -205,13 +208,15 @@ def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = Fal
 
     ``ends_sweep``: an interruption ends the whole sweep, not only this job.
     """
-    if (result.privacy or {}).get("budget_exceeded"):
+    summary = result.summary or {}
+    if result.privacy is not None and result.privacy.get("budget_exceeded"):
         from fedpriv.store.statement import exceeded_words
 
         raise FedprivError(f"{exceeded_words(result.privacy)}; see {result.folder}/privacy.txt")
     if result.stop_reason == "interrupted":
+        assert result.folder is not None
         error = Interrupted(
-            f"interrupted after round {result.summary['rounds']}; continue with "
+            f"interrupted after round {summary['rounds']}; continue with "
             f"{resume_command(result.folder, config)}"
         )
         if ends_sweep:
@@ -219,11 +224,11 @@ def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = Fal
         raise error
     if result.stop_reason == "diverged":
         raise FedprivError(
-            f"diverged in round {result.summary['rounds']}: a loss or weight is no longer finite; "
+            f"diverged in round {summary['rounds']}: a loss or weight is no longer finite; "
             f"what there is was saved in {result.folder} (try a smaller algorithm.learning_rate)"
         )
-    aborted = (result.summary or {}).get("aborted_rounds")
-    if aborted and aborted == result.summary["rounds"]:
+    aborted = summary.get("aborted_rounds")
+    if aborted and aborted == summary["rounds"]:
         raise FedprivError(
             f"all {counted(aborted, 'round')} of {result.folder} were aborted: too many "
             "clients dropped out, nothing was released and the model is the initial one (a larger "

@@ -209,6 +209,7 @@ def make_problem(
     problem.chunk = settings.chunk
     if settings.chunk is None:
         cohort = algorithm.expected_cohort(data.client_count)
+        assert cohort is not None
         problem.chunk = chunk_size(cohort, work_per_round(parts, problem))
     return problem
 
@@ -218,6 +219,7 @@ def _attackers(parts: Parts, data: FederatedData) -> MaliciousClients:
     from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.experiment.uncalled import refuse_uncalled
 
+    assert parts.attack is not None
     attackers = parts.attack.start(data)
     if not isinstance(attackers, MaliciousClients):
         raise ConfigError(
@@ -260,7 +262,7 @@ def _planted(
     from fedpriv.attacks.canaries import PlantedDirections, make_canaries
     from fedpriv.attacks.mislabelled import PlantedMislabelled, make_mislabelled
 
-    asked = {
+    asked: dict[str, Any] = {
         "count": count,
         "unit": parts.algorithm.unit,
         "neighbours": parts.costs().sampling.neighbours,
@@ -323,6 +325,7 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
         if plan.rounds_allowed != 0:
             break
     plan.refuse_if_impossible(settings.epsilon)
+    assert plan.first is not None
     adaptation = None
     if parts.adaptive:
         bound = parts.mechanism.bound(parts.costs().sampling)
@@ -342,7 +345,7 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
 
 
 def saved_state(
-    folder: RunFolder, identity: dict[str, object], device: object
+    folder: RunFolder, identity: dict[str, object], device: torch.device
 ) -> tuple[dict[str, Any] | None, str | None]:
     """The checkpoint to continue from, None for a run that was killed before its first one; and why it is
     not the newest."""

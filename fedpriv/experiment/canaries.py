@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import Work
+from fedpriv.attacks.canaries import PlantedCanaries
 from fedpriv.attacks.canary_scores import Kind, WatchedDirections, WatchedWork
 from fedpriv.attacks.mislabelled import PlantedMislabelled, WatchedMislabelled
 from fedpriv.data.names import DIRECTION, MISLABELLED
@@ -21,14 +22,15 @@ from fedpriv.store.folder import RunFolder
 
 def watch_canaries(loop: Loop) -> WatchedWork:
     """Let every release of the loop be looked at."""
-    loop.trainer.work = watched_work(loop.trainer.work, loop.problem)
-    return loop.trainer.work
+    watched = watched_work(loop.trainer.work, loop.problem)
+    loop.trainer.work = cast("Work", watched)  # it passes on what else it is asked
+    return watched
 
 
 def watched_work(work: Work, problem: Problem, alone: bool = False) -> WatchedWork:
     """A problem's work with somebody who looks for its canaries; see :class:`WatchedWork`."""
     watched = WatchedMislabelled if kind_of(problem) == MISLABELLED else WatchedDirections
-    return watched(work, problem, problem.canaries, alone)
+    return watched(work, problem, cast("PlantedCanaries", problem.canaries), alone)
 
 
 def kind_of(problem: Problem) -> str:
@@ -43,7 +45,7 @@ class CanaryScores(Quiet):
 
     def __init__(self, loop: Loop, folder: RunFolder, state: Mapping[str, Any] | None):
         self._loop, self._folder = loop, folder
-        self._watched: WatchedWork = loop.trainer.work
+        self._watched = cast("WatchedWork", loop.trainer.work)
         if state is None:
             self._before = loop.problem.model.flat.clone()
             return
@@ -59,7 +61,7 @@ class CanaryScores(Quiet):
         return {observer: scores.tolist() for observer, scores in found.items()}
 
     def close(self) -> None:
-        coins = self._loop.problem.canaries.canaries.coins
+        coins = cast("PlantedCanaries", self._loop.problem.canaries).canaries.coins
         kinds = [{**kind.plain(), "count": n} for kind, n in self._watched.released.items()]
         file = CanaryFile(
             coins.tolist(), self.scores(), kinds, self._loop.rounds_done, False,

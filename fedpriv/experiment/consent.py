@@ -14,13 +14,14 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.common import moved
-from fedpriv.common.config import flatten
+from fedpriv.common.config import as_tree, flatten
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.groups import GROUPS, conf_dir
 
@@ -51,7 +52,7 @@ def refuse_strangers(
 def refuse_odd_paths(config: DictConfig, where: object) -> None:
     """Raise ConfigError for a value that is the path of something else than a file or folder: a pipe would be
     waited for, a device read without end."""
-    for key, value in flatten(OmegaConf.to_container(config, resolve=True)).items():
+    for key, value in flatten(as_tree(config)).items():
         if isinstance(value, str) and 0 < len(value) < 4096 and "\0" not in value:
             path = Path(value)
             with suppress(OSError):
@@ -104,7 +105,7 @@ def _own_yamls() -> Iterator[str]:
 
 def _tracking(config: DictConfig) -> Iterator[str]:
     """The overrides that ask again for the trackers of a run: they are not taken over from its folder."""
-    chosen = OmegaConf.to_container(config.get("tracker") or OmegaConf.create(), resolve=True)
+    chosen: dict[str, Any] = as_tree(config.get("tracker") or OmegaConf.create())
     if chosen:
         names = ",".join(chosen)
         yield f"tracker={names}" if len(chosen) == 1 else shlex.quote(f"tracker=[{names}]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,9 @@ class Costs:
 
     @property
     def neighbours(self) -> str:
-        return self.sampling.neighbours if self.view == SOUND else self.claim.neighbours
+        if self.claim is None or self.view == SOUND:
+            return self.sampling.neighbours
+        return self.claim.neighbours
 
     @property
     def _samples_per_round(self) -> int:
@@ -82,7 +84,7 @@ class Costs:
 
     def _event(self, joint: JointQuery) -> dp_event.DpEvent | None:
         """What is charged for it in the enforced view; None: nothing."""
-        if self.view == SOUND:
+        if self.claim is None or self.view == SOUND:
             return joint.event()
         return self.claim.event(joint) if self.claim.covers(joint) else None
 
@@ -106,10 +108,11 @@ class Costs:
         ends = [self.rounds, None if planned is None else math.floor(planned)]
         asked = min((r for r in ends if r is not None), default=None)
         rounds = min((r for r in (asked, allowed) if r is not None), default=None)
+        assert rounds is not None  # rounds or a budget is given
         if schedule.adaptive:
             return self._forecast_adaptive(first, rounds, limit)
         if limit is None:
-            return Forecast(*self._with_rounds(asked))
+            return Forecast(*self._with_rounds(rounds))
         if not self._moves(first, rounds if asked is None else asked):
             return Forecast(self.epsilon(first, rounds), rounds)
         if asked is not None:  # the budget may allow more or fewer rounds than at the first σ
@@ -146,6 +149,7 @@ class Costs:
         order, so above ε of the same rounds fixed in advance."""
         first = self.mechanism.group(self.sampling, sigma, 0).event()[0]
         total = self.accountant.filter(1, self.neighbours, first, limit, self.delta)
+        assert total is not None  # an accountant without a filter is refused
         for event, count in self._events(self.mechanism.plan(self.sampling, sigma, rounds)).items():
             total.add(event, np.zeros(1, dtype=int), count)
         return total.worst(self.delta)
@@ -197,11 +201,12 @@ class Costs:
         if self.mechanism.charged_at_once is None:
             return 1.0
 
-        def about(sigma: float) -> float | None:
+        def about(sigma: float) -> float:
             planned = self.mechanism.plan(self.sampling, sigma, rounds, samples)
-            return self.accountant.about(self._events(planned), self.delta, self.neighbours)
+            found = self.accountant.about(self._events(planned), self.delta, self.neighbours)
+            return math.nan if found is None else found
 
-        if about(1.0) is None:
+        if math.isnan(about(1.0)):
             return 1.0
         most = self.mechanism.clipper.largest_noise_multiplier
         return least_noise_multiplier(about, epsilon, self.accountant.name, most=most)
@@ -218,7 +223,7 @@ class Costs:
         if all(schedule.noise_multiplier(t) == first for t in range(1, rounds)):
             return self.epsilon(first, rounds), False
         alike = len(self.mechanism.clipper.kinds_of_rounds(rounds)) == 1
-        parts = (
+        parts: Iterable[Mapping[dp_event.DpEvent, int]] = (
             self._events_of_rounds(range(start, min(start + _AT_ONCE, rounds)), alike)
             for start in range(0, rounds, _AT_ONCE)
         )

@@ -20,7 +20,7 @@ from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.experiment.uncalled import refuse_uncalled
 from fedpriv.models.base import ModelFactory
 
-_MAY_EXTEND = {"dataset": Dataset, "partition": Partition, "model": ModelFactory}
+_MAY_EXTEND: dict[str, type] = {"dataset": Dataset, "partition": Partition, "model": ModelFactory}
 """The base classes of parts that need not extend a class of fedpriv."""
 
 
@@ -35,7 +35,7 @@ def instantiate(config: DictConfig, group: str) -> Any:
             "a group option, that is a YAML with _target_",
             f"see fedpriv list {top}",
         )
-    keys = [key for key in node if key != "_target_"]
+    keys = [str(key) for key in node if key != "_target_"]
     made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
     refuse_incomplete(top, made)
     refuse_wrong_signatures(group, made)

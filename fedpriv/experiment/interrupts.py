@@ -12,6 +12,7 @@ import signal
 import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _OF_LAUNCHERS = tuple(getattr(signal, name) for name in ("SIGUSR2",) if hasattr(signal, name))
@@ -24,7 +25,7 @@ class Interrupts:
         self._stop_file = stop_file
         self._signal: int | None = None
         self._to_pass_on: int | None = None
-        self._previous: dict[int, object] = {}
+        self._previous: dict[int, Any] = {}
 
     @property
     def requested(self) -> bool:

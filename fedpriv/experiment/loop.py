@@ -175,6 +175,7 @@ class Loop:
         everyone = np.arange(self.problem.data.client_count)
         opened = self.mechanism.open(announced, everyone, self.problem.streams, everyone)
         statistics.release(opened)
+        assert self.budget is not None
         self.budget.charge_before(opened.close(), announced)
 
     def _round(
@@ -236,11 +237,12 @@ class Loop:
     def _validation_loss(self) -> float:
         """J of the global weights on the public split."""
         records = self.problem.data.validation
+        assert records is not None
         return self.problem.model.evaluate(records.inputs, records.targets)[0]
 
     def fraction(self) -> float | None:
         """How far the run is, 0 … 1, by rounds or by budget, whichever is further."""
-        parts = []
+        parts: list[float | None] = []
         for rounds in (self.settings.rounds, self.schedule.planned_rounds):
             if rounds is not None:
                 parts.append(min(1.0, self.rounds_done / max(1.0, rounds)))
@@ -255,7 +257,9 @@ class Loop:
         return nullcontext() if self.average is None else self.average.in_place()
 
     def state_dict(self) -> dict[str, Any]:
-        optional = {} if self.average is None else {"average": self.average.state_dict()}
+        optional: dict[str, Any] = (
+            {} if self.average is None else {"average": self.average.state_dict()}
+        )
         if self.statistics is not None:
             optional["statistics"] = self.statistics.state_dict()
         if (attack := self.problem.attack) is not None and (state := attack.state_dict()):
@@ -289,6 +293,7 @@ class Loop:
         self.mechanism.load_state_dict(state["mechanism"])
         self.schedule.load_state_dict(state["schedule"])
         if "attack" in state:
+            assert self.problem.attack is not None
             self.problem.attack.load_state_dict(state["attack"])
         self._own.load_state_dict(state.get("own", {}))
         if self.average is not None:

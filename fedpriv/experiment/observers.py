@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedpriv.experiment import checkpoint
-from fedpriv.experiment.evaluation import Results
+from fedpriv.experiment.evaluation import Evaluation, Results
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.experiment.snapshots import Snapshots
 from fedpriv.store.digests import KEY
@@ -56,8 +56,8 @@ class Metrics(Quiet):
         self._loop = loop
         self._diagnostics = loop.settings.runtime.diagnostics
         self._attack = loop.problem.attack
-        columns = METRICS if self._attack is None else (*METRICS, *ATTACK_METRICS)
-        columns = (*columns, *loop.parts.algorithm.metrics)
+        attacked = () if self._attack is None else ATTACK_METRICS
+        columns: tuple[str, ...] = (*METRICS, *attacked, *loop.parts.algorithm.metrics)
         if not self._diagnostics:  # how long a round took tells how many took part to it
             columns = tuple(column for column in columns if column != "seconds")
         position = None if state is None else state["position"]
@@ -95,7 +95,7 @@ class Metrics(Quiet):
         self._include_attack(row)
         row["seconds"] = round(done.seconds, 3)  # a column of runs with diagnostics
         if done.evaluation is not None:
-            self._include_evaluation(row, done)
+            self._include_evaluation(row, done, done.evaluation)
         return row
 
     def _include_attack(self, row: dict[str, Any]) -> None:
@@ -106,19 +106,19 @@ class Metrics(Quiet):
         if self._diagnostics:
             row.update(norms)
 
-    def _include_evaluation(self, row: dict[str, Any], done: Round) -> None:
-        found, budget = done.evaluation, self._loop.budget
+    def _include_evaluation(self, row: dict[str, Any], done: Round, found: Evaluation) -> None:
+        budget = self._loop.budget
         row.update(test_loss=found.loss, test_accuracy=found.accuracy)
         if found.backdoor_accuracy is not None:
             row["backdoor_accuracy"] = found.backdoor_accuracy
         self.results.include(found)
-        if budget is not None and (done.stop is not None or self._seldom(done.number)):
+        if budget is not None and (done.stop is not None or self._seldom(done.number, budget.slow)):
             row.update(budget.worst(seldom=True))
 
-    def _seldom(self, number: int) -> bool:
+    def _seldom(self, number: int, slow: bool) -> bool:
         """Whether this evaluation is one at which an epsilon that takes long is asked for: by its number
         and by what was released, so that a resumed run asks at the same ones."""
-        digits = 1 if self._loop.budget.slow else 2
+        digits = 1 if slow else 2
         return has_few_digits(number // self._loop.settings.evaluation_interval, digits)
 
     def close(self) -> None:
@@ -141,8 +141,7 @@ class ClientsTable(Quiet):
         if done.evaluation is None:
             return
         budget, cohort = self._loop.budget, done.cohort
-        immediate = budget is not None and budget.immediate
-        epsilon = budget.epsilon() if immediate else None
+        epsilon = budget.epsilon() if budget is not None and budget.immediate else None
         norms = done.outcome.clip_norms
         norms = np.broadcast_to(norms, len(cohort)) if len(norms) == 1 else norms
         found = done.outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]

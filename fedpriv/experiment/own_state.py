@@ -28,7 +28,7 @@ class OwnState:
     ):
         work, attack = getattr(trainer, "work", None), parts.attack
         rule = getattr(getattr(trainer, "problem", None), "rule", None)
-        saved = {
+        saved: dict[str, Any] = {
             "algorithm": parts.algorithm,
             "work": work,
             "uploads": getattr(work, "_uploads", None),

@@ -42,6 +42,7 @@ class Plan:
     def refuse_if_impossible(self, epsilon: float | None) -> None:
         """Raise ConfigError when not even one round fits the budget."""
         if self.rounds_allowed == 0:
+            assert self.needed_epsilon is not None
             raise ConfigError("epsilon", epsilon, _too_small(self.needed_epsilon, self.unit))
 
 
@@ -105,8 +106,8 @@ def _of_the_worst_client(parts: Parts, forecast: Forecast, allowed: int | None) 
     budget of these is spent; all keep to it.
     """
     limit, asked = parts.settings.epsilon, parts.settings.rounds
-    spends_all = limit is not None and (asked is None or asked > allowed)
-    if parts.algorithm.cost_depends_on_records and spends_all:
+    spends_all = asked is None or (allowed is not None and asked > allowed)
+    if limit is not None and parts.algorithm.cost_depends_on_records and spends_all:
         return replace(forecast, epsilon=limit, bound=True)
     dropping = getattr(parts.algorithm, "dropout", 0.0) > 0.0
     return replace(forecast, bound=forecast.bound or dropping or bool(_if_sampled(parts)))
@@ -144,6 +145,7 @@ def _canary_words(parts: Parts) -> str:
 
 
 def _attack_words(parts: Parts) -> str:
+    assert parts.attack is not None
     words, rounds = parts.attack.describe(), parts.settings.rounds
     if rounds is not None and parts.attack.first_round > rounds:
         words += f"; never, as the run has {counted(rounds, 'round')}"
@@ -279,7 +281,7 @@ def _exposed_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
 def _before_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
     """What every client releases before the first round."""
     released, query = parts.released_statistics, parts.mechanism.before
-    if released is None:
+    if released is None or query is None:
         return ()
     words = f"{_query_words(query)}, once, of every client: means and mean squares of the"
     return (

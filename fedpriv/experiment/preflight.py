@@ -165,6 +165,7 @@ def _refuse_folder_of_another_run(parts: Parts, config: DictConfig, held: ExitSt
             raise not_resumable(settings.resume)
         folder.refuse_links()
     elif _goes_on(parts):
+        assert settings.runtime.run_dir is not None
         folder = RunFolder(settings.runtime.run_dir)
     else:
         return False
@@ -184,7 +185,7 @@ def _refuse_unwritable(parts: Parts) -> None:
     """Make the run folder and take it away again. Raises ConfigError where it cannot be made."""
     runtime = parts.settings.runtime
     path = Path(runtime.run_dir or runtime.output_dir)
-    there = next((p for p in (path, *path.parents) if _is_there(p)), None)
+    there = next(p for p in (path, *path.parents) if _is_there(p))
     made = assemble.new_run_folder(parts).path
     with suppress(OSError):
         (made / "plots").rmdir()

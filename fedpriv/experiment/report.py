@@ -108,6 +108,7 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
 
 
 def _attack_facts(loop: Loop, results: Results) -> dict[str, Any]:
+    assert loop.problem.attack is not None
     return {
         "backdoor_accuracy": results.backdoor_accuracy,
         "highest_backdoor_accuracy": results.highest_backdoor_accuracy,

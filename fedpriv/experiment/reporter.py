@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Group
 from rich.live import Live
@@ -71,7 +71,7 @@ class Reporter:
         self._last_shown = self._began if brief else 0.0
         self._last_fraction, self._last_noted = loop.fraction() or 0.0, 0.0
         self._pace = Pace()
-        self._evaluated: dict[str, object] = {}
+        self._evaluated: dict[str, Any] = {}
         self._live: Live | None = None
         self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - see close
         if self.mode != "none" and not brief:
@@ -138,7 +138,7 @@ class Reporter:
     def show(self, row: Mapping[str, object]) -> None:
         """Called after every round."""
         if row.get("epsilon") is not None:
-            self._epsilon = row["epsilon"]
+            self._epsilon = cast("float", row["epsilon"])
         if row.get("test_accuracy") is not None:
             kept = ("test_accuracy", "backdoor_accuracy")
             self._evaluated = {k: row[k] for k in kept if k in row}
@@ -158,7 +158,7 @@ class Reporter:
         elif self.mode != "none":  # when lines come tells how long rounds take: not for run.log
             self.out.print(Text(self._words(row)))
 
-    def _fraction(self, row: Mapping[str, object]) -> float:
+    def _fraction(self, row: Mapping[str, Any]) -> float:
         """How far the run is: by its budget, or by the rounds that were planned."""
         fraction = self.loop.fraction()
         if fraction is None and self.plan.rounds:
@@ -180,7 +180,7 @@ class Reporter:
                 return f"<= {bound:.3f}{of} (by RDP, {name} is slow)"
         return None if self._epsilon is None else f"{self._epsilon:.3f}{of}"
 
-    def _facts(self, row: Mapping[str, object]) -> list[tuple[str, str]]:
+    def _facts(self, row: Mapping[str, Any]) -> list[tuple[str, str]]:
         facts = [("round", str(row["round"]))]
         if (epsilon := self._epsilon_words(row)) is not None:
             facts.append(("epsilon", epsilon))
@@ -210,7 +210,8 @@ class Reporter:
             TaskProgressColumn(),
             TimeElapsedColumn(),
         )
-        task = bar.add_task("", total=1.0, completed=self._last_fraction)
+        task = bar.add_task("", total=1.0)
+        bar.update(task, completed=self._last_fraction)
         bar.tasks[task].start_time = bar.get_time() - (time.perf_counter() - self._began)
         table = Table.grid(padding=(0, 3))
         facts = self._facts(row)

@@ -171,6 +171,7 @@ def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
         return folder
     if not _reusing(parts):
         return None
+    assert runtime.run_dir is not None
     folder = RunFolder(runtime.run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
     held.callback(_remove_if_empty, folder.path)  # a run that is refused leaves nothing behind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from fedpriv.experiment.observers import (
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.own_state import forgotten_words
 from fedpriv.experiment.second_draw import own_samplings
+from fedpriv.privacy.budgeted_schedules import UniformBudget
 from fedpriv.privacy.mechanisms import GRADIENT, Release
 from fedpriv.store.caveats import CAVEATS, aborted_words, own_code, own_model, own_sampling
 from fedpriv.store.folder import RunFolder
@@ -89,12 +90,13 @@ class Run:
         sensitivity = clip_norm.cpu().numpy()
         everyone = np.arange(loop.problem.data.client_count)
         for rounds, samples in runs.items():
-            sigma = loop.schedule.noise_multiplier_over(rounds)
+            sigma = cast("UniformBudget", loop.schedule).noise_multiplier_over(rounds)
             joint = mechanism.joint(costs.sampling, sigma, 0)
             std = sensitivity.astype(float) * joint.query(GRADIENT).noise_multiplier
             release = Release(
                 joint, everyone, {GRADIENT: sensitivity}, {GRADIENT: std}, count=samples
             )
+            assert loop.budget is not None
             loop.budget.charge_prior(release)
 
     def caveats(self, stop_reason: str | None = None) -> list[str]:

@@ -75,7 +75,8 @@ class SecondDraw:
         if self._algorithm.unit != "record":
             return
         release, samplings = opened.release, self._samplings(opened)
-        object.__setattr__(self._train, "log", log := [])
+        log: list[np.ndarray] = []
+        object.__setattr__(self._train, "log", log)
         steps = 0
 
         def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
@@ -85,7 +86,7 @@ class SecondDraw:
             log.clear()
             return release(answers)
 
-        opened.release = released
+        opened.release = released  # type: ignore[method-assign]
 
     def _samplings(self, opened: OpenRound) -> dict[int, Sampling]:
         """By client: how the lots are sampled that its releases are charged for."""

@@ -83,7 +83,8 @@ def read_settings(config: DictConfig) -> Settings:
             )
         if key not in known:
             near = nearest(str(key), known)
-            raise ConfigError(f"unknown key {key}" + (f"; did you mean {near}?" if near else ""))
+            meant = f"; did you mean {near}?" if near else ""
+            raise ConfigError(f"unknown key {key!s}{meant}")
     try:
         audits = _read_audits(config.get("audit"))
         canaries, canary = canaries_of(audits)
@@ -114,7 +115,8 @@ def read_settings(config: DictConfig) -> Settings:
             paired=_optional(checks.text, "paired", config.get("paired")),
             chunk=_optional(checks.whole, "chunk", config.get("chunk"), at_least=1),
         )
-        averaging = averaging_of(*(config.get(key) for key in _OF_AVERAGING), settings.rounds)
+        kind, decay, start = (config.get(key) for key in _OF_AVERAGING)
+        averaging = averaging_of(kind, decay, start, settings.rounds)
         settings = replace(settings, averaging=averaging)
     except ArgumentError as error:
         raise error.within("") from None
@@ -137,7 +139,7 @@ def _read_runtime(node: object) -> Runtime:
         if key not in Runtime.__dataclass_fields__:
             near = nearest(str(key), Runtime.__dataclass_fields__)
             hint = f"; did you mean runtime.{near}?" if near else ""
-            raise ConfigError(f"unknown key runtime.{key}{hint}")
+            raise ConfigError(f"unknown key runtime.{key!s}{hint}")
     return Runtime(
         device=checks.text("runtime.device", node.device),
         engine=checks.one_of("runtime.engine", node.engine, ENGINES),

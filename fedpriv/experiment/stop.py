@@ -16,6 +16,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 from fedpriv.experiment.interrupts import SIGNALS
 
@@ -39,7 +40,7 @@ class StopFile:
         self.requested = False
         self._watched = watched and os.name == "posix"
         self._watcher: subprocess.Popen | None = None
-        self._previous: dict[int, object] = {}
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopFile:
         self.path.unlink(missing_ok=True)

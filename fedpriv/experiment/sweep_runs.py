@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError
-from fedpriv.experiment.sweeps import SEEDS, SweepJob, identity_of_job, swept_runtime
+from fedpriv.experiment.sweeps import SEEDS, Identity, SweepJob, identity_of_job, swept_runtime
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.run_folders import run_folders
 from fedpriv.store.saved import saved_values
@@ -28,7 +28,8 @@ def find_runs(
     Raises:
         ConfigError: Finished runs withhold their seeds, so nothing tells which jobs they are.
     """
-    swept, stored = swept_runtime(jobs), {}
+    swept = swept_runtime(jobs)
+    stored: dict[Identity, str] = {}
     settings = {_setting(job.values) for job in jobs if job.error is None}
     for name, path in run_folders(str(folder)) if _holds_runs(folder) else ():
         run = RunFolder(path)

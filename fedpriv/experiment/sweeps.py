@@ -57,6 +57,12 @@ class SweepJob:
     run: str | None = None
     done: bool = False
 
+    @property
+    def composed(self) -> DictConfig:
+        """The configuration of a job without an error."""
+        assert self.config is not None
+        return self.config
+
 
 class JobComposer:
     """Composes the jobs of a sweep. Jobs that differ only in plain values share one composition.
@@ -79,8 +85,7 @@ class JobComposer:
         job = SweepJob(tuple(overrides))
         try:
             job.config = with_protocol(self._configured(job.overrides))
-            values = OmegaConf.to_container(job.config, resolve=True)
-            job.values = configuration.flatten(values)
+            job.values = configuration.flatten(configuration.as_tree(job.config))
         except FedprivError as error:
             job.error = error
         except (HydraException, OmegaConfBaseException) as error:
@@ -155,12 +160,14 @@ def _baselines_without_noise(
     """Take from baselines that are swept with private algorithms the keys of noise and clipping they lack."""
     if not any(job.config is not None and _is_private(job.config) for job in jobs):
         return jobs
-    kept, names, keys = [], {}, {}
+    kept = []
+    names: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for job in jobs:
         rest = tuple(o for o in job.overrides if not o.startswith(_OF_PRIVATE))
         bare = composer.job(rest) if job.error is not None and rest != job.overrides else job
-        if bare is not job and bare.error is None and not _is_private(bare.config):
-            names[str(bare.config.algorithm.name)] = None
+        if bare is not job and bare.error is None and not _is_private(bare.composed):
+            names[str(bare.composed.algorithm.name)] = None
             keys |= {o.partition("=")[0]: None for o in job.overrides if o not in rest}
             job = bare
         kept.append(job)
@@ -180,11 +187,12 @@ def _baselines_without_epsilon(
             private[rest] = _is_private(job.config)
     if len(set(private.values())) < 2:
         return jobs
-    kept, names = [], {}
+    kept = []
+    names: dict[str, None] = {}
     for job in jobs:
         rest, given = _without_epsilon(job.overrides), any(map(_gives_epsilon, job.overrides))
         if given and not private.get(rest, True):
-            names[str(job.config.algorithm.name)] = None
+            names[str(job.composed.algorithm.name)] = None
             job = composer.job(
                 tuple(_NO_EPSILON if _gives_epsilon(o) else o for o in job.overrides)
             )
@@ -239,7 +247,7 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
         if job.error is not None or job.done:
             continue
         try:
-            read_settings(OmegaConf.create(OmegaConf.to_container(job.config, resolve=True)))
+            read_settings(OmegaConf.create(configuration.as_tree(job.composed)))
         except FedprivError as error:
             job.error = error
             continue
@@ -247,7 +255,7 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
         if key not in checked:
             checked[key] = None
             try:
-                check(job.config)
+                check(job.composed)
             except FedprivError as error:
                 checked[key] = error
         job.error = checked[key]
@@ -320,14 +328,15 @@ def only_moves_the_end(jobs: Sequence[SweepJob]) -> str | None:
     values = [o.removeprefix(_EPSILON) for job in same for o in job.overrides if _gives_epsilon(o)]
     given = f"epsilon={','.join(dict.fromkeys(values))}"
     try:
-        ends = [_ends(build_parts(job.config)) for job in same]
+        ends = [_ends(build_parts(job.composed)) for job in same]
     except FedprivError:  # the run says so
         return None
-    if len(set(values)) < 2 or None in ends:
+    last = ends[0]
+    if len(set(values)) < 2 or last is None or None in ends:
         return None
     if len(set(ends)) < 2:
         return (
-            f"{given} changes nothing: all of these runs end after {counted(ends[0], 'round')}, within the "
+            f"{given} changes nothing: all of these runs end after {counted(last, 'round')}, within the "
             "smallest of these budgets, with the same noise; noise_schedule=calibrated calibrates "
             "it to each epsilon"
         )

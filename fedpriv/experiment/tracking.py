@@ -65,7 +65,11 @@ class Tracking(Quiet):
                 rounds_done=self._run.loop.rounds_done,
                 kept=kept.get(name, {}),
             )
-            self._ask(name, lambda t, run=run, name=name: kept.update({name: dict(t.begin(run))}))
+
+            def begin(tracker: Tracker, run: TrackedRun = run, name: str = name) -> None:
+                kept[name] = dict(tracker.begin(run))
+
+            self._ask(name, begin)
         folder.write_json(folder.trackers, kept)
 
     def see(self, done: Round) -> None:
@@ -131,7 +135,7 @@ def parameters_of(config: DictConfig, diagnostics: bool) -> dict[str, Any]:
 
 def _plain(value: object) -> str | int | float | bool:
     """A number or a text; what is not finite as text, for few trackers know it as a number."""
-    if isinstance(value, str | bool | int) or _finite(value):
+    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return json.dumps(value, default=str)
 

@@ -39,7 +39,8 @@ class CanaryFile:
 def read_canaries(path: Path) -> CanaryFile:
     """Raises ConfigError for a file that is not one."""
     values = saved_json(path, _LARGEST)
-    coins, scores, released = (values.get(key) for key in ("coins", "scores", "released"))
+    found: list[Any] = [values.get(key) for key in ("coins", "scores", "released")]
+    coins, scores, released = found
     canary = values.get("canary", DIRECTION)
     good = (
         canary in HEADLINES
@@ -61,5 +62,5 @@ def read_canaries(path: Path) -> CanaryFile:
     return CanaryFile(coins, known, released, values["rounds"], apart, canary)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)

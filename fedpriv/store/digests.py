@@ -33,7 +33,7 @@ _UNKNOWN = "0" * 64  # in the place of a summary's own digest while that is comp
 Digest = dict[str, Any]
 
 
-def digest(content: bytes) -> Digest:
+def digest(content: bytes | memoryview) -> Digest:
     """The digest of a file with this content."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
@@ -72,7 +72,7 @@ class FileDigests:
         """Enter a file that was written."""
         self.written[self._name(path)] = {"bytes": size, "sha256": sha256}
 
-    def note_content(self, path: Path, content: bytes) -> None:
+    def note_content(self, path: Path, content: bytes | memoryview) -> None:
         """Enter a file that was written with this content."""
         self.written[self._name(path)] = digest(content)
 

@@ -27,7 +27,7 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
     text = headline(dict(privacy))
     if privacy["private"]:
         pairs = (
-            (composition_word(privacy), "epsilon"),
+            (composition_word(dict(privacy)), "epsilon"),
             ("published", "epsilon_published"),
             ("sound", "epsilon_sound"),
         )

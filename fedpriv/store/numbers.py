@@ -73,7 +73,8 @@ def _cells(
     rows: Iterable[list[str]], width: int, kept: Sequence[int], lowest: tuple[int, int] | None
 ) -> array[float]:
     """Return the numbers of the kept columns, row after row."""
-    cells, shown = array("d"), set()
+    cells = array("d")
+    shown: set[float] = set()
     for row in rows:
         numbers = [float(cell) if cell else math.nan for cell in row]
         if len(numbers) != width:

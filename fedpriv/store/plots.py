@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import matplotlib
 import numpy as np
@@ -27,7 +28,12 @@ from fedpriv.store.colours import COLOURS
 matplotlib.rcdefaults()  # a matplotlibrc in the folder one works in changes no picture
 
 CYCLE = tuple(COLOURS.values())
-STYLE = {"font.size": 8, "axes.titlesize": 9, "legend.fontsize": 7, "pdf.fonttype": 42}
+STYLE: dict[Any, int] = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "legend.fontsize": 7,
+    "pdf.fonttype": 42,
+}
 PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
 INCHES_PER_LETTER, INCHES_PER_LINE = 0.05, 0.14  # of a legend
 HANDLE = 0.5  # inches of a legend's entry beside its label
@@ -137,7 +143,10 @@ def draw_panels(
         )
         for row, places in zip(rows, axes, strict=True):
             for panel, axis in zip(row, places, strict=False):
-                (_draw_map if isinstance(panel, HeatMap) else _draw_panel)(axis, panel)
+                if isinstance(panel, HeatMap):
+                    _draw_map(axis, panel)
+                else:
+                    _draw_panel(axis, panel)
             for axis in places[len(row) :]:
                 axis.set_axis_off()
         width = figure.get_figwidth()
@@ -162,7 +171,7 @@ def save_picture(figure: Figure, path: Path, dpi: int, creator: str = "") -> Non
     ``creator``: noted in the file, so that its command knows what it may write over.
     """
     # without a date, the same numbers give the same bytes
-    metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}
+    metadata: dict[str, str | None] = {"CreationDate": None} if path.suffix == ".pdf" else {}
     if creator:
         metadata["Software" if path.suffix == ".png" else "Creator"] = creator
     content = io.BytesIO()  # matplotlib would leave half a file on a full disk
@@ -262,11 +271,11 @@ def _draw_map(axis: Axes, panel: HeatMap) -> None:
         if not numbers.count():
             continue
         best = numbers.argmin() if panel.best == "low" else numbers.argmax()
-        for column in np.flatnonzero(~np.ma.getmaskarray(numbers)):
+        for column in np.flatnonzero(~np.ma.getmaskarray(numbers)).tolist():
             axis.text(
                 column, row, f"{numbers[column]:.{panel.decimals}f}", ha="center", va="center",
                 fontsize=6, weight="bold" if column == best else "normal",
-                color="black" if image.norm(numbers[column]) > 0.55 else "white",
+                color="black" if cast("float", image.norm(numbers[column])) > 0.55 else "white",
             )  # fmt: skip
         frame = Rectangle(
             (best - 0.46, row - 0.44),

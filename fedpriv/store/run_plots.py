@@ -74,9 +74,7 @@ def _epsilon_label(metrics: Columns, word: str) -> str:
     return f"ε {word} (worst client)"
 
 
-def _draw(
-    folder: RunFolder, name: str, fill: Callable[[Axes | np.ndarray], None], rows: int = 1
-) -> Path:
+def _draw(folder: RunFolder, name: str, fill: Callable[[Any], None], rows: int = 1) -> Path:
     high = 3.8 if rows == 1 else 5.0
     figure = Figure(figsize=(5.2, high))
     # margins that are measured cost a third of the drawing

@@ -17,6 +17,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.common import config as configuration
+from fedpriv.common.config import as_tree
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import sealed_digest
 from fedpriv.common.groups import GROUPS, OF_NOTHING
@@ -108,7 +109,7 @@ def saved_config(path: Path) -> DictConfig:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise _has_aliases(path)
         config = OmegaConf.create(text)
-        values = OmegaConf.to_container(config, resolve=False)
+        values: Any = OmegaConf.to_container(config, resolve=False)
     except ConfigError:
         raise
     except Exception:  # YAML of any kind
@@ -125,7 +126,7 @@ def saved_values(path: Path) -> dict[str, object]:
     same, in a tenth of its time. Raises ConfigError."""
     text = yaml_text(path)
     if len(text) > _SMALL:
-        return _written_out(path, OmegaConf.to_container(saved_config(path), resolve=False))
+        return _written_out(path, as_tree(saved_config(path), resolve=False))
     try:
         # only a text with an asterisk can have an alias
         if "*" in text and any(
@@ -156,7 +157,7 @@ def yaml_text(path: Path) -> str:
     return text
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C's where it is built
     """YAML's plain values; as for OmegaConf, 1e-5 is a number and a date is text."""
 
 

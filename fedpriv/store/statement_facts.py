@@ -166,7 +166,7 @@ def _number_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _parts(budget: Budget, trust: Trust) -> dict[str, float] | None:
+def _parts(budget: Budget, trust: Trust) -> dict[str, float | None] | None:
     """Sound ε of what the clients noised and of what a trusted aggregator noised, each alone."""
     if not trust.sees_each_upload or budget.epsilon_of_part(AGGREGATOR) is None:
         return None

@@ -103,7 +103,7 @@ class Table:
             title_justify="left",
             show_header=self.header,
             box=box.HEAVY_HEAD if boxed else None,
-            padding=(0, 1) if boxed else self.padding,
+            padding=(0, 1) if self.padding is None else self.padding,
         )
         for column in self.columns:
             table.add_column(

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import csv_text, saying_where
@@ -119,7 +120,7 @@ class ParticipationTable(GrowingTable):
     def __init__(
         self,
         path: Path,
-        state: Mapping[str, object] | None = None,
+        state: Mapping[str, Any] | None = None,
         digests: FileDigests | None = None,
     ):
         position = None if state is None else state["position"]

@@ -41,8 +41,13 @@ class Asking(Protocol):
 
     one_query_a_round: bool
     transforms: bool
+    largest_noise_multiplier: float
+
+    def asks(self, round_index: int) -> bool: ...
 
     def asks_ever(self) -> bool: ...
+
+    def describe(self) -> str: ...
     def query(self, round_index: int, noise_multiplier: float) -> Query | None: ...
 
     def kinds_of_rounds(self, rounds: int) -> dict[int, int]: ...
@@ -62,6 +67,9 @@ class Pacing(Protocol):
     :class:`fedpriv.privacy.noise_schedules.NoiseSchedule`."""
 
     adaptive: bool
+
+    @property
+    def lowest_known(self) -> bool: ...
 
     @property
     def loss_query(self) -> LossAsked | None: ...
@@ -85,6 +93,9 @@ class Releasing(Protocol):
     unit: str
     trust: Trust
     samples_per_round: int
+
+    @property
+    def clients_per_round(self) -> int | None: ...
 
     @property
     def row_per_client(self) -> bool: ...
