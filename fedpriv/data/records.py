@@ -68,6 +68,8 @@ class Records:
 class ReadRecords(Records):
     """Records that note which of them are read, in a list ``log`` where somebody has set one."""
 
+    log: list[np.ndarray]
+
     @classmethod
     def of(cls, records: Records) -> ReadRecords:
         """Return the same records, which note what is read of them."""

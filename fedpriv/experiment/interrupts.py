@@ -12,10 +12,17 @@ import signal
 import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _OF_LAUNCHERS = tuple(getattr(signal, name) for name in ("SIGUSR2",) if hasattr(signal, name))
+
+
+class StopRequest(Protocol):
+    """What a loop asks after each round: ``requested`` where it is to end."""
+
+    @property
+    def requested(self) -> bool: ...
 
 
 class Interrupts:

@@ -22,7 +22,7 @@ from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.trainer import RoundOutcome
 from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.evaluation import Evaluation, evaluate
-from fedpriv.experiment.interrupts import Interrupts
+from fedpriv.experiment.interrupts import StopRequest
 from fedpriv.experiment.own_state import OwnState
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.second_draw import SecondDraw
@@ -119,7 +119,7 @@ class Loop:
         """Of this process from :attr:`cpu_began` on, over all sessions and threads."""
         return self._cpu_seconds_before + time.process_time() - self.cpu_began
 
-    def run(self, observers: Sequence[Observer], interrupts: Interrupts) -> str:
+    def run(self, observers: Sequence[Observer], interrupts: StopRequest) -> str:
         """Run to the end, or until an interrupt, and return the reason it ended. Raises ReleaseError before a
         round that released something else than announced is charged or saved."""
         self._started = time.perf_counter()

@@ -13,7 +13,7 @@ from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.canaries import CanaryScores
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.interrupts import Interrupts
-from fedpriv.experiment.loop import DIVERGED, INTERRUPTED, Loop
+from fedpriv.experiment.loop import DIVERGED, INTERRUPTED, Loop, Observer
 from fedpriv.experiment.observers import (
     Checkpoints,
     ClientsTable,
@@ -64,7 +64,7 @@ class Run:
         self._snapshots = SnapshotFiles(loop, folder)
         self._checkpoints = Checkpoints(loop, folder, origin, self._tables)
 
-    def go(self, watcher: Watcher, *others: Quiet) -> str:
+    def go(self, watcher: Watcher, *others: Observer) -> str:
         """Run to the end, leave a checkpoint behind, and return the reason it ended; ``others`` look on."""
         display = Display(self.metrics, watcher)
         observers = [*self._tables, display, *others, self._snapshots, self._checkpoints]

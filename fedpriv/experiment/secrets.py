@@ -76,11 +76,14 @@ def run_digest(config: DictConfig, rounds: int | None, problem: Problem) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def streams_of_run(settings: Settings, run: str, folder: RunFolder) -> tuple[SecretStreams, str]:
+def streams_of_run(
+    settings: Settings, run: str, folder: RunFolder | None
+) -> tuple[SecretStreams, str]:
     """(the streams of the run with this digest, what tells this run from others): a published one needs the
     key in its folder, and is not another one with the same configuration and another key. Paired runs have
     the streams of their name and seeds, by purpose, round and client, whatever else they are."""
     if settings.publish:
+        assert folder is not None
         key = read_key(folder)
         return SecretStreams.of_run(key, run), derived_key(key, "name of the run", run).hex()
     whose = run if settings.paired is None else f"paired {settings.paired}"

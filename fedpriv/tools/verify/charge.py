@@ -27,6 +27,7 @@ _SAMPLED = (
 def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
     """What was seen to leave, against what the ledger counts for each client."""
     ledger = reference.ledger
+    assert ledger is not None
     everyone = np.arange(ledger.clients)
     for name in reference.names:
         left = np.zeros(ledger.clients, dtype=int)

@@ -15,7 +15,7 @@ from fedpriv.tools.verify.correlated import Correlated
 from fedpriv.tools.verify.draws import Draws
 from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
 from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim, claim_of
-from fedpriv.tools.verify.probes import Recording, ReleasePosition
+from fedpriv.tools.verify.probes import Recording, ReleasePosition, Repeat
 from fedpriv.tools.verify.repeat_runs import RepeatedReleases
 from fedpriv.tools.verify.shares import Shares
 from fedpriv.tools.verify.subject import Subject
@@ -53,7 +53,7 @@ class Context:
             repeated = samples // 50 if subject.whole_numbers else samples
             self.repeats = RepeatedReleases(streams, repeated, subject.rounds, width)
             self.draws = Draws(streams, samples, subject.rounds_drawn(), subject.layers())
-            repeats = [self.repeats]
+            repeats: list[Repeat] = [self.repeats]
             self.shares = Shares(streams, samples, subject.rounds_drawn())
             # a round whose noise follows from earlier rounds cannot be opened again
             if subject.parts.mechanism.charged_at_once is None:

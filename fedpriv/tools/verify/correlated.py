@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from dp_accounting import dp_event
 from scipy.stats import binom
 
+from fedpriv.algorithms.dp_ftrl import DpFtrl
 from fedpriv.privacy.matrix.participation import NEVER, Cyclic, Participation
 from fedpriv.privacy.matrix.strategy import Strategy
 from fedpriv.privacy.mechanisms.matrix import CorrelatedQuery
@@ -38,7 +40,7 @@ class Correlated:
     """What one release of all rounds says of each of them. ``query``: what the ledger charges."""
 
     def __init__(self, subject: Subject, reference: Recording, query: CorrelatedQuery):
-        algorithm = subject.parts.algorithm
+        self._algorithm = algorithm = cast("DpFtrl", subject.parts.algorithm)
         self.query, self._reference, self._subject = query, reference, subject
         self._participation: Participation = algorithm.cohorts.participation
         self._strategy: Strategy = algorithm.find_strategy()
@@ -143,6 +145,7 @@ class Correlated:
 
     def _entered(self) -> Check:
         ledger = self._reference.ledger
+        assert ledger is not None
         needed = self._participation.times(self.query.answers) if self.query.sample_rate < 1 else 1
         entered = ledger.samples_of(self.query.name)
         rounds = max(place.round_index for place in self._reference.seen) + 1
@@ -187,7 +190,7 @@ class Correlated:
             return
         subject = self._subject
         streams, everyone = subject.streams("turns", ""), np.ones(subject.clients, dtype=bool)
-        choose = subject.parts.algorithm.cohorts.choose
+        choose = self._algorithm.cohorts.choose
         joined = np.zeros((turns * _TURNS, subject.clients), dtype=int)
         for t, row in enumerate(joined):
             row[choose(streams, t, everyone)] = 1

@@ -99,8 +99,8 @@ def _birthday(
     name: str, drawn: Mapping[ReleasePosition, Drawn], numbers: int, tolerance: float
 ) -> Check:
     """Look for two streams that begin alike."""
-    heads = [own.heads[:, :, :numbers].reshape(-1, numbers) for own in drawn.values()]
-    heads = np.concatenate(heads).astype(np.float64)
+    parts = [own.heads[:, :, :numbers].reshape(-1, numbers) for own in drawn.values()]
+    heads = np.concatenate(parts).astype(np.float64)
     pairs = equal_pairs(heads, tolerance)
     return Check(
         "independence",

@@ -11,6 +11,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,7 +91,9 @@ class Draws:
         names = [name for name in answers if families.get(name) == GAUSSIAN]
         if not names:
             return
-        found = {name: ([], [], []) for name in names}
+        found: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
+            name: ([], [], []) for name in names
+        }
         for i in range(self._keys(answers)):
             for name, rows in self._noise(anew, f"draws {i}", step, answers, names).items():
                 kept, projected, heads = found[name]

@@ -14,6 +14,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.checkpoint import Origin
+from fedpriv.experiment.loop import Round
 from fedpriv.experiment.machine import numeric_environment
 from fedpriv.experiment.observers import Quiet
 from fedpriv.experiment.report import write_report
@@ -52,7 +53,7 @@ class _Ends(Quiet):
     def __init__(self, stop_file: Path, rounds: int):
         self._file, self._rounds = stop_file, rounds
 
-    def see(self, done: object) -> None:
+    def see(self, done: Round) -> None:
         if done.number >= self._rounds:
             self._file.touch()
 

@@ -54,7 +54,7 @@ def follow(loop: Loop, round_numbers: Sequence[int]) -> None:
         loop.rounds_done = next(left, loop.rounds_done)
         return announce()
 
-    loop._announce = announced
+    loop._announce = announced  # type: ignore[method-assign]
 
 
 def leave_out(budget: Budget, client: int) -> None:
@@ -66,7 +66,7 @@ def leave_out(budget: Budget, client: int) -> None:
         found[client] = False
         return found
 
-    budget.eligible = others
+    budget.eligible = others  # type: ignore[method-assign]
 
 
 def replace_upload(loop: Loop, client: int, craft: Craft) -> None:
@@ -92,7 +92,7 @@ def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[.
 def silence(loop: Loop, client: int) -> None:
     """Let a client that is seen to take part contribute nothing: zeros clipped, shifted, scaled or compared
     with a clip norm would be something."""
-    work = loop.trainer.work
+    work: Any = loop.trainer.work
     clipped = work.clipped
     in_rows = getattr(loop.parts.algorithm, "discrete", None) is not None
 

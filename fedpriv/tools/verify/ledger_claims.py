@@ -56,10 +56,9 @@ def claim_of(recording: Recording, place: ReleasePosition, trust: Trust) -> Ledg
     if not (apart and not seen.of_reports and rows == len(cohort)):
         by = groups[0].joint.query(place.name).by
         reports = trust.sees_each_upload and by == CLIENT and not apart
-        shares = len(cohort) if reports and not seen.of_reports else 1
-        if (
-            trust.noised_by_clients and not trust.sees_each_upload
-        ):  # so many shares of what h of them are
+        shares = float(len(cohort) if reports and not seen.of_reports else 1)
+        if trust.noised_by_clients and not trust.sees_each_upload:
+            # so many shares of what h of them are
             shares = len(cohort) / groups[0].joint.query(place.name).honest
         return _of_all(groups, place.name, seen, rows, shares)
     std, noted, bound = (np.full(rows, math.nan) for _ in range(3))
@@ -78,8 +77,9 @@ def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: flo
     if seen.of_reports:  # independent noise of each report, in one number
         std, noted = (_root_of_squares(groups, [part[i] for part in parts]) for i in (0, 1))
         bound = max(float(np.max(part[2])) for part in parts)
-    each = (np.full(rows, value) for value in (std, noted, bound))
-    return LedgerClaim(query, family_of(query), *each, _multiplier(groups[0], query, shares))
+    stds, noteds, bounds = (np.full(rows, value) for value in (std, noted, bound))
+    multiplier = _multiplier(groups[0], query, shares)
+    return LedgerClaim(query, family_of(query), stds, noteds, bounds, multiplier)
 
 
 def _root_of_squares(groups: list[Release], values: list[np.ndarray]) -> float:

@@ -8,8 +8,9 @@ divided by the ledger's noise multiplier × sensitivity they are standard normal
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -129,7 +130,7 @@ def _by_part(
     """Noise that is right on the whole may be wrong in a round, for a client, in a layer or a number."""
     if extra != 1.0:
         return
-    parts: dict[str, dict[object, list[float]]] = {"round": {}, "client": {}, "layer": {}}
+    parts: dict[str, dict[Any, list[float]]] = {"round": {}, "client": {}, "layer": {}}
 
     def enter(kind: str, key: object, values: np.ndarray) -> None:
         found = parts[kind].setdefault(key, [0.0, 0.0])
@@ -162,7 +163,7 @@ def _by_coordinate(samples: list[NoiseSample]) -> np.ndarray | None:
     return np.stack([squares, counts], axis=1)
 
 
-def _worst(name: str, kind: str, of: dict[object, object]) -> Check:
+def _worst(name: str, kind: str, of: Mapping[Any, Iterable[float]]) -> Check:
     table = np.array([list(entry) for entry in of.values()], dtype=float)
     p_values = statistics.squares_p(table[:, 0], table[:, 1])
     p_values = np.where(np.isfinite(p_values), p_values, 0.0)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpriv.tools.verify import statistics
-from fedpriv.tools.verify.interventions import Variation
+from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
 from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.subject import Subject
@@ -33,12 +33,12 @@ def affine(subject: Subject, reference: Recording) -> bool:
     rule = subject.parts.aggregation
     if rule is not None and not rule.linear and not subject.per_record:
         return False  # the weights are moved by some releases and not by others
-    at = [
-        _left(subject, subject.run(pinned=reference, rounds=1, scale=s, keep=False))
-        for s in (1.0, 2.0, 3.0)
-    ]
-    if any(value is None for value in at):
-        return False
+    at = []
+    for scale in (1.0, 2.0, 3.0):
+        seen = subject.run(pinned=reference, rounds=1, scale=scale, keep=False)
+        if (value := _left(subject, seen)) is None:
+            return False
+        at.append(value)
     first, second = at[1] - at[0], at[2] - at[1]
     size = float(np.abs(first).max())
     return size > 0 and float(np.abs(second - first).max()) < 1e-3 * size
@@ -52,9 +52,11 @@ def check(subject: Subject, said: LedgerClaim, variations: Sequence[Variation]) 
     if base is None:
         return None
     keys = min(_AT_MOST, math.ceil(_SAMPLES / base.size))
-    values = [base, *(_left(subject, _once(subject, f"left {i}")) for i in range(1, keys + 1))]
-    if any(value is None for value in values):
-        return None
+    values = [base]
+    for i in range(1, keys + 1):
+        if (value := _left(subject, _once(subject, f"left {i}"))) is None:
+            return None
+        values.append(value)
     stack = np.stack(values)
     square_sum = float(((stack - stack.mean(0)) ** 2).sum())
     count = base.size * keys
@@ -79,8 +81,7 @@ def check(subject: Subject, said: LedgerClaim, variations: Sequence[Variation]) 
 
 def _once(subject: Subject, noise: str, variation: Variation | None = None) -> Recording:
     streams = subject.streams(subject.sampling_name, noise)
-    more = {} if variation is None else {"variation": variation}
-    return subject.run(streams, rounds=1, keep=False, **more)
+    return subject.run(streams, variation or AS_IT_IS, rounds=1, keep=False)
 
 
 def _left(subject: Subject, recording: Recording) -> np.ndarray | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from torch import Tensor
 
 from fedpriv.common.errors import FedprivError
+from fedpriv.data.records import ReadRecords
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release, Visible
@@ -109,6 +110,10 @@ class Recording:
         return list(dict.fromkeys(place.name for place in self.seen))
 
 
+Repeat = Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
+"""(how to open the round again, round, local step, answers); called before each release of the uploads."""
+
+
 class Probe:
     """Looks on at one loop, as an observer of its rounds and around its mechanism.
 
@@ -123,9 +128,7 @@ class Probe:
         loop: Loop,
         pinned: Recording | None = None,
         see: Callable[[ReleasePosition, Tensor], None] | None = None,
-        repeats: Sequence[
-            Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
-        ] = (),
+        repeats: Sequence[Repeat] = (),
         scale: float = 1.0,
         keep: bool = True,
     ):
@@ -166,10 +169,11 @@ class Probe:
             try:
                 return work(opening)
             finally:
-                self.recording.reads.append(train.log)
+                self.recording.reads.append(cast("ReadRecords", train).log)
                 object.__setattr__(train, "log", None)
 
-        mechanism.open, trainer.round = opened, round_of
+        changed: Any = mechanism, trainer
+        changed[0].open, changed[1].round = opened, round_of
         server = getattr(trainer, "server", None)
         if server is not None:
             apply = server.apply
@@ -226,7 +230,8 @@ class Probe:
                 self._before = ()
             return found
 
-        opening.release, opening.release_after, opening.close = released, released_after, closed
+        watched: Any = opening
+        watched.release, watched.release_after, watched.close = released, released_after, closed
         return opening
 
     def _is_before(self, opening: OpenRound) -> bool:

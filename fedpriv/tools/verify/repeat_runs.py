@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import numpy as np
 from scipy import fft, stats
@@ -98,7 +99,7 @@ class RepeatedReleases:
         for place, values in self.values.items():
             if place.name != name or said[place].family != BIT:
                 continue
-            query = said[place].query
+            query = cast("RandomizedBit", said[place].query)
             counted, below, exactly = _law(query, values.reshape(-1), recording, place)
             normals.append(statistics.as_normals(below, exactly, uniforms.random(len(counted))))
             ones_seen += len(counted)

@@ -237,9 +237,9 @@ def _clients(lots: list[Lot], uniforms: np.random.Generator) -> np.ndarray:
     pairs = []
     for one, other in zip(who[::2], who[1::2], strict=False):
         for when in sorted({lot.when for lot in lots}):
-            found = by_place.get((one, when)), by_place.get((other, when))
-            if None not in found and found[0].count == found[1].count:
-                pairs.append(found)
+            first, second = by_place.get((one, when)), by_place.get((other, when))
+            if first is not None and second is not None and first.count == second.count:
+                pairs.append((first, second))
     return _in_common(pairs, uniforms)
 
 

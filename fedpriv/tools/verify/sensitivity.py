@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from torch import Tensor
 
+from fedpriv.privacy.mechanisms import RandomizedBit
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
 from fedpriv.tools.verify.ledger_claims import BIT, NONE, LedgerClaim
 from fedpriv.tools.verify.probes import Recording, ReleasePosition, Seen
@@ -99,7 +101,8 @@ class Displacements:
                     yield check
 
     def _worst(self, moves: Moves, partners: list[Moves], name: str) -> Check | None:
-        worst, at, where = -1.0, 1.0, None
+        worst, at = -1.0, 1.0
+        where: tuple[ReleasePosition, str] | None = None
         for place, said in self._said.items():
             if place.name != name or not np.isfinite(said.bound).all():
                 continue
@@ -114,7 +117,7 @@ class Displacements:
                         worst, at, where = moved / bound, allowed / bound, (place, other.name)
         if where is None:
             return None
-        place, other = where
+        place, partner = where
         passed = worst <= at  # not a number is no
         return Check(
             "sensitivity",
@@ -123,7 +126,7 @@ class Displacements:
             f"<= 1 (rounding {at - 1:.4f})",
             passed=passed,
             of=name,
-            note=f"a unit that is {moves.name} instead of {other} moves {place} by {worst:.4g} times what "
+            note=f"a unit that is {moves.name} instead of {partner} moves {place} by {worst:.4g} times what "
             "the ledger says one unit can",
         )
 
@@ -135,7 +138,7 @@ class Displacements:
         own = a.own.get(place, none) - b.own.get(place, none)
         mine = float(np.linalg.norm(own))
         if said.family == BIT:  # a count of ones, before its flips are averaged out
-            mine *= 1.0 - 2.0 * flip_probability(said.query.epsilon)
+            mine *= 1.0 - 2.0 * flip_probability(cast("RandomizedBit", said.query).epsilon)
         rest = a.others.get(place, 0.0) + b.others.get(place, 0.0)
         return math.hypot(mine, bound * math.sqrt(rest))
 

@@ -13,6 +13,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -64,7 +65,8 @@ class Shares:
             with _server_sums() as sums:
                 anew(self._streams.with_noise(key)).release(copied)
             shares = len(answers[name].values)
-            self.sums.setdefault((queries[name], shares), []).extend(sums)
+            query = cast("DiscreteQuery", queries[name])
+            self.sums.setdefault((query, shares), []).extend(sums)
 
     def checks(self, seed: int) -> Iterator[Check]:
         """Yield the checks of the noise, and of the event that is charged for it."""
@@ -116,11 +118,13 @@ def counts(
     seed: int,
 ) -> Iterator[Check]:
     """Yield the check of noise on what a clipper counts. ``values``: repeated releases [times, 1, 1]."""
-    normals, uniforms, query = [], np.random.default_rng(seed), None
+    normals, uniforms = [], np.random.default_rng(seed)
+    query: DiscreteCount | None = None
     for place, released in values.items():
-        if place not in said or not isinstance(said[place].query, DiscreteCount):
+        charged = said[place].query if place in said else None
+        if not isinstance(charged, DiscreteCount):
             continue
-        query = said[place].query
+        query = charged
         exact = float(reference.seen[place].exact.reshape(-1)[0])
         steps = np.rint((released.reshape(-1) - exact) * query.steps).astype(np.int64)
         law = law_of_sum(query, len(reference.cohorts[place.round_index]), steps)
@@ -172,10 +176,12 @@ def _server_sums() -> Iterator[list[np.ndarray]]:
     """Keep every sum that a server has within it, between -2^(b-1) and 2^(b-1)."""
     decode, kept = modular.decoded, []
 
-    def seen(total: np.ndarray, coding: modular.Coding, *more: object) -> torch.Tensor:
+    def seen(
+        total: np.ndarray, coding: modular.Coding, signs: torch.Tensor, size: int
+    ) -> torch.Tensor:
         half = np.int64(1) << np.int64(coding.bits - 1)
         kept.append((total + half) % (2 * half) - half)
-        return decode(total, coding, *more)
+        return decode(total, coding, signs, size)
 
     modular.decoded = seen
     try:
@@ -194,7 +200,7 @@ class _ZeroTable:
 @contextmanager
 def silenced() -> Iterator[None]:
     """Within it shares are zeros, so that what leaves is rounded and nothing else."""
-    tables = {kind: kind._table for kind in FAMILIES.values()}
+    tables: dict[Any, Any] = {kind: kind._table for kind in FAMILIES.values()}
     for kind in tables:
         kind._table = lambda query: _ZeroTable()
     try:

@@ -18,7 +18,8 @@ class Steps:
 
     def __init__(self) -> None:
         self.say: Callable[[str], None] | None = None
-        self._name, self._runs, self._done, self._said = "", None, 0, 0.0
+        self._name, self._done, self._said = "", 0, 0.0
+        self._runs: int | None = None
 
     def begin(self, name: str, runs: int | None = None) -> None:
         """Begin a step of so many runs (None: not known before)."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.core.trust import Trust
+from fedpriv.privacy.mechanisms.matrix import MatrixMechanism
 from fedpriv.store.folder import RunFolder
 from fedpriv.tools.verify.interventions import (
     AS_IT_IS,
@@ -162,7 +163,7 @@ class Subject:
         steps = self.parts.algorithm.samples_per_round
         rounds = FEW_ROUNDS if self._numbers() > _MANY or steps > 4 else ROUNDS
         if isinstance(self.parts.algorithm, DpFtrl):  # until a client's turn comes again
-            together = self.parts.mechanism.correlation
+            together = cast("MatrixMechanism", self.parts.mechanism).correlation
             rounds = min(together.rounds, max(rounds, together.participation.separation + 2))
         return rounds
 
@@ -192,11 +193,10 @@ class Subject:
 
     def streams(self, sampling: str, noise: str) -> SecretStreams:
         """Those of a run whose lots and cohorts, and whose noise, have these names."""
-        keys = (
-            derived_key(b"verify", self.seed, use, name)
-            for use, name in (("sampling", sampling), ("noise", noise))
+        return SecretStreams(
+            derived_key(b"verify", self.seed, "sampling", sampling),
+            derived_key(b"verify", self.seed, "noise", noise),
         )
-        return SecretStreams(*keys)
 
     def real_streams(self, rounds: int | None, problem: Problem | None = None) -> SecretStreams:
         """Those that ``fedpriv train`` would give this configuration with so many rounds."""
@@ -234,8 +234,9 @@ class Subject:
         last = self.rounds - 1
         between = list(range(last - len(self.later) + 1, last))
         if not between:
-            between = np.random.default_rng(self.seed).permutation(np.arange(1, max(1, last)))[:3]
-        return sorted({0, last, *map(int, between)})
+            middle = np.random.default_rng(self.seed).permutation(np.arange(1, max(1, last)))
+            between = middle[:3].tolist()
+        return sorted({0, last, *between})
 
     def choose_unit(self, seen: Recording) -> bool:
         """Take the record, or client, that is in most lots of a run, in the first round if it can be, and
@@ -315,7 +316,8 @@ class Subject:
                 cohorts = [np.zeros(0, dtype=np.int64)] * (rounds or self.rounds)
             if cohorts is not None:
                 place = {t: i for i, t in enumerate(self.round_numbers)}
-                loop.parts.algorithm.cohort = lambda _, t, eligible: cohorts[place[t]]
+                algorithm: Any = loop.parts.algorithm
+                algorithm.cohort = lambda _, t, eligible: cohorts[place[t]]
             watch = Probe(loop, **probe)
             follow(loop, self.round_numbers)
             as_given = watch.unpinned and variation is AS_IT_IS  # whose defects are the user's
@@ -338,10 +340,10 @@ def _refuse(parts: Parts) -> None:
     if parts.settings.paired is not None:
         hint = "it checks that no two runs have noise in common, which paired runs have on purpose"
         raise ConfigError("paired", parts.settings.paired, "null with fedpriv verify", hint)
-    if getattr(parts.algorithm, "dropout", 0):
+    if dropout := getattr(parts.algorithm, "dropout", 0):
         raise ConfigError(
             "algorithm.dropout",
-            parts.algorithm.dropout,
+            dropout,
             "0 with fedpriv verify, which chooses cohorts",
         )
     if parts.attack is not None:

@@ -48,7 +48,8 @@ class MadeUp(DatasetView):
     @property
     def vocabulary(self) -> Vocabulary:
         """Tokens without a meaning."""
-        words = (f"token{i}" for i in range(self.source.vocabulary_size - len(SPECIAL)))
+        size = self.source.vocabulary_size or 0
+        words = (f"token{i}" for i in range(size - len(SPECIAL)))
         return Vocabulary((*SPECIAL, *words), self.source.level)
 
     def _records(self, count: int, which: int) -> Records:
@@ -58,9 +59,9 @@ class MadeUp(DatasetView):
             inputs = torch.randn(count, *shape, generator=stream)
             return Records(inputs, torch.randint(self.source.classes, (count,), generator=stream))
         (length,) = shape
-        tokens = torch.randint(
-            1, self.source.vocabulary_size, (count, length + 1), generator=stream
-        )
+        assert self.source.vocabulary_size is not None
+        most = self.source.vocabulary_size
+        tokens = torch.randint(1, most, (count, length + 1), generator=stream)
         lengths = torch.randint(1, length + 1, (count, 1), generator=stream)
         absent = torch.arange(length) >= lengths
         inputs = tokens[:, :-1].masked_fill(absent, PAD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,7 +66,7 @@ class Without(np.ndarray):
     def __array_finalize__(self, source: object) -> None:
         self.missing = getattr(source, "missing", -1)
 
-    def __getitem__(self, places: object) -> np.ndarray:
+    def __getitem__(self, places: Any) -> np.ndarray:
         found = np.asarray(self)[places]
         return found[found != self.missing] if np.ndim(found) else found
 
