@@ -40,8 +40,8 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
         for name in [group] if group else known:
             columns = (Column("option", style="cyan", wrap=False), "what it is")
             table = Table(name + _USE.get(name, ""), columns, header=False, padding=_PADDING)
-            for place in filter(None, (conf_dir(), extra)):
-                for row in options(name, place):
+            for folder in (None, extra) if extra else (None,):
+                for row in options(name, folder):
                     table.add(*row)
             out.print(table)
             out.print()
@@ -53,7 +53,7 @@ def _show_keys(out: Console, group: str, option: str | None, extra: Path | None)
     """Print all keys of the options of a group: default, meaning, unit, what is allowed."""
     places = {
         name: (folder, about)
-        for folder in filter(None, (conf_dir(), extra))
+        for folder in ((None, extra) if extra else (None,))
         for name, about in options(group, folder)
     }
     if option is not None and option not in places:

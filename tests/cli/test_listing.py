@@ -38,6 +38,8 @@ def test_every_group_is_listed(listed):
 def test_the_ready_made_experiments_are_listed(listed):
     assert "adap_dpfl/published_mnist" in listed
     assert "+experiment=" in listed
+    assert "mnist_distributed_eps2" in listed
+    assert "dp_fl_mnist" in listed
 
 
 def test_one_group_can_be_listed_alone(command):
