@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 if TYPE_CHECKING:
     from fedpriv.common.groups import TableOption
     from fedpriv.experiment.sweeps import SweepJob
-    from fedpriv.store.folder import RunFolder
+    from fedpriv.store.stored_run import StoredRun
     from fedpriv.study.search_run import Search
     from fedpriv.study.search_secret_trials import SecretTrials
     from fedpriv.study.search_settings import SearchSettings
@@ -143,14 +143,14 @@ def _check(config: DictConfig, known: dict[str, Any]) -> None:
     check(config, known)
 
 
-def _lacks_audit(job: SweepJob, run: RunFolder) -> bool:
+def _lacks_audit(job: SweepJob, run: StoredRun) -> bool:
     """Return whether a finished run was killed before the audits that its job asks for."""
     audit = job.config.get("audit")
     if audit is None:
         return False
     from fedpriv.tools.audit.request import missing
 
-    return bool(missing(audit, run.read_json(run.summary)))
+    return bool(missing(audit, run.summary))
 
 
 def _quoted(text: str) -> str:

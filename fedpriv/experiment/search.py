@@ -12,11 +12,10 @@ from omegaconf import DictConfig, open_dict
 
 from fedpriv.algorithms.rounds_search import WITHOUT, RoundsSearch
 from fedpriv.common import config as configuration
-from fedpriv.common.errors import FedprivError, Interrupted
+from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.words import counted
 from fedpriv.privacy.core.names import SOUND
-from fedpriv.store.folder import RunFolder
-from fedpriv.store.ledger_file import LedgerError, read_ledger
+from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,11 +92,10 @@ def _value(result: Any, criterion: str, rounds: int) -> float:
 def _samples(folder: Path) -> int:
     """How many samples a client of a run answered on at most."""
     try:
-        place = RunFolder(folder)
-        stored = read_ledger(place.checked(place.ledger), SOUND)
-    except LedgerError as error:
+        ledger = StoredRun(folder).ledger(SOUND)
+    except ConfigError as error:
         raise FedprivError(f"search: {error}") from None
-    return max(sum(count for _, count in history) for history in stored.histories)
+    return max(sum(count for _, count in history) for history in ledger.histories)
 
 
 def with_rounds(config: DictConfig, rounds: int) -> DictConfig:

@@ -8,15 +8,14 @@ from pathlib import Path
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment.sweeps import SEEDS, Identity, SweepJob, identity_of_job, swept_runtime
-from fedpriv.store.folder import RunFolder
 from fedpriv.store.run_folders import run_folders
-from fedpriv.store.saved import saved_values
+from fedpriv.store.stored_run import StoredRun
 
 
 def find_runs(
     jobs: Sequence[SweepJob],
     folder: Path,
-    to_audit: Callable[[SweepJob, RunFolder], bool],
+    to_audit: Callable[[SweepJob, StoredRun], bool],
     say: Callable[[str], object],
 ) -> None:
     """Note in each job the run of its configuration that ``folder`` holds, and whether it is done.
@@ -32,16 +31,10 @@ def find_runs(
     stored: dict[Identity, str] = {}
     settings = {_setting(job.values) for job in jobs if job.error is None}
     for name, path in run_folders(str(folder)) if _holds_runs(folder) else ():
-        run = RunFolder(path)
-        run.digests.quiet = True  # the note says it
-        try:
-            values = saved_values(run.checked(run.config))
-            if run.summary.exists():
-                run.read_json(run.summary)
-            if run.digests.problems:
-                raise ConfigError(run.digests.problems[0])
-        except ConfigError as error:
-            say(f"note: {error}; its job is run anew")
+        run = StoredRun(path, tolerant=True)
+        values, _ = run.values, run.summary
+        if run.damage:
+            say(f"note: {next(iter(run.damage.values()))}; its job is run anew")
             continue
         if values.get("seed") is None and _setting(values) in settings:
             raise ConfigError(
@@ -56,9 +49,9 @@ def find_runs(
             continue
         job.run = stored.get(job.identity)
         if job.run is not None:
-            run = RunFolder(folder / job.run)
+            run = StoredRun(folder / job.run)
             try:
-                finished = run.finished and run.read_json(run.summary)["stop_reason"] != "diverged"
+                finished = run.finished and run.summary["stop_reason"] != "diverged"
                 job.done = finished and not to_audit(job, run)
             except FedprivError as error:
                 job.error = error

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,28 @@ def begun(path: Path, size: int) -> hashlib._Hash:
             found.update(block)
             size -= len(block)
     return found
+
+
+def matches(path: Path, entry: Digest, largest: float = math.inf, goes_on: bool = False) -> bool:
+    """Return whether a file has this digest; of a table of a run that goes on, whether it begins so.
+
+    Of a file with more than ``largest`` bytes only the size is compared. What is no file is for its
+    reader to refuse.
+    """
+    try:
+        found, size = path.stat(), entry["bytes"]
+        if not stat.S_ISREG(found.st_mode):
+            return True
+        longer = found.st_size > size and path.name in GROWING and goes_on
+        return (found.st_size == size or longer) and (
+            size > largest or begun(path, size).hexdigest() == entry["sha256"]
+        )
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    except (TypeError, KeyError):
+        return False
 
 
 class FileDigests:
@@ -116,26 +139,7 @@ class FileDigests:
             return False
 
     def matches(self, name: str, entry: Digest, largest: float = math.inf) -> bool:
-        """Return whether a file has this digest; of a table of a run that goes on, whether it begins so.
-
-        Of a file with more than ``largest`` bytes only the size is compared. What is no file is for its
-        reader to refuse.
-        """
-        path = self._folder / name
-        try:
-            found, size = path.stat(), entry["bytes"]
-            if not stat.S_ISREG(found.st_mode):
-                return True
-            longer = found.st_size > size and name in GROWING and self._goes_on
-            return (found.st_size == size or longer) and (
-                size > largest or begun(path, size).hexdigest() == entry["sha256"]
-            )
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        except (TypeError, KeyError):
-            return False
+        return matches(self._folder / name, entry, largest, self._goes_on)
 
     def stated(self) -> dict[str, Digest]:
         """What ``summary.json`` states; empty where it states nothing. It is compared with itself first."""
@@ -173,9 +177,7 @@ class FileDigests:
             )
             return {}
         self._goes_on = summary.get("stop_reason") == "interrupted"
-        own = stated.get(_SUMMARY)
-        own = own.get("sha256") if isinstance(own, dict) else None
-        if not isinstance(own, str) or own != _own_digest(text, own):
+        if not is_own_digest(text, stated):
             self._tell(f"{path} is not as the run wrote it, by the SHA-256 that it states")
         return {name: entry for name, entry in stated.items() if isinstance(entry, dict)}
 
@@ -217,9 +219,11 @@ class FileDigests:
         return Path(os.path.relpath(path, self._folder)).as_posix()
 
 
-def _own_digest(text: str, stated: str) -> str | None:
-    """The digest of a summary's text, computed as when it was sealed."""
-    if len(stated) != len(_UNKNOWN):
-        return None
-    head, _, tail = text.rpartition(stated)
-    return hashlib.sha256(f"{head}{_UNKNOWN}{tail}".encode()).hexdigest()
+def is_own_digest(text: str, stated: Mapping[str, Digest]) -> bool:
+    """Return whether the text of a summary has the digest that it states of itself."""
+    own = stated.get(_SUMMARY)
+    own = own.get("sha256") if isinstance(own, dict) else None
+    if not isinstance(own, str) or len(own) != len(_UNKNOWN):
+        return False
+    head, _, tail = text.rpartition(own)
+    return own == hashlib.sha256(f"{head}{_UNKNOWN}{tail}".encode()).hexdigest()

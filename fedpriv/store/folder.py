@@ -115,24 +115,36 @@ class RunFolder:
             self.summary, self.checkpoint, self.checkpoint_before, self.model, self.log,
         )  # fmt: skip
 
-    def refuse_links(self) -> None:
-        """Raise ConfigError if it holds anything but files and folders (what is written to a link goes
-        elsewhere, and a pipe is waited for), or a folder in the place of a file."""
-        for path in self.path.rglob("*"):
+    def refuse_odd(self, path: Path) -> None:
+        """Raise ConfigError where a file of the run is anything but a file, or lies behind a link.
+
+        What is written to a link goes elsewhere, and a pipe is waited for.
+        """
+        below = path.relative_to(self.path)
+        for name in (*list(below.parents)[-2::-1], below):
             try:
-                mode = path.lstat().st_mode
+                mode = (self.path / name).lstat().st_mode
             except FileNotFoundError:
-                continue  # another process that runs it writes a file of its own and renames it
+                return  # another process that runs it writes a file of its own and renames it
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                name = path.relative_to(self.path)
                 raise ConfigError(
                     f"{self.path} holds {name}, which is neither a file nor a folder; fedpriv makes no links "
                     "and no pipes: put the files themselves there"
                 )
-        folders = (self.plots, self.snapshots, self.audit, self.public)
-        for path in (own for own in vars(self).values() if own not in (self.path, *folders)):
-            if isinstance(path, Path) and path.is_dir():
-                raise ConfigError(f"{path} is a folder where a file belongs; move it away")
+        if stat.S_ISDIR(mode) and path in self._files:
+            raise ConfigError(f"{path} is a folder where a file belongs; move it away")
+
+    @property
+    def _files(self) -> list[Path]:
+        """The paths of all files that have a name of their own."""
+        folders = (self.path, self.plots, self.snapshots, self.audit, self.public)
+        paths = (path for path in vars(self).values() if isinstance(path, Path))
+        return [path for path in paths if path not in folders]
+
+    def refuse_links(self) -> None:
+        """Raise ConfigError if the folder holds anything but files and folders where they belong."""
+        for path in self.path.rglob("*"):
+            self.refuse_odd(path)
 
     def remove_leftovers(self) -> None:
         """Delete what a process that was killed while it wrote has left half written."""

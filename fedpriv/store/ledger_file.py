@@ -15,7 +15,7 @@ from fedpriv.privacy.core.names import PUBLISHED
 from fedpriv.privacy.ledger import Entry, Ledger
 from fedpriv.privacy.mechanisms import JointQuery
 from fedpriv.privacy.mechanisms.claims import Claim
-from fedpriv.store.saved import LARGEST_TABLE, refuse_no_file
+from fedpriv.store.saved import saved_rows
 from fedpriv.store.tables import MOST_CLIENTS, parse_ranges, ranges
 
 COLUMNS = (
@@ -62,31 +62,25 @@ def _published(joint: JointQuery, claim: Claim | None) -> tuple[str, str]:
     return ("", "") if claim is None else (describe_event(claim.event(joint)), claim.neighbours)
 
 
-class LedgerError(ValueError):
-    """A ledger file that is absent or not one."""
-
-
 @dataclass(frozen=True)
 class StoredLedger:
-    """What a ledger file tells of one view: the distinct histories of the clients that took part."""
+    """What a ledger file tells of one view. ``of_client``: how often each client made each draw."""
 
     neighbours: str
-    clients: int
-    histories: tuple[tuple[tuple[dp_event.DpEvent, int], ...], ...]
+    of_client: dict[int, dict[dp_event.DpEvent, int]]
+
+    @property
+    def histories(self) -> tuple[tuple[tuple[dp_event.DpEvent, int], ...], ...]:
+        """The distinct histories of the clients that took part."""
+        return tuple(dict.fromkeys(tuple(own.items()) for own in self.of_client.values()))
 
 
 def read_ledger(path: Path, view: str) -> StoredLedger:
-    """The draws of every client in the view ``sound`` or ``published``. Raises LedgerError."""
-    neighbours, counts = read_clients(path, view)
-    histories = tuple(dict.fromkeys(tuple(own.items()) for own in counts.values()))
-    return StoredLedger(neighbours, len(counts), histories)
-
-
-def read_clients(path: Path, view: str) -> tuple[str, dict[int, dict[dp_event.DpEvent, int]]]:
-    """(neighbours, client → how often it made each draw) in a view. Raises LedgerError."""
-    rows = _read_rows(path)
+    """Read the draws of every client in the view ``sound`` or ``published``. Raises ConfigError."""
+    names, *cells = saved_rows(path) or [[]]
+    rows = [dict(zip(names, row, strict=False)) for row in cells]
     if rows and view == PUBLISHED and not any(row.get("event_published") for row in rows):
-        raise LedgerError(f"{path} has no published view: its algorithm has no published claim")
+        raise ConfigError(f"{path} has no published view: its algorithm has no published claim")
     counts: dict[int, dict[dp_event.DpEvent, int]] = {}
     claimed: dict[tuple[str, str], tuple[dp_event.DpEvent, int]] = {}  # of every client, by draw
     relations = set()
@@ -94,9 +88,11 @@ def read_clients(path: Path, view: str) -> tuple[str, dict[int, dict[dp_event.Dp
         try:
             draws = _read_row(row, view)
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise LedgerError(f"{path}, line {number}: not an entry of a ledger") from None
+            raise ConfigError(
+                f"{path} cannot be read: line {number} is not an entry of a ledger"
+            ) from None
         if len(counts) + len(draws.clients) > 2 * MOST_CLIENTS:
-            raise LedgerError(f"{path} has more than {MOST_CLIENTS:,} clients")
+            raise ConfigError(f"{path} cannot be read: it has more than {MOST_CLIENTS:,} clients")
         relations.add(draws.neighbours)
         if draws.of_everyone:
             claimed[row["event_sound"], row["queries"]] = draws.event, draws.count
@@ -105,22 +101,15 @@ def read_clients(path: Path, view: str) -> tuple[str, dict[int, dict[dp_event.Dp
             if not draws.of_everyone:
                 _add(own, draws.event, draws.count)
     if not counts:
-        raise LedgerError(f"{path} has no entries: nothing was released")
+        raise ConfigError(f"{path} has no entries: nothing was released")
     if len(relations) > 1:
-        raise LedgerError(f"{path} mixes the relations {', '.join(sorted(relations))}")
+        raise ConfigError(
+            f"{path} cannot be read: it mixes the relations {', '.join(sorted(relations))}"
+        )
     for own in counts.values():
         for event, count in claimed.values():
             _add(own, event, count)
-    return relations.pop(), counts
-
-
-def _read_rows(path: Path) -> list[dict[str, str]]:
-    try:
-        refuse_no_file(path, LARGEST_TABLE)
-        with open(path, encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-    except (ConfigError, OSError, UnicodeDecodeError, csv.Error):
-        raise LedgerError(f"{path} is not there or not readable; a private run writes it") from None
+    return StoredLedger(relations.pop(), counts)
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,20 @@
-"""Run folders below a folder, and what each of them says, however damaged or foreign it is."""
+"""Run folders below a folder, and what each of them says in a list of runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import RUN_FILES
 from fedpriv.common.groups import GROUPS, option_of_target
-from fedpriv.store.agreement import stated_apart
-from fedpriv.store.digests import KEY
-from fedpriv.store.folder import RunFolder
-from fedpriv.store.saved import LARGEST_SUMMARY, refuse_no_file, saved_json, saved_values
 from fedpriv.store.searches import RECORD
+from fedpriv.store.stored_run import StoredRun
 
 DAMAGED, UNFINISHED = "damaged", "unfinished"
-_INTERRUPTED = "interrupted"
 _RESULTS = ("rounds", "epsilon", "epsilon_published", "epsilon_sound", "test_accuracy")
 """Results that share a name with a setting, or that metrics.csv has of a run without an end."""
-_ROW, _TAIL = 1 << 14, 1 << 16  # bytes
 _RUN, _SEARCH = "run", "search"
 CONFIG, SUMMARY = "config.", "summary."
 _SEEDS = {"seed", "noise_seed", "partition.seed", "model.seed"}
@@ -28,40 +22,54 @@ _NO_SETTING = ("runtime.", "protocol.", "resume", "dry_run", "dataset.path")
 _TOLD = {"algorithm", "algorithm.name", "dataset"}  # by every table
 
 
-@dataclass(frozen=True)
-class StoredRun:
-    """What a run folder says.
+class ListedRun:
+    """A run among many: its state, and every key that it can be asked for.
 
     Attributes:
         name: Its path below the folder that was asked for.
-        state: The stop reason, ``unfinished`` without one, ``damaged`` where something cannot be read.
-        problem: What cannot be read, in a sentence; empty if nothing.
+        state: The stop reason, ``unfinished`` without one, ``damaged`` where a file is damaged.
+        problem: The first damage, in a sentence; empty if there is none.
         config: The configuration's values by dotted key, and the option of each group.
-        summary: What ``summary.json`` holds.
+        results: The summary; of a run without an end the last round in ``metrics.csv``.
     """
 
-    name: str
-    state: str
-    problem: str = ""
-    config: Mapping[str, object] = field(default_factory=dict)
-    summary: Mapping[str, object] = field(default_factory=dict)
+    def __init__(self, name: str, path: Path):
+        run = StoredRun(path, tolerant=True)
+        self.name, self.config, self.results = name, dict(run.values), dict(run.summary)
+        if self.config:
+            options = {g: option_of_target(g, self.config.get(f"{g}._target_")) for g in GROUPS}
+            self.config = options | self.config
+        reason = self.results.get("stop_reason")
+        self.state = reason if isinstance(reason, str) else UNFINISHED
+        if not run.stated and self.results:
+            _ = run.statement  # without digests the two are compared
+        run.check_all()
+        if run.went_on:
+            self.state, self.results = UNFINISHED, {}  # the summary is of before
+        if self.config and not self.results:
+            same = {"algorithm": self.config["algorithm.name"], "dataset": self.config["dataset"]}
+            self.results = {**same, "seed": self.config.get("seed"), **dict.fromkeys(_RESULTS)}
+            if not os.path.lexists(run.files.summary) or run.went_on:
+                self.results |= run.last_round
+        self.problem = next(iter(run.damage.values()), "")
+        self.state = DAMAGED if self.problem else self.state
 
     def values(self) -> dict[str, object]:
-        """Every key it can be asked for; where both files have a name, it is that of the result."""
+        """Return every key it can be asked for; where both files have a name, it is that of the result."""
         return {
             **self.config,
             **{f"{CONFIG}{key}": value for key, value in self.config.items()},
-            **self.summary,
-            **{f"{SUMMARY}{key}": value for key, value in self.summary.items()},
+            **self.results,
+            **{f"{SUMMARY}{key}": value for key, value in self.results.items()},
             "run": self.name,
             "state": self.state,
             "problem": self.problem,
         }
 
     def settings(self) -> dict[str, object]:
-        """What may set it apart from other runs, without seeds, by the name it can be asked for."""
+        """Return what may set it apart from other runs, without seeds, by the name it can be asked for."""
         return {
-            f"{CONFIG}{key}" if key in self.summary else key: value
+            f"{CONFIG}{key}" if key in self.results else key: value
             for key, value in self.config.items()
             if key not in _SEEDS | _TOLD
             and not key.endswith("_target_")
@@ -110,76 +118,3 @@ def _below(folder: str) -> Iterator[tuple[str, str]]:
             for entry in entries
             if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
         ]
-
-
-def read_run(name: str, path: Path) -> StoredRun:
-    """Read what the folder says, and what is damaged in it.
-
-    The results of a run without an end are those of the last round in ``metrics.csv``.
-    """
-    folder, problems = RunFolder(path), []
-    folder.digests.quiet = True
-    config: dict[str, object] = {}
-    summary: dict[str, object] = {}
-    try:
-        config = saved_values(folder.checked(folder.config))
-        config = {**{g: option_of_target(g, config.get(f"{g}._target_")) for g in GROUPS}, **config}
-    except ConfigError as error:
-        problems.append(str(error))
-    state = UNFINISHED
-    if os.path.lexists(folder.summary):
-        try:
-            summary = saved_json(folder.checked(folder.summary), LARGEST_SUMMARY)
-            if summary.pop(KEY, None) is None and os.path.lexists(folder.privacy_json):
-                privacy = saved_json(folder.privacy_json, LARGEST_SUMMARY)
-                problems += filter(None, [stated_apart(folder, summary, privacy)])
-            reason = summary.get("stop_reason")
-            state = reason if isinstance(reason, str) else DAMAGED
-            if state == DAMAGED:
-                problems.append(f"{folder.summary} cannot be read: it has no stop_reason")
-        except ConfigError as error:
-            state = DAMAGED
-            problems.append(str(error))
-    folder.digests.check_all()
-    problems += folder.digests.problems
-    if state == _INTERRUPTED and folder.digests.grown(folder.metrics.name):
-        state, summary = UNFINISHED, {}  # it was resumed, and what it says is of before
-    if config and not summary:
-        same = {"algorithm": config["algorithm.name"], "dataset": config["dataset"]}
-        summary = {**same, "seed": config.get("seed"), **dict.fromkeys(_RESULTS)}
-        if state == UNFINISHED:
-            try:
-                summary |= _last_round(folder.metrics)
-            except ConfigError as error:
-                problems.append(str(error))
-    problem = problems[0] if problems else ""
-    return StoredRun(name, DAMAGED if problem else state, problem, config, summary)
-
-
-def _last_round(path: Path) -> dict[str, object]:
-    """Return the results of the last whole row of ``metrics.csv``, and the accuracy evaluated last.
-
-    An epsilon that the last row does not have stays unknown: one of an earlier row is less than was spent.
-    """
-    if not os.path.lexists(path):
-        return {}
-    refuse_no_file(path)
-    with open(path, "rb") as file:
-        header = file.readline(_ROW).decode(errors="replace").strip().split(",")
-        file.seek(max(file.tell(), path.stat().st_size - _TAIL))
-        lines = (
-            file.read(_TAIL).decode(errors="replace").split("\n")[:-1]
-        )  # what follows is half a row
-    rows = [dict(zip(header, line.split(","), strict=False)) for line in lines]
-    rows = [row for row in rows if len(row) == len(header)]
-    results: dict[str, object] = {}
-    evaluated = [row["test_accuracy"] for row in rows if row.get("test_accuracy")]
-    try:
-        for row in rows[-1:]:
-            results = {key: float(row[key]) for key in _RESULTS if row.get(key)}
-            results["rounds"] = int(row["round"])
-        if evaluated:
-            results["test_accuracy"] = float(evaluated[-1])
-    except (KeyError, ValueError):
-        raise ConfigError(f"{path} cannot be read: it is not a table of numbers") from None
-    return results

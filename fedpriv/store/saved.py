@@ -6,10 +6,13 @@ what cannot be read is one sentence.
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 LARGEST_CONFIG = 1 << 20  # bytes; one of ours has a few thousand
 LARGEST_JSON = LARGEST_TABLE = 1 << 28
 LARGEST_SUMMARY = 1 << 20  # where many runs are read
+LARGEST_HASHED = 1 << 18  # where many runs are compared with their digests
 
 
 def refuse_no_file(path: Path, largest: int | None = None) -> None:
@@ -48,12 +52,28 @@ def saved_text(path: Path, largest: int) -> str:
     """A text file of at most so many bytes. Raises ConfigError."""
     refuse_no_file(path, largest)
     try:
-        return path.read_text(encoding="utf-8")
+        with readable(path):
+            return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        reason = "it is not text"
+        raise ConfigError(f"{path} cannot be read: it is not text") from None
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn an OSError in the block into a ConfigError about ``path``."""
+    try:
+        yield
     except OSError as error:
-        reason = error.strerror or str(error)
-    raise ConfigError(f"{path} cannot be read: {reason}")
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def saved_rows(path: Path) -> list[list[str]]:
+    """Return the rows of a CSV as texts, the names of its columns first. Raises ConfigError."""
+    text = saved_text(path, LARGEST_TABLE)
+    try:
+        return [row for row in csv.reader(io.StringIO(text)) if row]
+    except csv.Error:
+        raise ConfigError(f"{path} cannot be read: it is not a table") from None
 
 
 def saved_numbers(path: Path) -> pd.DataFrame:
@@ -73,7 +93,11 @@ def saved_numbers(path: Path) -> pd.DataFrame:
 
 def saved_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     """A JSON object. Raises ConfigError."""
-    text = saved_text(path, largest)
+    return parsed_json(path, saved_text(path, largest))
+
+
+def parsed_json(path: Path, text: str) -> dict[str, Any]:
+    """Return the JSON object that a file with this text holds. Raises ConfigError."""
     try:
         value = json.loads(text, object_pairs_hook=_once_each)
     except _KeyTwice as error:
@@ -240,3 +264,14 @@ def _refuse_flipped_bits(content: bytes) -> None:
         stated, found = sealed_digest(content, archive.comment)
     if stated != found:
         raise _Damaged("its SHA-256 is another")
+
+
+def saved_picture(path: Path, largest: int) -> bytes | None:
+    """Return a PNG of at most so many bytes, if there is one."""
+    try:
+        if not path.is_file() or path.is_symlink() or path.stat().st_size > largest:
+            return None
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return content if content.startswith(b"\x89PNG\r\n\x1a\n") else None

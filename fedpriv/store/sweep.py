@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedpriv.common.config import fingerprint, identity_of_values
-from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.config import fingerprint
+from fedpriv.common.errors import show
 from fedpriv.common.files import write_csv
 from fedpriv.common.groups import GROUPS, option_of_target
+from fedpriv.common.notices import notice
 from fedpriv.common.words import round_up, span
 from fedpriv.store.display import console
-from fedpriv.store.folder import RunFolder
 from fedpriv.store.pairs import (
     PAIRED,
     TOGETHER,
@@ -24,7 +24,7 @@ from fedpriv.store.pairs import (
     write_differences,
 )
 from fedpriv.store.run_folders import DAMAGED
-from fedpriv.store.saved import saved_values
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Table
 
 _GIVEN = "asked "
@@ -43,7 +43,10 @@ def read_runs(folder: Path) -> pd.DataFrame:
     the sweep was extended by it later, has the value of its configuration. Each run counts once.
     """
     paths = sorted(folder.iterdir(), key=_by_number) if folder.is_dir() else []
-    runs = [_StoredRun(run) for run in map(RunFolder, paths) if run.summary.exists()]
+    runs = [_SweptRun(path) for path in paths if (path / "summary.json").exists()]
+    for run in runs:
+        if run.problem:
+            notice(f"warning: {run.problem}")
     keys = _told([run for run in runs if not run.problem])
     rows, seen = [], set()
     for run in runs:
@@ -69,7 +72,7 @@ def read_runs(folder: Path) -> pd.DataFrame:
     return _in_order(pd.DataFrame(rows), [*map(_column, keys), "seed"])
 
 
-class _StoredRun:
+class _SweptRun:
     """What the table of a sweep reads of one run folder.
 
     Attributes:
@@ -80,21 +83,15 @@ class _StoredRun:
         problem: Why its results do not count: a file that cannot be read or is not as the run wrote it.
     """
 
-    def __init__(self, folder: RunFolder):
-        self.name, self.summary, self.values, given, self.problem = folder.path.name, {}, {}, [], ""
-        try:
-            self.values = saved_values(folder.checked(folder.config))
-            given = folder.read_overrides() or []
-            self.summary = folder.read_json(folder.summary)
-            if absent := [key for key in ("seed", *VALUES) if key not in self.summary]:
-                self.problem = f"{folder.summary} has no {absent[0]}"
-        except ConfigError as error:
-            self.problem = str(error)
-        self.problem = self.problem or next(iter(folder.digests.problems), "")
-        self.overrides = dict(one.lstrip("+").partition("=")[::2] for one in given)
-        identity = identity_of_values(self.values)
-        self.identity = fingerprint(identity)
-        setting = {k: v for k, v in identity.items() if k.rpartition(".")[2] not in _SEEDS}
+    def __init__(self, path: Path):
+        run = StoredRun(path, tolerant=True)
+        self.name, self.values, self.summary = path.name, run.values, run.summary
+        self.overrides = dict(one.lstrip("+").partition("=")[::2] for one in run.overrides or [])
+        if absent := [key for key in ("seed", *VALUES) if key not in self.summary]:
+            run.refuse(run.files.summary, f"it has no {absent[0]}")
+        self.problem = next(iter(run.damage.values()), "")
+        self.identity = fingerprint(run.identity)
+        setting = {k: v for k, v in run.identity.items() if k.rpartition(".")[2] not in _SEEDS}
         self.seedless = fingerprint(setting)
 
     def setting(self, key: str) -> str | None:
@@ -106,7 +103,7 @@ class _StoredRun:
         return show(self.values[key]) if key in self.values else None
 
 
-def _told(runs: Sequence[_StoredRun]) -> list[str]:
+def _told(runs: Sequence[_SweptRun]) -> list[str]:
     """Keys that any run was given, without the seed and the name of its pair.
 
     Keys of ``runtime`` change no result: they are told where all runs were given the same value, or where one

@@ -11,6 +11,7 @@ from typing import Any
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import csv_text, saying_where
 from fedpriv.store.digests import FileDigests, begun
+from fedpriv.store.saved import LARGEST_TABLE, readable, refuse_no_file
 
 METRICS = (
     "round",
@@ -33,6 +34,8 @@ METRICS = (
 ATTACK_METRICS = ("backdoor_accuracy", "update_norm_honest", "update_norm_malicious")
 CLIENTS = ("round", "client", "gradient_norm", "clip_norm", "epsilon")
 MOST_CLIENTS = 1_000_000
+_EPSILONS = ("epsilon", "epsilon_published", "epsilon_sound")
+_ROW, _TAIL = 1 << 14, 1 << 16  # bytes
 PARTICIPATION = ("first_round", "last_round", "clients")
 
 
@@ -171,3 +174,28 @@ def parse_ranges(text: str) -> list[int]:
             raise ValueError(f"{text[:40]}: more than {MOST_CLIENTS} clients")
         numbers.extend(range(low, high + 1))
     return numbers
+
+
+def last_round(path: Path) -> dict[str, float]:
+    """Return the results in the last whole row of ``metrics.csv``, and the accuracy evaluated last.
+
+    Raises ConfigError for what is no table of numbers.
+    """
+    refuse_no_file(path, LARGEST_TABLE)
+    with readable(path), open(path, "rb") as file:
+        header = file.readline(_ROW).decode(errors="replace").strip().split(",")
+        file.seek(max(file.tell(), path.stat().st_size - _TAIL))
+        lines = file.read(_TAIL).decode(errors="replace").split("\n")[:-1]  # the rest is half a row
+    rows = [dict(zip(header, line.split(","), strict=False)) for line in lines]
+    rows = [row for row in rows if len(row) == len(header)]
+    results: dict[str, float] = {}
+    evaluated = [row["test_accuracy"] for row in rows if row.get("test_accuracy")]
+    try:
+        for row in rows[-1:]:
+            results = {key: float(row[key]) for key in _EPSILONS if row.get(key)}
+            results["rounds"] = int(row["round"])
+        if evaluated:
+            results["test_accuracy"] = float(evaluated[-1])
+    except (KeyError, ValueError):
+        raise ConfigError(f"{path} cannot be read: it is not a table of numbers") from None
+    return results

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -27,8 +26,7 @@ from fedpriv.privacy.accountants.base import Composition
 from fedpriv.privacy.accountants.search import most_steps
 from fedpriv.privacy.core.names import SOUND
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
-from fedpriv.store.folder import RunFolder
-from fedpriv.store.ledger_file import LedgerError, read_clients
+from fedpriv.store.stored_run import StoredRun
 
 _ROUNDING = 1.0 + 1e-9  # of a sum that was planned to end at the limit
 EPSILON = "hydra.sweeper.epsilon"
@@ -65,19 +63,25 @@ class SearchLedger:
         return [dict(history) for history in sorted(found, key=len, reverse=True)]
 
 
-def read_trial(path: Path, neighbours: str, planned: Composition) -> dict[int, dict[DpEvent, int]]:
+def read_trial(
+    run: StoredRun, neighbours: str, planned: Composition
+) -> dict[int, dict[DpEvent, int]]:
     """What the clients released in a trial, by its ledger. Raises FedprivError where that is not a ledger, or
     more than was planned, which no budget has looked at."""
     try:
-        found, clients = read_clients(RunFolder(path.parent).checked(path), SOUND)
-    except LedgerError as error:
+        ledger = run.ledger(SOUND)
+    except ConfigError as error:
         raise FedprivError(f"search: {error}") from None
-    if found != neighbours:
-        raise FedprivError(f"search: {path} has {found} adjacency, the search {neighbours}")
-    for released in clients.values():
+    if ledger.neighbours != neighbours:
+        raise FedprivError(
+            f"search: {run.files.ledger} has {ledger.neighbours} adjacency, the search {neighbours}"
+        )
+    for released in ledger.of_client.values():
         if any(count > planned.get(event, 0) for event, count in released.items()):
-            raise FedprivError(f"search: {path} has more than the plan of its trial said")
-    return clients
+            raise FedprivError(
+                f"search: {run.files.ledger} has more than the plan of its trial said"
+            )
+    return ledger.of_client
 
 
 class SearchBudget:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
 
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment.parts import Parts
-from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
 
 TEST = "hydra.sweeper.public_test_records"
 
@@ -22,13 +21,11 @@ class Objective:
     reads: str
     """What it looks at, for the statement."""
 
-    def score(self, folder: RunFolder) -> float | None:
-        """The score of a finished run; None where it is not finite. Raises FedprivError for none."""
-        with open(folder.metrics, encoding="utf-8", newline="") as file:
-            values = [row[self.name] for row in csv.DictReader(file) if row.get(self.name)]
-        if not values:
-            raise FedprivError(f"search: {folder.path} has no {self.name}")
-        score = float(values[-1])
+    def score(self, run: StoredRun) -> float | None:
+        """Return the score of a finished run; None where it is not finite. Raises FedprivError for none."""
+        if not run.metrics.has(self.name):
+            raise FedprivError(f"search: {run.path} has no {self.name}")
+        score = float(run.metrics.known(self.name)[self.name][-1])
         return score if math.isfinite(score) else None
 
 

@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.files import write_json, write_text
-from fedpriv.store.folder import RunFolder
 from fedpriv.store.searches import RECORD, STATEMENT
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.search_budget import SearchBudget, SearchLedger, read_trial
 from fedpriv.study.search_objective import refuse_without_score
 from fedpriv.study.search_planned import PlannedTrial, plan_ends, plan_trial, refuse_unlike
@@ -177,15 +177,14 @@ class Search:
 
     def _charge(self, number: int, row: dict[str, Any], planned: PlannedTrial) -> None:
         """Enter what the trial released, or may have."""
-        run = RunFolder(self.folder / str(number))
-        summary = run.read_json(run.summary) if run.summary.exists() else {}
-        reason = summary.get("stop_reason")
+        run = StoredRun(self.folder / str(number))
+        reason = run.summary.get("stop_reason")
         row.update(state=reason or "failed", score=None)
         early = reason in _ENDED_BY_OUTCOME
-        if reason is None or (early and not self.budget.adaptive) or not run.ledger.exists():
+        if reason is None or (early and not self.budget.adaptive) or not run.files.ledger.exists():
             self.ledger.add_to_everyone(planned.events)  # all that it may have released
         else:
-            self.ledger.add(read_trial(run.ledger, self.budget.neighbours, planned.events))
+            self.ledger.add(read_trial(run, self.budget.neighbours, planned.events))
         if not early:
             row["score"] = self.settings.objective.score(run)
 

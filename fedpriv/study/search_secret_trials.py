@@ -37,6 +37,7 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.store.saved import saved_json
 from fedpriv.store.searches import RECORD, STATEMENT
 from fedpriv.store.statement import publishable
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.search_budget import EPSILON, read_trial
 from fedpriv.study.search_objective import refuse_without_score
 from fedpriv.study.search_planned import plan_ends, plan_trial, refuse_unlike
@@ -154,10 +155,11 @@ class SecretTrials:
             raise
         if stop_reason == "interrupted":
             raise KeyboardInterrupt
-        read_trial(run.ledger, self.bound.neighbours, dict(self.bound.events))
-        if reason := publishable(run.read_json(run.privacy_json)):
+        trial = StoredRun(run)
+        read_trial(trial, self.bound.neighbours, dict(self.bound.events))
+        if reason := publishable(trial.statement):
             raise FedprivError(f"search: nothing of a trial may be shown: {reason}")
-        score = None if stop_reason == "diverged" else self.settings.objective.score(run)
+        score = None if stop_reason == "diverged" else self.settings.objective.score(trial)
         if score is None or (self.best is not None and not self._better(score)):
             shutil.rmtree(run.path)
             return

@@ -14,14 +14,7 @@ from fedpriv.common.console import console
 from fedpriv.common.errors import show
 from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted, round_up
-from fedpriv.store.run_folders import (
-    DAMAGED,
-    UNFINISHED,
-    StoredRun,
-    read_run,
-    run_folders,
-    search_folders,
-)
+from fedpriv.store.run_folders import DAMAGED, UNFINISHED, ListedRun, run_folders, search_folders
 from fedpriv.store.searches import read_search
 from fedpriv.store.table import Column, Table
 from fedpriv.tools.run_choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
@@ -85,17 +78,17 @@ def _refuse_other_table(path: Path, columns: Sequence[str]) -> None:
     refuse_foreign("--csv", path, mark)
 
 
-def read_runs(folders: Sequence[str]) -> list[StoredRun]:
+def read_runs(folders: Sequence[str]) -> list[ListedRun]:
     """The runs below the folders, each once, by names that are different."""
     found: dict[Path, tuple[str, Path]] = {}
     for given in folders:
         for name, path in run_folders(given):
             several = len(folders) > 1
             found.setdefault(path.resolve(), (str(path) if several else name, path))
-    return [read_run(name, path) for name, path in found.values()]
+    return [ListedRun(name, path) for name, path in found.values()]
 
 
-def differing(runs: Sequence[StoredRun]) -> list[str]:
+def differing(runs: Sequence[ListedRun]) -> list[str]:
     """The keys that every run has and that differ, and the groups that do, in the configuration's order.
 
     A key that some lack belongs to another option of its group, which is said once, by the group.

@@ -18,6 +18,7 @@ from fedpriv.privacy.core.trade_off import EPSILONS, trade_off
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
 from fedpriv.store.ledger_file import write_ledger
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.search_budget import SearchBudget, SearchLedger, read_trial
 from tests.privacy.releases import released
 
@@ -87,9 +88,10 @@ def test_200_useless_trials_of_written_ledgers_cost_what_each_client_released(tm
         )  # one of the first two more often
         took_part.update(dict.fromkeys(range(3), 1))
         took_part[trial % 2] += 2
-        path = tmp_path / f"{trial}.csv"
-        write_ledger(path, ledger, None)
-        total.add(read_trial(path, ADD_OR_REMOVE, planned))
+        run = StoredRun(tmp_path / f"{trial}")
+        run.path.mkdir()
+        write_ledger(run.files.ledger, ledger, None)
+        total.add(read_trial(run, ADD_OR_REMOVE, planned))
     own = budget(10.0, RdpAccountant(), planned)
     assert max(took_part.values()) == 400
     assert own.spent(total) == RdpAccountant().epsilon_of(
@@ -150,15 +152,15 @@ def test_budget_that_allows_no_trial_is_refused():
 
 def test_ledger_that_is_not_what_was_planned_ends_the_search(tmp_path):
     joint = JointQuery(PoissonSampling(0.01), (GaussianQuery("gradient", 2.0),))
-    ledger, path = Ledger(3), tmp_path / "ledger.csv"
+    ledger, run = Ledger(3), StoredRun(tmp_path)
     ledger.record(released(joint, np.arange(3), count=3))
-    write_ledger(path, ledger, None)
+    write_ledger(run.files.ledger, ledger, None)
     with pytest.raises(FedprivError, match="more than the plan"):
-        read_trial(path, ADD_OR_REMOVE, {joint.event(): 2})
+        read_trial(run, ADD_OR_REMOVE, {joint.event(): 2})
     with pytest.raises(FedprivError, match="adjacency"):
-        read_trial(path, REPLACE_ONE, {joint.event(): 3})
+        read_trial(run, REPLACE_ONE, {joint.event(): 3})
     with pytest.raises(FedprivError, match="is not there"):
-        read_trial(tmp_path / "none.csv", ADD_OR_REMOVE, {})
+        read_trial(StoredRun(tmp_path / "none"), ADD_OR_REMOVE, {})
 
 
 @pytest.mark.parametrize("accountant", [RdpAccountant(), PldAccountant(), GdpAccountant()])

@@ -13,7 +13,6 @@ import numpy as np
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import json_text
-from fedpriv.common.notices import notice
 from fedpriv.common.words import percent_up, round_up
 from fedpriv.privacy.accountants import (
     Accountant,
@@ -25,10 +24,8 @@ from fedpriv.privacy.accountants import (
 from fedpriv.privacy.core.grid import FEW
 from fedpriv.privacy.core.names import ACCOUNTANTS, SOUND
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
-from fedpriv.store.agreement import ledger_apart
 from fedpriv.store.display import console
-from fedpriv.store.folder import RunFolder
-from fedpriv.store.ledger_file import LedgerError, read_ledger
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table, pairs
 from fedpriv.tools.accounting import arguments, shuffle
 from fedpriv.tools.accounting.history import from_history
@@ -38,8 +35,7 @@ from fedpriv.tools.accounting.releases import (
     from_run,
     from_schedule,
     read_delta,
-    run_folder,
-    run_statement,
+    stored_run,
 )
 
 _POINTS = 40  # of a curve
@@ -106,10 +102,8 @@ def _compare_with_statement(
     if releases.run_delta not in deltas:
         return
     which = deltas.index(releases.run_delta)
-    folder, asked_all = run_folder(options), options.accountant is None
     epsilon = tightest(answers, which).epsilons[which]
-    if apart := ledger_apart(folder, run_statement(folder), epsilon, tightest=asked_all):
-        notice(f"warning: {apart}")
+    stored_run(options).compare_ledger(epsilon, tightest=options.accountant is None)
 
 
 def read_releases(options: SimpleNamespace) -> Releases:
@@ -239,24 +233,16 @@ def tightest_epsilon(releases: Releases, delta: float) -> float:
     return tightest(able).epsilons[0] if able else math.inf
 
 
-def ledger_against_statement(folder: RunFolder, privacy: dict[str, Any]) -> str:
-    """Return a sentence where a run's ledger has another sound ε than its statement; else nothing.
+def compare_ledger(run: StoredRun) -> None:
+    """Compare a run's ledger with the sound ε of its statement, whose damage is entered in the run.
 
     Raises ConfigError for what is no ledger. Where the noise adapts, the ledger alone has no ε.
     """
-    delta = privacy.get("delta")
-    if (
-        privacy.get("noise_adapts") is not False
-        or not isinstance(delta, float)
-        or not 0 < delta < 1
-    ):
-        return ""
-    try:
-        ledger = read_ledger(folder.checked(folder.ledger), SOUND)
-    except LedgerError as error:
-        raise ConfigError(str(error)) from None
-    epsilon = tightest_epsilon(Releases((), ledger.neighbours, ledger.histories), delta)
-    return ledger_apart(folder, privacy, epsilon, tightest=True)
+    ledger, delta = run.ledger(SOUND), run.statement.get("delta")
+    adapts = run.statement.get("noise_adapts") is not False
+    if not adapts and isinstance(delta, float) and 0 < delta < 1:
+        epsilon = tightest_epsilon(Releases((), ledger.neighbours, ledger.histories), delta)
+        run.compare_ledger(epsilon, tightest=True)
 
 
 def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
@@ -21,8 +20,7 @@ from fedpriv.privacy.accountants.composition import CompositionAccountant, large
 from fedpriv.privacy.calibration import MOST_NOISE, RepeatedRelease
 from fedpriv.privacy.core.names import BUDGET_VIEWS, PUBLISHED, SOUND
 from fedpriv.privacy.core.trade_off import TradeOff, trade_off_of
-from fedpriv.store.folder import RunFolder
-from fedpriv.store.ledger_file import LedgerError, read_ledger
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.accounting import arguments
 
 Stages = tuple[tuple[dp_event.DpEvent, int], ...]
@@ -259,15 +257,11 @@ def from_run(options: SimpleNamespace) -> Releases:
     view = SOUND if options.view is None else options.view
     if view not in BUDGET_VIEWS:
         raise ConfigError("--view", view, "one of " + ", ".join(BUDGET_VIEWS))
-    folder = run_folder(options)
-    try:
-        ledger = read_ledger(folder.checked(folder.ledger), view)
-    except LedgerError as error:
-        raise ConfigError(f"--run: {error}") from None
-    facts = run_statement(folder)
-    clients, distinct = ledger.clients, len(ledger.histories)
+    run = stored_run(options)
+    ledger, facts = run.ledger(view), run.statement
+    clients, distinct = len(ledger.of_client), len(ledger.histories)
     lines = (
-        ("run folder", str(folder.path)),
+        ("run folder", str(run.path)),
         ("view", f"{view}: {VIEW_WORDS[view]}"),
         (
             "clients",
@@ -280,7 +274,7 @@ def from_run(options: SimpleNamespace) -> Releases:
         lines,
         ledger.neighbours,
         ledger.histories,
-        published=theorem(folder) if view == PUBLISHED else None,
+        published=theorem(run) if view == PUBLISHED else None,
         claimed=view == PUBLISHED,
         noise_adapts=adapts,
         guaranteed=facts.get("epsilon_sound") if adapts else None,
@@ -292,35 +286,25 @@ def from_run(options: SimpleNamespace) -> Releases:
 VIEW_WORDS = {SOUND: "what really happened", PUBLISHED: "what the work's analysis charges"}
 
 
-def run_folder(options: SimpleNamespace) -> RunFolder:
-    """The folder of ``--run``, refused with a hint where it cannot be one."""
+def stored_run(options: SimpleNamespace) -> StoredRun:
+    """Return the run of ``--run``, refused with a hint where it cannot be one."""
     path = Path(options.run_folder)
     if not options.run_folder or not path.is_dir():
         raise ConfigError("--run", options.run_folder or "nothing", "an existing run folder")
-    folder = RunFolder(path)
+    run = StoredRun(path)
     inside = sorted(p.parent.name for p in path.glob("*/ledger.csv"))
-    if not folder.ledger.exists() and inside:
+    if not run.files.ledger.exists() and inside:
         raise ConfigError("--run", str(path), f"a run folder, such as {path / inside[-1]}")
-    return folder
+    return run
 
 
-def run_statement(folder: RunFolder) -> dict[str, Any]:
-    """The run's privacy.json, empty where there is none yet."""
-    try:
-        return folder.read_json(folder.privacy_json)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError):
-        raise ConfigError(f"--run: {folder.privacy_json} cannot be read") from None
-
-
-def theorem(folder: RunFolder) -> Accountant | None:
+def theorem(run: StoredRun) -> Accountant | None:
     """The accountant of the published claim of the run's algorithm, if that is one of fedpriv's."""
     from fedpriv.experiment.consent import TARGET, is_shipped
     from fedpriv.experiment.instantiate import instantiate
 
     try:
-        config = folder.read_config()
+        config = run.configuration
         if not is_shipped(f"algorithm.{TARGET}", config.algorithm._target_):
             return None  # one of the user's own has no theorem
         claim = instantiate(config, "algorithm").claim
@@ -333,5 +317,5 @@ def read_delta(options: SimpleNamespace) -> str | None:
     """``--delta``, or the δ of the run."""
     if options.delta is not None or options.run_folder is None:
         return options.delta
-    delta = run_statement(run_folder(options)).get("delta")
+    delta = stored_run(options).statement.get("delta")
     return None if delta is None else str(delta)

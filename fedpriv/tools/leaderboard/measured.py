@@ -14,11 +14,10 @@ from fedpriv.common.words import round_up
 from fedpriv.experiment.settings import read_settings
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.core.names import SOUND
-from fedpriv.store.agreement import ledger_apart, stated_apart
 from fedpriv.store.caveats import CAVEATS
-from fedpriv.store.folder import FINISHED, RunFolder
-from fedpriv.store.ledger_file import LedgerError, read_ledger
+from fedpriv.store.folder import FINISHED
 from fedpriv.store.searches import is_search
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.accounting.account import tightest_epsilon
 from fedpriv.tools.accounting.releases import Releases
 
@@ -53,19 +52,18 @@ class Measured:
 
 def measure(path: str | Path) -> Measured:
     """Read a run. Raises ConfigError for one that the leaderboard does not take, in a sentence."""
-    folder = RunFolder(path)
-    if not folder.config.exists():
+    run = StoredRun(path)
+    if not run.files.config.exists():
         raise ConfigError(f"{path} is no run folder: it has no config.yaml")
-    if not folder.summary.exists():
+    if not run.files.summary.exists():
         raise ConfigError(f"{path} is not finished")
-    config, summary = folder.read_config(), folder.read_json(folder.summary)
-    environment, privacy = (folder.read_json(p) for p in (folder.environment, folder.privacy_json))
+    config, summary, privacy = run.configuration, run.summary, run.statement
     if summary.get("stop_reason") not in _ENDS:
         raise ConfigError(f"{path} is not finished: it ended as {show(summary.get('stop_reason'))}")
     if privacy.get("private") is not True:
         raise ConfigError(f"{path} has no privacy: nothing is clipped and no noise is added")
-    _refuse_special(path, folder, config, summary)
-    overrides = folder.read_overrides()
+    _refuse_special(run)
+    overrides = run.overrides
     if overrides is None:
         raise ConfigError(
             f"{path} does not have its overrides: it was begun from Python, or withholds them"
@@ -78,39 +76,31 @@ def measure(path: str | Path) -> Measured:
             f"{path} does not say whom it protects: its privacy.json has no sound view"
         )
     delta, accuracy = _number(path, privacy, "delta"), _number(path, summary, "test_accuracy")
-    epsilon = sound_epsilon(folder, privacy, delta)
-    _refuse_damage(folder, summary, privacy, epsilon)
+    epsilon = sound_epsilon(run, delta)
+    if privacy.get("noise_adapts") is False:
+        run.compare_ledger(epsilon, tightest=True)
+    if run.damage:
+        problem = next(iter(run.damage.values()))
+        raise ConfigError(f"{problem}; the leaderboard takes runs as they were made")
     return Measured(
-        config, tuple(overrides), environment, str(summary.get("dataset")), str(view.get("trust")),
+        config, tuple(overrides), run.environment, str(summary.get("dataset")), str(view.get("trust")),
         str(view.get("unit")), str(view.get("neighbours")), delta, epsilon, accuracy, summary,
     )  # fmt: skip
 
 
-def _refuse_damage(
-    folder: RunFolder, summary: dict[str, Any], privacy: dict[str, Any], epsilon: float
-) -> None:
-    """Raise ConfigError where a file is not as the run wrote it, or two of them say different things."""
-    problems = [*folder.digests.problems, stated_apart(folder, summary, privacy)]
-    if privacy.get("noise_adapts") is False:
-        problems.append(ledger_apart(folder, privacy, epsilon, tightest=True))
-    if found := [problem for problem in problems if problem]:
-        raise ConfigError(f"{found[0]}; the leaderboard takes runs as they were made")
-
-
-def _refuse_special(
-    path: object, folder: RunFolder, config: DictConfig, summary: dict[str, Any]
-) -> None:
+def _refuse_special(run: StoredRun) -> None:
     """Raise ConfigError for a run of something else than training honest clients on their data."""
+    path, config = run.path, run.configuration
     resolved = config.copy()
     try:
         settings = read_settings(resolved)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    if config.get("attack") is not None or summary.get("attackers"):
+    if config.get("attack") is not None or run.summary.get("attackers"):
         raise ConfigError(f"{path} has malicious clients")
     if settings.shadow is not None:
         raise ConfigError(f"{path} is a shadow run of an audit")
-    if settings.canaries or folder.canaries.exists():
+    if settings.canaries or run.files.canaries.exists():
         raise ConfigError(f"{path} has canaries, which were planted for its audit")
     if settings.paired is not None:
         raise ConfigError(
@@ -118,7 +108,7 @@ def _refuse_special(
         )
     if settings.publish:
         raise ConfigError(f"{path} has publish=true and withholds its seeds, which an entry states")
-    if is_search(folder.path.resolve().parent):
+    if is_search(path.resolve().parent):
         raise ConfigError(f"{path} is a trial of a search, whose epsilon is that of all its trials")
     if config.get("budget_view") != SOUND:
         raise ConfigError(
@@ -133,43 +123,38 @@ def _refuse_weak(path: object, config: DictConfig, privacy: dict[str, Any]) -> N
             raise ConfigError(f"{path}: delta={show(config.get('delta'))} is too large; {caveat}")
 
 
-def sound_epsilon(folder: RunFolder, privacy: dict[str, Any], delta: float) -> float:
+def sound_epsilon(run: StoredRun, delta: float) -> float:
     """ε of the worst client from the ledger, as ``fedpriv account --run`` finds it. Raises ConfigError where
     none is finite.
 
     Where the noise adapts, the ledger alone has no ε: what holds is the budget of the filter, if the ledger
     keeps to it at the filter's own order.
     """
-    try:
-        ledger = read_ledger(folder.checked(folder.ledger), SOUND)
-    except LedgerError as error:
-        raise ConfigError(str(error)) from None
+    ledger = run.ledger(SOUND)
     releases = Releases((), ledger.neighbours, ledger.histories)
-    if privacy.get("noise_adapts") is not False:
-        return _budget(folder, releases, privacy, delta)
+    if run.statement.get("noise_adapts") is not False:
+        return _budget(run, releases, delta)
     epsilon = tightest_epsilon(releases, delta)
     if not 0 < epsilon < math.inf:
-        raise ConfigError(f"{folder.path}: its ledger gives no finite epsilon at delta = {delta:g}")
+        raise ConfigError(f"{run.path}: its ledger gives no finite epsilon at delta = {delta:g}")
     return epsilon
 
 
-def _budget(folder: RunFolder, releases: Releases, privacy: dict[str, Any], delta: float) -> float:
-    order, budget, stated = (privacy.get(name) for name in ("order", "budget", "epsilon_sound"))
+def _budget(run: StoredRun, releases: Releases, delta: float) -> float:
+    order, budget, stated = (run.statement.get(n) for n in ("order", "budget", "epsilon_sound"))
     try:
-        guard = RdpAccountant(
-            [order], folder.read_config().accountant.get("conversion", "improved")
-        )
+        guard = RdpAccountant([order], run.configuration.accountant.get("conversion", "improved"))
     except (ArgumentError, TypeError):
         guard = None
     if guard is None or not isinstance(budget, int | float) or stated != budget:
         raise ConfigError(
-            f"{folder.path}: its noise adapts and no Renyi filter guards it, so its ledger alone gives no "
+            f"{run.path}: its noise adapts and no Renyi filter guards it, so its ledger alone gives no "
             "epsilon"
         )
     spent = releases.epsilon(guard, delta)
     if not spent <= budget * (1.0 + _ROUNDING):
         raise ConfigError(
-            f"{folder.path}: by its ledger its filter spent epsilon {round_up(spent)} of {budget:g}"
+            f"{run.path}: by its ledger its filter spent epsilon {round_up(spent)} of {budget:g}"
         )
     return float(budget)
 

@@ -15,12 +15,12 @@ import numpy as np
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.store.columns import STATED_COLUMNS
-from fedpriv.store.folder import RunFolder
 from fedpriv.store.packed import unpack_runs
-from fedpriv.store.saved import LARGEST_CONFIG, saved_text
+from fedpriv.store.saved import LARGEST_CONFIG, saved_picture, saved_rows, saved_text
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.report import sections
 from fedpriv.tools.report.charts import Chart, ChartLine, curve, points_each
-from fedpriv.tools.report.gather import ReportedRun, picture_of, read_rows
+from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.markup import Markup, table, tag
 from fedpriv.tools.report.page import Page
 
@@ -51,7 +51,9 @@ class StoredFigure:
 def read_figure(folder: Path) -> StoredFigure:
     """What there is of a figure. Raises ConfigError where comparison.md cannot be read."""
     text = saved_text(folder / "comparison.md", LARGEST_CONFIG)
-    figure = StoredFigure(folder, text, picture_of(folder / "figure.png", _LARGEST_PICTURE), [], [])
+    figure = StoredFigure(
+        folder, text, saved_picture(folder / "figure.png", _LARGEST_PICTURE), [], []
+    )
     figure.drawn = _records(folder / "figure.csv", figure.notes)
     ends = [row for row in _records(folder / "ends.csv", figure.notes) if row.get("folder")]
     record = _records(folder / "runs.csv", figure.notes)
@@ -63,7 +65,7 @@ def _records(path: Path, notes: list[str]) -> list[dict[str, str]]:
     if not path.exists():
         return []
     try:
-        names, *rows = read_rows(path) or [[]]
+        names, *rows = saved_rows(path) or [[]]
     except ConfigError as error:
         notes.append(str(error))
         return []
@@ -78,13 +80,12 @@ def add_figure(
     before = f"{figure.title}: " if named else ""
     with tempfile.TemporaryDirectory() as unpacked:
         rows = list(_runs(figure, _places(figure, stores, Path(unpacked))))
-    noted = ReportedRun(RunFolder(figure.folder), notes=figure.notes)
     shown = (
         tag("p", "The picture (figure.png) is absent or too large to be embedded.", class_="note")
         if figure.picture is None
         else sections.picture(figure.picture, figure.title)
     )
-    page.add(f"{before}Picture" if before else "Picture", sections.notes(noted), shown)
+    page.add(f"{before}Picture" if before else "Picture", sections.notes(figure.notes), shown)
     page.add(f"{before}Comparison", tag("div", rendered(figure.text), class_="text"))
     drawn = list(_charts(figure.drawn))
     page.add(f"{before}Curves", page.charts(drawn))
@@ -199,13 +200,13 @@ def _told(row: dict[str, str]) -> dict[str, object]:
 
 
 def _ends(found: Path) -> dict[str, object]:
-    run = ReportedRun(RunFolder(found))
-    try:
-        run.summary = run.folder.read_json(run.folder.summary)
-    except ConfigError as error:
-        return {"why": str(error)}
-    return {
-        "rounds": sections.rounds_words(run),
-        "test accuracy": sections.percent(run.end("test_accuracy")),
-        **{f"ε {word}": sections.epsilon_words(run.end(key)) for key, word in sections.EPSILONS},
-    }
+    """Return what a run reached, and what is damaged in it."""
+    stored = StoredRun(found, tolerant=True)
+    run, ends = ReportedRun(stored), {}
+    if run.summary:
+        ends = {
+            "rounds": sections.rounds_words(run),
+            "test accuracy": sections.percent(run.end("test_accuracy")),
+        }
+        ends |= {f"ε {word}": sections.epsilon_words(run.end(k)) for k, word in sections.EPSILONS}
+    return ends | ({"why": next(iter(stored.damage.values()))} if stored.damage else {})

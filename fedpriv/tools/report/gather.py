@@ -5,63 +5,75 @@ A file that is absent is passed over, one that cannot be read is a note on the p
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from fedpriv.common import config as configuration
-from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.notices import notice
-from fedpriv.store.agreement import stated_apart
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.numbers import Columns, read_columns
-from fedpriv.store.saved import LARGEST_CONFIG, LARGEST_TABLE, saved_json, saved_text, saved_values
+from fedpriv.store.numbers import Columns
 from fedpriv.store.searches import is_search
+from fedpriv.store.stored_run import StoredAudit, StoredRun
 
 SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 MOST_RUNS = 20_000
-_MOST_AUDITS = 50
-_LARGEST_PICTURE = 1 << 19
-Read = TypeVar("Read")
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What one audit found, and its picture if there is one."""
-
-    name: str
-    facts: dict[str, Any]
-    picture: bytes | None
 
 
 @dataclass
 class ReportedRun:
-    """A run as far as its folder tells.
+    """What a report says of a run. Its files may be damaged or absent: then their parts are empty.
 
     Attributes:
-        settings: Key → value of what can change a result; ``runtime``: of what cannot.
-        metrics: Without rows for a run that has not begun.
-        ledger: The rows of ledger.csv, the first their names.
-        notes: What could not be read, a sentence each.
+        stored: The run folder.
+        metrics: Without rows for a run that has not begun, or where curves are left out.
+        ledger: The rows of ledger.csv, the first their names; without details empty, as are audits and the
+            statement (privacy.txt).
+        notes: What is damaged, a sentence each.
     """
 
-    folder: RunFolder
-    settings: dict[str, object] = field(default_factory=dict)
-    runtime: dict[str, object] = field(default_factory=dict)
-    summary: dict[str, Any] = field(default_factory=dict)
-    privacy: dict[str, Any] = field(default_factory=dict)
-    statement: str = ""
+    stored: StoredRun
     metrics: Columns = field(default_factory=Columns)
     ledger: list[list[str]] = field(default_factory=list)
-    environment: dict[str, Any] = field(default_factory=dict)
-    audits: list[Audit] = field(default_factory=list)
+    audits: list[StoredAudit] = field(default_factory=list)
+    statement: str = ""
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def settings(self) -> dict[str, object]:
+        """The values that can change a result."""
+        return self.stored.identity
+
+    @cached_property
+    def runtime(self) -> dict[str, object]:
+        """The values that can change no result."""
+        return {key: v for key, v in self.stored.values.items() if key.startswith("runtime.")}
+
+    @property
+    def folder(self) -> RunFolder:
+        return self.stored.files
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return self.stored.summary
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """The facts of the statement."""
+        return self.stored.statement
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        return self.stored.environment
+
+    @property
+    def overrides(self) -> list[str] | None:
+        return self.stored.overrides
 
     @property
     def name(self) -> str:
@@ -73,29 +85,22 @@ class ReportedRun:
     def seed(self) -> object:
         return self.settings.get("seed", self.summary.get("seed"))
 
-    @cached_property
-    def overrides(self) -> list[str] | None:
-        """What the run was begun with; None where that is not known."""
-        found = self.environment.get("overrides")
-        known = isinstance(found, list) and all(isinstance(one, str) for one in found)
-        return found if known else None
-
     @property
     def resumable(self) -> bool:
-        """Whether there is something left to run."""
+        """Return whether there is something left to run."""
         folder = self.folder
         stored = folder.checkpoint.is_file() and folder.environment.is_file()
         return stored and self.summary.get("stop_reason") in (None, "interrupted")
 
     def end(self, column: str) -> float | None:
-        """A number of summary.json, or the last one of metrics.csv."""
+        """Return a number of summary.json, or the last one of metrics.csv."""
         found = as_number(self.summary.get(column))
         if found is None and not self.summary and self.metrics.has(column):
             found = float(self.metrics.known(column)[column][-1])
         return found
 
     def reason(self, name: str) -> str:
-        """Why an ε is what it is; empty where the statement does not say."""
+        """Return why an ε is what it is; empty where the statement does not say."""
         reasons = self.privacy.get("reasons")
         found = reasons.get(name) if isinstance(reasons, dict) else None
         return found.rstrip(".") if isinstance(found, str) else ""
@@ -165,86 +170,32 @@ def _in_order(path: Path) -> tuple[int, int | str]:
 def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedRun:
     """Read a run. Of one among very many, ``in_full=False`` leaves out statement, ledger and audits, and
     ``curves=False`` the metrics, unless they alone tell where the run is."""
-    folder = RunFolder(path)
-    run = ReportedRun(folder)
-    config = _read(saved_values, folder.checked(folder.config), run.notes)
-    if config is not None:
-        run.settings = configuration.identity_of_values(config)
-        run.runtime = {key: value for key, value in config.items() if key.startswith("runtime.")}
-    run.summary = _read(saved_json, folder.checked(folder.summary), run.notes) or {}
-    run.privacy = _read(saved_json, folder.checked(folder.privacy_json), run.notes) or {}
-    run.environment = _read(saved_json, folder.checked(folder.environment), run.notes) or {}
-    if curves or not run.summary:
-        run.metrics = _read(read_columns, folder.checked(folder.metrics), run.notes) or Columns()
-    if "round" not in run.metrics:
-        run.metrics = Columns()
+    stored = StoredRun(path, tolerant=True)
+    run = ReportedRun(stored)
+    _ = stored.values, stored.statement, stored.overrides  # their damage is a note on the page
+    if (curves or not run.summary) and "round" in stored.metrics:
+        run.metrics = stored.metrics
     if in_full:
-        run.statement = _read(_text, folder.checked(folder.privacy_text), run.notes) or ""
-        run.ledger = _read(read_rows, folder.checked(folder.ledger), run.notes) or []
-        run.audits = list(_audits(folder, run.notes))
-        if not folder.digests.vouches_for(folder.ledger.name, folder.privacy_json.name):
-            _compare_ledger(run)
-    run.notes += filter(None, [*folder.digests.problems, folder.digests.unknown])
-    if apart := stated_apart(folder, run.summary, run.privacy):
-        run.notes.append(apart)
-        notice(f"warning: {apart}")
+        _compare_ledger(stored)
+        run.statement, run.ledger, run.audits = (
+            stored.statement_text,
+            stored.ledger_rows,
+            stored.audits,
+        )
+    run.notes += filter(None, [*stored.damage.values(), stored.lost])
+    for note in run.notes:
+        notice(f"warning: {note}")
     return run
 
 
-def _text(path: Path) -> str:
-    return saved_text(path, LARGEST_CONFIG)
+def _compare_ledger(stored: StoredRun) -> None:
+    """Enter where the ledger has another epsilon than the statement: for files that no digest vouches for."""
+    from fedpriv.tools.accounting.account import compare_ledger
 
-
-def _read(read: Callable[[Path], Read], path: Path, notes: list[str]) -> Read | None:
-    if not os.path.lexists(path):
-        return None
-    try:
-        return read(path)
-    except ConfigError as error:
-        notes.append(str(error))
-        notice(f"warning: {error}")
-        return None
-
-
-def _compare_ledger(run: ReportedRun) -> None:
-    """Note where the ledger has another epsilon than the statement: for files that no digest vouches for."""
-    from fedpriv.tools.accounting.account import ledger_against_statement
-
-    if not run.ledger or not run.privacy.get("private"):
+    paths = (stored.files.ledger, stored.files.privacy_json)
+    if not stored.statement.get("private") or not all(map(os.path.lexists, paths)):
         return
-    try:
-        apart = ledger_against_statement(run.folder, run.privacy)
-    except FedprivError as error:
-        apart = str(error)
-    if apart:
-        run.notes.append(apart)
-        notice(f"warning: {apart}")
-
-
-def read_rows(path: Path) -> list[list[str]]:
-    """A CSV as texts, the names first. Raises ConfigError."""
-    text = saved_text(path, LARGEST_TABLE)
-    try:
-        return [row for row in csv.reader(io.StringIO(text)) if row]
-    except csv.Error:
-        raise ConfigError(f"{path} cannot be read: it is not a table") from None
-
-
-def _audits(folder: RunFolder, notes: list[str]) -> Iterator[Audit]:
-    if not folder.audit.is_dir():
+    if stored.vouches_for(*paths):
         return
-    for path in sorted(set(folder.audit.glob("*.json")) - {folder.canaries})[:_MOST_AUDITS]:
-        facts = _read(saved_json, folder.checked(path), notes)
-        if facts is not None:
-            yield Audit(path.stem, facts, picture_of(path.with_suffix(".png"), _LARGEST_PICTURE))
-
-
-def picture_of(path: Path, largest: int) -> bytes | None:
-    """A PNG of at most so many bytes, if there is one."""
-    try:
-        if not path.is_file() or path.is_symlink() or path.stat().st_size > largest:
-            return None
-        content = path.read_bytes()
-    except OSError:
-        return None
-    return content if content.startswith(b"\x89PNG\r\n\x1a\n") else None
+    with suppress(ConfigError):  # it is entered
+        compare_ledger(stored)

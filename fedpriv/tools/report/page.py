@@ -84,7 +84,7 @@ def add_run(page: Page, run: ReportedRun) -> None:
     """One run in full."""
     page.add(
         "Summary",
-        sections.notes(run),
+        sections.notes(run.notes),
         sections.key_numbers(run),
         sections.three_epsilons(run),
         sections.exact_values(run),
@@ -111,7 +111,10 @@ def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | Non
     """Several runs beside each other; ``sweep``: the words that began them as a sweep."""
     names = labels(runs)
     page.add(
-        "Runs", *(sections.notes(run) for run in runs), _rows(runs, names), _means(runs, names)
+        "Runs",
+        *(sections.notes(run.notes) for run in runs),
+        _rows(runs, names),
+        _means(runs, names),
     )
     drawn = sweep_charts(runs[:MOST_RUNS], names[:MOST_RUNS])
     if drawn:

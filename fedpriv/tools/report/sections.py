@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from fedpriv.common.words import counted, round_up
 from fedpriv.data.names import MISLABELLED
 from fedpriv.store.searches import STATEMENT, is_search
-from fedpriv.tools.report.gather import Audit, ReportedRun, as_number
+from fedpriv.store.stored_run import StoredAudit
+from fedpriv.tools.report.gather import ReportedRun, as_number
 from fedpriv.tools.report.labels import full
 from fedpriv.tools.report.markup import Markup, folded, joined, listed, table, tag
 
@@ -214,7 +215,7 @@ def audits(run: ReportedRun) -> Iterator[Markup]:
             yield listed(warnings)
 
 
-def _membership(audit: Audit, rows: Sequence[tuple[str, dict[str, object]]]) -> Markup:
+def _membership(audit: StoredAudit, rows: Sequence[tuple[str, dict[str, object]]]) -> Markup:
     columns = (("auc", "AUC"), ("tpr_at_1_percent", "TPR at 1 % FPR"),
                ("tpr_at_0.1_percent", "TPR at 0.1 % FPR"))  # fmt: skip
     words = (
@@ -227,7 +228,7 @@ def _membership(audit: Audit, rows: Sequence[tuple[str, dict[str, object]]]) -> 
     )
 
 
-def _epsilon_from_below(audit: Audit) -> Markup:
+def _epsilon_from_below(audit: StoredAudit) -> Markup:
     facts = audit.facts
     rows = [f for f in facts["found"] if isinstance(f, dict)]
     kind = "wrong labels" if facts.get("canary") == MISLABELLED else "of one gradient direction"
@@ -246,7 +247,7 @@ def _short(value: object) -> str:
     return "–" if number is None else f"{number:.3g}"
 
 
-def _property(audit: Audit) -> Markup:
+def _property(audit: StoredAudit) -> Markup:
     facts = audit.facts
     rows = [
         (facts.get("observer_sees", "all"), _estimate(facts, "auc")),
@@ -325,6 +326,6 @@ def configuration(run: ReportedRun) -> Markup:
     return folded(f"All {len(rows)} keys", table("Configuration", ("key", "value"), rows))
 
 
-def notes(run: ReportedRun) -> Markup:
-    """What could not be read."""
-    return tag("div", listed(run.notes), class_="warning", role="note") if run.notes else Markup("")
+def notes(sentences: Sequence[str]) -> Markup:
+    """Return what is damaged."""
+    return tag("div", listed(sentences), class_="warning", role="note") if sentences else Markup("")

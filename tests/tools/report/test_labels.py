@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.labels import common, differences, labels
 
 
 def run(*overrides: str, **settings: object) -> ReportedRun:
-    facts = {"overrides": list(overrides)} if overrides else {}
-    return ReportedRun(RunFolder("x"), settings=settings, environment=facts)
+    stored = StoredRun("x", tolerant=True)
+    stored.identity, stored.overrides = settings, list(overrides) or None
+    return ReportedRun(stored)
 
 
 def test_a_label_is_what_differs_without_seeds():

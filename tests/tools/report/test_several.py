@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from fedpriv.store import stored_run
 from fedpriv.tools.report import curves, gather, write
 from fedpriv.tools.report import page as page_module
 
@@ -92,7 +93,7 @@ def test_of_very_many_runs_few_are_drawn_and_differences_are_lines(
         monkeypatch.setattr(module, "MOST_DETAILS", 1)
     monkeypatch.setattr("omegaconf.OmegaConf.create", None)
     opened = []
-    monkeypatch.setattr(gather, "read_rows", lambda path: opened.append(path) or [])
+    monkeypatch.setattr(stored_run, "saved_rows", lambda path: opened.append(path) or [])
     assert command("report", str(sweep)).status == 0
     page = read(sweep / "report.html")
     assert page.all("h1")[0].text == "sweep: 3 runs"

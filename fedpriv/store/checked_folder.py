@@ -1,0 +1,174 @@
+"""A run folder that is read with suspicion: every file against its digest, every damage one sentence."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.notices import notice
+from fedpriv.store.digests import KEY, Digest, is_own_digest, matches
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.saved import LARGEST_HASHED, LARGEST_SUMMARY, parsed_json, saved_text
+
+INTERRUPTED = "interrupted"
+_LOST = (
+    "the SHA-256 of the files of this run are lost with it, so damage that leaves them readable is not "
+    "noticed"
+)
+Read = TypeVar("Read")
+
+
+class CheckedFolder:
+    """The files of a run, each compared with its digest in ``summary.json`` when it is read.
+
+    Args:
+        path: The run folder.
+        tolerant: A file that cannot be read is empty, and nothing is said: ``damage`` has it. Else it raises
+            ConfigError, and of a file that can be read and is damaged a notice of the command says so.
+
+    Attributes:
+        files: The paths of its files.
+        damage: The sentence of each damaged file that was read so far, one for each file.
+    """
+
+    def __init__(self, path: str | Path | RunFolder, tolerant: bool = False):
+        self.files = path if isinstance(path, RunFolder) else RunFolder(path)
+        self.path = self.files.path
+        self.damage: dict[Path, str] = {}
+        self._tolerant = tolerant
+        self._checked: set[str] = set()
+
+    @cached_property
+    def stated(self) -> dict[str, Digest]:
+        """The digests of the run's files by ``summary.json``; empty before its end."""
+        summary, problem = self._summary
+        if problem:
+            self._enter(self.files.summary, problem)
+        elif self.lost and not self._tolerant:
+            notice(f"warning: {self.lost}")
+        if not summary:
+            return {}
+        stated = summary.get(KEY)
+        if not isinstance(stated, dict):
+            notice(
+                f"{self.path} was written by a version of fedpriv that kept no digests of its files; there, "
+                "and in others of that version, damage that leaves them readable is not noticed",
+                kind=KEY,
+            )
+            return {}
+        return {name: entry for name, entry in stated.items() if isinstance(entry, dict)}
+
+    @property
+    def lost(self) -> str:
+        """That a run has a statement and no summary, in a sentence; empty where it is not so."""
+        path, statement = self.files.summary, self.files.privacy_json
+        if os.path.lexists(path) or not os.path.lexists(statement):
+            return ""
+        return f"{path} is not there, though {statement} is; {_LOST}"
+
+    @cached_property
+    def _summary(self) -> tuple[dict[str, Any], str]:
+        """(what ``summary.json`` holds, why it cannot be read)."""
+        path = self.files.summary
+        if not os.path.lexists(path):
+            return {}, ""
+        try:
+            self.files.refuse_odd(path)
+            text = saved_text(path, LARGEST_SUMMARY)
+            summary = parsed_json(path, text)
+            if not isinstance(summary.get("stop_reason"), str):
+                raise ConfigError(f"{path} cannot be read: it has no stop_reason")
+        except ConfigError as error:
+            return {}, f"{error}; {_LOST}"
+        if isinstance(stated := summary.get(KEY), dict) and not is_own_digest(text, stated):
+            self._enter(path, _changed(path))
+        return summary, ""
+
+    def check(self, path: Path, largest: float = math.inf) -> None:
+        """Compare a file with its digest; one with more than ``largest`` bytes by its size alone."""
+        name = path.relative_to(self.path).as_posix()
+        if name in self._checked or path == self.files.summary:
+            return
+        self._checked.add(name)
+        entry, goes_on = self.stated.get(name), self._goes_on
+        if entry is not None and not matches(path, entry, largest, goes_on):
+            self._enter(path, _changed(path))
+
+    def check_all(self) -> None:
+        """Compare every file that ``summary.json`` names and that is there.
+
+        Of an interrupted run, those that the resumed run may write again are left out.
+        """
+        for name in self.stated:
+            path = self.path / name
+            odd = Path(name).is_absolute() or ".." in Path(name).parts
+            written_again = self._goes_on and name.endswith(("environment.json", "trackers.json"))
+            if not odd and not written_again and os.path.lexists(path):
+                self.check(path, LARGEST_HASHED)
+
+    def vouches_for(self, *paths: Path) -> bool:
+        """Return whether all these files are as ``summary.json`` states them."""
+        entries = [self.stated.get(path.relative_to(self.path).as_posix()) for path in paths]
+        return all(
+            entry is not None and matches(path, entry)
+            for path, entry in zip(paths, entries, strict=True)
+        )
+
+    @property
+    def went_on(self) -> bool:
+        """Return whether an interrupted run has more rounds than its summary states."""
+        path = self.files.metrics
+        try:
+            return self._goes_on and path.stat().st_size > self.stated[path.name]["bytes"]
+        except (OSError, KeyError, TypeError):
+            return False
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._summary[0].get("stop_reason") == INTERRUPTED
+
+    def _read(
+        self, path: Path, read: Callable[[Path], Read], absent: Any, optional: bool = True
+    ) -> Read:
+        """Return what ``read`` makes of a file and compare it with its digest. Raises ConfigError.
+
+        ``absent`` stands for a file that the run has not written, unless it must have (not ``optional``), and
+        for one that cannot be read, where the reader is tolerant.
+        """
+        name = path.relative_to(self.path).as_posix()
+        if optional and not os.path.lexists(path) and name not in self.stated:
+            return absent
+        try:
+            self.files.refuse_odd(path)
+            content = read(path)
+        except ConfigError as error:
+            self._checked.add(name)
+            return self._refuse(path, str(error), absent)
+        self.check(path)
+        return content
+
+    def refuse(self, path: Path, reason: str, instead: Any = None) -> Any:
+        """Say that a file cannot be read; return what stands for it. Raises ConfigError if not tolerant."""
+        return self._refuse(path, f"{path} cannot be read: {reason}", instead)
+
+    def _refuse(self, path: Path, problem: str, instead: Any) -> Any:
+        if not self._tolerant:
+            raise ConfigError(problem)
+        self._enter(path, problem)
+        return instead
+
+    def _enter(self, path: Path, problem: str) -> None:
+        if path not in self.damage:
+            self.damage[path] = problem
+            if not self._tolerant:
+                notice(f"warning: {problem}")
+
+
+def _changed(path: Path) -> str:
+    where = "that it states" if path.name == "summary.json" else "in summary.json"
+    return f"{path} is not as the run wrote it, by the SHA-256 {where}: it is damaged or was edited"
