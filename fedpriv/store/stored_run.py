@@ -91,6 +91,12 @@ class StoredRun(CheckedFolder):
         """Versions, machine and command of the run."""
         return self._read(self.files.environment, saved_json, {})
 
+    @property
+    def versions(self) -> dict[str, Any]:
+        """The versions of the packages that the run was made with."""
+        versions = self.environment.get("versions")
+        return versions if isinstance(versions, dict) else {}
+
     @cached_property
     def overrides(self) -> list[str] | None:
         """The overrides that the run was begun with; None where they are withheld or not known."""
@@ -157,7 +163,28 @@ class StoredRun(CheckedFolder):
     def _columns(self, path: Path) -> Columns:
         from fedpriv.store.numbers import Columns, read_columns
 
-        return self._read(path, read_columns, Columns(), optional=self._tolerant)
+        def read(path: Path) -> Columns:
+            columns = read_columns(path)
+            if "round" not in columns:
+                raise ConfigError(f"{path} cannot be read: it is no table of rounds")
+            return columns
+
+        return self._read(path, read, Columns(), optional=self._tolerant)
+
+    def last_value(self, column: str) -> float | None:
+        """Return what ``metrics.csv`` has last in a column, be it nan; None where all its cells are empty."""
+
+        def read(path: Path) -> float | None:
+            try:
+                names, *rows = saved_rows(path)
+                cells = [
+                    cell for row in rows if column in names and (cell := row[names.index(column)])
+                ]
+                return float(cells[-1]) if cells else None
+            except (ValueError, IndexError):
+                raise ConfigError(f"{path} cannot be read: it is not a table of numbers") from None
+
+        return self._read(self.files.metrics, read, None)
 
     @cached_property
     def last_round(self) -> dict[str, float]:

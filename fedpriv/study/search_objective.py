@@ -23,9 +23,9 @@ class Objective:
 
     def score(self, run: StoredRun) -> float | None:
         """Return the score of a finished run; None where it is not finite. Raises FedprivError for none."""
-        if not run.metrics.has(self.name):
+        score = run.last_value(self.name)
+        if score is None:
             raise FedprivError(f"search: {run.path} has no {self.name}")
-        score = float(run.metrics.known(self.name)[self.name][-1])
         return score if math.isfinite(score) else None
 
 

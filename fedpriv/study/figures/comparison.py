@@ -328,8 +328,9 @@ def _without_guarantee(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[st
     reasons: dict[str, list[str]] = {}
     for run in runs:
         if run.without_guarantee:
-            privacy = run.job.folder.read_json(run.job.folder.privacy_json)
-            labels = reasons.setdefault(privacy["reasons"]["epsilon_sound"], [])
+            told = run.stored.statement.get("reasons")
+            reason = told.get("epsilon_sound") if isinstance(told, dict) else None
+            labels = reasons.setdefault(str(reason), [])
             if run.job.curve.label not in labels:
                 labels.append(run.job.curve.label)
     for reason, labels in reasons.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,9 +13,8 @@ from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
-from fedpriv.store.folder import RunFolder
 from fedpriv.store.plots import CYCLE, Line, Panel, draw_panels
-from fedpriv.store.saved import saved_values
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.overlay import (
     MOST_LINES,
     axis_label,
@@ -32,18 +30,10 @@ from fedpriv.tools.run_choice import as_number
 _LABELS = {"epsilon": "ε, privacy budget"}
 
 
-@dataclass(frozen=True, eq=False)
-class _End:
-    folder: RunFolder
-    config: Mapping[str, object]
-    overrides: dict[str, str] | None
-    summary: Mapping[str, object]
-
-
 def run(options: SimpleNamespace) -> int:
     """Draw the ends of the runs. Raises ConfigError for folders without runs and unknown keys."""
     key, y, out = options.points, options.y, options.out
-    runs = [_read(folder) for given in options.folders for folder in find_runs(given)]
+    runs = [run for given in options.folders for run in find_runs(given)]
     kept = _with_both(runs, key, y)
     lines = _lines(kept, key, y)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
@@ -55,28 +45,23 @@ def run(options: SimpleNamespace) -> int:
     return 0
 
 
-def _read(folder: RunFolder) -> _End:
-    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
-    return _End(folder, saved_values(folder.checked(folder.config)), told_settings(folder), summary)
-
-
-def _with_both(runs: Sequence[_End], key: str, y: str) -> list[_End]:
+def _with_both(runs: Sequence[StoredRun], key: str, y: str) -> list[StoredRun]:
     """The runs that ended and have a number for both; says which are left out. Raises ConfigError."""
-    keys = dict.fromkeys(name for one in runs for name in one.config)
+    keys = dict.fromkeys(name for one in runs for name in one.values)
     if key not in keys:
         raise _unknown("--points", key, keys, "a key of config.yaml")
     results = dict.fromkeys(name for one in runs for name in one.summary)
     if y not in results:
         raise _unknown("--y", y, results, "a key of summary.json")
     for one in runs:
-        value = one.config.get(key)
+        value = one.values.get(key)
         if value is not None and (isinstance(value, str) or as_number(value) is None):
             raise ConfigError("--points", key, f"a key whose values are numbers, not {show(value)}")
-    kept = [one for one in runs if one.folder.finished and _finite(one, key, y)]
+    kept = [one for one in runs if one.finished and _finite(one, key, y)]
     if not kept:
         raise ConfigError(f"no finished run has numbers for both {key} and {y}")
     if len(kept) < len(runs):
-        left = [one.folder.path.name for one in runs if one not in kept]
+        left = [one.path.name for one in runs if one not in kept]
         console().print(f"left out, not finished or without a number: {', '.join(left)}")
     return kept
 
@@ -86,17 +71,17 @@ def _unknown(flag: str, name: str, known: Mapping[str, object], allowed: str) ->
     return ConfigError(flag, name or "nothing", allowed, f"did you mean {near}?" if near else "")
 
 
-def _finite(one: _End, key: str, y: str) -> bool:
-    numbers = (as_number(one.config.get(key)), as_number(one.summary.get(y)))
+def _finite(one: StoredRun, key: str, y: str) -> bool:
+    numbers = (as_number(one.values.get(key)), as_number(one.summary.get(y)))
     return all(number is not None and np.isfinite(number) for number in numbers)
 
 
-def _lines(runs: Sequence[_End], key: str, y: str) -> dict[str, pd.DataFrame]:
+def _lines(runs: Sequence[StoredRun], key: str, y: str) -> dict[str, pd.DataFrame]:
     """Curve → x, mean, low, high, n: mean and standard deviation over the seeds at each value."""
     labels = settings_labels(_settings(runs, key))
     curves: dict[str, dict[float, list[float]]] = {}
     for one, label in zip(runs, labels, strict=True):
-        x = float(as_number(one.config[key]))
+        x = float(as_number(one.values[key]))
         curves.setdefault(label or "all", {}).setdefault(x, []).append(float(one.summary[y]))
     lines = {}
     for label, points in curves.items():
@@ -108,13 +93,13 @@ def _lines(runs: Sequence[_End], key: str, y: str) -> dict[str, pd.DataFrame]:
     return lines
 
 
-def _settings(runs: Sequence[_End], key: str) -> list[dict[str, str]]:
+def _settings(runs: Sequence[StoredRun], key: str) -> list[dict[str, str]]:
     """What tells curves apart: overrides if all are known; else the configuration, without the keys that
     follow from the one on the axis."""
-    told = [one.overrides for one in runs]
+    told = [told_settings(one) for one in runs]
     if None not in told:
         return [{k: v for k, v in one.items() if k.lstrip("+") != key} for one in told]
-    values = [{k: show(v) for k, v in one.config.items() if v is not None} for one in runs]
+    values = [{k: show(v) for k, v in one.values.items() if v is not None} for one in runs]
     at: dict[tuple[str, str], set[str]] = {}  # (key, value of the axis) → values
     for one in values:
         for name in {n for other in values for n in other}:

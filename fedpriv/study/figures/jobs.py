@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure
 from fedpriv.tools.audit.request import missing
 
@@ -55,16 +56,11 @@ class Job:
     @property
     def state(self) -> str:
         """``done``, ``partly`` (can be resumed) or ``not run``."""
-        if self.folder.finished and not self._to_audit():
+        run, audit = StoredRun(self.folder), self.config.get("audit")
+        # killed after it ended, a run may lack the audits it asks for
+        if run.finished and (audit is None or not missing(audit, run.summary)):
             return DONE
         return PARTLY if self.folder.config.exists() else MISSING
-
-    def _to_audit(self) -> bool:
-        """Whether the run was killed after it ended and before the audits it asks for."""
-        audit = self.config.get("audit")
-        return audit is not None and bool(
-            missing(audit, self.folder.read_json(self.folder.summary))
-        )
 
     @property
     def minutes(self) -> float | None:
@@ -151,11 +147,11 @@ class JobMaker:
 
     def _folder(self, name: str, identity: dict[str, object]) -> RunFolder:
         """A finished run of that name in any store, else the place for it in the first one."""
-        folders = [RunFolder(store / name) for store in self._stores]
-        folder = next((f for f in folders if f.finished), folders[0])
-        if folder.config.exists():
-            _refuse_stranger(folder, identity)
-        return folder
+        runs = [StoredRun(store / name) for store in self._stores]
+        run = next((run for run in runs if run.finished), runs[0])
+        if run.files.config.exists():
+            _refuse_stranger(run, identity)
+        return run.files
 
 
 class _Seedless:
@@ -233,12 +229,11 @@ def _refuse_twins(jobs: Sequence[Job]) -> None:
         )
 
 
-def _refuse_stranger(folder: RunFolder, identity: dict[str, object]) -> None:
-    """A folder of that name must hold that run."""
-    there = configuration.identity(folder.read_config())
-    if configuration.fingerprint(there) != configuration.fingerprint(identity):
+def _refuse_stranger(run: StoredRun, identity: dict[str, object]) -> None:
+    """Raise ConfigError where a folder of that name holds another run."""
+    if configuration.fingerprint(run.identity) != configuration.fingerprint(identity):
         raise ConfigError(
-            f"{folder.path} holds another run than its name says (its config.yaml was changed, or "
+            f"{run.path} holds another run than its name says (its config.yaml was changed, or "
             "its seeds withheld); move it away"
         )
 

@@ -17,11 +17,11 @@ from rich.text import Text
 
 from fedpriv.common.words import counted
 from fedpriv.store.display import console, duration
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.jobs import DONE, Job
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_BETWEEN_LINES = 60.0
-_TAIL = 4096  # bytes: longer than any row of metrics.csv
 RUNNING, WAITING = "running", "waiting"
 
 
@@ -111,7 +111,7 @@ class Monitor:
         for p in seen:
             if p.state == DONE and p.job.label not in self._done:
                 self._done.add(p.job.label)
-                summary = p.job.folder.read_json(p.job.folder.summary)
+                summary = StoredRun(p.job.folder).summary
                 accuracy = summary.get("test_accuracy")
                 reached = "" if accuracy is None else f", {100 * accuracy:.2f} %"
                 self.out.print(
@@ -162,35 +162,23 @@ def progress(job: Job, since: float) -> Progress:
     """How far a job is; ``running`` if its metrics grew after the time ``since``."""
     if job.state == DONE:
         return Progress(job, DONE, 1.0)
-    metrics = job.folder.metrics
+    run = StoredRun(job.folder, tolerant=True)
+    row, rounds = run.last_round, int(run.last_round.get("rounds", 0))
     try:
-        row, moved = _last_row(metrics), metrics.stat().st_mtime
+        moved = run.files.metrics.stat().st_mtime
     except FileNotFoundError:
         return Progress(job, WAITING, 0.0)
     spent = row.get("epsilon") or row.get("epsilon_published")
     shares = [0.0]
     if spent and job.identity.get("epsilon"):  # ε grows about as the square root of the rounds
-        shares.append((float(spent) / float(job.identity["epsilon"])) ** 2)
-    if row.get("round") and job.identity.get("rounds"):
-        shares.append(float(row["round"]) / float(job.identity["rounds"]))
-    accuracy = row.get("test_accuracy")
+        shares.append((spent / float(job.identity["epsilon"])) ** 2)
+    if rounds and job.identity.get("rounds"):
+        shares.append(rounds / float(job.identity["rounds"]))
     return Progress(
         job,
         RUNNING if moved >= since else WAITING,
         min(max(shares), 1.0),
-        int(row.get("round") or 0),
-        float(accuracy) if accuracy else None,
-        job.folder.finished,
+        rounds,
+        row.get("test_accuracy"),
+        run.finished,
     )
-
-
-def _last_row(path: Path) -> Mapping[str, str]:
-    """The last whole row of a growing CSV; empty if there is none yet."""
-    with open(path, "rb") as file:
-        names = file.readline().decode().strip().split(",")
-        begin = file.tell()
-        size = file.seek(0, 2)
-        file.seek(max(begin, size - _TAIL))
-        lines = file.read().decode(errors="replace").split("\n")
-    whole = [line for line in lines[:-1] if line.count(",") == len(names) - 1]
-    return dict(zip(names, whole[-1].split(","), strict=True)) if whole else {}

@@ -11,16 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, nearest, show
 from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted, in_short
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
-from fedpriv.store.folder import RunFolder
-from fedpriv.store.numbers import Columns, read_columns
+from fedpriv.store.numbers import Columns
 from fedpriv.store.plots import CYCLE, Line, Panel, draw_panels
-from fedpriv.store.saved import saved_values
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.series import band
 
 _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
@@ -32,26 +30,22 @@ _NOT_FINISHED = "not finished, drawn as far as they are: "
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    folder: RunFolder
-    identity: Mapping[str, object]
-    overrides: dict[str, str] | None  # null for runs from Python
-    columns: tuple[str, ...]  # of metrics.csv
-    rounds: int
+    stored: StoredRun
     points: pd.DataFrame  # x and y, where both are finite
 
 
 def run(options: SimpleNamespace) -> int:
     """Draw the runs. Raises ConfigError for folders without runs and unknown columns."""
     out = options.out
-    found = [folder for given in options.folders for folder in find_runs(given)]
-    runs = [_read(folder, options.x, options.y) for folder in found]
-    if not any(one.rounds for one in runs):
-        raise ConfigError(f"{runs[0].folder.path} has no round yet")
+    found = [stored for given in options.folders for stored in find_runs(given)]
+    runs = [_Run(stored, _points(stored.metrics, options.x, options.y)) for stored in found]
+    if not any(one.stored.metrics.rows for one in runs):
+        raise ConfigError(f"{found[0].path} has no round yet")
     runs = _with_columns(runs, options.x, options.y)
     lines = _lines(runs, options.each)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_csv(out.with_suffix(".csv"), drawn.reset_index(0))
-    unfinished = [one.folder.path.name for one in runs if not one.folder.finished]
+    unfinished = [one.stored.path.name for one in runs if not one.stored.finished]
     draw_panels(
         [out], [[_panel(lines, options)]], "", _caption(lines, unfinished), creator="fedpriv plot"
     )
@@ -72,36 +66,25 @@ def first_lines(lines: Mapping[str, object]) -> list[str]:
     return [f"Drawn are the first {MOST_LINES} of {len(lines)} lines."]
 
 
-def find_runs(given: str) -> list[RunFolder]:
+def find_runs(given: str) -> list[StoredRun]:
     """The folder itself if it is a run, else the runs in it."""
     path = Path(given)
     if not path.is_dir():
         raise ConfigError(f"fedpriv plot: there is no folder {given}")
     inside = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
-    found = [RunFolder(p) for p in inside if RunFolder(p).metrics.exists()]
+    found = [run for run in map(StoredRun, inside) if run.files.metrics.exists()]
     if not found:
         raise ConfigError(f"{given}: no run folder (one with metrics.csv) is there or in it")
+    for run in found:
+        _ = run.identity, run.overrides  # a damaged one is refused, even if its overrides tell all
     return found
 
 
-def _read(folder: RunFolder, x: str, y: str) -> _Run:
-    try:
-        identity = configuration.identity_of_values(saved_values(folder.checked(folder.config)))
-        overrides = told_settings(folder)
-        metrics = read_columns(folder.checked(folder.metrics))
-    except (OSError, ValueError, AttributeError) as error:
-        words = " ".join(str(error).split())
-        raise ConfigError(f"{folder.path} cannot be read: {words}") from None
-    points = _points(metrics, x, y)
-    return _Run(folder, identity, overrides, tuple(metrics), metrics.rows, points)
-
-
-def told_settings(folder: RunFolder) -> dict[str, str] | None:
+def told_settings(run: StoredRun) -> dict[str, str] | None:
     """The overrides of a run that make it another; None for runs from Python. Raises ConfigError."""
-    overrides = folder.read_overrides()
-    if overrides is None:
+    if run.overrides is None:
         return None
-    pairs = (o.partition("=")[::2] for o in overrides)
+    pairs = (o.partition("=")[::2] for o in run.overrides)
     return {k: v for k, v in pairs if k not in _NOT_TOLD and not k.startswith("runtime.")}
 
 
@@ -111,7 +94,7 @@ def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
     Raises ConfigError if none has.
     """
     for flag, column in (("--x", x), ("--y", y)):
-        known = dict.fromkeys(c for one in runs for c in one.columns)
+        known = dict.fromkeys(c for one in runs for c in one.stored.metrics)
         if column not in known:
             near = nearest(column, known)
             hint = f"did you mean {near}?" if near else ""
@@ -120,7 +103,7 @@ def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
     if not kept:
         raise ConfigError(f"no run has finite values of both {x} and {y}")
     if len(kept) < len(runs):
-        out = [one.folder.path.name for one in runs if one not in kept]
+        out = [one.stored.path.name for one in runs if one not in kept]
         console().print(f"left out, no finite {x} or {y}: {', '.join(out)}")
     return kept
 
@@ -132,7 +115,7 @@ def _lines(runs: Sequence[_Run], each: bool) -> dict[str, pd.DataFrame]:
         groups.setdefault(label, []).append(one)
     lines = {}
     for label, members in groups.items():
-        points = {one.folder.path.name: one.points for one in members}
+        points = {one.stored.path.name: one.points for one in members}
         if all((p["x"].diff().iloc[1:] > 0).all() for p in points.values()):
             lines[label] = band(list(points.values()))
         else:  # no mean over seeds where x goes back and forth
@@ -159,13 +142,14 @@ def axis_label(column: str) -> str:
 
 def _labels(runs: Sequence[_Run], each: bool) -> list[str]:
     """A label for each run: what sets it apart, as its overrides if they are known."""
-    told = [one.overrides for one in runs]
+    told = [told_settings(one.stored) for one in runs]
     if None in told:
-        told = [{k: show(v) for k, v in one.identity.items() if v is not None} for one in runs]
+        identities = [one.stored.identity for one in runs]
+        told = [{k: show(v) for k, v in own.items() if v is not None} for own in identities]
     labels = []
     for one, words in zip(runs, settings_labels(told), strict=True):
-        label = words or ("all" if len(runs) > 1 and not each else one.folder.path.name)
-        labels.append(f"{label} ({one.folder.path.name})" if each and words else label)
+        label = words or ("all" if len(runs) > 1 and not each else one.stored.path.name)
+        labels.append(f"{label} ({one.stored.path.name})" if each and words else label)
     return labels
 
 

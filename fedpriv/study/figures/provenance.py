@@ -28,10 +28,14 @@ def provenance(figure: Figure, runs: Sequence[FigureRun], command: str) -> Itera
     if not runs:
         yield from drawn_by(command)
         return
-    made = [run.job.folder.read_json(run.job.folder.environment) for run in runs]
+    made = [run.stored.environment for run in runs]
+    installed = [run.stored.versions for run in runs]
     yield from drawn_by(
         command,
-        _distinct(commit_words(f.get("commit"), f["versions"].get("fedpriv")) for f in made),
+        _distinct(
+            commit_words(facts.get("commit"), versions.get("fedpriv"))
+            for facts, versions in zip(made, installed, strict=True)
+        ),
     )
     hours = math.fsum(run.summary["seconds"] or 0.0 for run in runs) / 3600
     time = f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
@@ -39,8 +43,8 @@ def provenance(figure: Figure, runs: Sequence[FigureRun], command: str) -> Itera
     for name in ("device", "threads", "python"):
         yield f"- {name}: {_distinct(facts.get(name) for facts in made)}"
     yield from _stream_versions(runs)
-    packages = sorted({name for facts in made for name in facts["versions"]})
-    found = {n: [facts["versions"].get(n) for facts in made] for n in packages}
+    packages = sorted({name for versions in installed for name in versions})
+    found = {n: [versions.get(n) for versions in installed] for n in packages}
     versions = (f"{n} {_distinct(v)}" for n, v in found.items() if any(v))
     yield f"- versions: {', '.join(versions)}"
     if figure.points is not None:

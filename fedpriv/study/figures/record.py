@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import csv_text, write_text
-from fedpriv.store.folder import RunFolder
+from fedpriv.store.saved import saved_rows
+from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from fedpriv.study.figures.jobs import Job
@@ -51,13 +51,12 @@ def finished_words(folder: Path, expected: int) -> str:
 
 def _is_done(run: str | None) -> bool:
     with suppress(ConfigError):  # a damaged summary
-        return bool(run) and RunFolder(run).finished
+        return bool(run) and StoredRun(run).finished
     return False
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:
-    try:
-        with open(folder / _FILE, encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return []
+    with suppress(ConfigError):
+        names, *rows = saved_rows(folder / _FILE) or [[]]
+        return [dict(zip(names, row, strict=False)) for row in rows]
+    return []

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import Axes, Points
 from fedpriv.study.figures.jobs import DONE, Job
 
@@ -45,12 +45,15 @@ class FigureRun:
         )
 
     @cached_property
+    def stored(self) -> StoredRun:
+        """The run's folder, for what few figures ask of it."""
+        return StoredRun(self.job.folder)
+
+    @property
     def stream_version(self) -> int:
         """The version of the random streams it was made with; 1 where it does not say."""
-        try:
-            return int(self.job.folder.read_json(self.job.folder.environment)["stream_version"])
-        except (ConfigError, ValueError, KeyError, TypeError):
-            return 1
+        version = self.stored.environment.get("stream_version", 1)
+        return version if isinstance(version, int) else 1
 
     def end(self, column: str) -> float:
         """A column's value at the end: its last evaluated row, the number of rounds run, or what an audit
@@ -62,19 +65,17 @@ class FigureRun:
             return float(self.summary["rounds"])
         return float(self.metrics[column].iloc[-1]) if len(self.metrics) else math.nan
 
-    @property
-    def clients(self) -> pd.DataFrame:
-        return pd.read_csv(self.job.folder.checked(self.job.folder.clients))
-
 
 def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:
     """The finished ones among ``jobs``, evaluated rounds only."""
     runs = []
     for job in jobs:
         if job.state == DONE:
-            metrics = pd.read_csv(job.folder.checked(job.folder.metrics))
-            metrics = metrics[metrics["test_accuracy"].notna()].reset_index(drop=True)
-            runs.append(FigureRun(job, job.folder.read_json(job.folder.summary), metrics))
+            stored = StoredRun(job.folder)
+            if "test_accuracy" not in stored.metrics:
+                stored.refuse(stored.files.metrics, "it has no test_accuracy")
+            evaluated = pd.DataFrame(stored.metrics.known("test_accuracy"))
+            runs.append(FigureRun(job, stored.summary, evaluated))
     return runs
 
 
@@ -134,7 +135,7 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
 
 def per_client(run: FigureRun, axes: Axes) -> pd.DataFrame:
     """client, x, mean (the value itself), low, high, n for every client of one run."""
-    clients = run.clients
+    clients = pd.DataFrame(run.stored.clients).astype({"client": int})
     tables = []
     for client, rows in clients.groupby("client"):
         rows = rows[rows[axes.y].notna()]

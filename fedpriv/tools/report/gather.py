@@ -173,7 +173,7 @@ def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedR
     stored = StoredRun(path, tolerant=True)
     run = ReportedRun(stored)
     _ = stored.values, stored.statement, stored.overrides  # their damage is a note on the page
-    if (curves or not run.summary) and "round" in stored.metrics:
+    if curves or not run.summary:
         run.metrics = stored.metrics
     if in_full:
         _compare_ledger(stored)
