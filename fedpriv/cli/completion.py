@@ -89,10 +89,10 @@ def _overrides(last: str, given: Sequence[str], own: Path | None) -> Iterator[st
     """What may stand in place of ``last`` after what is ``given``, options in the folder ``own`` too."""
     sign = last[: len(last) - len(last.lstrip("+~"))]
     key, equals, value = last[len(sign) :].partition("=")
-    if equals and (key in LISTED or any((p / key).is_dir() for p in (conf_dir(), own) if p)):
+    places = [conf_dir()] if own is None else [conf_dir(), own]
+    if equals and (key in LISTED or any((place / key).is_dir() for place in places)):
         head = value[: value.rfind(",") + 1]  # several with -m
-        names = {name for name, _ in options(key)}
-        names |= {name for name, _ in options(key, own)} if own is not None else set()
+        names = {name for place in places for name, _ in options(key, place)}
         yield from sorted(f"{sign}{key}={head}{name}" for name in names)
     elif equals:
         now = _keys(given, own).get(key)

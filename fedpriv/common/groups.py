@@ -64,14 +64,14 @@ def options(group: str, folder: Path | None = None) -> Iterator[tuple[str, str]]
 
     The description of a YAML is its leading comment, that of a row of a table stands there.
     """
-    base = (folder or conf_dir()) / group
+    folder = folder or conf_dir()
+    base = folder / group
     found = [
         (path.relative_to(base).with_suffix("").as_posix(), describe(path))
         for path in base.rglob("*.yaml")
     ]
-    if folder is None:
-        rows = table_options(conf_dir(), group).items()
-        found += [(name, option.about) for name, option in rows]
+    if folder == conf_dir():
+        found += [(name, row.about) for name, row in table_options(folder, group).items()]
     yield from sorted(found)
 
 
