@@ -141,9 +141,11 @@ def _in_a_sentence(error: click.UsageError) -> ConfigError:
         hint = f"did you mean {near}?" if near else f"see {path} --help"
         return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
     message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
-    where = f"{error.ctx.command_path}: " if error.ctx else ""
-    if message == "Missing command" and isinstance(error.ctx.command, CommandGroup):
-        message += f": {', '.join(error.ctx.command.commands)}"
+    where, command = "", None
+    if error.ctx is not None:
+        where, command = f"{error.ctx.command_path}: ", error.ctx.command
+    if message == "Missing command" and isinstance(command, CommandGroup):
+        message += f": {', '.join(command.commands)}"
     return ConfigError(f"{where}{message[:1].lower()}{message[1:]}")
 
 
@@ -294,8 +296,8 @@ def download(name: str, to: str | None) -> int:
     return 0
 
 
-for _command in (leaderboard, audit):
-    fedpriv.add_command(_command)
+fedpriv.add_command(leaderboard)
+fedpriv.add_command(audit)
 _VERIFY_JSON, _BENCH_JSON = rb'(?s)\A\{\s*"algorithm":.*"false_alarm":', rb'\A\{\s*"conditions":'
 _VERIFY_EXAMPLES = """\b
 examples:

@@ -115,18 +115,15 @@ def _overrides(last: str, given: Sequence[str], own: Path | None) -> Iterator[st
 
 def _keys(given: Sequence[str], own: Path | None) -> dict[str, object]:
     """The keys and values of the configuration with the groups that are chosen among what is ``given``."""
-    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from fedpriv.common.config import compose, flatten
+    from fedpriv.common.config import as_tree, compose, flatten
 
     choices = [
         w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "recipe")
     ]
     try:
-        config = OmegaConf.to_container(
-            compose([c for c in choices if "," not in c], own), resolve=True
-        )
+        tree = as_tree(compose([c for c in choices if "," not in c], own))
     except (FedprivError, OmegaConfBaseException):
-        config = OmegaConf.to_container(compose(), resolve=True)
-    return {key: value for key, value in flatten(config).items() if not key.endswith("_target_")}
+        tree = as_tree(compose())
+    return {key: value for key, value in flatten(tree).items() if not key.endswith("_target_")}

@@ -111,8 +111,8 @@ def _refuse_endless(parts: Parts) -> None:
     settings = parts.settings
     if settings.epsilon is None and settings.rounds is None:
         raise ConfigError("rounds", None, "given when epsilon is null: one of them ends the run")
-    if settings.rounds is not None:
-        within_group("algorithm", lambda: parts.algorithm.check_rounds(settings.rounds))
+    if (rounds := settings.rounds) is not None:
+        within_group("algorithm", lambda: parts.algorithm.check_rounds(rounds))
 
 
 def _refuse_other_clients(parts: Parts) -> None:
@@ -283,7 +283,7 @@ def _refuse_unattackable(parts: Parts) -> None:
             f"attack must be none with algorithm={algorithm.name}: its clients do not send changes of "
             "weights; those of all others but fedsgd and ldp_fedsgd do"
         )
-    steps_itself = algorithm.unit == "client" and algorithm.optimizer != "sgd"
+    steps_itself = algorithm.unit == "client" and getattr(algorithm, "optimizer", "sgd") != "sgd"
     if attack.boost == REPLACEMENT and steps_itself:
         raise ConfigError(
             "attack.boost", REPLACEMENT, "a number", "the server's optimizer is not sgd"
@@ -346,6 +346,7 @@ def refuse_unaccountable(parts: Parts) -> None:
             [PUBLISHED],
             "is charged for in the published view",
         )
+        assert claim is not None  # a published view without a theorem is refused
         event, neighbours = claim.event(group.upload.joint), claim.neighbours
     if reason := parts.accountant.supports(event, neighbours):
         raise ConfigError(

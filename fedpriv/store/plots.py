@@ -43,6 +43,9 @@ CELL = (0.36, 0.26)  # inches, of a map
 DPI = 200
 
 
+Numbers = Sequence[float] | np.ndarray
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of a panel, perhaps with a band from ``low`` to ``high``.
@@ -52,10 +55,10 @@ class Line:
 
     label: str
     colour: str
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float] | None = None
-    high: Sequence[float] | None = None
+    x: Numbers
+    y: Numbers
+    low: Numbers | None = None
+    high: Numbers | None = None
     dotted: bool = False
     dashed: bool = False
     thin: bool = False

@@ -153,7 +153,9 @@ class SearchBudget:
     def _filter(self) -> RunningTotal:
         """Of one client, with nothing spent yet."""
         event = max(self.first, key=lambda e: self.first[e])
-        return self.accountant.filter(1, self.neighbours, event, self.limit, self.delta)
+        total = self.accountant.filter(1, self.neighbours, event, self.limit, self.delta)
+        assert total is not None  # an accountant without a filter is refused
+        return total
 
     def refuse_too_small(self, planned: Composition) -> None:
         """Raise ConfigError where not one trial fits."""

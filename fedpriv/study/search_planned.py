@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dp_accounting.dp_event import DpEvent
 from omegaconf import DictConfig, OmegaConf
 
-from fedpriv.common.config import with_protocol
+from fedpriv.common.config import as_tree, with_protocol
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
@@ -57,7 +57,7 @@ def plan_trial(config: DictConfig) -> PlannedTrial:
         raise ConfigError("rounds", None, "a whole number >= 1 in a search with noise that moves")
     resolved = config.copy()
     OmegaConf.resolve(resolved)
-    plain = OmegaConf.to_container(resolved)
+    plain = as_tree(resolved, resolve=False)
     alike = {key: plain.get(key) for key in _ALIKE}
     algorithm = parts.algorithm
     alike["algorithm"] = (algorithm.unit, algorithm.trust.name, costs.neighbours)

@@ -59,7 +59,7 @@ def read_space(arguments: Sequence[str]) -> Space:
         if override.is_sweep_override():
             searched[override.get_key_element()] = _distribution(override)
         else:
-            fixed.append(override.input_line)
+            fixed.append(override.input_line or "")
     if not searched:
         raise ConfigError(f"hydra/sweeper=search needs a key to search, such as {_EXAMPLE}")
     return Space(tuple(fixed), searched)

@@ -7,6 +7,7 @@ import platform
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -25,7 +26,7 @@ def run(
     repeats: int = 30,
     models: Sequence[str] = tuple(gradients.MODELS),
     threads: int | None = None,
-    json_path: str | None = None,
+    json_path: str | Path | None = None,
 ) -> int:
     """Print the table of the bar for this machine.
 

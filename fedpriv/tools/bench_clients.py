@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,7 +91,8 @@ def rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
 
     yield TimedStep(LOOP, loop_round(build(), records, work))
     if model == "cnn":
-        module = build().to(memory_format=torch.channels_last)
+        module: Any = build()
+        module = module.to(memory_format=torch.channels_last)
         inputs = records.inputs.to(memory_format=torch.channels_last)
         yield TimedStep(LOOP_LAST, loop_round(module, Records(inputs, records.targets), work))
     if pfl_research.installed():
@@ -105,13 +107,13 @@ def stacked_round(model: FlatModel, records: Records, work: LocalTraining) -> Ca
     own = list(np.arange(len(records)).reshape(CLIENTS, work.records))
     data = FederatedData(records, own, None, records, CLASSES, SHAPE)
     algorithm = CdpFedAvg(
-        "bench",
+        name="bench",
         client_rate=1.0,
         local_epochs=work.epochs,
         batch_size=work.batch,
         local_learning_rate=RATE,
     )
-    clipper = ConstantClipper(CLIP_NORM)
+    clipper = ConstantClipper(clip_norm=CLIP_NORM)
     mechanism, streams = algorithm.mechanism(clipper, NoNoise()), SecretStreams.simulated(0, 0)
     mechanism.join(data.records_per_client)
     problem = Problem(data, model, make_engine(model), clipper, 0, streams, mechanism)

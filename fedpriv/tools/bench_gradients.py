@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
+from typing import Any
 
 import torch
 from torch import nn
@@ -36,7 +37,7 @@ ROUND = "whole round: fast engine, noise, Adam, average"
 def settings(model: str) -> Iterator[Benchmark]:
     """The lots of 10 clients, and of one."""
     floor = CHANNELS_LAST if model == "cnn" else PLAIN
-    bars = ()
+    bars: tuple[Bar, ...] = ()
     if model != "logistic":
         bars = (
             Bar(FAST, floor, 1.7 if model == "cnn" else 1.6),
@@ -74,7 +75,8 @@ def rows_of(model: str, clients: int, lot: int) -> Iterator[TimedStep]:
     yield TimedStep(PLAIN, partial(plain_step, build(), inputs, targets))
     if model == "cnn":
         inputs_last = channels_last(inputs)
-        module = build().to(memory_format=torch.channels_last)
+        module: Any = build()
+        module = module.to(memory_format=torch.channels_last)
         yield TimedStep(CHANNELS_LAST, partial(plain_step, module, inputs_last, targets))
     yield TimedStep(HOOKS, hooks_step(build(), inputs, targets))
     yield TimedStep(GHOST, ghost_step(build(), inputs, targets))
@@ -93,7 +95,9 @@ def plain_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -
     functional.cross_entropy(module(inputs), targets).backward()
 
 
-def hooks_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor):
+def hooks_step(
+    module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor
+) -> Callable[[], None]:
     """Opacus's per-record gradients, clipped and summed over all records."""
     from opacus import GradSampleModule
 
@@ -111,7 +115,9 @@ def hooks_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor):
     return step
 
 
-def ghost_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor):
+def ghost_step(
+    module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor
+) -> Callable[[], None]:
     """Opacus's ghost clipping: a backward pass for the norms, another for the clipped sum."""
     from opacus.grad_sample import GradSampleModuleFastGradientClipping
 
@@ -133,7 +139,7 @@ def ghost_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor):
 
 def loop_step(
     build: Callable[[], nn.Module], inputs: torch.Tensor, targets: torch.Tensor, clients: int
-):
+) -> Callable[[], None]:
     """One step of a private optimizer, without noise, for one client after the other. Wrapping the
     clients' models is not counted."""
     from opacus import PrivacyEngine

@@ -41,8 +41,10 @@ def round_step(
     from pfl.metrics import Metrics
     from pfl.model.pytorch import PyTorchModel
 
-    module.loss = lambda inputs, targets: functional.cross_entropy(module(inputs), targets)
-    module.metrics = lambda inputs, targets: {}
+    vars(module).update(
+        loss=lambda inputs, targets: functional.cross_entropy(module(inputs), targets),
+        metrics=lambda inputs, targets: {},
+    )
     model = PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(module.parameters(), lr=1.0))
     users = [Dataset(raw_data=lot, user_id=str(k)) for k, lot in enumerate(lots)]
     turns = cycle(range(len(users)))

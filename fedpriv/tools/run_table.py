@@ -54,9 +54,9 @@ def show_runs(
     shown = [*(chosen or SHOWN), *keys]
     if to_json or to_csv is not None:
         shown += [] if chosen else ["problem"]
-        chosen = [{key: row.get(key) for key in shown} for row in rows]
+        objects = [{key: row.get(key) for key in shown} for row in rows]
         table = run_table(rows, shown).csv()
-        text = json.dumps(chosen, indent=2, default=str) + "\n" if to_json else table
+        text = json.dumps(objects, indent=2, default=str) + "\n" if to_json else table
         if to_csv is None or str(to_csv) == "-":
             print(text, end="")
             return

@@ -114,12 +114,15 @@ def _ensemble(
     sampling = parts.costs().sampling
     triggered, truth = _triggered(one)
     votes = votes_of_trainings(configuration.compose(list(overrides)), trainings, triggered)
+    epsilon, rounds = parts.settings.epsilon, parts.settings.rounds
+    assert epsilon is not None  # _refuse has seen to both
+    assert rounds is not None
     return Ensemble(
-        parts.settings.epsilon,
+        epsilon,
         parts.settings.delta,
         parts.noise_schedule.noise_multiplier(0),
         getattr(sampling, "sample_rate", 1.0),
-        parts.settings.rounds,
+        rounds,
         votes,
         {
             k: votes_of_trainings(configuration.compose(own), attacked_trainings, triggered)

@@ -306,7 +306,11 @@ def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
         for row in paired_differences(paired, ["curve"], shown).itertuples():
             label, scale = STATED_COLUMNS[row.column].label, STATED_COLUMNS[row.column].scale
             mean = "–" if math.isnan(row.mean) else f"{scale * row.mean:+.3g}"
-            interval = interval_words(row, lambda value, scale=scale: f"{scale * value:+.3g}")
+
+            def shown_value(value: float, scale: float = scale) -> str:
+                return f"{scale * value:+.3g}"
+
+            interval = interval_words(row, shown_value)
             at = "–" if pd.isna(point) else f"{point:g}"
             table.add(group, at, row.curve, label, row.pairs, mean, interval)
     yield table.markdown()
@@ -316,6 +320,7 @@ def _published(figure: Figure) -> Iterator[str]:
     """The marks, as their sources state them."""
     yield "From publications and other figures, under settings that are not those of the runs; symbols."
     yield ""
+    assert figure.points is not None  # marks stand at points
     table = Table("", ("", "from", figure.points.label, "quantity", "value"))
     for m in figure.marks:
         label = COLUMNS[m.column].label
@@ -342,7 +347,9 @@ def _title(figure: Figure, group: str) -> str:
 
 
 def _at(figure: Figure, point: float | None) -> str:
-    return "" if point is None else f", {figure.points.label} = {point:g}"
+    if point is None or figure.points is None:
+        return ""
+    return f", {figure.points.label} = {point:g}"
 
 
 def _label(figure: Figure, curve: str) -> str:

@@ -22,6 +22,7 @@ import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.common import checks
+from fedpriv.common.config import as_tree
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.files import write_csv, write_text
 from fedpriv.experiment.instantiate import within_group
@@ -114,7 +115,7 @@ def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) ->
 def _arguments(texts: Sequence[str]) -> dict[str, Any]:
     """What ``compute.argument=value`` texts say; others are of the runs of a work's other figures."""
     own = [str(t).removeprefix("compute.") for t in texts if str(t).startswith("compute.")]
-    return OmegaConf.to_container(OmegaConf.from_dotlist(own))
+    return as_tree(OmegaConf.from_dotlist(own), resolve=False)
 
 
 def make_computed(config: DictConfig, name: str, arguments: Sequence[str], command: str) -> None:

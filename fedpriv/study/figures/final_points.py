@@ -81,8 +81,10 @@ def _lines(runs: Sequence[StoredRun], key: str, y: str) -> dict[str, pd.DataFram
     labels = settings_labels(_settings(runs, key))
     curves: dict[str, dict[float, list[float]]] = {}
     for one, label in zip(runs, labels, strict=True):
-        x = float(as_number(one.values[key]))
-        curves.setdefault(label or "all", {}).setdefault(x, []).append(float(one.summary[y]))
+        x, end = as_number(one.values[key]), as_number(one.summary[y])
+        assert x is not None  # _finite has seen to it
+        assert end is not None
+        curves.setdefault(label or "all", {}).setdefault(float(x), []).append(float(end))
     lines = {}
     for label, points in curves.items():
         rows = [
@@ -96,8 +98,8 @@ def _lines(runs: Sequence[StoredRun], key: str, y: str) -> dict[str, pd.DataFram
 def _settings(runs: Sequence[StoredRun], key: str) -> list[dict[str, str]]:
     """What tells curves apart: overrides if all are known; else the configuration, without the keys that
     follow from the one on the axis."""
-    told = [told_settings(one) for one in runs]
-    if None not in told:
+    told = [own for own in map(told_settings, runs) if own is not None]
+    if len(told) == len(runs):
         return [{k: v for k, v in one.items() if k.lstrip("+") != key} for one in told]
     values = [{k: show(v) for k, v in one.values.items() if v is not None} for one in runs]
     at: dict[tuple[str, str], set[str]] = {}  # (key, value of the axis) → values

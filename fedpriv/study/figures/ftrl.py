@@ -40,7 +40,7 @@ def error_against_rounds(
         checks.one_of("strategies", name, STRATEGIES)
     found: dict[tuple[str, str], dict[int, float]] = {}
     for n in rounds:
-        apart = min(n, min_separation or max(1, n // epochs))
+        apart = min(n, min_separation or max(1, n // (epochs or 1)))
         workload, participation = Workload(n, momentum), MinSeparation(apart, epochs)
         for name, most in strategies.items():
             if n > most:

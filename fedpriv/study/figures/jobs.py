@@ -105,11 +105,11 @@ class JobMaker:
     ) -> Job:
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
-        setting = None if point is None else f"{figure.points.key}={point}"
-        given = at(given, point)
-        if setting is not None:  # the quick scale has points of its own
-            given = tuple(o for o in given if _key(o) != figure.points.key)
-        overrides = given if setting is None else (*given, setting)
+        overrides = given = at(given, point)
+        if point is not None and figure.points is not None:
+            key = figure.points.key  # the quick scale has points of its own
+            given = tuple(o for o in given if _key(o) != key)
+            overrides = (*given, f"{key}={point}")
         if overrides not in self._seedless:
             config = self._configured(given, figure, point)
             if config.get("publish"):
@@ -134,7 +134,7 @@ class JobMaker:
         if overrides not in self._composed:
             self._composed[overrides] = self._compose(overrides)
         config = self._composed[overrides]
-        if point is None:
+        if point is None or figure.points is None:
             return config
         key, config = figure.points.key, config.copy()
         if OmegaConf.is_config(OmegaConf.select(config, key)):

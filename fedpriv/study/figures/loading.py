@@ -71,13 +71,15 @@ def _work(name: object, folders: tuple[Path, ...]) -> Section | None:
         return None
     content = dict(found[0])
     *before, last = content.pop("defaults", ["_self_"])
-    parts = [_work(other, folders) for other in before]
-    if last != "_self_" or None in parts:
+    if last != "_self_":
         return None
     values: Section = {}
-    for part in (*parts, content):
+    for other in before:
+        part = _work(other, folders)
+        if part is None:
+            return None
         values = _merged(values, part)
-    return values
+    return _merged(values, content)
 
 
 @cache
@@ -85,7 +87,7 @@ def _read(path: Path, changed: int) -> tuple[Section, str] | None:
     """A YAML as Hydra reads it, and its text; None where there is no such mapping. ``changed``: when."""
     try:
         text = path.read_text(encoding="utf-8")
-        content = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+        content: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, AssertionError):
         return None  # Hydra says what is wrong
     return (content, text) if isinstance(content, dict) else None
@@ -103,6 +105,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Section:
     values = dict(below)
     for key, value in above.items():
         old = values.get(key)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        values[key] = _merged(old, value) if both else value
+        if isinstance(old, dict) and isinstance(value, dict):
+            value = _merged(old, value)
+        values[key] = value
     return values

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -169,11 +169,11 @@ def progress(job: Job, since: float) -> Progress:
     except FileNotFoundError:
         return Progress(job, WAITING, 0.0)
     spent = row.get("epsilon") or row.get("epsilon_published")
-    shares = [0.0]
-    if spent and job.identity.get("epsilon"):  # ε grows about as the square root of the rounds
-        shares.append((spent / float(job.identity["epsilon"])) ** 2)
-    if rounds and job.identity.get("rounds"):
-        shares.append(rounds / float(job.identity["rounds"]))
+    shares, asked = [0.0], cast("Mapping[str, float | None]", job.identity)
+    if spent and (epsilon := asked.get("epsilon")):  # ε grows about as the root of the rounds
+        shares.append((spent / float(epsilon)) ** 2)
+    if rounds and (planned := asked.get("rounds")):
+        shares.append(rounds / float(planned))
     return Progress(
         job,
         RUNNING if moved >= since else WAITING,

@@ -142,8 +142,8 @@ def axis_label(column: str) -> str:
 
 def _labels(runs: Sequence[_Run], each: bool) -> list[str]:
     """A label for each run: what sets it apart, as its overrides if they are known."""
-    told = [told_settings(one.stored) for one in runs]
-    if None in told:
+    told = [own for own in (told_settings(one.stored) for one in runs) if own is not None]
+    if len(told) < len(runs):
         identities = [one.stored.identity for one in runs]
         told = [{k: show(v) for k, v in own.items() if v is not None} for own in identities]
     labels = []

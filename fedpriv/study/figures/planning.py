@@ -55,8 +55,8 @@ def announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job])
     words = f"{figure.name} ({scale}): {counted(total, 'run')}, {total - len(unfinished)} done"
     if partly:
         words += f", {partly} to be resumed"
-    minutes = [job.minutes for job in unfinished]
-    if unfinished and figure.as_defined and None not in minutes:
+    minutes = [job.minutes for job in unfinished if job.minutes is not None]
+    if unfinished and figure.as_defined and len(minutes) == len(unfinished):
         words += f"; the rest takes about {duration(60 * sum(minutes))} on one core"
     return words
 

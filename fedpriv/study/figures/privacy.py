@@ -161,7 +161,9 @@ def _planned(parts: Parts, view: str, rounds: int) -> float:
     costs = replace(parts.costs(), view=view)
     if view == SOUND:
         costs = replace(costs, accountant=PldAccountant())
-    elif not costs.claim.covers(costs.joint(parts.noise_schedule.noise_multiplier(0))):
+    elif costs.claim is None or not costs.claim.covers(
+        costs.joint(parts.noise_schedule.noise_multiplier(0))
+    ):
         return math.inf
     return costs.epsilon(parts.noise_schedule.noise_multiplier(0), rounds)
 

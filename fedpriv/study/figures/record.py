@@ -51,7 +51,7 @@ def finished_words(folder: Path, expected: int) -> str:
 
 def _is_done(run: str | None) -> bool:
     with suppress(ConfigError):  # a damaged summary
-        return bool(run) and StoredRun(run).finished
+        return run is not None and run != "" and StoredRun(run).finished
     return False
 
 

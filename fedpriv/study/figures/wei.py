@@ -52,8 +52,8 @@ def moment_bound(
             first = first_failure(q, ratio, max(orders))
             found = f"fails from λ = {first}" if first else f"holds up to λ = {max(orders)}"
             findings.append(f"{place['title']}, {label}: the bound {found}")
-        x, y = zip(*failing, strict=True) if failing else ((), ())
-        lines.append(Line("the bound fails", COLOURS["red"], x, y, marker="x", joined=False))
+        at, ratios = [o for o, _ in failing], [value for _, value in failing]
+        lines.append(Line("the bound fails", COLOURS["red"], at, ratios, marker="x", joined=False))
         level = [min(orders), max(orders)]
         lines.append(Line("exact = bound", COLOURS["black"], level, [1, 1], dashed=True, thin=True))
         drawn.append(

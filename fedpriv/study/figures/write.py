@@ -144,6 +144,7 @@ def _map(
     figure: Figure, group: CurveGroup, axes: Axes, table: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> HeatMap:
     """A row for each curve, a column for each point, the mean over seeds in the cells."""
+    assert figure.points is not None  # a map is over points
     own = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
     means = own.pivot(index="curve", columns="x", values="mean")
     curves = [curve for curve in group.curves if figure.points_of(curve)]
@@ -242,6 +243,7 @@ def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
 
 def _about_points(figure: Figure) -> Iterator[str]:
     """What points, level lines and symbols alone are, and which curves have none."""
+    assert figure.points is not None
     yield f"Each point is the end of runs with that {figure.points.label}."
     curves = {curve.name: curve for group in figure.groups for curve in group.curves}.values()
     if any(not curve.points for curve in curves):

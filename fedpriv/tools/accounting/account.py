@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def run(options: SimpleNamespace) -> int:
             answers.append(answer_of(releases, accountant, deltas))
     if all(p.reason for p in answers):
         raise ConfigError(
-            "no accountant can account for this: " + "; ".join(p.reason for p in answers)
+            "no accountant can account for this: " + "; ".join(p.reason or "" for p in answers)
         )
     if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
         _compare_with_statement(options, releases, deltas, answers)
@@ -208,7 +208,8 @@ def _words(answer: Answer, releases: Releases, deltas: list[float]) -> str:
     words = answer.accountant.describe()
     if answer.orders:
         words += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in answer.orders))
-        if max(answer.orders) == answer.accountant.orders[-1]:
+        tried = cast("RdpAccountant", answer.accountant).orders
+        if max(answer.orders) == tried[-1]:
             words += " (the largest tried)"
     if isinstance(answer.accountant, PldAccountant) and any(
         releases.is_bound(answer.accountant, delta, epsilon)

@@ -143,4 +143,4 @@ def accountant(name: str, options: SimpleNamespace) -> Accountant:
     conversion = "improved" if options.conversion is None else options.conversion
     listed = [_parsed(part) for part in text.split(",")]
     orders: Any = text if isinstance(listed[0], str) else listed
-    return checked(lambda: RdpAccountant(orders, conversion))
+    return checked(lambda: RdpAccountant(orders=orders, conversion=conversion))

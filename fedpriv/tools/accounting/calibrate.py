@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,7 +62,7 @@ def run(options: SimpleNamespace) -> int:
     return 0
 
 
-_SOLVERS = {
+_SOLVERS: dict[str, Callable[..., float]] = {
     "noise_multiplier": calibrate_noise_multiplier,
     "sample_rate": calibrate_sample_rate,
     "steps": calibrate_steps,
@@ -75,7 +75,7 @@ LIMITS = {"noise_multiplier": LEAST_NOISE, "sample_rate": 1.0, "steps": MANY_STE
 
 def _given(options: SimpleNamespace, release: RepeatedRelease) -> tuple[dict[str, Any], str]:
     """The values that were given, and the name of the one to solve for."""
-    names = UNKNOWNS
+    names: tuple[str, ...] = UNKNOWNS
     if release.sampling == "none":
         arguments.refuse(options, ("sample_rate",), "with --sampling none")
         names = tuple(name for name in UNKNOWNS if name != "sample_rate")

@@ -184,7 +184,7 @@ class _Rows:
         self.stretches.append(Stretch(event, steps, client))
 
     def _release(self, row: Mapping[str, object]) -> tuple[RepeatedRelease, dp_event.DpEvent]:
-        said: dict[str, object] = {name: row[name] for name in _DEFAULTS if name in row}
+        said: dict[str, Any] = {name: row[name] for name in _DEFAULTS if name in row}
         for name in _DEFAULTS:
             flag = getattr(self.options, name)
             if flag is not None and name in said:

@@ -87,7 +87,9 @@ def _show(rows: list[ShuffleCost], delta: float) -> None:
     title = f"Epsilon of one round at delta = {delta:g}"
     table = Table(title, (Column(name, right=True) for name in names))
     for row in rows:
-        of_bits = (_words(row, row.shuffled_bits), _shown(row.secure_sum)) if bits else ()
+        of_bits: tuple[str, ...] = ()
+        if row.shuffled_bits is not None and row.secure_sum is not None:
+            of_bits = (_words(row, row.shuffled_bits), _shown(row.secure_sum))
         table.add(
             _shown(row.report_epsilon), f"{row.reports:,}", _words(row, row.shuffled), *of_bits
         )

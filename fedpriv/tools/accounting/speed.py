@@ -31,7 +31,8 @@ def run(repeats: int) -> int:
     title = f"Accounting: {ROUNDS:,} rounds, {DISTINCT:,} noise multipliers"
     numbers = (Column(name, right=True) for name in ("epsilon", "seconds", "bar"))
     table = Table(title, ("accountant", *numbers))
-    for accountant in (RdpAccountant(), RdpAccountant("2..64", "classical"), PldAccountant()):
+    published = RdpAccountant(orders=tuple(map(float, range(2, 65))), conversion="classical")
+    for accountant in (RdpAccountant(), published, PldAccountant()):
         seconds = []
         for _ in range(repeats):
             counts = composition()

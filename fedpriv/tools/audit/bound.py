@@ -62,7 +62,7 @@ def bound_of(facts: Mapping[str, Any], everyone: bool = True) -> TprBound | None
             "with and without the record" if added else "with the record or another in its place"
         )
         return TprBound(curve, 1, f"record level, {worlds}")
-    trust = TRUSTS.get(sound.get("trust"))
+    trust = TRUSTS.get(sound.get("trust") or "")
     of_all = trust is not None and trust.secret_cohort and not everyone
     note = "; of all clients, not of those alone that took part" if of_all else ""
     worlds = "before and after its client's data change"

@@ -89,4 +89,5 @@ def votes_of_trainings(config: DictConfig, trainings: int, inputs: Tensor) -> np
             outputs = problem.model(inputs)
         said = torch.nn.functional.one_hot(outputs.argmax(1), outputs.shape[1])
         votes = said if votes is None else votes + said
+    assert votes is not None  # there is one training at least
     return votes.cpu().numpy()

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 
@@ -199,7 +200,7 @@ def _whole(flag: str, value: object, at_least: int) -> int:
     return checks.whole(flag, _number(value), at_least=at_least)
 
 
-def _number(value: object) -> object:
+def _number(value: Any) -> Any:
     """The whole number that a text stands for, or the text."""
     try:
         return int(value)

@@ -14,11 +14,13 @@ with fresh moments.
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.dp_scaffold import DpScaffold
 from fedpriv.algorithms.server_optimizer import ServerOptimizer
 from fedpriv.common.secret_streams import SecretStreams
@@ -80,9 +82,9 @@ class ContributionObserver:
         return self._sigmas.get(rounds_done + 1, self._sigmas[max(self._sigmas)])
 
 
-def _as_seen(subject: AuditedRun):  # type: ignore[no-untyped-def]
+def _as_seen(subject: AuditedRun) -> Algorithm:
     """The run's algorithm with what its observer can undo undone; see the module."""
-    algorithm = subject.parts.algorithm
+    algorithm: Any = subject.parts.algorithm
     if isinstance(algorithm, DpScaffold):
         return algorithm.without_variates()
     if isinstance(getattr(algorithm, "server", None), ServerOptimizer):

@@ -155,10 +155,9 @@ def numbers(
     found[ONE_RUN.name] = one_run_bound(scores, delta, significance)
     if delta == 0:  # at which no Gaussian has an ε
         return found
-    exact = isinstance(family, GaussianFamily)
-    if family is not None and not exact:
+    gaussian = family if isinstance(family, GaussianFamily) else GaussianFamily(delta)
+    if family is not None and family is not gaussian:
         found[LEDGER.name] = family_bound(scores, family, significance)
-    gaussian = family if exact else GaussianFamily(delta)
     found[GAUSSIAN_F_DP.name] = family_bound(scores, gaussian, significance)
     if alone:
         found[GAUSSIAN.name] = independent.gaussian_bound(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from omegaconf import DictConfig
 
 from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.work import Work
+from fedpriv.attacks.canaries import PlantedCanaries
 from fedpriv.attacks.canary_scores import Kind, WatchedWork
 from fedpriv.attacks.crafted import HOME, CraftedRecord, NeighboursSeen
 from fedpriv.common.errors import ConfigError
@@ -63,9 +66,14 @@ def train_with_canaries(
     before = problem.model.flat.clone()
     loop.run([], Interrupts(None))
     scores = watched.scores_by_observer(before)
-    coins = problem.canaries.canaries.coins
+    coins = _planted(problem).canaries.coins
     found = {observer: Scores(values, coins) for observer, values in scores.items()}
     return CanaryTrial(found, watched.released, loop.rounds_done, independent=False, canary=canary)
+
+
+def _planted(problem: Problem) -> PlantedCanaries:
+    """Return the canaries of a problem that has some."""
+    return cast("PlantedCanaries", problem.canaries)
 
 
 def must_be_apart(parts: Parts) -> bool:
@@ -81,7 +89,7 @@ def train_apart(
     each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
     parts = build_parts(without_rule(config))
     problem = problem_of(parts, 1, seed, canary=canary)
-    planted, weights = problem.canaries, problem.model.flat.clone()
+    planted, weights = _planted(problem), problem.model.flat.clone()
     coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
     found: dict[str, list[float]] = {}
     for number, coin in enumerate(coins):
@@ -98,11 +106,12 @@ def train_apart(
 
 
 def _one_run(parts: Parts, problem: Problem, rounds: int) -> WatchedWork:
-    mechanism, algorithm, planted = problem.mechanism, parts.algorithm, problem.canaries
+    mechanism, algorithm, planted = problem.mechanism, parts.algorithm, _planted(problem)
     seen = algorithm.trust.sees_each_upload
     trainer = algorithm.start(problem)
     alone = seen and algorithm.unit == "client"
-    trainer.work = watched = watched_work(trainer.work, problem, alone)
+    watched = watched_work(trainer.work, problem, alone)
+    trainer.work = cast("Work", watched)  # it passes on what else it is asked
     cohort, everyone = planted.canaries.homes, np.ones(problem.data.client_count, dtype=bool)
     for t in range(rounds):
         if not seen:
@@ -132,7 +141,8 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
         problem.model.set(weights)
         problem.streams = _streams(parts, seed, number)
         trainer = parts.algorithm.start(problem)
-        trainer.work = seen = NeighboursSeen(trainer.work, problem, record)
+        seen = NeighboursSeen(trainer.work, problem, record)
+        trainer.work = cast("Work", seen)
         for t in range(rounds):
             trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
         scores.append(seen.score)

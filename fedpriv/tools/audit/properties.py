@@ -106,6 +106,7 @@ def _writer(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
             "the property writer needs to know who each client is: dataset=mnist partition=natural"
         )
     makers = dataset.load().client_ids
+    assert makers is not None  # a natural partition is of them
     numbers = subject.problem.data.numbers
     makers = makers if numbers is None else makers[numbers]
     writers = np.array([makers[own[0]] for own in subject.problem.data.clients])

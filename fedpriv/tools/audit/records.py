@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.attacks.malicious import MaliciousClients
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.names import HELD_OUT
@@ -59,7 +61,8 @@ def choose(
     inside = np.concatenate(_of_participants(subject))
     outside = others_of(data, nonmembers) if pool is None else pool
     if nonmembers == HELD_OUT and subject.problem.attack is not None:
-        outside = np.intersect1d(outside, subject.problem.attack.untouched)
+        attack = cast("MaliciousClients", subject.problem.attack)
+        outside = np.intersect1d(outside, attack.untouched)
     each = min(most, len(inside), len(outside))
     if each < FEWEST:
         few = f"{len(inside)} members and {len(outside)} non-members ({nonmembers})"

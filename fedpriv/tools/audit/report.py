@@ -28,14 +28,13 @@ Audit = MembershipAudit | PropertyAudit | EpsilonAudit
 
 def write(folder: RunFolder, audit: Audit) -> list[Path]:
     """Write the files of one audit and return them. Raises WriteError if the folder cannot be written."""
-    membership = isinstance(audit, MembershipAudit)
     stem = folder.audit / _stem(audit)
     files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("json", "csv")]
     with saying_where(folder.audit):
         folder.audit.mkdir(exist_ok=True)
         folder.write_json(files[0], audit.as_json())
         write_csv(files[1], _table(audit))
-        if membership:
+        if isinstance(audit, MembershipAudit):
             files.append(stem.with_name(f"{stem.name}.png"))
             draw_panels([files[-1]], [[roc_panel(audit)]], "", _caption(audit))
     if folder.finished:
@@ -77,13 +76,13 @@ def row(audit: Audit) -> dict[str, object]:
 def show(audits: Sequence[Audit]) -> None:
     """Print one audit in full, or several with a row each."""
     out = console()
-    if isinstance(audits[0], EpsilonAudit):
-        _show_epsilon(audits)
+    if epsilons := [audit for audit in audits if isinstance(audit, EpsilonAudit)]:
+        _show_epsilon(epsilons)
     elif len(audits) > 1:
         out.print(_several(audits))
     elif isinstance(audits[0], MembershipAudit):
         out.print(_membership(audits[0]))
-    else:
+    elif isinstance(audits[0], PropertyAudit):
         out.print(_property(audits[0]))
     many = len(audits) > 1
     said: dict[str, list[str]] = {}
@@ -95,7 +94,7 @@ def show(audits: Sequence[Audit]) -> None:
         out.print((f"{', '.join(runs)}: " if many else "") + warning, style="yellow")
 
 
-def _show_epsilon(audits: Sequence[Audit]) -> None:
+def _show_epsilon(audits: Sequence[EpsilonAudit]) -> None:
     out = console()
     if len(audits) > 1:
         out.print(epsilon_report.several(list(audits), [_name(audit) for audit in audits]))
@@ -134,15 +133,17 @@ def _property(audit: PropertyAudit) -> Table:
 
 
 def _several(audits: Sequence[Audit]) -> Table:
-    first = audits[0]
-    if isinstance(first, PropertyAudit):
-        table = _titled(f"Property inference: {first.options.choice}", "run", "ε sound", "AUC")
-        for audit in audits:
-            table.add(_name(audit), _epsilon(audit), _shown(audit.auc))
+    if properties := [audit for audit in audits if isinstance(audit, PropertyAudit)]:
+        title = f"Property inference: {properties[0].options.choice}"
+        table = _titled(title, "run", "ε sound", "AUC")
+        for own in properties:
+            table.add(_name(own), _epsilon(own), _shown(own.auc))
         return table
+    memberships = [audit for audit in audits if isinstance(audit, MembershipAudit)]
+    first = memberships[0]
     names = [f"AUC {outcome.attack}" for outcome in (*first.outcomes, first.blind)]
     table = _titled("Membership inference", "run", "ε sound", *names, "largest TPR at 1 % FPR")
-    for audit in audits:
+    for audit in memberships:
         rates = [o.rates["tpr_at_1_percent"] for o in audit.outcomes]
         best = max((rate for rate in rates if rate), key=lambda rate: rate.value, default=None)
         aucs = (_shown(outcome.auc) for outcome in (*audit.outcomes, audit.blind))

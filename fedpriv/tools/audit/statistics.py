@@ -66,7 +66,7 @@ def tpr_at(
         float(beta.ppf(1 - _TAIL, above + 1, m - above)) if above < m else 1.0,
     )
     resampled = [
-        _tpr(*(_resample(x, count, stream) for x in (members, others)), fpr)
+        _tpr(_resample(members, count, stream), _resample(others, count, stream), fpr)
         for count in _in_pieces(RESAMPLES, len(members) + len(others))
     ]
     low, high = np.quantile(np.concatenate(resampled), [_TAIL, 1 - _TAIL])

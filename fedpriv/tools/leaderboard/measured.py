@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig
 
@@ -143,7 +143,8 @@ def sound_epsilon(run: StoredRun, delta: float) -> float:
 def _budget(run: StoredRun, releases: Releases, delta: float) -> float:
     order, budget, stated = (run.statement.get(n) for n in ("order", "budget", "epsilon_sound"))
     try:
-        guard = RdpAccountant([order], run.configuration.accountant.get("conversion", "improved"))
+        conversion = run.configuration.accountant.get("conversion", "improved")
+        guard = RdpAccountant(orders=(cast("float", order),), conversion=conversion)
     except (ArgumentError, TypeError):
         guard = None
     if guard is None or not isinstance(budget, int | float) or stated != budget:

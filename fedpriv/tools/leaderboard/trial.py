@@ -100,7 +100,7 @@ def again(
 ) -> list[Verdict]:
     """Run the entry so many times below ``out``. Raises ConfigError for code that is not the reader's."""
     refuse_foreign_commit(entry.commit, where)
-    used = {run.noise_seed for run in (*entry.runs, *entry.checks)}
+    used = {run.noise_seed for run in entry.runs} | {run.noise_seed for run in entry.checks}
     verdicts = []
     with _code_of(entry) as code:
         for number in range(runs):

@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -87,13 +88,16 @@ def curve(
     return ChartLine(key, label, x, y, style)
 
 
+_Values = TypeVar("_Values", float, np.ndarray)
+
+
 class Scale:
     """From values to one side of the picture."""
 
     def __init__(self, low: float, high: float, begin: float, end: float):
         self.low, self.high, self.begin, self.end = low, high, begin, end
 
-    def __call__(self, values: np.ndarray | float) -> np.ndarray | float:
+    def __call__(self, values: _Values) -> _Values:
         share = (values - self.low) / (self.high - self.low)
         return self.begin + share * (self.end - self.begin)
 
@@ -258,7 +262,11 @@ def _numbers(chart: Chart, x: Scale, y: Scale) -> dict[str, object]:
                 "style": _classes(one.style),
                 "x": _short(one.x),
                 "y": _short(one.y),
-                **({} if one.low is None else {"low": _short(one.low), "high": _short(one.high)}),
+                **{
+                    name: _short(edge)
+                    for name, edge in (("low", one.low), ("high", one.high))
+                    if edge is not None
+                },
             }
             for one in chart.curves
         ],

@@ -175,8 +175,8 @@ def _configuration(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     if differing:
         words = f"The {counted(len(differing), 'key')} in which the runs differ"
         if len(runs) > MOST_RUNS:  # a column for each would fill no screen
-            head = ("key", "values")
-            yield table(words, head, [(key, _distinct(all_)) for key, all_ in differing.items()])
+            cells = [(key, _distinct(all_)) for key, all_ in differing.items()]
+            yield table(words, ("key", "values"), cells)
         else:
             head = ("key", *short_names(runs))
             yield table(words, head, [(key, *values) for key, values in differing.items()])
