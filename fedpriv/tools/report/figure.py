@@ -202,11 +202,14 @@ def _told(row: dict[str, str]) -> dict[str, object]:
 def _ends(found: Path) -> dict[str, object]:
     """Return what a run reached, and what is damaged in it."""
     stored = StoredRun(found, tolerant=True)
-    run, ends = ReportedRun(stored), {}
+    run = ReportedRun(stored)
+    ends: dict[str, object] = {}
     if run.summary:
         ends = {
             "rounds": sections.rounds_words(run),
             "test accuracy": sections.percent(run.end("test_accuracy")),
         }
         ends |= {f"ε {word}": sections.epsilon_words(run.end(k)) for k, word in sections.EPSILONS}
-    return ends | ({"why": next(iter(stored.damage.values()))} if stored.damage else {})
+    if stored.damage:
+        ends["why"] = next(iter(stored.damage.values()))
+    return ends
