@@ -1,14 +1,15 @@
-"""The one plotting module: style, a grid of panels, and small plots; colour-blind safe, in print size.
+"""The only place that draws: panels that say what they show, and pictures made of them.
 
-Every picture of fedpriv is drawn with what is here; :mod:`fedpriv.store.run_plots` draws those of
-one run.
+:func:`draw_panels` makes a picture of print size with one legend below it, as for a paper. :func:`draw_plot`
+makes one for the screen, quickly: those of a run, and of ``fedpriv account``. Colours are safe for all
+common kinds of colour vision.
 """
 
 from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -40,7 +41,8 @@ HANDLE = 0.5  # inches of a legend's entry beside its label
 LEGEND_LINES = 4  # so many find room below the panels; for more the picture grows
 TITLE_SIZE, CAPTION_SIZE = 9.0, 6.5  # points
 CELL = (0.36, 0.26)  # inches, of a map
-DPI = 200
+DPI, SCREEN_DPI = 200, 150
+SCREEN_WIDTH = 5.2  # inches
 
 
 Numbers = Sequence[float] | np.ndarray
@@ -50,7 +52,13 @@ Numbers = Sequence[float] | np.ndarray
 class Line:
     """One line of a panel, perhaps with a band from ``low`` to ``high``.
 
-    ``marker``: matplotlib's name of a symbol at each point; ``joined=False``: the symbols alone.
+    Attributes:
+        label: In the legend.
+        marker: matplotlib's name of a symbol at each point.
+        joined: False: symbols without a line.
+        style: matplotlib's name of a line style; empty: the one that ``dotted`` and ``dashed`` tell.
+        width, marker_size: In points; None: those of a figure in print.
+        band_label: Name of the band in the legend; such a band is darker.
     """
 
     label: str
@@ -64,23 +72,39 @@ class Line:
     thin: bool = False
     marker: str | None = None
     joined: bool = True
+    style: str | tuple[int, tuple[float, ...]] = ""
+    width: float | None = None
+    marker_size: float | None = None
+    band_label: str = ""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """What one coordinate system of a picture shows. ``y_ticks``: names of the rows at y = 0, 1, 2, …"""
+    """What one coordinate system of a picture shows.
+
+    Attributes:
+        x_limits, y_limits: An end that is None follows from the data.
+        x_from_zero, y_from_zero: Whether an axis without limits begins at zero.
+        x_log, y_log: Whether an axis is logarithmic; ``x_powers``: its numbers are powers of ten.
+        y_ticks: Names of the rows at y = 0, 1, 2, …
+        legend: ``inside`` or ``beside`` the axes; empty: none of its own.
+        legend_title: Heading of its own legend.
+    """
 
     title: str
     x_label: str
     y_label: str
     lines: tuple[Line, ...]
-    x_limits: tuple[float, float] | None = None
-    y_limits: tuple[float, float] | None = None
+    x_limits: tuple[float | None, float | None] | None = None
+    y_limits: tuple[float | None, float | None] | None = None
     x_from_zero: bool = True
     y_from_zero: bool = False
     x_log: bool = False
     y_log: bool = False
+    x_powers: bool = False
     y_ticks: tuple[str, ...] = ()
+    legend: str = ""
+    legend_title: str | None = None
 
     @property
     def size(self) -> tuple[float, float]:
@@ -120,6 +144,23 @@ class HeatMap:
         return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.rows))
 
 
+@dataclass(frozen=True)
+class StackedBars:
+    """A bar for each row of counts [rows, parts], made of its parts, in the colours of the cycle.
+
+    Attributes:
+        apart: Whether bars have gaps and numbers; many of them form bands.
+        legend_title: What the parts are; they are numbered.
+    """
+
+    x_label: str
+    y_label: str
+    counts: np.ndarray
+    apart: bool
+    legend_title: str
+    legend = "beside"
+
+
 def draw_panels(
     files: Sequence[Path],
     rows: Sequence[Sequence[Panel | HeatMap]],
@@ -133,8 +174,6 @@ def draw_panels(
     ``stamp`` is written across the picture: something a reader must not overlook. ``creator``: the command
     that may later replace the files.
     """
-    import matplotlib
-
     columns = max(len(row) for row in rows)
     widths = [max(row[i].size[0] for row in rows if i < len(row)) for i in range(columns)]
     heights = [max(panel.size[1] for panel in row) for row in rows]
@@ -166,6 +205,43 @@ def draw_panels(
             )  # fmt: skip
         for path in files:
             save_picture(figure, path, DPI, creator)
+
+
+def draw_plot(
+    path: Path,
+    panels: Sequence[Panel | StackedBars],
+    title: str,
+    subtitle: str,
+) -> None:
+    """Draw panels that share their x axis one below the other into a PNG for the screen."""
+    high = 3.8 if len(panels) == 1 else 5.0
+    figure = Figure(figsize=(SCREEN_WIDTH, high))
+    right = 0.86 if any(panel.legend == "beside" for panel in panels) else 0.97
+    # margins that are measured cost a third of the drawing
+    figure.subplots_adjust(0.14, 0.5 / high, right, 1 - 0.5 / high, hspace=0.1)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(panels), 1, sharex=len(panels) > 1, squeeze=False)[:, 0]
+    for axis, panel in zip(axes, panels, strict=True):
+        (_draw_bars if isinstance(panel, StackedBars) else _draw_panel)(axis, panel)
+    figure.suptitle(title, x=0.14, y=1 - 0.06 / high, ha="left", va="top", fontsize=10)
+    figure.text(
+        0.14, 1 - 0.28 / high, subtitle if len(subtitle) <= 80 else f"{subtitle[:77]}...",
+        ha="left", va="top", fontsize=7, color="0.35",
+    )  # fmt: skip
+    save_picture(figure, path, SCREEN_DPI)
+
+
+def draw_beside(path: Path, panels: Sequence[Panel], note: str, creator: str) -> None:
+    """Draw panels side by side for the screen. ``note``: what a reader must know, above them."""
+    width = SCREEN_WIDTH if len(panels) == 1 else 4.8 * len(panels)
+    figure = Figure(figsize=(width, 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    if note:
+        wrapped = _wrapped(note, width, TITLE_SIZE)
+        figure.suptitle(wrapped, fontsize=TITLE_SIZE, color=COLOURS["red"])
+    for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        _draw_panel(axis, panel)
+    save_picture(figure, path, SCREEN_DPI, creator)
 
 
 def save_picture(figure: Figure, path: Path, dpi: int, creator: str = "") -> None:
@@ -215,19 +291,23 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         alone = "o" if len(line.x) == 1 else None
         axis.plot(
             line.x, line.y, label=line.label, color=line.colour, linestyle=_line_style(line),
-            linewidth=0.9 if line.thin else 1.4, marker=line.marker or alone,
-            markersize=3 if line.joined else 5,
+            linewidth=line.width or (0.9 if line.thin else 1.4), marker=line.marker or alone,
+            markersize=line.marker_size or (3 if line.joined else 5),
         )  # fmt: skip
         if line.low is not None and line.high is not None:
             axis.fill_between(
-                line.x, line.low, line.high, color=line.colour, alpha=0.18, linewidth=0
-            )
+                line.x, line.low, line.high, color=line.colour, linewidth=0,
+                alpha=0.25 if line.band_label else 0.18, label=line.band_label or None,
+            )  # fmt: skip
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.x_limits:
         axis.set_xlim(*panel.x_limits)
     elif panel.lines and panel.x_from_zero and not panel.x_log:
-        from_zero(axis, np.concatenate([np.asarray(line.x, dtype=float) for line in panel.lines]))
-    if panel.x_log:
+        x = np.concatenate([np.asarray(line.x, dtype=float) for line in panel.lines])
+        axis.set_xlim(from_zero(x) or axis.get_xlim())
+    if panel.x_powers:
+        axis.set_xscale("log")
+    elif panel.x_log:
         _log_x(axis, panel.x_limits)
     if panel.y_log:
         axis.set_yscale("log")
@@ -240,12 +320,12 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         axis.set_ylim(0, 1.05 * max(np.nanmax(line.y) for line in panel.lines) or 1)
     if not panel.lines:
         axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
-    plain(axis)
+    _finish(axis, panel.legend, panel.legend_title)
 
 
 def _line_style(line: Line) -> object:
-    if not line.joined:
-        return "none"
+    if line.style or not line.joined:
+        return line.style or "none"
     return (0, (1, 1.2)) if line.dotted else "--" if line.dashed else "-"
 
 
@@ -291,70 +371,35 @@ def _draw_map(axis: Axes, panel: HeatMap) -> None:
         axis.add_patch(frame)
 
 
-def plain(axis: Axes) -> None:
-    """Two spines and a light grid."""
+def _draw_bars(axis: Axes, panel: StackedBars) -> None:
+    rows, left = np.arange(len(panel.counts)), np.zeros(len(panel.counts))
+    for part, counts in enumerate(panel.counts.T):
+        axis.barh(
+            rows, counts, left=left, color=CYCLE[part % len(CYCLE)], label=str(part), edgecolor="white",
+            height=0.8 if panel.apart else 1.0, linewidth=0.4 if panel.apart else 0,
+        )  # fmt: skip
+        left += counts
+    axis.set(xlabel=panel.x_label, ylabel=panel.y_label, ylim=(len(rows) - 0.5, -0.5))
+    if panel.apart:
+        axis.set_yticks(rows)
+    _finish(axis, panel.legend, panel.legend_title)
+
+
+def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
+    """Two spines, a light grid, and the axis's own legend."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_axisbelow(True)
+    if legend == "inside":
+        axis.legend(title=legend_title, frameon=False)
+    elif legend == "beside":
+        axis.legend(
+            title=legend_title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+        )  # fmt: skip
 
 
-def legend_outside(axis: Axes, title: str | None) -> None:
-    """A legend to the right of the axis."""
-    axis.legend(
-        title=title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-    )  # fmt: skip
-
-
-def from_zero(axis: Axes, values: np.ndarray) -> None:
-    """Begin the x axis at zero."""
+def from_zero(values: np.ndarray) -> tuple[float, float] | None:
+    """Return limits from zero to a little above the largest value; None where no value is above zero."""
     largest = np.max(values, initial=0.0, where=~np.isnan(values))
-    if np.isfinite(largest) and largest > 0:
-        axis.set_xlim(0, 1.02 * largest)
-
-
-_MARKED = 15  # points of a line; those of fewer are marked
-
-
-def plot_epsilon_by_steps(
-    path: Path,
-    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]],
-    deltas: Sequence[float],
-    profiles: Mapping[str, Sequence[float]],
-    delta: float,
-    note: str = "",
-) -> None:
-    """ε against steps at ``delta``, a line (steps, ε) for each accountant; with ``profiles`` ε against δ.
-
-    ``note``: what a reader must know, above the panels.
-    """
-    figure = Figure(figsize=(9.6 if profiles else 5.2, 3.4), layout="constrained")
-    if note:
-        wrapped = _wrapped(note, figure.get_figwidth(), TITLE_SIZE)
-        figure.suptitle(wrapped, fontsize=TITLE_SIZE, color=COLOURS["red"])
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, 2 if profiles else 1, squeeze=False)[0]
-    styles = list(zip(CYCLE, ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))), strict=False))
-    for (colour, style), (name, (steps, epsilons)) in zip(styles, curves.items(), strict=False):
-        label = name if np.isfinite(epsilons).any() else f"{name}: infinite"
-        values = np.where(np.isfinite(epsilons), epsilons, np.nan)
-        marker = "o" if len(steps) < _MARKED else ""
-        axes[0].plot(
-            [0, *steps],
-            [0.0, *values],
-            color=colour,
-            linestyle=style,
-            marker=marker,
-            markersize=3,
-            label=label,
-        )
-    axes[0].set(xlabel="steps", ylabel=f"ε at δ = {delta:g}", xlim=(0, None), ylim=(0, None))
-    for (colour, style), (name, epsilons) in zip(styles, profiles.items(), strict=False):
-        ordered = zip(*sorted(zip(deltas, epsilons, strict=True)), strict=True)
-        axes[1].plot(*ordered, color=colour, linestyle=style, marker="o", label=name)
-    if profiles:
-        axes[1].set(xscale="log", xlabel="δ", ylabel=f"ε after {steps[-1]} steps", ylim=(0, None))
-    for axis in axes:
-        plain(axis)
-        axis.legend(frameon=False)
-    save_picture(figure, path, 150, "fedpriv account")
+    return (0.0, 1.02 * largest) if np.isfinite(largest) and largest > 0 else None

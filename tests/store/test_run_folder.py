@@ -164,11 +164,11 @@ def test_every_plot_is_there_and_not_empty(shared):
 def test_every_plot_shows_something_and_labels_its_axes(shared, monkeypatch):
     import numpy as np
 
-    from fedpriv.store import run_plots
+    from fedpriv.store import plots, run_plots
 
     figures = []
     monkeypatch.setattr(
-        run_plots, "save_picture", lambda figure, path, dpi: figures.append((path, figure))
+        plots, "save_picture", lambda figure, path, dpi: figures.append((path, figure))
     )
     run_plots.plot_run(RunFolder(shared.folder), np.ones((10, 10), dtype=int))
     assert {Path(path).stem for path, _ in figures} == EVERY_PLOT

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from fedpriv.store import run_plots
+from fedpriv.store import plots, run_plots
 from fedpriv.store.folder import RunFolder
 
 DP_FL = ("algorithm=dp_fl", "rounds=6", "evaluation_interval=2")
@@ -20,7 +20,7 @@ def drawn(ran, monkeypatch, tmp_path):
     def run(*overrides: str) -> dict[str, Figure]:
         figures: dict[str, Figure] = {}
         monkeypatch.setattr(
-            run_plots,
+            plots,
             "save_picture",
             lambda figure, path, dpi: figures.update({path.stem: figure}),
         )

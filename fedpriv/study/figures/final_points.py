@@ -13,13 +13,12 @@ from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
-from fedpriv.store.plots import CYCLE, Line, Panel, draw_panels
+from fedpriv.store.plots import draw_panels
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.overlay import (
-    MOST_LINES,
-    axis_label,
     find_runs,
     first_lines,
+    panel_of,
     scale,
     settings_labels,
     told_settings,
@@ -38,7 +37,10 @@ def run(options: SimpleNamespace) -> int:
     lines = _lines(kept, key, y)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_csv(out.with_suffix(".csv"), drawn.reset_index(0))
-    draw_panels([out], [[_panel(lines, key, y)]], "", _caption(lines), creator="fedpriv plot")
+    last = key.rpartition(".")[2]
+    x_label = _LABELS.get(key) or (COLUMNS[last].label if last in COLUMNS else key)
+    panel = panel_of(lines, x_label, y, x_from_zero=False, marker="o")
+    draw_panels([out], [[panel]], "", _caption(lines), creator="fedpriv plot")
     console().print(
         f"{counted(len(kept), 'run')}, {counted(len(lines), 'curve')}: {out} and {out.with_suffix('.csv')}"
     )
@@ -108,26 +110,6 @@ def _settings(runs: Sequence[StoredRun], key: str) -> list[dict[str, str]]:
             at.setdefault((name, one[key]), set()).add(one.get(name, ""))
     free = {name for (name, _), found in at.items() if len(found) > 1}
     return [{k: v for k, v in one.items() if k in free} for one in values]
-
-
-def _panel(lines: Mapping[str, pd.DataFrame], key: str, y: str) -> Panel:
-    drawn = tuple(
-        Line(
-            label=label,
-            colour=CYCLE[i % len(CYCLE)],
-            x=line["x"],
-            y=line["mean"],
-            low=line["low"] if line["n"].max() > 1 else None,
-            high=line["high"] if line["n"].max() > 1 else None,
-            dotted=i >= len(CYCLE),
-            marker="o",
-        )
-        for i, (label, line) in enumerate(list(lines.items())[:MOST_LINES])
-    )
-    last = key.rpartition(".")[2]
-    x_label = _LABELS.get(key) or (COLUMNS[last].label if last in COLUMNS else key)
-    from_zero = y in COLUMNS and COLUMNS[y].from_zero
-    return Panel("", x_label, axis_label(y), drawn, x_from_zero=False, y_from_zero=from_zero)
 
 
 def _caption(lines: Mapping[str, pd.DataFrame]) -> str:

@@ -46,9 +46,9 @@ def run(options: SimpleNamespace) -> int:
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_csv(out.with_suffix(".csv"), drawn.reset_index(0))
     unfinished = [one.stored.path.name for one in runs if not one.stored.finished]
-    draw_panels(
-        [out], [[_panel(lines, options)]], "", _caption(lines, unfinished), creator="fedpriv plot"
-    )
+    from_zero = not options.x.startswith("epsilon")
+    panel = panel_of(lines, _axis_label(options.x), options.y, from_zero)
+    draw_panels([out], [[panel]], "", _caption(lines, unfinished), creator="fedpriv plot")
     console().print(
         f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}: {out} and {out.with_suffix('.csv')}"
     )
@@ -136,7 +136,7 @@ def scale(column: str) -> float:
     return COLUMNS[column].scale if column in COLUMNS else 1.0
 
 
-def axis_label(column: str) -> str:
+def _axis_label(column: str) -> str:
     return COLUMNS[column].label if column in COLUMNS else column
 
 
@@ -171,7 +171,14 @@ def _short_names(keys: Collection[str]) -> dict[str, str]:
     return {key: name if counts[name] == 1 else key.lstrip("+") for key, name in last.items()}
 
 
-def _panel(lines: Mapping[str, pd.DataFrame], options: SimpleNamespace) -> Panel:
+def panel_of(
+    lines: Mapping[str, pd.DataFrame],
+    x_label: str,
+    y: str,
+    x_from_zero: bool,
+    marker: str | None = None,
+) -> Panel:
+    """Return a panel with a line for each label → x, mean, low, high, n; with seeds a band."""
     drawn = tuple(
         Line(
             label=label,
@@ -181,18 +188,13 @@ def _panel(lines: Mapping[str, pd.DataFrame], options: SimpleNamespace) -> Panel
             low=line["low"] if line["n"].max() > 1 else None,
             high=line["high"] if line["n"].max() > 1 else None,
             dotted=i >= len(CYCLE),
+            marker=marker,
         )
         for i, (label, line) in enumerate(list(lines.items())[:MOST_LINES])
     )
-    from_zero = options.y in COLUMNS and COLUMNS[options.y].from_zero
-    return Panel(
-        "",
-        axis_label(options.x),
-        axis_label(options.y),
-        drawn,
-        x_from_zero=not options.x.startswith("epsilon"),
-        y_from_zero=from_zero,
-    )
+    from_zero = y in COLUMNS and COLUMNS[y].from_zero
+    label = _axis_label(y)
+    return Panel("", x_label, label, drawn, x_from_zero=x_from_zero, y_from_zero=from_zero)
 
 
 def _caption(lines: Mapping[str, pd.DataFrame], unfinished: Sequence[str]) -> str:

@@ -41,6 +41,7 @@ from fedpriv.tools.accounting.releases import (
 _POINTS = 40  # of a curve
 _FEWER = {"pld": 10, "prv": 4}  # where the noise took many values, and a point a second or more
 _FEWER_SUMS = 20
+_MARKED = 15  # points of a curve; those of fewer are marked
 _PRV_TAKES_LONG = (
     "prv takes long where the noise took many values, and pld is as tight (or: --accountant prv)"
 )
@@ -304,20 +305,41 @@ def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> d
 
 
 def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
-    """ε against steps at one δ, that of the run if it is asked for; with several δ also ε against δ."""
-    from fedpriv.store.plots import plot_epsilon_by_steps
+    """Draw ε against steps at one δ, the run's own if it is asked for; with several δ also ε against δ."""
+    from fedpriv.store.plots import CYCLE, Line, Panel, draw_beside
 
     delta = releases.run_delta if releases.run_delta in deltas else deltas[0]
-    curves = {}
-    for p in answers:
+    styles = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
+    by_steps, by_delta = [], []
+    for p, colour, style in zip(answers, CYCLE, styles, strict=False):
         steps = points(releases.steps, _points_of(releases, p.name))
         epsilons = releases.curve(p.accountant, delta, steps[:-1])
+        epsilons = np.array([0.0, *epsilons, p.epsilons[deltas.index(delta)]])
         few = len(steps) < min(_POINTS, releases.steps)
         label = f"{p.name}, {len(steps)} points" if few else p.name
-        curves[label] = (steps, [*epsilons, p.epsilons[deltas.index(delta)]])
-    profiles = {p.name: p.epsilons for p in answers} if len(deltas) > 1 else {}
+        finite = np.isfinite(epsilons)
+        by_steps.append(
+            Line(
+                label if finite[1:].any() else f"{label}: infinite",
+                colour,
+                (0, *steps),
+                np.where(finite, epsilons, np.nan),
+                marker="o" if len(steps) < _MARKED else None,
+                style=style,
+                width=1.5,
+            )
+        )
+        x, y = zip(*sorted(zip(deltas, p.epsilons, strict=True)), strict=True)
+        by_delta.append(
+            Line(p.name, colour, x, y, marker="o", style=style, width=1.5, marker_size=6)
+        )
+    ends, up = {"y_limits": (0, None), "legend": "inside"}, f"ε at δ = {delta:g}"
+    panels = [Panel("", "steps", up, tuple(by_steps), x_limits=(0, None), **ends)]
+    if len(deltas) > 1:
+        up = f"ε after {releases.steps} steps"
+        panels.append(Panel("", "δ", up, tuple(by_delta), x_from_zero=False, x_powers=True, **ends))
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
-    plot_epsilon_by_steps(path, curves, deltas, profiles, delta, note)
+    draw_beside(path, panels, note, "fedpriv account")
 
 
 def _points_of(releases: Releases, name: str) -> int:
