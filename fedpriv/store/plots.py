@@ -22,6 +22,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import ArrayLike
 
 from fedpriv.common.files import write_atomically
 from fedpriv.store.colours import COLOURS
@@ -222,7 +223,10 @@ def draw_plot(
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(panels), 1, sharex=len(panels) > 1, squeeze=False)[:, 0]
     for axis, panel in zip(axes, panels, strict=True):
-        (_draw_bars if isinstance(panel, StackedBars) else _draw_panel)(axis, panel)
+        if isinstance(panel, StackedBars):
+            _draw_bars(axis, panel)
+        else:
+            _draw_panel(axis, panel)
     figure.suptitle(title, x=0.14, y=1 - 0.06 / high, ha="left", va="top", fontsize=10)
     figure.text(
         0.14, 1 - 0.28 / high, subtitle if len(subtitle) <= 80 else f"{subtitle[:77]}...",
@@ -288,7 +292,7 @@ def _wrapped(text: str, inches: float, size: float) -> str:
 
 def _draw_panel(axis: Axes, panel: Panel) -> None:
     for line in panel.lines:
-        alone = "o" if len(line.x) == 1 else None
+        alone = "o" if np.size(line.x) == 1 else None
         axis.plot(
             line.x, line.y, label=line.label, color=line.colour, linestyle=_line_style(line),
             linewidth=line.width or (0.9 if line.thin else 1.4), marker=line.marker or alone,
@@ -329,9 +333,10 @@ def _line_style(line: Line) -> object:
     return (0, (1, 1.2)) if line.dotted else "--" if line.dashed else "-"
 
 
-def _log_x(axis: Axes, limits: tuple[float, float] | None) -> None:
+def _log_x(axis: Axes, limits: tuple[float | None, float | None] | None) -> None:
     """Powers of ten as plain numbers, with 2 and 5 between them where they find room."""
-    wide = limits is not None and limits[1] / limits[0] > 300
+    low, high = limits or (None, None)
+    wide = low is not None and high is not None and high / low > 300
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))

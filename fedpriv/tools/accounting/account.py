@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -309,12 +309,13 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
     from fedpriv.store.plots import CYCLE, Line, Panel, draw_beside
 
     delta = releases.run_delta if releases.run_delta in deltas else deltas[0]
-    styles = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
+    styles: list[str | tuple[int, tuple[float, ...]]]
+    styles = ["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))]
     by_steps, by_delta = [], []
     for p, colour, style in zip(answers, CYCLE, styles, strict=False):
         steps = points(releases.steps, _points_of(releases, p.name))
-        epsilons = releases.curve(p.accountant, delta, steps[:-1])
-        epsilons = np.array([0.0, *epsilons, p.epsilons[deltas.index(delta)]])
+        between = releases.curve(p.accountant, delta, steps[:-1])
+        epsilons = np.array([0.0, *between, p.epsilons[deltas.index(delta)]])
         few = len(steps) < min(_POINTS, releases.steps)
         label = f"{p.name}, {len(steps)} points" if few else p.name
         finite = np.isfinite(epsilons)
@@ -333,11 +334,12 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
         by_delta.append(
             Line(p.name, colour, x, y, marker="o", style=style, width=1.5, marker_size=6)
         )
-    ends, up = {"y_limits": (0, None), "legend": "inside"}, f"ε at δ = {delta:g}"
-    panels = [Panel("", "steps", up, tuple(by_steps), x_limits=(0, None), **ends)]
+    base = Panel("", "", "", (), y_limits=(0, None), x_from_zero=False, legend="inside")
+    up = f"ε at δ = {delta:g}"
+    panels = [replace(base, x_label="steps", y_label=up, lines=tuple(by_steps), x_limits=(0, None))]
     if len(deltas) > 1:
         up = f"ε after {releases.steps} steps"
-        panels.append(Panel("", "δ", up, tuple(by_delta), x_from_zero=False, x_powers=True, **ends))
+        panels.append(replace(base, x_label="δ", y_label=up, lines=tuple(by_delta), x_powers=True))
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
     draw_beside(path, panels, note, "fedpriv account")
 
