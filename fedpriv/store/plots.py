@@ -208,12 +208,7 @@ def draw_panels(
             save_picture(figure, path, DPI, creator)
 
 
-def draw_plot(
-    path: Path,
-    panels: Sequence[Panel | StackedBars],
-    title: str,
-    subtitle: str,
-) -> None:
+def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, subtitle: str) -> None:
     """Draw panels that share their x axis one below the other into a PNG for the screen."""
     high = 3.8 if len(panels) == 1 else 5.0
     figure = Figure(figsize=(SCREEN_WIDTH, high))
@@ -365,14 +360,8 @@ def _draw_map(axis: Axes, panel: HeatMap) -> None:
                 fontsize=6, weight="bold" if column == best else "normal",
                 color="black" if cast("float", image.norm(numbers[column])) > 0.55 else "white",
             )  # fmt: skip
-        frame = Rectangle(
-            (best - 0.46, row - 0.44),
-            0.92,
-            0.88,
-            fill=False,
-            edgecolor=COLOURS["red"],
-            linewidth=1.6,
-        )
+        frame = Rectangle((best - 0.46, row - 0.44), 0.92, 0.88, fill=False, linewidth=1.6)
+        frame.set_edgecolor(COLOURS["red"])
         axis.add_patch(frame)
 
 
