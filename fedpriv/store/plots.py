@@ -22,7 +22,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-from numpy.typing import ArrayLike
 
 from fedpriv.common.files import write_atomically
 from fedpriv.store.colours import COLOURS
