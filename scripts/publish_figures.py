@@ -24,6 +24,7 @@ from PIL import Image
 from fedpriv.common.files import write_text
 from fedpriv.store.folder import FINISHED, RunFolder
 from fedpriv.store.packed import pack_runs, unpack_runs
+from fedpriv.store.stored_run import StoredRun
 
 LARGEST = 2**20
 FILES = ("figure.csv", "ends.csv", "figure.png", "figure.pdf", "comparison.md")
@@ -53,7 +54,8 @@ def with_few_colours(picture: Path) -> None:
 
 def publish_run(source: RunFolder, target: RunFolder) -> None:
     """Write the slim copy of a finished run."""
-    summary = source.read_json(source.summary)
+    stored = StoredRun(source)
+    summary = stored.summary
     if summary["stop_reason"] not in FINISHED:
         raise SystemExit(f"{source.path} is not a finished run: {summary['stop_reason']}")
     target.path.mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,7 @@ def publish_run(source: RunFolder, target: RunFolder) -> None:
     config = yaml.safe_load(source.config.read_text(encoding="utf-8"))
     config.pop("runtime", None)  # folders of the machine it ran on
     write_text(target.config, yaml.safe_dump(config, sort_keys=False))
-    facts = source.read_json(source.environment)
+    facts = stored.environment
     kept = [
         o for o in facts["overrides"] or [] if not o.startswith(("runtime.", "hydra", "resume="))
     ]

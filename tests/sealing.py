@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedpriv.store.digests import KEY, FileDigests
+from fedpriv.store.digests import KEY, FileDigests, sealed
 
 
 def seal(folder: Path) -> None:
@@ -16,4 +16,4 @@ def seal(folder: Path) -> None:
     summary = json.loads(path.read_text())
     digests = FileDigests(folder)
     digests.add_missing([name for name in summary.pop(KEY, {}) if name != path.name])
-    path.write_text(digests.sealed(summary, digests.written)[1])
+    path.write_text(sealed(summary, digests.written)[1])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.common.config import compose, identity
+from fedpriv.common.config import compose
 from fedpriv.experiment.run import run
-from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
 
 RUN = (
     "dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=3", "evaluation_interval=1",
@@ -243,8 +243,7 @@ def test_a_damaged_configuration_is_that_of_the_run_again(damage, interrupted, t
     else:
         spoil(folder, "config.yaml", damage)
     assert command(*COMMANDS["go_on"]).status == 0
-    again = RunFolder(folder).read_config()
-    assert identity(again) == identity(RunFolder(interrupted).read_config())
+    assert StoredRun(folder).identity == StoredRun(interrupted).identity
 
 
 def test_a_folder_in_the_place_of_the_newest_checkpoint_is_said(interrupted, tmp_path, command):

@@ -39,6 +39,7 @@ from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.target import Adaptation, Target
 from fedpriv.store.folder import RunFolder, environment, new_folder
+from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     import torch
@@ -135,7 +136,7 @@ def assemble(
 def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[str, object]) -> None:
     """Write config.yaml again where it is not that of the run that the checkpoint is of."""
     with suppress(ConfigError, OmegaConfBaseException):
-        there = configuration.identity(folder.read_config())
+        there = StoredRun(folder).identity
         if configuration.fingerprint(there) == configuration.fingerprint(identity):
             return
     folder.write_text(folder.config, configuration.dump(config))
@@ -350,8 +351,7 @@ def saved_state(
     """The checkpoint to continue from, None for a run that was killed before its first one; and why it is
     not the newest."""
     if not checkpoint.exists(folder) and folder.config.exists():
-        saved = configuration.identity(folder.read_config())
-        checkpoint.refuse_other_identity(folder, saved, identity)
+        checkpoint.refuse_other_identity(folder, StoredRun(folder).identity, identity)
         checkpoint.refuse_lost(folder)
         return None, None
     return checkpoint.load(folder, identity, device)

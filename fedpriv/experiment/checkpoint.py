@@ -17,7 +17,7 @@ import numpy as np
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_tensors
 from fedpriv.common.secret_streams import STREAM_VERSION
-from fedpriv.store.digests import GROWING, KEY
+from fedpriv.store.digests import GROWING, KEY, matches
 from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.saved import saved_tensors
 
@@ -201,7 +201,7 @@ def compare_files(folder: RunFolder, state: Mapping[str, Any]) -> list[str]:
         f"warning: {folder.path / name} is not as the run wrote it (its SHA-256 is not the one in "
         "the checkpoint)"
         for name, entry in known.items()
-        if name not in GROWING and not folder.digests.matches(name, entry)
+        if name not in GROWING and not matches(folder.path / name, entry)
     ]
 
 

@@ -25,6 +25,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.store.folder import RunFolder, not_resumable
+from fedpriv.store.stored_run import StoredRun
 
 _BY_COUNTS = (Iid, FixedSize, Shards)
 """Partitions whose clients' sizes follow from the number of records."""
@@ -170,10 +171,9 @@ def _refuse_folder_of_another_run(parts: Parts, config: DictConfig, held: ExitSt
     else:
         return False
     identity = configuration.identity(config)
-    if settings.runtime.reuse and folder.finished:
-        checkpoint.refuse_other_identity(
-            folder, configuration.identity(folder.read_config()), identity
-        )
+    stored = StoredRun(folder)
+    if settings.runtime.reuse and stored.finished:
+        checkpoint.refuse_other_identity(folder, stored.identity, identity)
         return True
     if settings.resume:
         hold(held, folder)

@@ -34,6 +34,7 @@ from fedpriv.experiment.search import find_rounds, with_rounds
 from fedpriv.experiment.stamps import refuse_without_stamp
 from fedpriv.store.display import show_plan, teller
 from fedpriv.store.folder import RunFolder, not_resumable
+from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from fedpriv.experiment.running import Run
@@ -89,11 +90,11 @@ def run(
     refuse_unstartable(parts, plan)
     with ExitStack() as held:
         folder = _existing_folder(parts, held)
-        if folder is not None and parts.settings.runtime.reuse and folder.finished:
-            saved = configuration.identity(folder.read_config())
-            checkpoint.refuse_other_identity(folder, saved, configuration.identity(config))
-            summary, privacy = map(folder.read_json, (folder.summary, folder.privacy_json))
-            return RunResult(plan, folder.path, summary, privacy)
+        if folder is not None and parts.settings.runtime.reuse:
+            stored, identity = StoredRun(folder), configuration.identity(config)
+            if stored.finished:
+                checkpoint.refuse_other_identity(folder, stored.identity, identity)
+                return RunResult(plan, folder.path, stored.summary, stored.statement)
 
         found = None
         if parts.algorithm.search is not None:
@@ -210,7 +211,7 @@ def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:
         if name in node:
             node[name] = None
     folder.write_text(folder.config, configuration.dump(kept))
-    facts = folder.read_json(folder.environment)
+    facts = StoredRun(folder).environment
     facts["overrides"] = facts["command"] = None
     folder.write_json(folder.environment, facts)
     checkpoint.remove(folder)

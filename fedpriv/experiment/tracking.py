@@ -20,6 +20,7 @@ from fedpriv.experiment.running import Run
 from fedpriv.experiment.trackers import TrackedRun, Tracker
 from fedpriv.store.digests import KEY
 from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
 
 _SEEDS = ("seed", "noise_seed")
 _LEFT_OUT = ("dataset.path",)  # it tells of the machine
@@ -47,7 +48,10 @@ class Tracking(Quiet):
     def open(self) -> None:
         """Begin with every tracker; what that takes is no time of the run's."""
         folder = self._run.folder
-        kept = _kept(folder)
+        try:
+            kept = StoredRun(folder).trackers
+        except ConfigError:  # damaged: they begin anew
+            kept = {}
         if left := sorted({*kept} - {*self._active}):
             self._warn(
                 f"note: this run was tracked by {show(', '.join(left))}; tracking goes on only where you ask "
@@ -148,16 +152,3 @@ def _name_of(folder: RunFolder) -> str:
     """After the folder; a job of a sweep (``<date>/0``) has its sweep's name before it."""
     path = folder.path.resolve()
     return f"{path.parent.name}-{path.name}" if path.name.isdigit() else path.name
-
-
-def _kept(folder: RunFolder) -> dict[str, dict[str, str]]:
-    """What the trackers of a run that goes on have left in its folder: texts by tracker and name."""
-    try:
-        found = folder.read_json(folder.trackers)
-    except ConfigError:  # not there, or damaged: they begin anew
-        return {}
-    return {
-        tracker: {key: value for key, value in facts.items() if isinstance(value, str)}
-        for tracker, facts in found.items()
-        if isinstance(facts, dict)
-    }

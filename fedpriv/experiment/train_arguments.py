@@ -12,6 +12,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import LISTED, conf_dir
 from fedpriv.experiment.consent import FLAG
 from fedpriv.store.folder import RunFolder, not_resumable
+from fedpriv.store.stored_run import StoredRun
 
 _OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
 _FLAGS_WITH_VALUE = {
@@ -91,7 +92,7 @@ def with_resumed_overrides(arguments: list[str]) -> list[str]:
     if not folder.environment.exists():
         raise not_resumable(str(folder.path))
     try:
-        earlier = folder.read_overrides() or []
+        earlier = StoredRun(folder).overrides or []
     except ConfigError as error:
         raise ConfigError(f"resume: {error}; start anew, or repair it") from None
     if not all(map(_is_of_task, earlier)):

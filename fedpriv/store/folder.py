@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import (
@@ -22,11 +22,7 @@ from fedpriv.common.files import (
     write_atomically,
     write_text,
 )
-from fedpriv.store.digests import KEY, FileDigests
-from fedpriv.store.saved import saved_config, saved_json
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
+from fedpriv.store.digests import FileDigests, sealed
 
 SCHEMA_VERSION = 2
 CANARIES = "canaries.json"
@@ -39,7 +35,11 @@ PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra
 
 
 class RunFolder:
-    """Paths of one run folder."""
+    """The files of one run, by name, and the writing of them. ``StoredRun`` reads them back.
+
+    Attributes:
+        digests: Of what this process wrote.
+    """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -65,13 +65,6 @@ class RunFolder:
         self.secret_key = self.path / "secret_key"
         self.public = self.path / "public"
         self.digests = FileDigests(self.path)
-
-    @property
-    def finished(self) -> bool:
-        """Whether it holds a run with nothing left to run."""
-        if not self.summary.exists():
-            return False
-        return self.read_json(self.summary).get("stop_reason") in FINISHED
 
     def create(self, key: str = "runtime.run_dir") -> RunFolder:
         """Make the folder, which must not hold a run already. Raises ConfigError if it cannot.
@@ -176,50 +169,9 @@ class RunFolder:
     def write_summary(self, summary: dict[str, Any]) -> dict[str, Any]:
         """Write ``summary.json`` with the digests of all files of the run; return what it holds."""
         self.digests.add_missing(COVERED)
-        full, text = self.digests.sealed(summary, self.digests.written)
+        full, text = sealed(summary, self.digests.written)
         write_text(self.summary, text)
-        self.digests.state(full[KEY])
         return full
-
-    def add_to_summary(self, found: dict[str, Any]) -> None:
-        """Add results to the ``summary.json`` of a run that has ended, and the digests of what was written
-        since. A summary that is damaged, or of an older version, stays without a digest that fits."""
-        summary = self.read_json(self.summary)
-        stated = summary.pop(KEY, None)
-        summary |= found
-        if stated is None:
-            write_text(self.summary, json_text(summary))
-        elif self.digests.problems:
-            self.write_json(self.summary, {**summary, KEY: stated})
-        else:
-            write_text(self.summary, self.digests.sealed(summary, stated | self.digests.written)[1])
-
-    def checked(self, path: Path) -> Path:
-        """Compare a file that is about to be read with the digest that the run noted, and return it.
-
-        What is not as it was written is a notice of the command and one of :attr:`FileDigests.problems`.
-        """
-        self.digests.check(path)
-        return path
-
-    def read_json(self, path: Path) -> dict[str, Any]:
-        """Raises ConfigError for what is not there or not a JSON object."""
-        return saved_json(self.checked(path))
-
-    def read_overrides(self) -> list[str] | None:
-        """The overrides that the run was begun with; None where they are withheld. Raises ConfigError."""
-        overrides = self.read_json(self.environment).get("overrides")
-        if overrides is None or (
-            isinstance(overrides, list) and all(isinstance(one, str) for one in overrides)
-        ):
-            return overrides
-        raise ConfigError(
-            f"{self.environment} cannot be read: its overrides are not a list of texts"
-        )
-
-    def read_config(self) -> DictConfig:
-        """Raises ConfigError for what is not the configuration of a run."""
-        return saved_config(self.checked(self.config))
 
 
 def not_resumable(folder: object) -> ConfigError:

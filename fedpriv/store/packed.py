@@ -17,8 +17,8 @@ from typing import IO
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import saying_where, write_atomically
-from fedpriv.store.folder import RunFolder
 from fedpriv.store.saved import refuse_no_file
+from fedpriv.store.stored_run import StoredRun
 
 FILES = (
     "config.yaml", "summary.json", "metrics.csv", "clients.csv", "privacy.txt", "privacy.json",
@@ -34,11 +34,11 @@ def pack_runs(folders: Iterable[Path], archive: Path) -> None:
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as packed:
-            for folder in sorted(folders, key=lambda folder: folder.name):
-                for path in (folder / name for name in FILES):
+            for run in map(StoredRun, sorted(folders, key=lambda folder: folder.name)):
+                for path in (run.path / name for name in FILES):
                     if path.exists():
-                        entry = zipfile.ZipInfo(f"{folder.name}/{path.name}", _TIME)
-                        RunFolder(folder).checked(path)
+                        entry = zipfile.ZipInfo(f"{run.path.name}/{path.name}", _TIME)
+                        run.check(path)
                         packed.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
 
     write_atomically(archive, write, "wb")

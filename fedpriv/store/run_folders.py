@@ -9,6 +9,7 @@ from pathlib import Path
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import RUN_FILES
 from fedpriv.common.groups import GROUPS, option_of_target
+from fedpriv.store.digests import KEY
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
 
@@ -35,7 +36,8 @@ class ListedRun:
 
     def __init__(self, name: str, path: Path):
         run = StoredRun(path, tolerant=True)
-        self.name, self.config, self.results = name, dict(run.values), dict(run.summary)
+        self.name, self.config = name, dict(run.values)
+        self.results = {key: value for key, value in run.summary.items() if key != KEY}
         if self.config:
             options = {g: option_of_target(g, self.config.get(f"{g}._target_")) for g in GROUPS}
             self.config = options | self.config

@@ -13,6 +13,7 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.store.numbers import Columns, between_known, read_columns
 from fedpriv.store.plots import CYCLE, Line, Panel, StackedBars, draw_plot, from_zero
 from fedpriv.store.statement import composition_word
+from fedpriv.store.stored_run import StoredRun
 
 BLUE, ORANGE, GREEN, SKY = (COLOURS[name] for name in ("blue", "orange", "green", "sky"))
 ROUND = "round"
@@ -42,7 +43,7 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
         "loss_by_round": (_losses(metrics, "round", ROUND),),
     }
     if metrics.has("epsilon"):
-        privacy = folder.read_json(folder.privacy_json)
+        privacy = StoredRun(folder).statement
         word = composition_word(privacy)
         epsilon = _epsilon_label(metrics, word)
         plots |= {

@@ -26,7 +26,7 @@ from fedpriv.common.files import sealed_digest
 from fedpriv.common.groups import GROUPS, OF_NOTHING
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 LARGEST_CONFIG = 1 << 20  # bytes; one of ours has a few thousand
 LARGEST_JSON = LARGEST_TABLE = 1 << 28
@@ -74,21 +74,6 @@ def saved_rows(path: Path) -> list[list[str]]:
         return [row for row in csv.reader(io.StringIO(text)) if row]
     except csv.Error:
         raise ConfigError(f"{path} cannot be read: it is not a table") from None
-
-
-def saved_numbers(path: Path) -> pd.DataFrame:
-    """A CSV whose cells are numbers or empty. Raises ConfigError."""
-    import pandas as pd
-
-    refuse_no_file(path, LARGEST_TABLE)
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError):  # pandas' own errors are ValueErrors
-        raise ConfigError(f"{path} cannot be read: it is not a table") from None
-    words = [n for n in table if len(table) and not pd.api.types.is_numeric_dtype(table[n])]
-    if words:
-        raise ConfigError(f"{path} cannot be read: column {show(words[0])} is not of numbers")
-    return table
 
 
 def saved_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:

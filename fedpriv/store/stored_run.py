@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import json_text, write_text
 from fedpriv.store.checked_folder import CheckedFolder
-from fedpriv.store.digests import KEY
-from fedpriv.store.folder import FINISHED
+from fedpriv.store.digests import KEY, sealed
+from fedpriv.store.folder import FINISHED, RunFolder
 from fedpriv.store.saved import (
     LARGEST_CONFIG,
     saved_config,
@@ -117,7 +118,7 @@ class StoredRun(CheckedFolder):
         summary, problem = self._summary
         if problem:
             return self._refuse(self.files.summary, problem, {})
-        return {key: value for key, value in summary.items() if key != KEY}
+        return summary
 
     @property
     def finished(self) -> bool:
@@ -285,6 +286,22 @@ class StoredRun(CheckedFolder):
             for tracker, facts in self._read(self.files.trackers, saved_json, {}).items()
             if isinstance(facts, dict)
         }
+
+
+def add_to_summary(folder: RunFolder, results: dict[str, Any]) -> None:
+    """Add results to the ``summary.json`` of a run that has ended, and the digests of what was written since.
+
+    A summary that is damaged, or of an older version, stays without a digest that fits.
+    """
+    run = StoredRun(folder)
+    summary = {key: value for key, value in run.summary.items() if key != KEY} | results
+    if run.files.summary in run.damage:
+        text = json_text({**summary, KEY: run.summary[KEY]})
+    elif KEY in run.summary:
+        text = sealed(summary, run.stated | folder.digests.written)[1]
+    else:
+        text = json_text(summary)
+    write_text(folder.summary, text)
 
 
 def _equal(one: object, other: object) -> bool:

@@ -120,7 +120,7 @@ def test_a_run_folder_has_no_links(tracked):
 
 
 def test_a_run_that_goes_on_is_the_same_run(tmp_path):
-    from fedpriv.store.folder import RunFolder
+    from fedpriv.store.stored_run import StoredRun
 
     stop = tmp_path / "stop"
     first = fedpriv_in(
@@ -132,7 +132,7 @@ def test_a_run_that_goes_on_is_the_same_run(tmp_path):
     assert first.returncode == 130, first.stderr
     assert "tracker.wandb.mode=offline" in first.stderr
     stop.unlink()
-    before = RunFolder(tmp_path / "run").read_json(tmp_path / "run/trackers.json")["wandb"]
+    before = StoredRun(tmp_path / "run").trackers["wandb"]
     again = fedpriv_in(
         tmp_path, "train", "resume=run", "tracker=wandb", "tracker.wandb.mode=offline"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.store.digests import FileDigests
+from fedpriv.store.digests import sealed
 
 ALL = ["multirun/today/noise16-seed1", "noise16-seed0", "noise8-seed0", "runs/noise8-seed1"]
 
@@ -225,7 +225,7 @@ def test_names_of_files_elsewhere_are_not_followed(several, tmp_path, table):
     files = summary.pop("files")
     for name in ("../../outside.txt", str(outside)):
         files[name] = {"bytes": 1, "sha256": "0" * 64}
-    path.write_text(FileDigests(path.parent).sealed(summary, files)[1])
+    path.write_text(sealed(summary, files)[1])
     assert [row for row in table() if row["state"] == "damaged"] == []
 
 

@@ -18,6 +18,7 @@ from fedpriv.data.names import NONMEMBERS
 from fedpriv.experiment.settings import Settings
 from fedpriv.store.display import console, teller
 from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun, add_to_summary
 from fedpriv.tools.audit import epsilon_report, report
 from fedpriv.tools.audit.epsilon_audit import audit_epsilon
 from fedpriv.tools.audit.epsilon_scores_file import evaluate_scores, read_scores
@@ -117,7 +118,7 @@ def audit(
 ) -> report.Audit:
     """Make the audit of a run folder that ``options`` are of."""
     if isinstance(options, EpsilonOptions):
-        return audit_epsilon(RunFolder(path), options, device, training.threads, training.allowed)
+        return audit_epsilon(StoredRun(path), options, device, training.threads, training.allowed)
     subject = open_run(path, device, training.threads, training.allowed)
     if isinstance(options, MembershipOptions):
         return audit_membership(subject, options, training)
@@ -130,9 +131,8 @@ def audit_finished_run(
     """Make those of the audits that the run in ``folder`` lacks and add their results to its
     ``summary.json``; returns what was added. ``own_targets``: the code that the run's user named."""
     place = RunFolder(folder)
-    summary = place.read_json(place.summary)
     found: dict[str, object] = {}
-    for kind in missing(settings.audit, summary):
+    for kind in missing(settings.audit, StoredRun(place).summary):
         runtime = settings.runtime
         training = Training(
             say=teller(runtime.progress),
@@ -146,7 +146,7 @@ def audit_finished_run(
         if settings.runtime.progress != "none":
             report.show([made])
     if found:
-        place.add_to_summary(found)
+        add_to_summary(place, found)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,9 +21,9 @@ from fedpriv.experiment.canary_rules import (
     refuse_moved_canaries,
 )
 from fedpriv.experiment.settings import CANARIES
-from fedpriv.store.canary_file import HEADLINES, read_canaries
+from fedpriv.store.canary_file import HEADLINES
 from fedpriv.store.display import console
-from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.audit.epsilon_evaluate import (
     BOUND,
     CLOPPER_PEARSON,
@@ -108,24 +108,23 @@ class EpsilonAudit:
 
 
 def audit_epsilon(
-    folder: RunFolder,
+    run: StoredRun,
     options: EpsilonOptions,
     device: str = "auto",
     threads: int | None = None,
     allowed: Collection[str] = (),
 ) -> EpsilonAudit:
     """Raises FedprivError (in one sentence) for a run that cannot be audited."""
-    config = stored_configuration(folder, allowed)
-    folder.refuse_links()
+    config = stored_configuration(run, allowed)
+    run.files.refuse_links()
     config.runtime.device, config.runtime.threads = device, threads
     config.audit = None
     parts = build_parts(without_rule(config))
     _refuse(parts, options)
-    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
     apart = options.independent or must_be_apart(parts)
     trial = None
-    if folder.canaries.exists() and options.canaries is None and not apart:
-        trial = _stored(folder)
+    if run.files.canaries.exists() and options.canaries is None and not apart:
+        trial = _stored(run)
         if options.canary not in (None, trial.canary):
             trial = None
     planted = trial is not None
@@ -133,7 +132,7 @@ def audit_epsilon(
         kind = options.canary or DIRECTION
         if kind == DIRECTION:
             refuse_moved_canaries(parts.algorithm, "--canary", kind)
-        rounds = _rounds(folder, summary, parts.settings.rounds)
+        rounds = _rounds(run, parts.settings.rounds)
         count = options.canaries or (RUNS if apart else CANARIES)
         words = _what_is_trained(options.repetitions, count, rounds, apart, kind)
         console().print(words, style="dim")
@@ -149,7 +148,7 @@ def audit_epsilon(
         parts.settings.delta, options.confidence, trial.independent, trial.released, options.seed
     )
     return EpsilonAudit(
-        subject=_facts(folder, parts, summary, trial.rounds),
+        subject=_facts(run, parts, trial.rounds),
         options=options,
         unit=parts.algorithm.unit,
         neighbours=setup.neighbours,
@@ -185,36 +184,34 @@ def _refuse(parts: Any, options: EpsilonOptions) -> None:
     refuse_canaries_in_statistics(parts)
 
 
-def _rounds(folder: RunFolder, summary: Mapping[str, Any], asked: int | None) -> int:
+def _rounds(run: StoredRun, asked: int | None) -> int:
     """How many the run had."""
-    rounds = summary.get("rounds", asked)
+    rounds = run.summary.get("rounds", asked)
     if type(rounds) is not int or rounds < 1:
-        raise ConfigError(f"{folder.summary} does not say after how many rounds the run ended")
+        raise ConfigError(f"{run.files.summary} does not say after how many rounds the run ended")
     return rounds
 
 
-def _stored(folder: RunFolder) -> CanaryTrial:
-    file = read_canaries(folder.checked(folder.canaries))
+def _stored(run: StoredRun) -> CanaryTrial:
+    file = run.canaries
     coins = np.array(file.coins)
     try:
         released = Counter({Kind.of_plain(kind): int(kind["count"]) for kind in file.released})
     except (ValueError, TypeError, KeyError):
-        raise ConfigError(f"{folder.canaries} cannot be read: it names no releases") from None
+        raise ConfigError(f"{run.files.canaries} cannot be read: it names no releases") from None
     scores = {name: Scores(np.array(own), coins) for name, own in file.scores.items()}
     return CanaryTrial(scores, released, file.rounds, file.independent, file.canary)
 
 
-def _facts(
-    folder: RunFolder, parts: Any, summary: Mapping[str, Any], rounds: int
-) -> dict[str, Any]:
+def _facts(run: StoredRun, parts: Any, rounds: int) -> dict[str, Any]:
     return {
-        "run": str(folder.path),
+        "run": str(run.path),
         "algorithm": parts.algorithm.name,
         "dataset": parts.dataset.name,
         "seed": parts.settings.seed,
         "rounds": rounds,
-        "finished": folder.finished,
-        "epsilon_sound": summary.get("epsilon_sound"),
-        "epsilon_published": summary.get("epsilon_published"),
-        "test_accuracy": summary.get("test_accuracy"),
+        "finished": run.finished,
+        "epsilon_sound": run.summary.get("epsilon_sound"),
+        "epsilon_published": run.summary.get("epsilon_published"),
+        "test_accuracy": run.summary.get("test_accuracy"),
     }

@@ -86,7 +86,7 @@ def audit_property(subject: AuditedRun, options: PropertyOptions) -> PropertyAud
     rounds = subject.snapshot_rounds(options.snapshots)
     if not rounds:
         raise ConfigError(
-            f"{subject.folder.path} has no snapshots; run it with runtime.snapshot_interval=N"
+            f"{subject.run.path} has no snapshots; run it with runtime.snapshot_interval=N"
         )
     clients = _audited(found, options)
     auxiliary = _halves(found.has[clients], options.seed)
@@ -126,7 +126,7 @@ def infer(
     observer, target = ContributionObserver(subject, seed), ~auxiliary
     scores = np.zeros(len(clients))
     for number in rounds:
-        rows = observer.rows(snapshots.load(subject.folder, number), clients)
+        rows = observer.rows(snapshots.load(subject.run.files, number), clients)
         classifier = forest(seed, smallest_leaf=1)
         classifier.fit(rows[auxiliary], has[auxiliary])
         scores[target] += classifier.predict_proba(rows[target])[:, 1] / len(rounds)

@@ -56,7 +56,7 @@ def choose(
     data = subject.problem.data
     if subject.parts.settings.shadow is not None:
         raise ConfigError(
-            f"{subject.folder.path} is a shadow run, part of an audit of another run: audit that one"
+            f"{subject.run.path} is a shadow run, part of an audit of another run: audit that one"
         )
     inside = np.concatenate(_of_participants(subject))
     outside = others_of(data, nonmembers) if pool is None else pool
@@ -73,7 +73,7 @@ def choose(
                 "partition=fixed_size"
             )
         raise ConfigError(
-            f"{subject.folder.path} has {few}, where an audit needs {FEWEST} of each", hint=hint
+            f"{subject.run.path} has {few}, where an audit needs {FEWEST} of each", hint=hint
         )
 
     def drawn(indices: np.ndarray, name: str) -> np.ndarray:

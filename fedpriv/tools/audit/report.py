@@ -14,6 +14,7 @@ from fedpriv.store.colours import COLOURS
 from fedpriv.store.display import console
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.plots import Line, Panel, draw_panels
+from fedpriv.store.stored_run import StoredRun, add_to_summary
 from fedpriv.store.table import Column, Table
 from fedpriv.tools.audit import epsilon_report
 from fedpriv.tools.audit.epsilon_audit import EpsilonAudit
@@ -37,8 +38,8 @@ def write(folder: RunFolder, audit: Audit) -> list[Path]:
         if isinstance(audit, MembershipAudit):
             files.append(stem.with_name(f"{stem.name}.png"))
             draw_panels([files[-1]], [[roc_panel(audit)]], "", _caption(audit))
-    if folder.finished:
-        folder.add_to_summary({})
+    if StoredRun(folder).finished:
+        add_to_summary(folder, {})
     return files
 
 

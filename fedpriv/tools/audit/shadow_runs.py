@@ -28,10 +28,11 @@ from fedpriv.experiment.consent import refuse_strangers
 from fedpriv.experiment.run import run
 from fedpriv.experiment.stop import StopFile
 from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.audit.records import Candidates, log_odds
 from fedpriv.tools.audit.request import MembershipOptions
 from fedpriv.tools.audit.shadow_attacks import Signals
-from fedpriv.tools.audit.subject import AuditedRun, participants, weights_of
+from fedpriv.tools.audit.subject import AuditedRun, weights_of
 
 _FIRST_SEED = 1_000_000
 _FEWEST_OF_POPULATION = 100
@@ -59,7 +60,7 @@ class ShadowRun:
 
     def trained_on(self) -> np.ndarray:
         """The numbers of the records that clients had which took part."""
-        came = participants(self.folder, len(self.clients))
+        came = StoredRun(self.folder).participants(len(self.clients))
         chosen = range(len(self.clients)) if came is None else came
         return np.concatenate([np.empty(0, dtype=np.int64), *(self.clients[k] for k in chosen)])
 
@@ -68,9 +69,9 @@ def refuse_without_shadows(subject: AuditedRun) -> None:
     """Raise ConfigError for a run that can have no shadow runs."""
     if subject.parts.attack is not None:
         raise ConfigError("--shadows is for a run without an attack: attackers have no shadows")
-    if not subject.folder.finished:
+    if not subject.run.finished:
         raise ConfigError(
-            f"{subject.folder.path} is not finished, and --shadows trains runs like it to their end; finish "
+            f"{subject.run.path} is not finished, and --shadows trains runs like it to their end; finish "
             "it first"
         )
 
@@ -84,17 +85,17 @@ def shadow_runs(
     for half in range(options.shadows):
         shadow = Shadow(half, options.nonmembers, options.seed)
         config = shadow_configuration(subject, shadow)
-        refuse_strangers(config, training.allowed, subject.folder.config)
+        refuse_strangers(config, training.allowed, subject.run.files.config)
         identity = configuration.identity(config)
         folder = RunFolder(Path(options.shadow_runs) / configuration.run_name(config, identity))
         if folder.path.exists():
             folder.refuse_links()
+        stored = StoredRun(folder)
         if folder.config.exists():
-            there = configuration.identity(folder.read_config())
-            checkpoint.refuse_other_identity(folder, there, identity)
+            checkpoint.refuse_other_identity(folder, stored.identity, identity)
         config.runtime.run_dir = str(folder.path)
         config.runtime.threads, config.runtime.stop_file = training.threads, training.stop_file
-        if not folder.finished:
+        if not stored.finished:
             missing.append(config)
         wanted.append(ShadowRun(folder, shadow_clients(subject.problem.data, shadow)))
     done = len(wanted) - len(missing)
@@ -102,7 +103,7 @@ def shadow_runs(
     for number, _ in enumerate(_trained(missing, options.shadow_runs, training.jobs), done + 1):
         training.say(f"shadow run {number} of {len(wanted)} done")
     for folder in (one.folder for one in wanted):
-        if folder.read_json(folder.summary).get("stop_reason") == "diverged":
+        if StoredRun(folder).summary.get("stop_reason") == "diverged":
             raise FedprivError(
                 f"the shadow run {folder.path} diverged: there is nothing to learn from it"
             )
@@ -181,7 +182,7 @@ def signals_of(
     seen, inside = [], []
     own = {name: values.clone() for name, values in model.module.named_buffers()}
     for one in runs:
-        seen.append(log_odds(model, weights_of(one.folder, subject.problem), asked))
+        seen.append(log_odds(model, weights_of(StoredRun(one.folder), subject.problem), asked))
         inside.append(np.isin(candidates.numbers, one.trained_on()))
     model.module.load_state_dict(own, strict=False)  # statistics that the shadow runs released
     shadows = np.stack(seen)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from omegaconf import DictConfig, open_dict
 from torch import Tensor
 
@@ -23,9 +22,7 @@ from fedpriv.experiment.consent import refuse_odd_paths, refuse_strangers
 from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
-from fedpriv.store.folder import RunFolder
-from fedpriv.store.saved import refuse_no_file, saved_numbers, saved_tensors
-from fedpriv.store.tables import parse_ranges
+from fedpriv.store.stored_run import StoredRun
 
 _RECORDS_AT_ONCE = 256  # about what a pass of an audit reads
 
@@ -34,40 +31,38 @@ _RECORDS_AT_ONCE = 256  # about what a pass of an audit reads
 class AuditedRun:
     """``initial``, ``final`` [d]: the weights before the first and after the last of ``rounds`` rounds."""
 
-    folder: RunFolder
+    run: StoredRun
     parts: Parts
     problem: Problem
     initial: Tensor
     final: Tensor
     rounds: int
-    summary: dict[str, Any]
     config: DictConfig
 
     @property
     def name(self) -> str:
-        return self.folder.path.name
+        return self.run.path.name
 
     def facts(self) -> dict[str, Any]:
         """What stands beside its results."""
         return {
-            "run": str(self.folder.path),
+            "run": str(self.run.path),
             "algorithm": self.parts.algorithm.name,
             "dataset": self.parts.dataset.name,
             "seed": self.parts.settings.seed,
             "rounds": self.rounds,
-            "finished": self.folder.finished,
-            "epsilon_sound": self.summary.get("epsilon_sound"),
-            "test_accuracy": self.summary.get("test_accuracy"),
+            "finished": self.run.finished,
+            "epsilon_sound": self.run.summary.get("epsilon_sound"),
+            "test_accuracy": self.run.summary.get("test_accuracy"),
         }
 
     def privacy(self) -> dict[str, Any]:
         """What the run states about its privacy; empty before it does."""
-        path = self.folder.privacy_json
-        return self.folder.read_json(path) if path.exists() else {}
+        return self.run.statement
 
     def snapshot_rounds(self, most: int) -> list[int]:
         """At most ``most`` of the rounds with snapshots, spread evenly."""
-        there = [r for r in snapshots.rounds_of(self.folder) if r <= self.rounds]
+        there = [r for r in snapshots.rounds_of(self.run.files) if r <= self.rounds]
         chosen = np.unique(
             np.linspace(0, len(there) - 1, min(most, len(there))).round().astype(int)
         )
@@ -77,37 +72,22 @@ class AuditedRun:
         """(rounds, weights [d]), from the initial ones over ``most`` snapshots to the last."""
         between = [r for r in self.snapshot_rounds(most) if 0 < r < self.rounds]
         device = self.final.device
-        passed = [(r, snapshots.load(self.folder, r).weights.to(device)) for r in between]
+        passed = [(r, snapshots.load(self.run.files, r).weights.to(device)) for r in between]
         return [(0, self.initial), *passed, (self.rounds, self.final)]
 
     def took_part(self) -> np.ndarray | None:
         """Which clients did in any round, ascending; None where the run did not write it down."""
-        return participants(self.folder, self.problem.data.client_count)
+        clients = self.run.participants(self.problem.data.client_count)
+        return None if clients is None else np.array(clients, dtype=np.int64)
 
     def noise_multipliers(self) -> dict[int, float]:
         """That of every round so far, from 1; empty for a run without noise."""
-        metrics = saved_numbers(self.folder.checked(self.folder.metrics))
+        metrics = self.run.metrics
         if "noise_multiplier" not in metrics:
             return {}
-        found = metrics.set_index("round")["noise_multiplier"].dropna()
-        return {int(number): float(sigma) for number, sigma in found.items()}
-
-
-def participants(folder: RunFolder, client_count: int) -> np.ndarray | None:
-    """Which clients took part in any round, ascending; None where the run did not write it down."""
-    path = folder.participation
-    if not path.exists():
-        return None
-    refuse_no_file(folder.checked(path))
-    known = range(client_count)
-    try:
-        rows = pd.read_csv(path, dtype=str)["clients"].dropna()
-        clients = sorted({client for text in rows.unique() for client in parse_ranges(text)})
-        if clients and not (clients[0] in known and clients[-1] in known):
-            raise ValueError
-    except (OSError, ValueError, KeyError):
-        raise ConfigError(f"{path} cannot be read: it is no list of this run's clients") from None
-    return np.array(clients, dtype=np.int64) if clients else None
+        noised = metrics.known("noise_multiplier")
+        pairs = zip(noised["round"], noised["noise_multiplier"], strict=True)
+        return {int(number): float(sigma) for number, sigma in pairs}
 
 
 def open_run(
@@ -120,26 +100,25 @@ def open_run(
 
     Raises FedprivError (in one sentence) where it cannot be audited.
     """
-    folder = RunFolder(path)
-    config = stored_configuration(folder, allowed)
-    folder.refuse_links()
+    run = StoredRun(path)
+    config = stored_configuration(run, allowed)
+    run.files.refuse_links()
     config.runtime.device = device
     parts = build_parts(without_rule(config))
     place = resolve_device(device)
-    stored, rounds = _weights(folder, place)
+    stored, rounds = _weights(run, place)
     problem = make_problem(parts, place)
     choose_threads(threads, problem.model.size * _RECORDS_AT_ONCE)
     problem.model.module.eval()
     initial = problem.model.flat.clone()
-    final = _fitted(folder, problem, stored)
-    summary = folder.read_json(folder.summary) if folder.summary.exists() else {}
-    return AuditedRun(folder, parts, problem, initial, final, rounds, summary, config)
+    final = _fitted(run, problem, stored)
+    return AuditedRun(run, parts, problem, initial, final, rounds, config)
 
 
-def weights_of(folder: RunFolder, problem: Problem) -> Tensor:
+def weights_of(run: StoredRun, problem: Problem) -> Tensor:
     """The last weights of another run of the same model [d]. Raises FedprivError."""
-    stored, _ = _weights(folder, problem.model.device)
-    return _fitted(folder, problem, stored)
+    stored, _ = _weights(run, problem.model.device)
+    return _fitted(run, problem, stored)
 
 
 @dataclass(frozen=True)
@@ -151,7 +130,7 @@ class Unfinished:
     statistics: dict[str, Tensor]
 
 
-def _fitted(folder: RunFolder, problem: Problem, stored: Any) -> Tensor:
+def _fitted(run: StoredRun, problem: Problem, stored: Any) -> Tensor:
     """What the model's weights are once they are those ``stored`` [d]; released statistics become its own."""
     try:
         if isinstance(stored, Unfinished):
@@ -161,25 +140,26 @@ def _fitted(folder: RunFolder, problem: Problem, stored: Any) -> Tensor:
             problem.model.module.load_state_dict(stored)
     except Exception as error:  # what stands in the file can be anything
         raise FedprivError(
-            f"the weights in {folder.path} do not fit the model of its config.yaml: {first_line(error)}"
+            f"the weights in {run.path} do not fit the model of its config.yaml: {first_line(error)}"
         ) from None
     if not problem.model.flat.isfinite().all():
         raise FedprivError(
-            f"the weights in {folder.path} are not all finite numbers: the run diverged or its files are "
+            f"the weights in {run.path} are not all finite numbers: the run diverged or its files are "
             "damaged, and there is nothing to find out from them"
         )
     return problem.model.flat.clone()
 
 
-def stored_configuration(folder: RunFolder, allowed: Collection[str]) -> DictConfig:
+def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig:
     """That of the run; keys it was written without have their defaults, and where it ran is left out."""
-    if not folder.config.exists():
-        inside = sorted(p.parent.name for p in folder.path.glob("*/config.yaml"))
-        hint = f"there is one in {folder.path / inside[-1]}" if inside else ""
-        raise ConfigError(f"{folder.path} is no run folder (one with config.yaml)", hint=hint)
-    config = folder.read_config()
-    refuse_strangers(config, allowed, folder.config)
-    refuse_odd_paths(config, folder.config)
+    path = run.files.config
+    if not path.exists():
+        inside = sorted(p.parent.name for p in run.path.glob("*/config.yaml"))
+        hint = f"there is one in {run.path / inside[-1]}" if inside else ""
+        raise ConfigError(f"{run.path} is no run folder (one with config.yaml)", hint=hint)
+    config = run.configuration.copy()
+    refuse_strangers(config, allowed, path)
+    refuse_odd_paths(config, path)
     known = configuration.compose()
     with open_dict(config):
         for key in known:
@@ -192,7 +172,7 @@ def stored_configuration(folder: RunFolder, allowed: Collection[str]) -> DictCon
             config.dataset.download = False
     if config.seed is None:
         raise ConfigError(
-            f"{folder.path} was written with runtime.diagnostics=false: without its seeds its data cannot "
+            f"{run.path} was written with runtime.diagnostics=false: without its seeds its data cannot "
             "be rebuilt"
         )
     if allowed and str(Path.cwd()) not in sys.path:
@@ -200,9 +180,10 @@ def stored_configuration(folder: RunFolder, allowed: Collection[str]) -> DictCon
     return config
 
 
-def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
+def _weights(run: StoredRun, device: Any) -> tuple[Any, int]:
     """(the last weights, of a checkpoint or by name; after how many rounds)."""
-    if not folder.finished and checkpoint.exists(folder):
+    folder = run.files
+    if not run.finished and checkpoint.exists(folder):
         state, _ = checkpoint.read(folder, device)
         try:
             weights, statistics = state["training"]["weights"], state.get("statistics", {})
@@ -212,7 +193,7 @@ def _weights(folder: RunFolder, device: Any) -> tuple[Any, int]:
             raise ConfigError(f"{folder.checkpoint} holds no weights") from None
     if not folder.model.exists():
         raise ConfigError(f"{folder.path} holds no model yet (model.pt or checkpoint.pt)")
-    rounds = folder.read_json(folder.summary).get("rounds")
+    rounds = run.summary.get("rounds")
     if type(rounds) is not int:
         raise ConfigError(f"{folder.summary} does not say after how many rounds the run ended")
-    return saved_tensors(folder.checked(folder.model), device), rounds
+    return run.model(device), rounds

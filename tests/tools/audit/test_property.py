@@ -92,7 +92,9 @@ def test_a_contribution_is_what_the_run_itself_did(ran):
         "runtime.snapshot_interval=1",
     )  # fmt: skip
     subject = open_run(result.folder)
-    seen = ContributionObserver(subject, 0).contribution(snapshots.load(subject.folder, 0), 0, 0.0)
+    seen = ContributionObserver(subject, 0).contribution(
+        snapshots.load(subject.run.files, 0), 0, 0.0
+    )
     torch.testing.assert_close(seen, subject.final - subject.initial, rtol=1e-4, atol=1e-6)
 
 
@@ -103,7 +105,7 @@ def test_every_upload_has_noise_of_its_own_and_of_the_right_size(ran):
         "clipper.clip_norm=0.5", "algorithm.learning_rate=1")
     )  # fmt: skip
     subject = open_run(result.folder)
-    observer, at = ContributionObserver(subject, 0), snapshots.load(subject.folder, 1)
+    observer, at = ContributionObserver(subject, 0), snapshots.load(subject.run.files, 1)
     one, other = (observer.contribution(at, k, 50.0).clone() for k in (0, 1))
     assert float(one.std()) == pytest.approx(50 * 0.5, rel=0.1)
     assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.15
@@ -116,7 +118,7 @@ def test_a_contribution_to_scaffold_is_that_of_its_gradients(ran):
         "epsilon=null", "runtime.snapshot_interval=1",
     )  # fmt: skip
     subject = open_run(result.folder)
-    observer, at = ContributionObserver(subject, 0), snapshots.load(subject.folder, 0)
+    observer, at = ContributionObserver(subject, 0), snapshots.load(subject.run.files, 0)
     one, again = (observer.contribution(at, 2, 0.0).clone() for _ in "ab")
     assert float(one.norm()) > 0
     assert torch.equal(one, again)

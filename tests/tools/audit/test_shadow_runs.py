@@ -241,7 +241,7 @@ def test_runs_that_have_no_shadows_are_refused(ran, by_heart, command, tmp_path)
     outcome = command("audit", "membership", str(attacked), "--shadows", "4")
     assert (outcome.status, "without an attack" in outcome.sentence) == (2, True)
     subject = open_run(by_heart)
-    object.__setattr__(subject, "folder", type(subject.folder)(tmp_path))
+    subject.run = type(subject.run)(tmp_path)
     with pytest.raises(ConfigError, match="is not finished"):
         audit_membership(subject, options(4, tmp_path))
 
