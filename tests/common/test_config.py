@@ -11,28 +11,13 @@ from hypothesis import strategies as st
 import fedpriv
 from fedpriv.common.config import GROUPS, fingerprint, identity, options
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.groups import OF_NOTHING
 from fedpriv.experiment.build import build_parts
 
-EVERY_OPTION = [(group, name) for group in GROUPS for name, _ in options(group)]
 ORDERS_OF_THE_PAPER = tuple(float(order) for order in range(2, 65))
 
 
 def parts_of(*overrides: str):
     return build_parts(fedpriv.compose(overrides))
-
-
-@pytest.mark.parametrize(("group", "name"), EVERY_OPTION)
-def test_every_option_composes(group, name):
-    config = fedpriv.compose([f"{group}={name}"])
-    if OF_NOTHING.get(group) == name:
-        assert (
-            config[group] is None
-        )  # so that runs from before there was the group keep their identity
-    elif group == "tracker":
-        assert "_target_" in config.tracker[name]
-    else:
-        assert "_target_" in config[group]
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
@@ -44,50 +43,12 @@ def composed(folder: Path, *overrides: str):
         return compose("main", overrides=list(overrides))
 
 
-def arguments_of(target: str) -> dict[str, inspect.Parameter]:
-    """The arguments of a constructor, those that it hands on to its bases' included."""
-    found: dict[str, inspect.Parameter] = {}
-    for base in get_class(target).__mro__:
-        if "__init__" in vars(base):
-            own = dict(inspect.signature(base.__init__).parameters)
-            handed_on = own.pop("common", None)
-            found = {name: own[name] for name in own if name != "self"} | found
-            if handed_on is None:
-                break
-    return found
-
-
 @pytest.mark.parametrize("file", DATASET_FILES + PARTITION_FILES, ids=lambda f: f.stem)
 def test_the_first_comment_describes_the_option(file):
     lines = file.read_text().splitlines()
     first = next(line for line in lines if not line.startswith("# @package"))
     assert first.startswith("# ")
     assert 10 < len(first) <= 100
-
-
-@pytest.mark.parametrize("file", DATASET_FILES + PARTITION_FILES, ids=lambda f: f.stem)
-def test_the_keys_are_the_constructor_arguments(file):
-    keys = keys_of(file)
-    arguments = arguments_of(keys.pop("_target_"))
-    assert set(keys) == set(arguments)
-
-
-@pytest.mark.parametrize(
-    "file",
-    [f for f in DATASET_FILES + PARTITION_FILES if not f.stem.startswith("shards")],
-    ids=lambda f: f.stem,
-)
-def test_the_values_are_the_defaults_of_the_constructor(file):
-    keys = keys_of(file)
-    arguments = arguments_of(keys.pop("_target_"))
-    keys.pop("seed", None)  # interpolated from the root
-    keys = OmegaConf.to_container(OmegaConf.create(keys), resolve=True)  # without a protocol
-    assert keys == {name: _listed(arguments[name].default) for name in keys}
-
-
-def _listed(value):
-    """A YAML has lists, a signature tuples."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 def test_every_data_set_has_a_config():
