@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from fedpriv.algorithms.augmentation import Augmentation
     from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.rounds_search import RoundsSearch
+    from fedpriv.algorithms.server_optimizer import ServerOptimizer
     from fedpriv.algorithms.trainer import Trainer
     from fedpriv.privacy.clippers import Clipper
+    from fedpriv.privacy.matrix.cohorts import Cohorts
+    from fedpriv.privacy.mechanisms.shares import DiscreteShares
     from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 
@@ -70,6 +73,41 @@ class Algorithm(ABC):
 
     def __attrs_post_init__(self) -> None:
         """Check rules between declared arguments. A declared subclass calls that of ``super()``."""
+
+    @fact
+    def server(self) -> ServerOptimizer | None:
+        """The server's optimiser, where the server has one."""
+        return None
+
+    @fact
+    def optimizer(self) -> str:
+        """The name of the optimiser: the clients' at record level, the server's at client level."""
+        return "sgd"
+
+    @fact
+    def local_steps(self) -> int:
+        """Steps of a client in a round, each with a release of its own."""
+        return 1
+
+    @fact
+    def batch_size(self) -> int | None:
+        """Records in a batch of a client's plain training; None: all of the client's."""
+        return None
+
+    @fact
+    def dropout(self) -> float:
+        """Probability with which a sampled client does not answer."""
+        return 0.0
+
+    @fact
+    def discrete(self) -> DiscreteShares | None:
+        """The shares of noise of whole numbers that clients add; None: noise is of real numbers."""
+        return None
+
+    @fact
+    def cohorts(self) -> Cohorts | None:
+        """The choice of cohorts where clients take turns or rest; None: they are sampled."""
+        return None
 
     @fact
     def fewest_clients(self) -> int:

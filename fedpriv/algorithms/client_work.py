@@ -14,6 +14,7 @@ from torch import Tensor
 from fedpriv.algorithms.problem import Problem, RoundWeights
 from fedpriv.algorithms.uploads import Uploads
 from fedpriv.algorithms.work import StepState, Turn, Work
+from fedpriv.common.base_classes import fact
 from fedpriv.engine.parts import scaled_sum, upload_norms
 from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip
 from fedpriv.privacy.clippers.parts import rows_like, whole_norms
@@ -55,6 +56,10 @@ class ClientWork(Work):
         self.device = problem.model.device
         self.has_weight_decay = uploads.sign == 1  # else the clients' own steps have it
         self._server = torch.zeros(1, dtype=torch.int64, device=self.device)
+
+    @fact
+    def uploads(self) -> Uploads:
+        return self._uploads
 
     def holder_count(self) -> int:
         return 1

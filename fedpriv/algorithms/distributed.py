@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from fedpriv.algorithms.augmentation import Augmented
 from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
-from fedpriv.algorithms.server_optimizer import ServerOptimizerKeys
+from fedpriv.algorithms.server_optimizer import ServerOptimizer, ServerOptimizerKeys
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.algorithms.sum_of_uploads import SumOfUploads
 from fedpriv.common.errors import ArgumentError, ConfigError
@@ -65,7 +65,7 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.server = self.server_optimizer(self._optimizer, self._learning_rate)
+        self.server: ServerOptimizer = self.server_optimizer(self._optimizer, self._learning_rate)
         if self.discrete is not None and self.sample_rate != 1:
             raise ArgumentError(
                 "sample_rate",

@@ -178,10 +178,10 @@ class DpFtrl(Algorithm):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.cohorts = self._cohorts()
+        self.cohorts: Cohorts = self._cohorts()
         self.size = self._size()
         self._refuse_shared_bands()
-        self.optimizer = "momentum" if self.momentum or self.cooldown else "sgd"
+        self.optimizer: str = "momentum" if self.momentum or self.cooldown else "sgd"
         self._mechanism: MatrixMechanism | None = None
 
     # ---- settings
@@ -227,8 +227,7 @@ class DpFtrl(Algorithm):
     @property
     def _amplified(self) -> bool:
         """Whether secret coins decide who joins."""
-        rate = getattr(self.cohorts, "rate", 1.0)
-        return rate < 1.0 or bool(getattr(self.cohorts, "warm_start", False))
+        return self.cohorts.rate < 1.0 or bool(self.cohorts.warm_start)
 
     def _refuse_shared_bands(self) -> None:
         """A dense banded strategy, and amplification, count on columns that no pattern shares."""
@@ -296,8 +295,8 @@ class DpFtrl(Algorithm):
             self.rounds,
             self.cohorts.participation,
             self.find_strategy,
-            getattr(self.cohorts, "rate", 1.0),
-            getattr(self.cohorts, "warm_start", None),
+            self.cohorts.rate,
+            self.cohorts.warm_start,
         )
         self._mechanism = MatrixMechanism(self, clipper, schedule, correlation)
         return self._mechanism

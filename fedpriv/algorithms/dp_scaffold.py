@@ -23,7 +23,11 @@ from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.dp_fl import DpFl
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
-from fedpriv.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizerKeys
+from fedpriv.algorithms.server_optimizer import (
+    SERVER_OPTIMIZERS,
+    ServerOptimizer,
+    ServerOptimizerKeys,
+)
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, one_of, same_as, set_apart, whole
 
@@ -72,7 +76,9 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.server = self.server_optimizer(self._server_optimizer, self._server_learning_rate)
+        self.server: ServerOptimizer = self.server_optimizer(
+            self._server_optimizer, self._server_learning_rate
+        )
 
     def check_rounds(self, rounds: int) -> None:
         if self.warm_start >= rounds:

@@ -55,6 +55,7 @@ class Participants(Protocol):
 class Attack(Participants, Protocol):
     """Malicious clients."""
 
+    settings: Any
     test: Records
 
     @property

@@ -12,7 +12,11 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import Algorithm, cohort_size
-from fedpriv.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizerKeys
+from fedpriv.algorithms.server_optimizer import (
+    SERVER_OPTIMIZERS,
+    ServerOptimizer,
+    ServerOptimizerKeys,
+)
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, number, one_of, same_as, text
@@ -39,7 +43,7 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.server = self.server_optimizer(self._optimizer, self.learning_rate)
+        self.server: ServerOptimizer = self.server_optimizer(self._optimizer, self.learning_rate)
 
     @property
     def optimizer(self) -> str:

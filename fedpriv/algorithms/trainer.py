@@ -22,6 +22,7 @@ from fedpriv.algorithms.optimizers import Optimizer
 from fedpriv.algorithms.problem import Problem
 from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.algorithms.work import Turn, Work
+from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.engine.parts import layers_of
 from fedpriv.engine.saved_state import SavedState
@@ -72,6 +73,11 @@ class Trainer:
         except ArgumentError as error:
             raise error.within("clipper") from None
         problem.clipper.start(work.holder_count(), problem.model.device, work.initial_norm)
+
+    @fact
+    def optimizer(self) -> Optimizer:
+        """The optimiser of whoever holds a clip norm."""
+        return self._optimizer
 
     def round(self, opened: OpenRound) -> RoundOutcome:
         """Run one round and move the global weights.

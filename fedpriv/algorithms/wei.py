@@ -111,7 +111,7 @@ class ModelCdp(UnsampledReports, ServerStepAlgorithm):
     ):
         super().__init__(name=name, learning_rate=1.0)
         self.claim, self.sensitivity = self.own_claim(claim), sensitivity
-        self.local_steps = checks.whole("local_steps", local_steps, at_least=1)
+        self.local_steps: int = checks.whole("local_steps", local_steps, at_least=1)
         self.local_learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.clients_per_round = clients_per_round
 

@@ -13,15 +13,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Problem, RoundWeights
+from fedpriv.common.base_classes import fact
 from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip, Clip
 from fedpriv.privacy.clippers.parts import whole_norms
 from fedpriv.privacy.mechanisms import Bounded, Visible
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.uploads import Uploads
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,11 @@ class Work(ABC):
     combines: bool = False
     has_weight_decay: bool = True
     proximal: float = 0.0
+
+    @fact
+    def uploads(self) -> Uploads | None:
+        """What clients send where whole uploads are clipped; None: records are."""
+        return None
 
     @abstractmethod
     def compute(self, state: StepState) -> ChunkAnswer:

@@ -216,4 +216,4 @@ def sample_rate_of(sampling: Sampling) -> float:
     """q: with which probability one unit is in a sample."""
     if isinstance(sampling, FixedSizeSampling):
         return sampling.lot_size / sampling.records
-    return getattr(sampling, "sample_rate", 1.0)
+    return sampling.poisson_rate

@@ -60,7 +60,8 @@ def digest_of_parts(problem: Problem, targets: Iterable[str]) -> str:
     count, nor do objects of other packages."""
     targets = list(targets)
     packages = {"fedpriv", *(target.partition(".")[0] for target in targets)}
-    mechanism, attack = problem.mechanism, getattr(problem.attack, "settings", None)
+    mechanism, attackers = problem.mechanism, problem.attack
+    attack = None if attackers is None else attackers.settings
     parts = [mechanism.algorithm, problem.clipper, mechanism.schedule, problem.model.module, attack]
     if problem.rule is not None:
         parts += [problem.rule.settings, problem.rule.rule]

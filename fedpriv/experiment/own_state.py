@@ -26,14 +26,14 @@ class OwnState:
     def __init__(
         self, parts: Parts, trainer: Trainer, model: FlatModel, attackers: Attack | None = None
     ):
-        work, attack = getattr(trainer, "work", None), parts.attack
-        rule = getattr(getattr(trainer, "problem", None), "rule", None)
+        work, attack = trainer.work, parts.attack
+        rule = trainer.problem.rule
         saved: dict[str, Any] = {
             "algorithm": parts.algorithm,
             "work": work,
-            "uploads": getattr(work, "_uploads", None),
+            "uploads": work.uploads,
             "attack": attack,
-            "attack.trigger": getattr(attack, "trigger", None),
+            "attack.trigger": None if attack is None else attack.trigger,
             "accountant": parts.accountant,
         }
         elsewhere = {
@@ -41,8 +41,8 @@ class OwnState:
             "noise_schedule": parts.noise_schedule,
             "mechanism": parts.mechanism,
             "trainer": trainer,
-            "server step": getattr(trainer, "server", None),
-            "optimizer": getattr(trainer, "_optimizer", None),
+            "server step": trainer.server,
+            "optimizer": trainer.optimizer,
             "attackers": attackers,
             "rule": None if rule is None else rule.rule,
         }

@@ -109,7 +109,7 @@ def _of_the_worst_client(parts: Parts, forecast: Forecast, allowed: int | None) 
     spends_all = asked is None or (allowed is not None and asked > allowed)
     if limit is not None and parts.algorithm.cost_depends_on_records and spends_all:
         return replace(forecast, epsilon=limit, bound=True)
-    dropping = getattr(parts.algorithm, "dropout", 0.0) > 0.0
+    dropping = parts.algorithm.dropout > 0.0
     return replace(forecast, bound=forecast.bound or dropping or bool(_if_sampled(parts)))
 
 
@@ -203,7 +203,7 @@ def _cost_lines(
 ) -> tuple[tuple[str, str], ...]:
     settings, lines, epsilon = parts.settings, [], forecast.epsilon
     rounds, at_most = counted(forecast.rounds, "round"), "at most " if forecast.bound else ""
-    whose = _if_sampled(parts) + _if_unequal(parts, costs)
+    whose = _if_sampled(parts) + _if_unequal(parts)
     if settings.epsilon is None:
         cost = f"have no finite epsilon{whose}"
         if math.isfinite(epsilon):
@@ -331,12 +331,11 @@ def _if_sampled(parts: Parts) -> str:
     return f" for a client in every one of them{often}"
 
 
-def _if_unequal(parts: Parts, costs: Costs) -> str:
+def _if_unequal(parts: Parts) -> str:
     """Return for which client ε is told, where it depends on the number of records."""
     if not parts.algorithm.cost_depends_on_records:
         return ""
-    records = getattr(costs.sampling, "records", parts.even_share)
-    return f" for a client of {counted(records, 'record')}; with fewer it costs more"
+    return f" for a client of {counted(parts.even_share, 'record')}; with fewer it costs more"
 
 
 def _query_words(query: Query | RandomizedBit) -> str:

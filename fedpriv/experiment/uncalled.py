@@ -105,15 +105,15 @@ def refuse_uncalled_by_trainer(trainer: Any) -> None:
     parts = {
         "trainer": trainer,
         "work": work,
-        "server step": getattr(trainer, "server", None),
-        "optimizer": getattr(trainer, "_optimizer", None),
-        "uploads": getattr(work, "_uploads", None),
+        "server step": trainer.server,
+        "optimizer": trainer.optimizer,
+        "uploads": work.uploads,
     }
     for what, part in parts.items():
         if part is not None:
             refuse_wrong_signatures(what, part)
             refuse_uncalled(what, part)
-    if getattr(getattr(trainer, "problem", None), "rule", None) is not None:
+    if trainer.problem.rule is not None:
         _refuse_unused_rule(trainer)
 
 
@@ -122,7 +122,7 @@ def _refuse_unused_rule(trainer: Any) -> None:
     from fedpriv.algorithms.server_steps import ServerStep  # a dry run does without torch
 
     algorithm = trainer.problem.mechanism.algorithm
-    if getattr(trainer.work, "combines", False):
+    if trainer.work.combines:
         return
     if not algorithm.row_per_client:
         raise ConfigError(

@@ -338,8 +338,7 @@ class Budget:
 
     def order(self) -> float | None:
         """The Rényi order behind ``epsilon`` of the worst client, where there is one."""
-        best = getattr(self._enforced, "best_order", None)
-        return None if best is None else best(self.delta)
+        return self._enforced.best_order(self.delta)
 
     def fraction_spent(self) -> float | None:
         """How far the worst client is on the way to the budget, 0 … 1, linear in the rounds at constant

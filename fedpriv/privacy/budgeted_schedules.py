@@ -66,7 +66,7 @@ def _spreading(setting: Setting, form: str | None) -> Spreading:
     if isinstance(event, dp_event.GaussianDpEvent):
         sensitivity, rate = 1.0 / event.noise_multiplier, 1.0
     elif printed and form != "exact":
-        sensitivity, rate = 1.0, getattr(setting.sampling, "sample_rate", 1.0)
+        sensitivity, rate = 1.0, setting.sampling.poisson_rate
     else:
         raise ConfigError(
             "noise_schedule=uniform_budget and recalculated are for Gaussians without sampling, whose "

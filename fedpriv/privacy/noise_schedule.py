@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.common.base_classes import fact
 from fedpriv.common.fields import advised, field, number
 from fedpriv.privacy.mechanisms.query import Query
 
@@ -77,6 +78,11 @@ class NoiseSchedule(ABC):
         Raises:
             ArgumentError, ConfigError: No σ keeps to it.
         """
+
+    @fact
+    def epsilon_per_draw(self) -> float | None:
+        """ε of each draw that σ is calibrated to; None: σ does not follow from it."""
+        return None
 
     @property
     def loss_query(self) -> LossQuery | None:

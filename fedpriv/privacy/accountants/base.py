@@ -82,6 +82,10 @@ class RunningTotal(ABC):
         """δ at each of ``epsilons``, ascending, of all that a filter of the budget (ε, δ) lets through."""
         return np.where(epsilons >= epsilon, delta, 1.0)
 
+    def best_order(self, delta: float) -> float | None:
+        """Return the Rényi order behind ε of the worst client; None where ε has none."""
+        return None
+
     def agrees_with(self, other: Self, delta: float) -> bool:
         """Return whether both charge every client the same, up to the rounding of sums."""
         return alike(self.epsilon(delta), other.epsilon(delta))

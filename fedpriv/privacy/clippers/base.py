@@ -52,6 +52,12 @@ class Clipper(ABC):
     """Whether uploads are clipped in a space of their own: see ``transform``."""
 
     @fact
+    def noised_by(self) -> str | None:
+        """Who noises the statistic where the aggregator is trusted: ``client`` or ``aggregator``; None:
+        whoever noises the gradient."""
+        return None
+
+    @fact
     def parts(self) -> LayerGroups | None:
         """The parts of a gradient that are clipped apart; None: it is clipped as a whole."""
         return None

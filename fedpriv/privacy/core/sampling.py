@@ -45,6 +45,11 @@ class Sampling(ABC):
         """Whether everyone is in every sample."""
         return False
 
+    @property
+    def poisson_rate(self) -> float:
+        """The probability with which each joins independently of the others; 1 for other ways to sample."""
+        return 1.0
+
     def sample_among(self, stream: Source, eligible: np.ndarray) -> np.ndarray:
         """Positions sampled among those where ``eligible`` [K] (bool), ascending: as if the others, who may
         not take part any more, had been sampled in vain."""
@@ -77,6 +82,10 @@ class PoissonSampling(Sampling):
     @property
     def whole(self) -> bool:
         return self.sample_rate == 1.0
+
+    @property
+    def poisson_rate(self) -> float:
+        return self.sample_rate
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,10 @@ class TruncatedPoissonSampling(Sampling):
     sample_rate: float
     records: int
     max_lot_size: int
+
+    @property
+    def poisson_rate(self) -> float:
+        return self.sample_rate
 
     def sample(self, stream: Source, count: int) -> np.ndarray:
         lot = np.flatnonzero(stream.random(count) < self.sample_rate)

@@ -22,9 +22,17 @@ from fedpriv.privacy.matrix.participation import (
 
 
 class Cohorts(ABC):
-    """``participation``: what every choice keeps to."""
+    """A choice of the clients of each round.
+
+    Attributes:
+        participation: What every choice keeps to.
+        rate: The probability with which a client joins a round in which it may; 1: no secret coin decides.
+        warm_start: Whether rests begin before the first round; None: no client rests by a coin.
+    """
 
     participation: Participation
+    rate: float = 1.0
+    warm_start: bool | None = None
 
     @abstractmethod
     def choose(self, streams: SecretStreams, round_index: int, allowed: np.ndarray) -> np.ndarray:

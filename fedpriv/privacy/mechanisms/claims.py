@@ -21,7 +21,7 @@ from fedpriv.privacy.accountants.base import Accountant
 from fedpriv.privacy.accountants.gaussian import GaussianAccountant, GdpAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.privacy.core.sampling import FixedSizeSampling
+from fedpriv.privacy.core.sampling import FixedSizeSampling, Sampling
 from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery, joint_noise_multiplier
 
 
@@ -58,11 +58,11 @@ class Claim:
         return self.charge(_rate(joint.sampling), own[0])
 
 
-def _rate(sampling: object) -> float:
+def _rate(sampling: Sampling) -> float:
     """q as the theorems know it: L/n for lots of a fixed size, no cap, 1 without sampling."""
     if isinstance(sampling, FixedSizeSampling):
         return sampling.lot_size / sampling.records
-    return getattr(sampling, "sample_rate", 1.0)
+    return sampling.poisson_rate
 
 
 def _sampled(sample_rate: float, noise_multiplier: float) -> dp_event.DpEvent:

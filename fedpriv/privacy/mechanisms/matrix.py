@@ -233,7 +233,7 @@ class MatrixMechanism(Mechanism):
 
     @property
     def _name(self) -> str:
-        return getattr(self.algorithm, "name", type(self.algorithm).__name__)
+        return self.algorithm.name
 
     def group(
         self,
@@ -256,7 +256,7 @@ class MatrixMechanism(Mechanism):
             raise ConfigError(
                 "algorithm.rounds", self.correlation.rounds, f"{rounds}, as many as rounds"
             )
-        moving = getattr(self.schedule, "known", True) and {
+        moving = self.schedule.known and {
             self.schedule.noise_multiplier(t) for t in range(self.correlation.rounds)
         }
         if moving and len(moving) > 1:

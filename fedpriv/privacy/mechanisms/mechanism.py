@@ -42,6 +42,10 @@ class Asking(Protocol):
     one_query_a_round: bool
     transforms: bool
     largest_noise_multiplier: float
+    whole_steps: float | None
+
+    @property
+    def noised_by(self) -> str | None: ...
 
     def asks(self, round_index: int) -> bool: ...
 
@@ -70,6 +74,9 @@ class Pacing(Protocol):
 
     @property
     def lowest_known(self) -> bool: ...
+
+    @property
+    def known(self) -> bool: ...
 
     @property
     def loss_query(self) -> LossAsked | None: ...
@@ -175,7 +182,7 @@ class Mechanism:
             return query.noised_by(CLIENT)
         if self.algorithm.trust.sees_each_upload:
             return query  # by each client, or by an aggregator that the clipper names
-        if getattr(self.clipper, "noised_by", None) == CLIENT and query.name != GRADIENT:
+        if self.clipper.noised_by == CLIENT and query.name != GRADIENT:
             if isinstance(query, RandomizedBit):
                 query.noised_by(AGGREGATOR)
             raise ConfigError("clipper.noised_by", CLIENT, "aggregator with a trusted server")

@@ -189,7 +189,8 @@ class SharedMechanism(Mechanism):
 
     @property
     def most_noise(self) -> str:
-        discrete: DiscreteShares | None = getattr(self.algorithm, "discrete", None)
+        algorithm: Any = self.algorithm
+        discrete: DiscreteShares | None = algorithm.discrete
         if discrete is None:
             return ""
         return (
@@ -230,7 +231,7 @@ class SharedMechanism(Mechanism):
     def _counted(self, query: GaussianQuery) -> DiscreteCount:
         """What the clipper asks, where that is a whole number. Raises ConfigError."""
         algorithm: Any = self.algorithm
-        steps = getattr(self.clipper, "whole_steps", None)
+        steps = self.clipper.whole_steps
         if steps is None or not query.protects:
             raise ConfigError(
                 f"algorithm.shares={algorithm.shares} does not go with a clipper that asks the clients for "

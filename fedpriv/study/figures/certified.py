@@ -121,7 +121,7 @@ def _ensemble(
         epsilon,
         parts.settings.delta,
         parts.noise_schedule.noise_multiplier(0),
-        getattr(sampling, "sample_rate", 1.0),
+        sampling.poisson_rate,
         rounds,
         votes,
         {

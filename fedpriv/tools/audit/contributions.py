@@ -87,10 +87,10 @@ def _as_seen(subject: AuditedRun) -> Algorithm:
     algorithm: Any = subject.parts.algorithm
     if isinstance(algorithm, DpScaffold):
         return algorithm.without_variates()
-    if isinstance(getattr(algorithm, "server", None), ServerOptimizer):
+    if algorithm.server is not None:
         algorithm.server = ServerOptimizer("sgd", algorithm.server.learning_rate)
-    elif getattr(algorithm, "optimizer", None) == "adam":
-        if getattr(algorithm, "local_steps", 1) == 1:
+    elif algorithm.optimizer == "adam":
+        if algorithm.local_steps == 1:
             algorithm.optimizer = "sgd"
         else:
             algorithm.optimizer_state = "reset"

@@ -94,7 +94,7 @@ def silence(loop: Loop, client: int) -> None:
     with a clip norm would be something."""
     work: Any = loop.trainer.work
     clipped = work.clipped
-    in_rows = getattr(loop.parts.algorithm, "discrete", None) is not None
+    in_rows = loop.parts.algorithm.discrete is not None
 
     def without(turn: Any, *more: Any) -> Any:
         of_all = work.denominator(turn.cohort)

@@ -174,16 +174,15 @@ class Probe:
 
         changed: Any = mechanism, trainer
         changed[0].open, changed[1].round = opened, round_of
-        server = getattr(trainer, "server", None)
-        if server is not None:
-            apply = server.apply
+        server: Any = trainer.server
+        apply = server.apply
 
-            def applied(cohort: np.ndarray, uploads: Visible) -> None:
-                if isinstance(getattr(uploads, "values", None), Tensor):
-                    self._uploads.append(uploads.values.detach().clone())
-                apply(cohort, uploads)
+        def applied(cohort: np.ndarray, uploads: Visible) -> None:
+            if isinstance(getattr(uploads, "values", None), Tensor):
+                self._uploads.append(uploads.values.detach().clone())
+            apply(cohort, uploads)
 
-            server.apply = applied
+        server.apply = applied
 
     def _noting(self, of: Callable[..., Any]) -> Callable[..., Any]:
         def noted(round_index: int, clients: np.ndarray) -> Any:

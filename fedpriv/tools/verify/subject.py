@@ -129,7 +129,7 @@ class Subject:
     @property
     def whole_numbers(self) -> bool:
         """Whether clients add shares of whole numbers."""
-        return getattr(self.parts.algorithm, "discrete", None) is not None
+        return self.parts.algorithm.discrete is not None
 
     @property
     def clients(self) -> int:
@@ -340,7 +340,7 @@ def _refuse(parts: Parts) -> None:
     if parts.settings.paired is not None:
         hint = "it checks that no two runs have noise in common, which paired runs have on purpose"
         raise ConfigError("paired", parts.settings.paired, "null with fedpriv verify", hint)
-    if dropout := getattr(parts.algorithm, "dropout", 0):
+    if dropout := parts.algorithm.dropout:
         raise ConfigError(
             "algorithm.dropout",
             dropout,
