@@ -19,11 +19,14 @@ class Rule(Protocol):
     def combine(self, t: int, clients: np.ndarray, uploads: Tensor, weights: Tensor) -> Tensor:
         """Return what the uploads are combined to [d], of the scale of one upload.
 
+        It is called once a round: at client level before the server's optimiser, at record level when the
+        server step averages the uploads of the clients.
+
         Args:
             t: The round, 0-based.
             clients: The clients of the round [c], ascending; never none.
             uploads: What the server sees of each client [c, d]; not to be changed.
-            weights: Each client's share of the mean [c]; they add up to 1.
+            weights: Each client's share of the mean [c], p_k; they add up to 1.
         """
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,14 @@
-"""Algorithms: what a round does. Settings and privacy are importable without torch."""
+"""Algorithms: what clients compute in a round, and how the server steps.
+
+Begin with ``trainer`` (one round, the same for all) and ``work`` (the clients' computation of a local step),
+of which there are three kinds: ``record_work`` (each client clips records to its own clip norm),
+``record_sums`` (records, to the server's clip norm) and ``client_work`` (whole uploads, which ``uploads``
+computes). ``optimizers`` make a change of weights of a noised mean; ``server_steps`` move the global weights.
+
+An algorithm is a class of settings, importable without torch, whose ``start`` makes the trainer of a run:
+``base`` is what all share, ``local_steps`` and ``server_step`` are the bases at record and at client level.
+What belongs to one published work alone stands in a file of its own.
+"""
 
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.distributed import DdpFedAvg, DpFlServer

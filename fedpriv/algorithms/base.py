@@ -182,7 +182,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def start(self, problem: Problem) -> Trainer:
-        """The work itself, on data and a model."""
+        """Return the trainer of one run, on data and a model."""
 
     @abstractmethod
     def records_per_step(self, records: float) -> float:

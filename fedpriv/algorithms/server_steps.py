@@ -22,6 +22,9 @@ WHOSE = "the server step"
 class ServerStep(ABC):
     """Moves the global weights.
 
+    At client level the server's optimiser has made the change already (:mod:`fedpriv.algorithms.optimizers`,
+    called by the trainer), and the step adds it.
+
     Attributes:
         rule: What combines the uploads in the place of their weighted sum, set by the trainer; None: the sum.
     """

@@ -1,9 +1,11 @@
-"""The work of a round, once for records and for clients:
+"""One round, the same for all algorithms:
 
-    clip → sample → release → optimiser step, as often as there are local steps;   then the server step
+    for each local step:   fix clip norms → clients draw lots, clip, sum → release → optimiser
+    then:                  the server step
 
 What differs is whose units are clipped and who holds the clip norm (:mod:`fedpriv.algorithms.work`): the
-records of every client's lot, or the uploads of a cohort.
+records of every client's lot, or the uploads of a cohort. At client level there is one local step here; what
+a client trains on its own is part of its upload (:mod:`fedpriv.algorithms.uploads`).
 """
 
 from __future__ import annotations
@@ -34,11 +36,17 @@ from fedpriv.privacy.mechanisms.bounded import sum_per_owner
 
 @dataclass
 class RoundOutcome:
-    """What the loop is told of a round: exact statistics, for the analyst.
+    """Exact statistics of a round, for the analyst.
 
-    ``healthy``: whether the new global weights are finite, a function of what was released;
-    ``clip_norms`` [h], ``norms`` [n], ``units`` [n] (positions in the cohort) are those of the last step;
-    ``facts``: further columns of the round's row.
+    Attributes:
+        train_loss: Mean loss of the records of the last local step.
+        gradient_norm: Mean norm of the units of the last local step, before clipping.
+        not_finite: Units that were not finite, in all local steps.
+        healthy: Whether the new global weights are finite; a function of what was released.
+        clip_norms: Clip norm of each holder in the last local step [h].
+        norms: Norm of each unit of the last local step, before clipping [n].
+        units: Position in the cohort of the client that each norm is of [n].
+        facts: Further columns of the round's row.
     """
 
     train_loss: float
@@ -82,13 +90,14 @@ class Trainer:
     def round(self, opened: OpenRound) -> RoundOutcome:
         """Run one round and move the global weights.
 
-        Raises ReleaseError before anything is charged or saved; for a release that was not announced, before
-        the weights move.
+        Raises:
+            ReleaseError: Something else was released than announced (before the weights move), or the model
+                changed outside the server step. Nothing of the round is charged or saved.
         """
-        work, clipper = self.work, self.problem.clipper
+        work, clipper, model = self.work, self.problem.clipper, self.problem.model
         t, cohort = opened.round_index, opened.cohort
         if (attack := self.problem.attack) is not None:
-            attack.observe(t, self.problem.model.flat.clone())
+            attack.observe(t, model.flat.clone())
         if (rule := self.problem.rule) is not None:
             rule.begin(t)
         holders = work.holders(cohort)
@@ -96,29 +105,30 @@ class Trainer:
             return self._nothing(opened, holders)
         before, self._held = self._held or self.saved_state(), None
         self._optimizer.begin_round(holders)
-        changes: Visible | None = None
+        changes: Visible | None = None  # what the local steps so far add to the weights [h, d]
         not_finite = 0
         for step in range(work.steps):
+            so_far = None if changes is None else changes.values
             turn, clip = Turn(t, step, cohort), Clip(clipper, t, holders)
-            change_so_far = None if changes is None else changes.values
-            clip_rule = (clip.limits, *(clip.transform or ()))  # by which units are clipped: public
-            opened.streams.bind("step", clip_rule, change_so_far)
-            opened.begin_step(self.problem.model.size)  # noise is drawn while the clients compute
-            clipped = work.clipped(turn, change_so_far, clip)
-            answers = {GRADIENT: clipped.answer}
+            # public; with parts of the user's own the streams that follow depend on it
+            opened.streams.bind("step", (clip.limits, *(clip.transform or ())), so_far)
+            opened.begin_step(model.size)  # noise is drawn while the clients compute
+            computed = work.compute_cohort(turn, so_far, clip)  # the clients, in chunks
+            answers = {GRADIENT: computed.answer}
             if clipper.asks(t):
-                answers[CLIP_STATISTIC] = clip.statistic(clipped.norms, clipped.owners)
-            released = opened.release(answers)
-            gradients = self._gradients(opened, clip, holders, released, change_so_far)
-            change = gradients.then(partial(self._optimizer.step, holders))
+                answers[CLIP_STATISTIC] = clip.statistic(computed.norms, computed.owners)
+            released = opened.release(answers)  # noise and record, in one step
+            mean, denominators = self._mean(released[GRADIENT], clip, cohort)
+            self._observe(opened, clip, holders, released, mean, denominators)
+            self._add_penalties(mean.values, so_far)
+            change = mean.then(partial(self._optimizer.step, holders))
             if changes is None:
                 changes = change
             else:
                 changes.values.add_(change.values)
-            not_finite += clipped.not_finite
+            not_finite += computed.not_finite
         opened.refuse_unless_complete()
         self._refuse_changed(before, t)
-        assert changes is not None  # there is one step at least
         self.server.apply(cohort, work.sent(turn, changes))
         if rule is not None and not rule.used:
             raise ReleaseError(
@@ -126,52 +136,57 @@ class Trainer:
                 "aggregation changed nothing; nothing of this round was saved"
             )
         return RoundOutcome(
-            train_loss=clipped.train_loss,
-            gradient_norm=clipped.gradient_norm,
+            train_loss=computed.train_loss,
+            gradient_norm=computed.gradient_norm,
             not_finite=not_finite,
-            healthy=bool(self.problem.model.flat.isfinite().all()),
+            healthy=bool(model.flat.isfinite().all()),
             clip_norms=clip.norms.cpu().numpy(),
-            norms=whole_norms(clipped.norms),
-            units=clipped.units,
+            norms=whole_norms(computed.norms),
+            units=computed.units,
             facts=dict(opened.facts),
         )
 
-    def _gradients(
+    def _mean(self, released: Visible, clip: Clip, cohort: np.ndarray) -> tuple[Visible, Tensor]:
+        """Return the noised mean gradient of each holder [h, d], and the public denominators [h].
+
+        Where a rule combines uploads before the server's optimiser, the mean is the rule's [1, d].
+        """
+        mean, denominators = self.work.mean(released.values, cohort)
+        gradients = released.like(clip.restored(mean))
+        if self.work.combines:
+            gradients = released.like(self.server.average(cohort, gradients)[None])
+        return gradients, denominators
+
+    def _observe(
         self,
         opened: OpenRound,
         clip: Clip,
         holders: Tensor,
         released: Mapping[str, Visible],
-        change_so_far: Tensor | None,
-    ) -> Visible:
-        """Return the noised mean gradient of each holder [h, d], and let the clipper see what was released.
-
-        It is the gradient at the global weights + ``change_so_far`` ([h, d]; None in the first step).
-        """
-        model, clipper, work = self.problem.model, self.problem.clipper, self.work
-        mean, denominators = work.mean(released[GRADIENT].values, opened.cohort)
-        if clipper.transforms:
-            mean = clip.restored(mean)
-        gradients = released[GRADIENT].then(lambda _: mean)
-        if work.combines:
-            mean = self.server.average(opened.cohort, gradients)[None]
-            gradients = gradients.then(lambda _: mean)
+        gradients: Visible,
+        denominators: Tensor,
+    ) -> None:
+        """Let the clipper, and an optimiser that corrects for noise, see what was released."""
+        clipper = self.problem.clipper
         if self._observe_noise is not None or clipper.transforms:
             std = opened.noise_std(GRADIENT)  # public: noise multiplier × clip norm
             noise = denominators.new_tensor([0.0] if std is None else std)
-            noise = clip.restored_noise((noise / denominators if work.divides else noise)[:, None])
+            noise = noise / denominators if self.work.divides else noise
+            noise = clip.restored_noise(noise[:, None])
             if self._observe_noise is not None:
                 self._observe_noise(noise)
             if clipper.transforms:
                 clipper.observe_restored(holders, gradients, noise)
         clipper.observe(holders, released.get(CLIP_STATISTIC), gradients, denominators)
-        # What follows reads no record. It is added in place: ``gradients`` holds the same tensor.
+
+    def _add_penalties(self, mean: Tensor, so_far: Tensor | None) -> None:
+        """Add the gradients of weight decay and of the proximal term, which read no record, in place."""
+        model, work = self.problem.model, self.work
         if model.weight_decay and work.has_weight_decay:
-            weights = model.flat if change_so_far is None else model.flat + change_so_far
+            weights = model.flat if so_far is None else model.flat + so_far
             mean.add_(weights, alpha=model.weight_decay)
-        if change_so_far is not None and work.proximal:
-            mean.add_(change_so_far, alpha=work.proximal)
-        return gradients
+        if so_far is not None and work.proximal:
+            mean.add_(so_far, alpha=work.proximal)
 
     def saved_state(self) -> SavedState:
         """Copy what the model may save: its weights as they are, and the rest as it was when the first round

@@ -60,8 +60,8 @@ class StepState:
 
 
 @dataclass(frozen=True)
-class Clipped:
-    """The clipped answer of a cohort, and exact statistics of it (diagnostics for the analyst).
+class CohortAnswer:
+    """What a cohort computed in one local step: its clipped answer, and exact statistics for the analyst.
 
     Attributes:
         answer: The clipped sum, or mean, of each holder of a clip norm [h, d].
@@ -115,8 +115,14 @@ class Work(ABC):
     def compute(self, state: StepState) -> ChunkAnswer:
         """Compute the answer of a chunk of clients. Pure: nothing that outlives the call is changed."""
 
-    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
-        """Compute a cohort's clipped answer at weights + ``changes`` [h, d] (None: at the global weights)."""
+    def compute_cohort(self, turn: Turn, changes: Tensor | None, clip: Clip) -> CohortAnswer:
+        """Let a cohort compute in chunks, and join their answers.
+
+        Args:
+            turn: The local step.
+            changes: What earlier local steps add to the global weights [h, d]; None: nothing yet.
+            clip: The clip norms of this step, and the only maker of a bounded sum.
+        """
         cohort, problem = turn.cohort, self.problem
         size = problem.chunk or len(cohort) or 1
         starts = range(0, len(cohort) or 1, size)
@@ -136,7 +142,7 @@ class Work(ABC):
         train_loss = losses.sum() / (records.sum() - left_out)
         gradient_norm = whole_norms(norms).sum().to(train_loss.dtype) / counted
         numbers = torch.stack([train_loss, gradient_norm, counted.to(train_loss.dtype)]).tolist()
-        return Clipped(
+        return CohortAnswer(
             answer,
             norms,
             units if self.holds_norms else torch.zeros_like(units),
@@ -168,8 +174,8 @@ class Work(ABC):
         return None
 
     def divisors(self, cohort: np.ndarray) -> tuple[float | None, float]:
-        """Return (by what the cohort's sums are divided before the noise, or None; what the record of the
-        release says that they were divided by)."""
+        """Return the denominator of the cohort's sum, by which it is divided before the noise (None: it is
+        not), and the public denominator that the record of the release states."""
         return None, 1.0
 
     def sent(self, turn: Turn, changes: Visible) -> Visible:

@@ -1,4 +1,9 @@
-"""Malicious clients: what they train on and what they send instead of an honest update."""
+"""Malicious clients: what they train on and what they send instead of an honest update.
+
+Begin with ``malicious`` (the attackers of a run, and what they see of each round) and ``backdoor`` (the
+options of the group ``attack``). ``image_triggers`` and ``text_triggers`` mark records. ``canary_scores`` and
+``crafted`` watch planted canaries for audits of ε.
+"""
 
 from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.attacks.image_triggers import LabelFlip, PixelPattern, Semantic

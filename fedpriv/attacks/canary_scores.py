@@ -23,7 +23,7 @@ from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Problem
-from fedpriv.algorithms.work import Clipped, Turn, Work
+from fedpriv.algorithms.work import CohortAnswer, Turn, Work
 from fedpriv.attacks.canaries import PlantedCanaries, PlantedDirections
 from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.core.events import describe_event, parse_event
@@ -117,10 +117,10 @@ class WatchedWork:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._work, name)
 
-    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
+    def compute_cohort(self, turn: Turn, changes: Tensor | None, clip: Clip) -> CohortAnswer:
         for joint, own in self._parts(turn):
             self._count(joint, own)
-        return self._work.clipped(turn, changes, clip)
+        return self._work.compute_cohort(turn, changes, clip)
 
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
         """Scores [m], the higher the likelier there; the model was ``before`` [d] at the start."""
@@ -155,9 +155,9 @@ class WatchedDirections(WatchedWork):
         self.size = 0.0
         self._pending: tuple[Turn, Tensor, np.ndarray] | None = None
 
-    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
+    def compute_cohort(self, turn: Turn, changes: Tensor | None, clip: Clip) -> CohortAnswer:
         known = self._of_others(turn, changes)
-        found = self._work.clipped(turn, changes, clip)
+        found = self._work.compute_cohort(turn, changes, clip)
         norms = clip.norms.double().cpu().numpy() / found.answer.divided_by
         self._pending = (turn, known, norms)
         return found
@@ -178,7 +178,7 @@ class WatchedDirections(WatchedWork):
         holders = self._work.holders(turn.cohort)
         with self._planted.silenced():
             clip = Clip(problem.clipper, turn.round_index, holders)
-            return self._work.clipped(turn, changes, clip).answer.values
+            return self._work.compute_cohort(turn, changes, clip).answer.values
 
     def _samplings(self, turn: Turn) -> list[Sampling]:
         groups = self._problem.mechanism.announce(turn.round_index).groups

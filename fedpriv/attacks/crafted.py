@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.problem import Problem, RoundWeights
-from fedpriv.algorithms.work import Clipped, Turn, Work
+from fedpriv.algorithms.work import CohortAnswer, Turn, Work
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.privacy.clippers.clip import Clip
@@ -74,9 +74,9 @@ class NeighboursSeen:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._work, name)
 
-    def clipped(self, turn: Turn, changes: Tensor | None, clip: Clip) -> Clipped:
+    def compute_cohort(self, turn: Turn, changes: Tensor | None, clip: Clip) -> CohortAnswer:
         one, other = (self._noiseless(turn, changes, coin) for coin in (True, False))
-        found = self._work.clipped(turn, changes, clip)
+        found = self._work.compute_cohort(turn, changes, clip)
         self._pending = (turn, one, other, clip.norms / found.answer.divided_by)
         return found
 
@@ -84,7 +84,7 @@ class NeighboursSeen:
         before, self._record.coin = self._record.coin, coin
         try:
             clip = Clip(self._problem.clipper, turn.round_index, self._work.holders(turn.cohort))
-            return self._work.clipped(turn, changes, clip).answer.values[0].double().clone()
+            return self._work.compute_cohort(turn, changes, clip).answer.values[0].double().clone()
         finally:
             self._record.coin = before
 

@@ -3,8 +3,8 @@
     outputs, a_l ← forward(inputs), noting what each layer l reads and gives
     g_l          ← gradients of Σ_i loss_i with respect to what each layer gave
     norm_i       ← (Σ_l ‖gradient of record i in layer l‖²)^½        from a_l, g_l
-    c_i          ← factors(norm_i, client_i)
-    sums[k]      ← Σ_{i of k} c_i gradient_i                         from a_l, c g_l
+    c_i          ← factors(norm_i, client_i)                         } both in
+    sums[k]      ← Σ_{i of k} c_i gradient_i      from a_l, c g_l    } :mod:`fedpriv.engine.base`
 
 Autograd never computes a weight gradient, and a record's gradient is formed only where a layer is
 so small that this is faster (see :mod:`fedpriv.engine.rules`).

@@ -1,8 +1,7 @@
 """The round loop:  announce → who may → who does → work and release → charge → observe.
 
-Rounds and stop rules are here; what merely looks on is an observer (:mod:`fedpriv.experiment.observers`) and
-changes nothing. A round takes the state and moves it on; nothing reaches back. Between two rounds the whole
-state is in ``state_dict``, so a checkpoint there loses nothing.
+Rounds and stop rules are here. An observer (:mod:`fedpriv.experiment.observers`) looks on and changes
+nothing. Between two rounds the whole state is in ``state_dict``, so a checkpoint there loses nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Round:
         noise_multiplier: σ of the schedule.
         signal: The signal that the schedule read of the new weights; None: it reads none.
         evaluation: On the test records; None: not at this round.
-        stop: Why there is no other one; None: there is.
+        stop: Why the run ends with this round; None: it goes on, perhaps after it was interrupted here.
         seconds: Of all rounds so far.
     """
 
@@ -91,9 +90,9 @@ class Loop:
             row_per_client = parts.algorithm.row_per_client
             self.statistics = FeatureStatistics(problem, statistics, row_per_client)
         asked = self.schedule.loss_query
-        self._reported = None
+        self._loss_query = None
         if asked is not None:
-            self._reported = ReportedLoss(problem, asked, parts.algorithm.unit)
+            self._loss_query = ReportedLoss(problem, asked, parts.algorithm.unit)
         self._own = OwnState(parts, self.trainer, problem.model, problem.attack)
         self.second_draw: SecondDraw | None = None
         self.rounds_done = 0
@@ -129,9 +128,7 @@ class Loop:
             observer.begin(self.rounds_done)
         if self.statistics is not None and not self.statistics.known:
             self._release_statistics(self.statistics)
-        announced = self._announce()
-        eligible = self._eligible(announced)
-        stop = self._stop_before_next(eligible)
+        announced, eligible, stop = self._next()
         while stop is None:
             sigma = self.schedule.noise_multiplier(self.rounds_done)
             opened, outcome, signal = self._round(announced, eligible)
@@ -142,12 +139,11 @@ class Loop:
             self.not_finite += outcome.not_finite
             self.aborted_rounds += opened.aborted
             healthy = outcome.healthy and (signal is None or math.isfinite(signal))
-            announced = self._announce()
-            eligible = self._eligible(announced)
-            stop = self._stop_before_next(eligible) if healthy else DIVERGED
+            announced, eligible, stop = self._next()
+            stop = stop if healthy else DIVERGED
             evaluation = None
             if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
-                with self.reported_model():
+                with self.evaluated_model():
                     evaluation = evaluate(self.problem)
                 if self._stops_by_test_loss and not math.isfinite(evaluation.loss):
                     stop = DIVERGED
@@ -169,7 +165,7 @@ class Loop:
         return stop
 
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
-        """Let every client release those of its features, and charge it for them."""
+        """Let every client release statistics of its features, and charge it for them."""
         announced = self.mechanism.announce_before()
         self.problem.streams.bind("announced", announced)
         everyone = np.arange(self.problem.data.client_count)
@@ -181,12 +177,16 @@ class Loop:
     def _round(
         self, announced: Announcement, eligible: np.ndarray
     ) -> tuple[OpenRound, RoundOutcome, float | None]:
-        """One round: (what was released, exact statistics of it, the signal that the schedule read)."""
+        """Run one round and charge it.
+
+        Returns:
+            The round that was opened, exact statistics of it, and the signal that the schedule read.
+        """
         problem, t = self.problem, self.rounds_done
         problem.streams.bind("announced", announced)
         sampled = self.parts.algorithm.cohort(problem.streams, t, eligible.copy())
         if self.second_draw is not None:
-            self.second_draw.hold_cohort(announced, self._eligible(announced), sampled)
+            self.second_draw.hold_cohort(announced, eligible, sampled)
         cohort = problem.joined_by_attackers(t, sampled)
         charged = None if self.budget is None else self.budget.payers(cohort)
         opened = self.mechanism.open(announced, cohort, problem.streams, charged)
@@ -195,7 +195,7 @@ class Loop:
         outcome = self.trainer.round(opened)
         problem.streams.bind("weights", problem.model.flat)
         self.trainer.hold_state()
-        signal = self._signal(opened)
+        signal = self._release_signal(opened)
         if self.budget is not None:
             self.budget.charge(opened.close(), announced, sampled)
         if signal is None:
@@ -208,8 +208,15 @@ class Loop:
         """Not where the end of the run is told and the test records are not public."""
         return not self.settings.publish or self.settings.publish_test_metrics
 
+    def _next(self) -> tuple[Announcement, np.ndarray, str | None]:
+        """Return what the next round will release, which clients may take part in it [K], and why there is no
+        such round (None: there is)."""
+        announced = self._announce()
+        eligible = self._eligible(announced)
+        return announced, eligible, self._stop_before_next(eligible)
+
     def _announce(self) -> Announcement:
-        """What the round about to run will release."""
+        """Return what the next round will release."""
         return self.mechanism.announce(self.rounds_done)
 
     def _eligible(self, announced: Announcement) -> np.ndarray:
@@ -218,7 +225,7 @@ class Loop:
         return self.budget.eligible(announced)
 
     def eligible(self) -> np.ndarray:
-        """Which clients may take part in the next round [K]."""
+        """Return which clients may take part in the next round [K]."""
         return self._eligible(self._announce())
 
     def _stop_before_next(self, eligible: np.ndarray) -> str | None:
@@ -228,11 +235,12 @@ class Loop:
             return SCHEDULE
         return None if eligible.sum() >= self.parts.algorithm.fewest_clients else BUDGET
 
-    def _signal(self, opened: OpenRound) -> Visible | None:
-        """The signal that the schedule reads of the new global weights, if it reads one."""
+    def _release_signal(self, opened: OpenRound) -> Visible | None:
+        """Return what the schedule reads of the new global weights: the loss on public records, or one that
+        clients report with noise; None: it reads nothing."""
         if self.schedule.reads_validation:
             return Public(self._validation_loss())
-        return None if self._reported is None else self._reported.ask(opened)
+        return None if self._loss_query is None else self._loss_query.ask(opened)
 
     def _validation_loss(self) -> float:
         """J of the global weights on the public split."""
@@ -251,9 +259,9 @@ class Loop:
             parts.append(self.budget.fraction_spent())
         return max((part for part in parts if part is not None), default=None)
 
-    def reported_model(self) -> AbstractContextManager[None]:
-        """Within it the model has the weights that are evaluated and left behind: the averaged ones where
-        they are asked for."""
+    def evaluated_model(self) -> AbstractContextManager[None]:
+        """Give the model, within the context, the weights that are evaluated and left behind: the averaged
+        ones where they are asked for."""
         return nullcontext() if self.average is None else self.average.in_place()
 
     def state_dict(self) -> dict[str, Any]:

@@ -152,8 +152,9 @@ def _is_own(spec: ModuleSpec) -> bool:
 
 
 def _installed() -> list[Path]:
-    """Where packages are installed."""
+    """Return the folders in which packages are installed, also those of an environment below this one."""
     roots = [*site.getsitepackages(), site.getusersitepackages()]
+    roots += [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
     roots += [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
     return [Path(root).resolve() for root in roots]
 

@@ -66,7 +66,7 @@ def _write_model(run: Run) -> None:
     """``model.pt``: the model that was evaluated as a state dict, readable with ``weights_only=True``.
 
     It holds released weights, and beside them what the model held before the first round."""
-    with run.loop.reported_model():
+    with run.loop.evaluated_model():
         weights = run.loop.trainer.saved_state().state_dict()
     run.folder.write_tensors(run.folder.model, weights)
 

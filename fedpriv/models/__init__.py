@@ -1,5 +1,6 @@
 """Model factories: each stores its settings and builds a torch module when asked.
 
+Begin with ``base``. Each option of the group ``model`` is a module; ``fit`` compares a model with the data.
 Importing this room does not import torch, so a plan can be checked on a machine without it.
 """
 

@@ -4,10 +4,9 @@
 - ``epsilon_published``: what the work's own theorem says of the same releases;
 - ``epsilon_sound``: the tightest valid ε of what really happened.
 
-When σ depends on what was released (an adaptive schedule), a composition theorem for fixed σ does
-not hold. Then the enforced total is a Rényi filter (Feldman & Zrnic 2021, theorem 4.3): one order
-fixed in advance; a round runs only if the sum stays within the budget; and what may be claimed at the
-end is the budget, not the ε at the stopping time.
+When σ depends on what was released (an adaptive schedule), composition for fixed σ does not hold. Then the
+enforced total is a Rényi filter (Feldman & Zrnic 2021, theorem 4.3): one order fixed in advance; a round runs
+only if the sum stays within the budget; and what may be claimed at the end is the budget.
 """
 
 from __future__ import annotations
@@ -48,7 +47,9 @@ from fedpriv.privacy.target import Adaptation, Target
 class Budget:
     """Ledger and running totals of one run of ``clients`` clients.
 
-    What is charged is what was released: :class:`Release` objects and nothing else.
+    Honest clients are charged by the :class:`Release` objects of what they released. All clients of a work
+    whose theorem counts them in every round, and attackers in a total of their own, are charged by the
+    announcement.
     """
 
     def __init__(
@@ -207,7 +208,7 @@ class Budget:
         covered = claimed_event is not None
         of_all = covered and self._of_all  # present or not
         claimed = np.arange(self.ledger.clients) if of_all else clients
-        # of what the theorem is not about, it charges nothing
+        # the theorem charges nothing for what it does not cover
         claimed_count = count if of_all else None if covered or self.claim is None else 0
         self.ledger.record(release, claimed=claimed_count)
         if self.view == SOUND:

@@ -112,14 +112,14 @@ def test_another_number_of_samples_than_announced_is_refused_before_the_weights_
 
 def test_work_that_moves_the_global_weights_itself_is_refused(either):
     training = either()
-    clipped = training.trainer.work.clipped
+    clipped = training.trainer.work.compute_cohort
 
     def leaky(turn, changes, clip):
         found = clipped(turn, changes, clip)
         training.weights.add_(1e-3 * found.answer.values[0].to(training.weights.dtype))
         return found
 
-    training.trainer.work.clipped = leaky
+    training.trainer.work.compute_cohort = leaky
     with pytest.raises(ReleaseError, match="changed outside the server step"):
         training.play(sigma=1.0)
 

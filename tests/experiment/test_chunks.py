@@ -158,7 +158,7 @@ def test_the_lots_of_clients_do_not_depend_on_the_size_of_a_chunk():
 
         trainer.work._lots = noting
         clip = Clip(problem.clipper, 0, trainer.work.holders(cohort))
-        trainer.work.clipped(trainer_turn(0, cohort), None, clip)
+        trainer.work.compute_cohort(trainer_turn(0, cohort), None, clip)
         reads.append(lots)
     assert [len(lots) for lots in reads] == [1, 3]
     assert torch.equal(torch.cat(reads[0]), torch.cat(reads[1]))

@@ -228,8 +228,8 @@ def test_a_raw_upload_in_the_weights_is_refused(plug_in, tmp_path):
         from fedpriv.algorithms.record_work import RecordWork
 
         class Adds(RecordWork):
-            def clipped(self, turn, changes, clip):
-                found = super().clipped(turn, changes, clip)
+            def compute_cohort(self, turn, changes, clip):
+                found = super().compute_cohort(turn, changes, clip)
                 self.problem.model.flat.add_(found.answer.values.sum(0), alpha=-0.01)
                 return found
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from fedpriv.common.secret_streams import History, SecretStreams
+from fedpriv.experiment.own_code import files_of
 
 RUN = (
     "algorithm=dp_fl", "epsilon=null", "rounds=2", "algorithm.optimizer=sgd", "clipper=constant",
@@ -114,6 +115,17 @@ def test_code_that_reads_another_file_has_other_noise(own_part, group, code, fir
     assert torch.equal(one, again)
     alike = correlations(one, other)
     assert all(abs(z) < SPREAD for z in alike[first:]), alike
+
+
+def test_packages_of_an_environment_below_are_no_code_of_the_users_own(tmp_path, monkeypatch):
+    """An environment may show the packages of another one, as on clusters: a .pth file, PYTHONPATH."""
+    below = tmp_path / "below" / "site-packages"
+    below.mkdir(parents=True)
+    (below / "a_package_below.py").write_text("VERSION = 1\n")
+    (tmp_path / "a_module_of_mine.py").write_text("import a_package_below\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(below))
+    assert files_of("a_module_of_mine").keys() == {"a_module_of_mine"}
 
 
 def test_the_folder_that_code_lies_in_changes_no_noise(tmp_path, monkeypatch, train):

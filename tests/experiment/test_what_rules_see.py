@@ -86,14 +86,14 @@ def test_a_rule_sees_what_is_in_the_ledger_and_nothing_else(name, combined, monk
 
 def plant_uploads_without_noise(monkeypatch) -> None:
     """Let the rule be handed the clipped uploads as they were before the noise."""
-    clipped, mean = ClientWork.clipped, ClientWork.mean
+    clipped, mean = ClientWork.compute_cohort, ClientWork.mean
 
     def kept(work, turn, changes, clip):
         found = clipped(work, turn, changes, clip)
         work.planted = found.answer.values.clone()
         return found
 
-    monkeypatch.setattr(ClientWork, "clipped", kept)
+    monkeypatch.setattr(ClientWork, "compute_cohort", kept)
     monkeypatch.setattr(
         ClientWork, "mean", lambda work, _, cohort: mean(work, work.planted, cohort)
     )

@@ -1,4 +1,8 @@
-"""Clippers: how each record's (or client's) gradient is bounded, and how the bound moves."""
+"""Clippers: how each record's (or client's) gradient is bounded, and how the bound moves.
+
+Begin with ``base`` (what a clipper states and may ask) and ``fixed`` (the simplest ones). ``clip`` applies a
+clipper in one local step and enforces its clip norm whatever the clipper returns.
+"""
 
 from fedpriv.privacy.clippers.adaclip import AdaClipper
 from fedpriv.privacy.clippers.adap import AdapClipper

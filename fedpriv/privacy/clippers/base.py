@@ -40,12 +40,12 @@ class Clipper(ABC):
 
     caveat: str | None = None
     """What a reader of the privacy statement must know of this clipper, in words."""
+    aggregator_caveat: str | None = None
+    """A further caveat, where an aggregator other than the client itself noises the statistic."""
     one_query_a_round: bool = False
     """Whether the noise is calibrated to a query in a round, so that local steps would overspend it."""
     largest_noise_multiplier: float = math.inf
-    """Below which the schedule's noise multiplier must lie."""
-    aggregator_caveat: str | None = None
-    """The same, where an aggregator other than the client itself noises the statistic."""
+    """The bound below which the schedule's noise multiplier must lie."""
     unbounded: bool = False
     """Whether nothing is clipped, so that the sensitivity is infinite."""
     transforms: bool = False
@@ -63,7 +63,7 @@ class Clipper(ABC):
         return None
 
     whole_steps: float | None = None
-    """So many times the statistic is one whole number, which a unit moves by one; None: it is not."""
+    """The factor that makes the statistic a whole number, moved by one by each unit; None: there is none."""
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
@@ -71,7 +71,7 @@ class Clipper(ABC):
         """Called once before the first round.
 
         Args:
-            clients: How many hold a clip norm: all clients, or 1 (the server).
+            clients: The number of holders of a clip norm: all clients, or 1 (the server).
             device: Where clip norms live.
             initial_norm: Gives the mean gradient norm of the initial model on random records: reads no data.
         """

@@ -1,4 +1,4 @@
-"""One use of a clipper: what it scales is bounded, whatever its rule says.
+"""The clip of one step: what it scales is bounded, whatever the clipper's rule says.
 
 A rule of the user's own is asked about one unit at a time. A scale that looks at other units (their largest
 norm, say) would let one unit move the sum by far more than the clip norm, and state that a rule keeps
@@ -185,8 +185,8 @@ class Clip(ChunkClip):
         self,
         answers: Sequence[ChunkAnswer],
         cohort: np.ndarray,
-        divide_by: float | None = None,
-        divided_by: float = 1.0,
+        denominator: float | None = None,
+        stated_denominator: float = 1.0,
         apart: bool = False,
     ) -> Bounded:
         """Join what the chunks of a cohort computed into one answer, in the order of the chunks.
@@ -194,8 +194,9 @@ class Clip(ChunkClip):
         Args:
             answers: What each chunk computed.
             cohort: The clients that are to be in the answer [c], ascending.
-            divide_by: The denominator of the cohort's sum; None: it is not divided.
-            divided_by: The public number by which the answer is said to be divided.
+            denominator: By what the cohort's sum is divided before the noise; None: it is not divided.
+            stated_denominator: The public denominator that the record of the release states; 1 where the
+                sensitivity is that of the mean itself.
             apart: Whether each client's sum is released by itself, where one holder has the clip norm of all.
 
         Raises:
@@ -222,7 +223,8 @@ class Clip(ChunkClip):
             import torch
 
             sums = torch.cat([sums, *others])
-        return self.bounded(sums if divide_by is None else sums / divide_by, divided_by, apart)
+        mean = sums if denominator is None else sums / denominator
+        return self.bounded(mean, stated_denominator, apart)
 
     def bounded(self, sums: Tensor, divided_by: float = 1.0, apart: bool = False) -> Bounded:
         """Sums [m, d] of units scaled by :meth:`factors`, divided by a public number; ``apart``: each of a

@@ -1,8 +1,9 @@
 """What is released and how it is noised: one description, from which the noise and the charge both follow.
 
-A :class:`Mechanism` announces what a round will release, releases it, and gives the ledger a record of what
-was released. ``claims`` are the theorems of published works. Nothing here needs torch until a value is
-noised: a plan needs none.
+Begin with ``mechanism`` (announces and opens a round) and ``round`` (releases, and keeps the record).
+``query`` is a value with its kind of noise: ``gaussian``, ``discrete``, ``randomized_response``, ``matrix``.
+``bounded`` and ``visible`` are the values before and after the noise. ``claims`` are the theorems of
+published works. Nothing here needs torch until a value is noised: a plan needs none.
 """
 
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group

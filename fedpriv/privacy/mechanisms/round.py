@@ -103,7 +103,7 @@ class OpenRound:
         return visible
 
     def release_after(self, name: str, answer: Bounded) -> Visible:
-        """The same for what clients answer once the model has moved."""
+        """Noise what clients answer once the model has moved (the loss of the new weights)."""
         if name != self.announcement.asked_after or self._after is not None:
             raise self._not_announced(name)
         if self._trust.secret_cohort:
@@ -203,13 +203,13 @@ class OpenRound:
     def _not_announced(self, what: str) -> ReleaseError:
         return ReleaseError(
             f"round {self.round_index + 1} released {what}, which was not announced: a run releases what its "
-            "budget agreed to, and nothing of this round was applied"
+            "budget agreed to; nothing of this round is charged or saved"
         )
 
     def _not_released(self, what: str) -> ReleaseError:
         return ReleaseError(
             f"round {self.round_index + 1} did not release {what}, which was announced: nothing of this "
-            "round was applied"
+            "round is charged or saved"
         )
 
     def refuse_unless_complete(self) -> None:
@@ -223,8 +223,11 @@ class OpenRound:
     # ---- the record
 
     def close(self) -> tuple[Release, ...]:
-        """Return what was released, a record for each group of clients and sample. Raises ReleaseError where
-        something that was announced is missing."""
+        """Return the records of what was released, one for each group of clients and sample.
+
+        :meth:`release` notes sensitivity and noise of each answer; the records are made of these notes here.
+        Raises ReleaseError where something that was announced is missing.
+        """
         self.refuse_unless_complete()
         asked, after = self.announcement.asked_after, self._after
         if self._groups and asked is not None and after is None:

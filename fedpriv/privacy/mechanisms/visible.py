@@ -26,11 +26,16 @@ class Visible:
     def __init__(self, values: Any):
         self.values = values
 
-    def then(self, function: Callable[[Any], Any]) -> Visible:
-        """``function`` of the values, as visible as they are: post-processing is free."""
+    def like(self, values: Any) -> Visible:
+        """Return ``values``, which were computed from this value and public ones alone, as visible as it is:
+        post-processing is free."""
         made = object.__new__(type(self))
-        made.values = function(self.values)
+        made.values = values
         return made
+
+    def then(self, function: Callable[[Any], Any]) -> Visible:
+        """Return ``function`` of the values, as visible as they are."""
+        return self.like(function(self.values))
 
     def with_foreign(self, rows: Tensor, foreign: Foreign) -> Visible:
         """The rows of all clients [c, d], those where ``rows`` [c] (bool) replaced by what attackers send."""

@@ -93,7 +93,7 @@ def silence(loop: Loop, client: int) -> None:
     """Let a client that is seen to take part contribute nothing: zeros clipped, shifted, scaled or compared
     with a clip norm would be something."""
     work: Any = loop.trainer.work
-    clipped = work.clipped
+    clipped = work.compute_cohort
     in_rows = loop.parts.algorithm.discrete is not None
 
     def without(turn: Any, *more: Any) -> Any:
@@ -110,7 +110,7 @@ def silence(loop: Loop, client: int) -> None:
             found.answer.values = values
         return found
 
-    work.clipped = without
+    work.compute_cohort = without
 
 
 def replaceable(loop: Loop) -> bool:

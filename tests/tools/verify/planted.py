@@ -13,7 +13,7 @@ from fedpriv.algorithms.client_work import ClientWork
 from fedpriv.algorithms.optimizers import Adam
 from fedpriv.algorithms.record_work import RecordWork
 from fedpriv.algorithms.uploads import ProjectedChanges
-from fedpriv.algorithms.work import Clipped
+from fedpriv.algorithms.work import CohortAnswer
 from fedpriv.data.records import Records
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.core.sampling import PoissonSampling
@@ -49,8 +49,8 @@ class ClipsTheMean(RecordWork):
     def chunk_clip(self, state):
         return does_not_clip(super().chunk_clip(state))
 
-    def clipped(self, turn, changes, clip):
-        found = super().clipped(turn, changes, clip)
+    def compute_cohort(self, turn, changes, clip):
+        found = super().compute_cohort(turn, changes, clip)
         values = found.answer.values
         lots = self._lot_sizes[self.holders(turn.cohort)]
         mean = values.norm(dim=1) / lots
@@ -77,7 +77,7 @@ class ForgetsTheBias(RecordWork):
 class PerLayer(ClientWork):
     """Each layer of an upload is clipped to C, and the whole is said to be."""
 
-    def clipped(self, turn, changes, clip):
+    def compute_cohort(self, turn, changes, clip):
         batch = self._uploads.of(turn.round_index, turn.cohort)
         uploads, first = batch.uploads.nan_to_num(0.0, 0.0, 0.0).double(), 0
         for parameter in self.problem.model.module.parameters():
@@ -90,7 +90,7 @@ class PerLayer(ClientWork):
 class TrustsClients(ClientWork):
     """Clients clip; the server adds up what it gets."""
 
-    def clipped(self, turn, changes, clip):
+    def compute_cohort(self, turn, changes, clip):
         batch = self._uploads.of(turn.round_index, turn.cohort)
         return summed(self, turn, clip, batch.uploads.double())
 
@@ -134,9 +134,9 @@ class LastUploadUnclipped(ClientWork):
         factors = factors.where(~last, torch.ones_like(factors))
         return super()._scaled(uploads, factors, clip, together)
 
-    def clipped(self, turn, changes, clip):
+    def compute_cohort(self, turn, changes, clip):
         self._clients = torch.from_numpy(turn.cohort)
-        return super().clipped(turn, changes, clip)
+        return super().compute_cohort(turn, changes, clip)
 
 
 class LastWeighsTwo(LastUploadUnclipped):
@@ -162,7 +162,7 @@ def summed(work, turn, clip, uploads):
     denominator = work.denominator(turn.cohort)
     clip.scaled = True
     norms = uploads.norm(dim=1).float()
-    return Clipped(
+    return CohortAnswer(
         clip.bounded(uploads.sum(0, keepdim=True) / denominator, denominator),
         norms, torch.zeros(len(norms), dtype=torch.int64), torch.arange(len(norms)), 0.0, 0.0, 0,
     )  # fmt: skip
@@ -212,8 +212,8 @@ class CopiesAsRecords(RecordWork):
 class RegularisedByTheLot(RecordWork):
     """A penalty that grows with the loss of the lot."""
 
-    def clipped(self, turn, changes, clip):
-        found = super().clipped(turn, changes, clip)
+    def compute_cohort(self, turn, changes, clip):
+        found = super().compute_cohort(turn, changes, clip)
         self.loss = found.train_loss
         return found
 
@@ -225,8 +225,8 @@ class RegularisedByTheLot(RecordWork):
 class StopsAtNotFinite(RecordWork):
     """A gradient that is not finite ends the run."""
 
-    def clipped(self, turn, changes, clip):
-        found = super().clipped(turn, changes, clip)
+    def compute_cohort(self, turn, changes, clip):
+        found = super().compute_cohort(turn, changes, clip)
         if found.not_finite:
             raise RuntimeError("a gradient is not finite")
         return found
@@ -235,13 +235,13 @@ class StopsAtNotFinite(RecordWork):
 class KeepsUnclipped(RecordWork):
     """Remembers the sums before clipping, for the optimiser."""
 
-    def clipped(self, turn, changes, clip):
+    def compute_cohort(self, turn, changes, clip):
         records, owners = self._lots(turn)
         lots = (records.inputs, records.targets, owners, len(turn.cohort))
         self.unclipped = self.problem.engine.clipped_sums(*lots, None).sums.nan_to_num(
             0.0, 0.0, 0.0
         )
-        return super().clipped(turn, changes, clip)
+        return super().compute_cohort(turn, changes, clip)
 
 
 class UnclippedMoments(Adam):

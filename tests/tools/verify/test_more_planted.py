@@ -121,7 +121,7 @@ def test_a_schedule_that_hears_the_exact_loss(caught, monkeypatch):
         return outcome
 
     monkeypatch.setattr(Trainer, "round", remembered)
-    monkeypatch.setattr(Loop, "_signal", lambda self, opened: Public(self.trainer.last))
+    monkeypatch.setattr(Loop, "_release_signal", lambda self, opened: Public(self.trainer.last))
     assert about(caught(*RECORDS), "outside: with one record changed")
 
 
