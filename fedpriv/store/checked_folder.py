@@ -79,6 +79,9 @@ class CheckedFolder:
             return {}, ""
         try:
             self.files.refuse_odd(path)
+        except ConfigError as error:
+            return {}, str(error)
+        try:
             text = saved_text(path, LARGEST_SUMMARY)
             summary = parsed_json(path, text)
             if not isinstance(summary.get("stop_reason"), str):

@@ -124,7 +124,7 @@ def saved_config(path: Path) -> DictConfig:
     except Exception:  # YAML of any kind
         raise _not_yaml(path) from None
     if not isinstance(config, DictConfig):
-        raise ConfigError(f"{path} holds no run's configuration")
+        raise ConfigError(f"{path} cannot be read: it is no run's configuration")
     _written_out(path, values)
     config.pop("tracker", None)  # who reads a run does not track it
     return config
@@ -148,7 +148,7 @@ def saved_values(path: Path) -> dict[str, object]:
     except Exception:  # YAML of any kind
         raise _not_yaml(path) from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise ConfigError(f"{path} holds no run's configuration")
+        raise ConfigError(f"{path} cannot be read: it is no run's configuration")
     return _written_out(path, values)
 
 
@@ -192,13 +192,19 @@ def _written_out(path: Path, values: dict[str, Any]) -> dict[str, object]:
     not written out."""
     for key in GROUPS:
         if key not in OF_NOTHING and not _is_option(values.get(key)):
-            raise ConfigError(f"{path} holds no run's configuration: it has no usable {key}")
+            raise ConfigError(
+                f"{path} cannot be read: it is no run's configuration, it has no usable {key}"
+            )
     if not isinstance(values["algorithm"].get("name"), str):
-        raise ConfigError(f"{path} holds no run's configuration: it has no algorithm.name")
+        raise ConfigError(
+            f"{path} cannot be read: it is no run's configuration, it has no algorithm.name"
+        )
     flat = configuration.flatten(values)
     for key, value in flat.items():
         if "${" in f"{key}{value}":
-            raise ConfigError(f"{path}: {key} is not written out, which fedpriv always does")
+            raise ConfigError(
+                f"{path} cannot be read: {key} is not written out, which fedpriv always does"
+            )
     return flat
 
 
