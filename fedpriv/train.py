@@ -32,6 +32,7 @@ from fedpriv.common.config import (
 )
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.groups import ADDED, GROUPS
+from fedpriv.common.notices import complain
 from fedpriv.common.orphans import job_of_a_worker
 from fedpriv.common.words import counted
 from fedpriv.experiment.consent import (
@@ -121,7 +122,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
             raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
         _State.failures.append(error)
         if sweeping:
-            print(f"fedpriv: {' '.join(overrides)}: {error}", file=sys.stderr, flush=True)
+            complain(f"{' '.join(overrides)}: {error}")
         return None
     return result.summary
 

@@ -40,7 +40,7 @@ from fedpriv.common.flags import (
     together,
 )
 from fedpriv.common.groups import LISTED, options, train_help
-from fedpriv.common.notices import take
+from fedpriv.common.notices import complain, take
 from fedpriv.study.figures.command import figure, plot
 from fedpriv.tools.accounting.flags import account, calibrate
 from fedpriv.tools.audit.flags import audit
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         endings.ignore_interrupts()
     except KeyboardInterrupt:  # before the first or after the last line of the command
         endings.ignore_interrupts()
-        _say("fedpriv: interrupted")
+        _say("interrupted")
     status = _flushed(output, status)
     startup.end()
     sys.exit(status)
@@ -108,7 +108,7 @@ def run(arguments: list[str]) -> int:
         with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
             status = fedpriv.invoke(context)
         for text in take():
-            _say(f"fedpriv: {text}")
+            _say(text)
         return status
     except click.exceptions.Exit as done:  # after --help and --version
         return done.exit_code
@@ -124,7 +124,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _failed(error: FedprivError) -> int:
-    _say(f"fedpriv: {error}")
+    _say(str(error))
     return error.exit_status
 
 
@@ -132,7 +132,7 @@ def _say(text: str) -> None:
     with suppress(OSError):  # nobody is left to be told
         if sys.stdout is not None:
             sys.stdout.flush()
-        print(text, file=sys.stderr, flush=True)
+        complain(text)
 
 
 def _in_a_sentence(error: click.UsageError) -> ConfigError:

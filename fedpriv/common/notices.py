@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+from fedpriv.common.words import printable
+
 _MOST = 20
 _NOTICES: dict[str, str] = {}
 
@@ -9,6 +13,11 @@ _NOTICES: dict[str, str] = {}
 def notice(text: str, kind: str = "") -> None:
     """Let the command say ``text`` at its end. Of one ``kind``, if it is named, only the first is said."""
     _NOTICES.setdefault(kind or text, text)
+
+
+def complain(text: str, command: str = "fedpriv") -> None:
+    """Print a line on standard error at once; nothing in it is obeyed by the terminal."""
+    print(printable(f"{command}: {text}"), file=sys.stderr, flush=True)
 
 
 def take() -> list[str]:

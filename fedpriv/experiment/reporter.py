@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpriv.common.files import saying_where
+from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, span
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
@@ -119,7 +119,7 @@ class Reporter:
             self._log.write(text + "\n")
             self._log.flush()
         if text.startswith("warning: "):
-            print(f"fedpriv: {text}", file=sys.stderr, flush=True)
+            complain(text)
         elif self.mode != "none":
             self.out.print(Text(text))
 

@@ -11,13 +11,13 @@ import os
 import platform
 import signal
 import subprocess
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from fedpriv.common.notices import complain
 from fedpriv.experiment.interrupts import SIGNALS
 
 _WATCH = 'read -r _ || : > "$1"'
@@ -62,7 +62,7 @@ class StopFile:
             raise KeyboardInterrupt
         self.requested = True
         self.path.touch()
-        print("fedpriv: stopping the runs; again to end at once", file=sys.stderr, flush=True)
+        complain("stopping the runs; again to end at once")
 
     def __exit__(
         self,

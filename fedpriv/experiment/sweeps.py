@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +16,7 @@ from fedpriv.common import checks
 from fedpriv.common import config as configuration
 from fedpriv.common.config import explain, with_protocol
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, in_short
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.instantiate import instantiate
@@ -306,7 +306,7 @@ def raise_failures(
     if len(reasons) == 1 and len(failures) == len(jobs):
         raise failures[0][1]
     for reason, labels in reasons.items():
-        print(f"fedpriv: {in_short(labels)}: {reason}", file=sys.stderr, flush=True)
+        complain(f"{in_short(labels)}: {reason}")
     error = FedprivError(words.format(f"{len(failures)} of {counted(len(jobs), 'job')}"))
     error.exit_status = max(failure.exit_status for _, failure in failures)
     raise error

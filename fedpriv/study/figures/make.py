@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.config import explain, with_protocol
 from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, in_short
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
@@ -249,7 +250,7 @@ def _report(failed: Mapping[str, str]) -> None:
     for label, why in failed.items():
         labels.setdefault(why, []).append(label)
     for why, own in labels.items():
-        print(f"fedpriv: {in_short(own)}: {why}", file=sys.stderr, flush=True)
+        complain(f"{in_short(own)}: {why}")
 
 
 def _lack(

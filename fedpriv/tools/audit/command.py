@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import pandas as pd
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, Interrupted
 from fedpriv.common.files import write_csv
+from fedpriv.common.notices import complain
 from fedpriv.data.names import NONMEMBERS
 from fedpriv.experiment.settings import Settings
 from fedpriv.store.display import console, teller
@@ -61,7 +61,7 @@ def run(given: SimpleNamespace) -> int:
         except FedprivError as error:
             if len(paths) == 1 or isinstance(error, Interrupted):
                 raise
-            print(f"fedpriv: {error}", file=sys.stderr, flush=True)
+            complain(str(error))
             status = error.exit_status
     if not audits:
         return status

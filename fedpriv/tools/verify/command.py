@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from fedpriv.common import config as configuration
 from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.files import write_json
+from fedpriv.common.notices import complain
 from fedpriv.experiment.stamps import lacks_isolation, stamp_of, write_stamp
 from fedpriv.tools.verify.checks import all_checks
 from fedpriv.tools.verify.subject import Subject
@@ -28,7 +30,7 @@ def run(given: SimpleNamespace) -> int:
     stamp = stamp_of(config)
     subject = Subject(config, seed, given.rounds, given.synthetic, later=True)
     if subject.parts.settings.runtime.progress != "none":
-        subject.steps.say = _say
+        subject.steps.say = partial(complain, command="verify")
     found = judged(all_checks(subject))
     parts = subject.parts
     title = f"{parts.algorithm.name} on {parts.dataset.name}: {subject.rounds} rounds, seed {seed}"
@@ -64,10 +66,6 @@ def run(given: SimpleNamespace) -> int:
         write_json(given.json, facts)
         console().print(f"written: {given.json}")
     return 1 if wrong else 0
-
-
-def _say(line: str) -> None:
-    print(f"verify: {line}", file=sys.stderr, flush=True)
 
 
 def _seed(text: str) -> int:
