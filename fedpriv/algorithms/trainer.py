@@ -129,6 +129,7 @@ class Trainer:
             not_finite += computed.not_finite
         opened.refuse_unless_complete()
         self._refuse_changed(before, t)
+        assert changes is not None  # there is at least one local step
         self.server.apply(cohort, work.sent(turn, changes))
         if rule is not None and not rule.used:
             raise ReleaseError(
