@@ -116,7 +116,7 @@ def with_fields(text: str, classes: Mapping[Place, Any], own: Collection[Place])
         place, name = key.path[:-1], key.path[-1]
         kind = classes.get(place)
         field = _fields(kind).get(name)
-        if field is None:
+        if field is None or isinstance(key.node, yaml.MappingNode):
             continue
         value, comment = key.value, describe(kind, field)
         if place in own and _differs(key, field):
