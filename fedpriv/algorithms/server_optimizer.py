@@ -20,7 +20,7 @@ of released and public values, cost no privacy, and leave the ledger as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
@@ -39,6 +39,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 }
 """The keys that each optimiser has."""
 SERVER_OPTIMIZERS = tuple(_DEFAULTS)
+_SHARE = "number >= 0 and < 1"
 _BELOW_ONE = ("momentum", "beta1", "beta2")
 
 
@@ -104,6 +105,11 @@ class ServerOptimizer:
         return ", ".join(words + [f"{key.replace('_', ' ')} {v:g}" for key, v in changed.items()])
 
 
+def _key(unit: str, help: str, allowed: str) -> Any:
+    """Declare an argument that only some optimisers have."""
+    return field(unchecked(allowed), default=None, kw_only=True, unit=unit, help=help)
+
+
 @declared
 class ServerOptimizerKeys:
     """An algorithm whose server has an optimiser: the arguments that only some optimisers have.
@@ -111,46 +117,21 @@ class ServerOptimizerKeys:
     :class:`ServerOptimizer` checks them; null is the optimiser's default.
     """
 
-    momentum: float | None = field(
-        unchecked("number >= 0 and < 1"),
-        default=None,
-        kw_only=True,
-        unit="μ",
-        help="optimizer=momentum: its momentum; null: 0.9",
+    momentum: float | None = _key("μ", "optimizer=momentum: its momentum; null: 0.9", _SHARE)
+    beta1: float | None = _key(
+        "β₁", "adam, dp_adam_bc: decay of the mean, null: 0.9; adagrad: null: 0", _SHARE
     )
-    beta1: float | None = field(
-        unchecked("number >= 0 and < 1"),
-        default=None,
-        kw_only=True,
-        unit="β₁",
-        help="adam, dp_adam_bc: decay of the mean, null: 0.9; adagrad: null: 0",
+    beta2: float | None = _key(
+        "β₂", "adam, dp_adam_bc: decay of the second moment; null: 0.999", _SHARE
     )
-    beta2: float | None = field(
-        unchecked("number >= 0 and < 1"),
-        default=None,
-        kw_only=True,
-        unit="β₂",
-        help="adam, dp_adam_bc: decay of the second moment; null: 0.999",
+    optimizer_epsilon: float | None = _key(
+        "ε", "adam, adagrad: added to the root of the second moment; null: 1e-8", "number >= 0"
     )
-    optimizer_epsilon: float | None = field(
-        unchecked("number >= 0"),
-        default=None,
-        kw_only=True,
-        unit="ε",
-        help="adam, adagrad: added to the root of the second moment; null: 1e-8",
+    initial_accumulator: float | None = _key(
+        "", "adagrad: the sum of squares at first; null: 0", "number >= 0"
     )
-    initial_accumulator: float | None = field(
-        unchecked("number >= 0"),
-        default=None,
-        kw_only=True,
-        help="adagrad: the sum of squares at first; null: 0",
-    )
-    second_moment_floor: float | None = field(
-        unchecked("number > 0"),
-        default=None,
-        kw_only=True,
-        unit="γ",
-        help="dp_adam_bc: least second moment without the noise, v̂ - Φ; null: 1e-8",
+    second_moment_floor: float | None = _key(
+        "γ", "dp_adam_bc: least second moment without the noise; null: 1e-8", "number > 0"
     )
 
     def server_optimizer(self, name: str, learning_rate: float) -> ServerOptimizer:
