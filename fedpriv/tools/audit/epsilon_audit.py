@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedpriv.experiment.canary_rules import (
     refuse_moved_canaries,
 )
 from fedpriv.experiment.settings import CANARIES
-from fedpriv.store.canary_file import HEADLINES
+from fedpriv.store.canary_file import HEADLINES, CanaryFile
 from fedpriv.store.display import console
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.audit.epsilon_evaluate import (
@@ -123,8 +124,8 @@ def audit_epsilon(
     _refuse(parts, options)
     apart = options.independent or must_be_apart(parts)
     trial = None
-    if run.files.canaries.exists() and options.canaries is None and not apart:
-        trial = _stored(run)
+    if options.canaries is None and not apart and run.canaries is not None:
+        trial = _stored(run.canaries, run.files.canaries)
         if options.canary not in (None, trial.canary):
             trial = None
     planted = trial is not None
@@ -192,13 +193,12 @@ def _rounds(run: StoredRun, asked: int | None) -> int:
     return rounds
 
 
-def _stored(run: StoredRun) -> CanaryTrial:
-    file = run.canaries
+def _stored(file: CanaryFile, path: Path) -> CanaryTrial:
     coins = np.array(file.coins)
     try:
         released = Counter({Kind.of_plain(kind): int(kind["count"]) for kind in file.released})
     except (ValueError, TypeError, KeyError):
-        raise ConfigError(f"{run.files.canaries} cannot be read: it names no releases") from None
+        raise ConfigError(f"{path} cannot be read: it names no releases") from None
     scores = {name: Scores(np.array(own), coins) for name, own in file.scores.items()}
     return CanaryTrial(scores, released, file.rounds, file.independent, file.canary)
 

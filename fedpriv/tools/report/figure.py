@@ -17,7 +17,6 @@ from fedpriv.common.words import counted
 from fedpriv.store.columns import STATED_COLUMNS
 from fedpriv.store.packed import unpack_runs
 from fedpriv.store.saved import LARGEST_CONFIG, saved_picture, saved_rows, saved_text
-from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.report import sections
 from fedpriv.tools.report.charts import Chart, ChartLine, curve, points_each
 from fedpriv.tools.report.gather import ReportedRun
@@ -201,8 +200,7 @@ def _told(row: dict[str, str]) -> dict[str, object]:
 
 def _ends(found: Path) -> dict[str, object]:
     """Return what a run reached, and what is damaged in it."""
-    stored = StoredRun(found, tolerant=True)
-    run = ReportedRun(stored)
+    run = ReportedRun(found)
     ends: dict[str, object] = {}
     if run.summary:
         ends = {
@@ -210,6 +208,6 @@ def _ends(found: Path) -> dict[str, object]:
             "test accuracy": sections.percent(run.end("test_accuracy")),
         }
         ends |= {f"ε {word}": sections.epsilon_words(run.end(k)) for k, word in sections.EPSILONS}
-    if stored.damage:
-        ends["why"] = next(iter(stored.damage.values()))
+    if run.damage:
+        ends["why"] = next(iter(run.damage.values()))
     return ends

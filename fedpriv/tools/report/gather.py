@@ -9,87 +9,48 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.notices import notice
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.numbers import Columns
 from fedpriv.store.searches import is_search
-from fedpriv.store.stored_run import StoredAudit, StoredRun
+from fedpriv.store.stored_run import StoredRun
 
 SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 MOST_RUNS = 20_000
 
 
-@dataclass
-class ReportedRun:
-    """What a report says of a run. Its files may be damaged or absent: then their parts are empty.
+class ReportedRun(StoredRun):
+    """A run as a report shows it. What is damaged or absent is empty."""
 
-    Attributes:
-        stored: The run folder.
-        metrics: Without rows for a run that has not begun, or where curves are left out.
-        ledger: The rows of ledger.csv, the first their names; without details empty, as are audits and the
-            statement (privacy.txt).
-        notes: What is damaged, a sentence each.
-    """
+    def __init__(self, path: str | Path):
+        super().__init__(path, tolerant=True)
 
-    stored: StoredRun
-    metrics: Columns = field(default_factory=Columns)
-    ledger: list[list[str]] = field(default_factory=list)
-    audits: list[StoredAudit] = field(default_factory=list)
-    statement: str = ""
-    notes: list[str] = field(default_factory=list)
-
-    @cached_property
-    def settings(self) -> dict[str, object]:
-        """The values that can change a result."""
-        return self.stored.identity
-
-    @cached_property
+    @property
     def runtime(self) -> dict[str, object]:
-        """The values that can change no result."""
-        return {key: v for key, v in self.stored.values.items() if key.startswith("runtime.")}
+        """The values of the configuration that can change no result."""
+        return {key: v for key, v in self.values.items() if key.startswith("runtime.")}
 
     @property
-    def folder(self) -> RunFolder:
-        return self.stored.files
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        return self.stored.summary
-
-    @property
-    def privacy(self) -> dict[str, Any]:
-        """The facts of the statement."""
-        return self.stored.statement
-
-    @property
-    def environment(self) -> dict[str, Any]:
-        return self.stored.environment
-
-    @property
-    def overrides(self) -> list[str] | None:
-        return self.stored.overrides
+    def notes(self) -> list[str]:
+        """What is damaged, a sentence each."""
+        return [*self.damage.values(), *filter(None, [self.lost])]
 
     @property
     def name(self) -> str:
         """The folder's name; of a job of a sweep, which is called by its number, the sweep's as well."""
-        path = self.folder.path.absolute()
+        path = self.path.absolute()
         return f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name
 
     @property
     def seed(self) -> object:
-        return self.settings.get("seed", self.summary.get("seed"))
+        return self.identity.get("seed", self.summary.get("seed"))
 
     @property
     def resumable(self) -> bool:
         """Return whether there is something left to run."""
-        folder = self.folder
-        stored = folder.checkpoint.is_file() and folder.environment.is_file()
+        stored = self.files.checkpoint.is_file() and self.files.environment.is_file()
         return stored and self.summary.get("stop_reason") in (None, "interrupted")
 
     def end(self, column: str) -> float | None:
@@ -101,7 +62,7 @@ class ReportedRun:
 
     def reason(self, name: str) -> str:
         """Return why an ε is what it is; empty where the statement does not say."""
-        reasons = self.privacy.get("reasons")
+        reasons = self.statement.get("reasons")
         found = reasons.get(name) if isinstance(reasons, dict) else None
         return found.rstrip(".") if isinstance(found, str) else ""
 
@@ -168,34 +129,31 @@ def _in_order(path: Path) -> tuple[int, int | str]:
 
 
 def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedRun:
-    """Read a run. Of one among very many, ``in_full=False`` leaves out statement, ledger and audits, and
-    ``curves=False`` the metrics, unless they alone tell where the run is."""
-    stored = StoredRun(path, tolerant=True)
-    run = ReportedRun(stored)
-    _ = stored.values, stored.statement, stored.overrides  # their damage is a note on the page
+    """Read what the report shows of a run, so that all damage is known.
+
+    Of a run among very many, ``in_full=False`` leaves out statement, ledger and audits, and ``curves=False``
+    the metrics, unless they alone tell where the run is.
+    """
+    run = ReportedRun(path)
+    _ = run.values, run.statement, run.overrides
     if curves or not run.summary:
-        run.metrics = stored.metrics
+        _ = run.metrics
     if in_full:
-        _compare_ledger(stored)
-        run.statement, run.ledger, run.audits = (
-            stored.statement_text,
-            stored.ledger_rows,
-            stored.audits,
-        )
-    run.notes += filter(None, [*stored.damage.values(), stored.lost])
+        _compare_ledger(run)
+        _ = run.statement_text, run.ledger_rows, run.audits
     for note in run.notes:
         notice(f"warning: {note}")
     return run
 
 
-def _compare_ledger(stored: StoredRun) -> None:
+def _compare_ledger(run: ReportedRun) -> None:
     """Enter where the ledger has another epsilon than the statement: for files that no digest vouches for."""
     from fedpriv.tools.accounting.account import compare_ledger
 
-    paths = (stored.files.ledger, stored.files.privacy_json)
-    if not stored.statement.get("private") or not all(map(os.path.lexists, paths)):
+    paths = (run.files.ledger, run.files.privacy_json)
+    if not run.statement.get("private") or not all(map(os.path.lexists, paths)):
         return
-    if stored.vouches_for(*paths):
+    if run.vouches_for(*paths):
         return
     with suppress(ConfigError):  # it is entered
-        compare_ledger(stored)
+        compare_ledger(run)

@@ -15,14 +15,14 @@ _MOST_LETTERS = 75
 def differences(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
     """Key → its value in each run, of the keys in which they differ; empty where a run has no such key,
     which is the same as null."""
-    keys = dict.fromkeys(key for run in runs for key in run.settings)
-    told = {key: [_value(run.settings, key) for run in runs] for key in keys}
+    keys = dict.fromkeys(key for run in runs for key in run.identity)
+    told = {key: [_value(run.identity, key) for run in runs] for key in keys}
     return {k: v for k, v in told.items() if len({"" if one == "null" else one for one in v}) > 1}
 
 
 def common(runs: Sequence[ReportedRun]) -> dict[str, str]:
     """Key → value of what all runs have alike."""
-    known = [run.settings for run in runs if run.settings]
+    known = [run.identity for run in runs if run.identity]
     if not known:
         return {}
     values = {key: _value(known[0], key) for key in known[0]}
@@ -63,7 +63,7 @@ def labels(runs: Sequence[ReportedRun]) -> list[str]:
 
 def short_names(runs: Sequence[ReportedRun]) -> list[str]:
     """A name for each run: of the jobs of one sweep their numbers."""
-    paths = [run.folder.path for run in runs]
+    paths = [run.path for run in runs]
     jobs = all(path.name.isdigit() for path in paths) and len({path.parent for path in paths}) == 1
     return [f"run {path.name}" for path in paths] if jobs else [run.name for run in runs]
 

@@ -96,7 +96,7 @@ def add_run(page: Page, run: ReportedRun) -> None:
     if sections.is_private(run):
         page.add("Ledger", sections.ledger(run))
     page.add("Audits", *sections.audits(run))
-    page.add("Configuration", sections.configuration(run) if run.settings else "")
+    page.add("Configuration", sections.configuration(run) if run.identity else "")
     page.add("Environment", sections.environment(run))
     page.add("How to repeat it", sections.repeat(run))
 
@@ -142,7 +142,7 @@ def _rows(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
     rows, called = [], short_names(runs)
     for place, (run, name) in enumerate(zip(runs, names, strict=True)):
         link = tag("a", called[place], href=f"#r{place}") if place < MOST_DETAILS else called[place]
-        delta = run.summary.get("delta", run.privacy.get("delta"))
+        delta = run.summary.get("delta", run.statement.get("delta"))
         rows.append((
             link, *([name] if several else []), "–" if run.seed is None else run.seed,
             sections.rounds_words(run), sections.percent(run.end("test_accuracy")),

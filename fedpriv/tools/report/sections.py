@@ -41,7 +41,7 @@ EPSILONS = (
 
 def epsilon_names(run: ReportedRun) -> list[tuple[str, str]]:
     """The three ε and their names: without a budget nothing is enforced."""
-    composed = run.privacy.get("private") is True and run.privacy.get("budget") is None
+    composed = run.statement.get("private") is True and run.statement.get("budget") is None
     return [(key, "composed" if composed and key == "epsilon" else word) for key, word in EPSILONS]
 
 
@@ -66,8 +66,8 @@ def mean_sd(values: Sequence[float]) -> str:
 
 def title_of(run: ReportedRun) -> str:
     """Algorithm, data set and seed; the folder's name where it does not tell."""
-    algorithm = run.summary.get("algorithm") or run.settings.get("algorithm.name")
-    target = str(run.settings.get("dataset._target_", "")).rpartition(".")[2].lower()
+    algorithm = run.summary.get("algorithm") or run.identity.get("algorithm.name")
+    target = str(run.identity.get("dataset._target_", "")).rpartition(".")[2].lower()
     dataset = run.summary.get("dataset") or target
     if not algorithm or not dataset:
         return run.name
@@ -88,7 +88,7 @@ def key_numbers(run: ReportedRun) -> Markup:
         pairs.append(("backdoor accuracy", percent(run.end("backdoor_accuracy"))))
     if is_private(run):
         pairs += [(f"ε {word}", epsilon_words(run.end(key))) for key, word in epsilon_names(run)]
-        if (delta := as_number(run.summary.get("delta", run.privacy.get("delta")))) is not None:
+        if (delta := as_number(run.summary.get("delta", run.statement.get("delta")))) is not None:
             pairs.append(("δ", f"{delta:g}"))
     else:
         pairs.append(("privacy", _no_epsilon(run)))
@@ -105,17 +105,17 @@ def key_numbers(run: ReportedRun) -> Markup:
 
 def _no_epsilon(run: ReportedRun) -> str:
     """What to say of privacy where the folder has no ε: a run without privacy says so in its statement."""
-    if run.privacy.get("private") is False:
+    if run.statement.get("private") is False:
         return "none"
-    search = run.folder.path.absolute().parent
-    if not run.privacy and is_search(search):
+    search = run.path.absolute().parent
+    if not run.statement and is_search(search):
         return f"that of the search: {search.name}/{STATEMENT}"
     return "not stated"
 
 
 def is_private(run: ReportedRun) -> bool:
     """Whether any ε was computed."""
-    said = run.privacy.get("private")
+    said = run.statement.get("private")
     return said if isinstance(said, bool) else run.end("epsilon") is not None
 
 
@@ -132,7 +132,7 @@ def three_epsilons(run: ReportedRun) -> Markup:
 
 def exact_values(run: ReportedRun) -> Markup:
     """That the page is not for everybody, where it is not."""
-    if not run.privacy.get("diagnostics"):
+    if not run.statement.get("diagnostics"):
         return Markup("")
     words = "This page shows exact values of private data, which the mechanism does not release."
     return tag("p", words, class_="note")
@@ -140,9 +140,9 @@ def exact_values(run: ReportedRun) -> Markup:
 
 def statement(run: ReportedRun) -> Markup:
     """privacy.txt: its paragraphs and lists."""
-    if not run.statement:
+    if not run.statement_text:
         return tag("p", "There is no privacy statement (privacy.txt) yet.", class_="note")
-    return joined(_blocks(run.statement))
+    return joined(_blocks(run.statement_text))
 
 
 def _blocks(text: str) -> Iterator[Markup]:
@@ -165,9 +165,9 @@ def _blocks(text: str) -> Iterator[Markup]:
 
 def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
     """ledger.csv; of a long one its beginning and its end."""
-    if not run.ledger or not run.ledger[1:]:
+    if not run.ledger_rows or not run.ledger_rows[1:]:
         return tag("p", "There is no ledger (ledger.csv) here.", class_="note")
-    names, *rows = run.ledger
+    names, *rows = run.ledger_rows
     columns = {i: [row[i] if i < len(row) else "" for row in rows] for i in range(len(names))}
     same = {i: cells[0] for i, cells in columns.items() if len(set(cells)) == 1 < len(cells)}
     used = [i for i, cells in columns.items() if any(cells) and i not in same]
@@ -287,7 +287,7 @@ def environment(run: ReportedRun) -> Markup:
 
 def repeat(run: ReportedRun) -> Markup:
     """The commands that make the run again, go on with it, and look further into it."""
-    folder, parts = shlex.quote(str(run.folder.path)), []
+    folder, parts = shlex.quote(str(run.path)), []
     if run.overrides is None:
         parts.append(
             tag("p", "Begun from Python, or its overrides are withheld: see the configuration.")
@@ -298,10 +298,10 @@ def repeat(run: ReportedRun) -> Markup:
         )
     if run.resumable:
         parts.append(command("Go on from its checkpoint", f"fedpriv train resume={folder}"))
-    if run.folder.ledger.is_file():
+    if run.files.ledger.is_file():
         words = "Its ledger under other accountants and δ"
         parts.append(command(words, f"fedpriv account --run {folder}"))
-    if run.folder.model.is_file():
+    if run.files.model.is_file():
         words = "What attacks find out"
         parts.append(command(words, f"fedpriv audit membership {folder}"))
     note = "Read overrides from somebody else's folder before you run them: they can name any code."
@@ -322,7 +322,7 @@ def command(words: str, line: str) -> Markup:
 
 def configuration(run: ReportedRun) -> Markup:
     """Every key, those that cannot change a result behind the others."""
-    rows = [(k, full(v)) for k, v in {**run.settings, **run.runtime}.items()]
+    rows = [(k, full(v)) for k, v in {**run.identity, **run.runtime}.items()]
     return folded(f"All {len(rows)} keys", table("Configuration", ("key", "value"), rows))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.labels import common, differences, labels
 
 
 def run(*overrides: str, **settings: object) -> ReportedRun:
-    stored = StoredRun("x", tolerant=True)
-    stored.identity, stored.overrides = settings, list(overrides) or None
-    return ReportedRun(stored)
+    run = ReportedRun("x")
+    run.identity, run.overrides = settings, list(overrides) or None
+    return run
 
 
 def test_a_label_is_what_differs_without_seeds():
