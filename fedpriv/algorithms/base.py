@@ -18,6 +18,7 @@ from fedpriv.common import checks
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import field, or_null, whole
+from fedpriv.common.saved import Saved
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, Sampling, WholeData, sample_cohort
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 
-class Algorithm(ABC):
+class Algorithm(Saved, ABC):
     """What an experiment asks of an algorithm.
 
     Attributes:
@@ -187,14 +188,6 @@ class Algorithm(ABC):
     @abstractmethod
     def records_per_step(self, records: float) -> float:
         """How many of ``records`` records one step of all clients reads."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the next round needs of this object, for the checkpoint: tensors and plain values. The
-        algorithms of fedpriv keep nothing here; what a trainer keeps is its own."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` gave."""
 
     # ---- words
 

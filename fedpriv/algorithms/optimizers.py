@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.saved import Saved
 
 
 class Optimizer(Protocol):
@@ -26,7 +27,7 @@ class Optimizer(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
-class NoOptimizer:
+class NoOptimizer(Saved):
     """Δ = what was released: the server takes it as it is."""
 
     def begin_round(self, clients: Tensor) -> None:
@@ -34,12 +35,6 @@ class NoOptimizer:
 
     def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
         return gradients
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
 
 
 class OfChanges:
@@ -79,7 +74,7 @@ class Decayed:
         self._optimizer.load_state_dict(state["optimizer"])
 
 
-class Sgd:
+class Sgd(Saved):
     """Δ = -η g."""
 
     def __init__(self, learning_rate: float):
@@ -91,15 +86,11 @@ class Sgd:
     def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
         return gradients.mul_(-self.learning_rate)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
-
-class Momentum:
+class Momentum(Saved):
     """v ← μ v + g;  Δ = -η v, for the one holder that a server is (v: [1, d])."""
+
+    saved_attributes: ClassVar = {"velocity": "_velocity"}
 
     def __init__(
         self, learning_rate: float, clients: int, size: int, device: torch.device, momentum: float
@@ -114,15 +105,11 @@ class Momentum:
         velocity = self._velocity.mul_(self.momentum).add_(gradients)
         return torch.mul(velocity, -self.learning_rate, out=gradients)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"velocity": self._velocity.clone()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._velocity.copy_(state["velocity"])
-
-
-class Adagrad:
+class Adagrad(Saved):
     """m ← β₁ m + (1 - β₁) g;  v ← v + g²;  Δ = -η m / (√v + ε), for one holder (m, v: [1, d])."""
+
+    saved_attributes: ClassVar = {"first": "_first", "squares": "_squares"}
 
     def __init__(
         self,
@@ -150,19 +137,14 @@ class Adagrad:
             torch.div(self._first, roots, out=roots).nan_to_num_(nan=0.0).mul_(-self.learning_rate)
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"first": self._first.clone(), "squares": self._squares.clone()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._first.copy_(state["first"])
-        self._squares.copy_(state["squares"])
-
-
-class Adam:
+class Adam(Saved):
     """Adam (Kingma & Ba 2015) with moments [K, d] per client.
 
     The step count is the client's own, so a client that sits out a round does not age.
     """
+
+    saved_attributes: ClassVar = {"first": "_first", "second": "_second", "steps": "_steps"}
 
     def __init__(
         self,
@@ -215,18 +197,6 @@ class Adam:
     @staticmethod
     def _column(values: Tensor, like: Tensor) -> Tensor:
         return values.to(device=like.device, dtype=like.dtype)[:, None]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "first": self._first.clone(),
-            "second": self._second.clone(),
-            "steps": self._steps.clone(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._first.copy_(state["first"])
-        self._second.copy_(state["second"])
-        self._steps.copy_(state["steps"])
 
 
 class AdamWithoutNoise(Adam):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.common.saved import Saved
 from fedpriv.engine import FlatModel
 from fedpriv.privacy.mechanisms.visible import Visible, seen
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WHOSE = "the server step"
 
 
-class ServerStep(ABC):
+class ServerStep(Saved, ABC):
     """Moves the global weights.
 
     At client level the server's optimiser has made the change already (:mod:`fedpriv.algorithms.optimizers`,
@@ -65,12 +65,6 @@ class ServerStep(ABC):
     def weights(self, cohort: np.ndarray) -> np.ndarray | None:
         """By how much each upload moves the global weights, where that is a number [c]."""
         return None
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` gave."""
 
 
 class WeightedAverage(ServerStep):

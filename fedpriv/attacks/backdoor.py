@@ -5,7 +5,6 @@ Torch-free: the work is :class:`~fedpriv.attacks.malicious.MaliciousClients`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from fedpriv.common.fields import (
     whole,
 )
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.saved import Saved
 from fedpriv.common.words import counted
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _boost(name: str, value: Any) -> float | str:
 
 
 @declared
-class Backdoor:
+class Backdoor(Saved):
     """Some clients teach the model to answer wrongly where a trigger is, and rightly elsewhere.
 
     Who: ``attackers`` clients (0: nobody, the baseline for what the trigger does by itself), or
@@ -179,14 +179,6 @@ class Backdoor:
             raise ArgumentError(key, getattr(self, key), allowed)
         drawn = numpy_stream(self.seed, "attackers").choice(clients, count, replace=False)
         return np.sort(drawn)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the next round needs of this object, for the checkpoint: nothing, unless an attack of
-        the user's own keeps something."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` gave."""
 
     def describe(self) -> str:
         """The attack in a line of the plan."""

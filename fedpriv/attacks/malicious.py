@@ -9,10 +9,9 @@ others, unless both are ``paired``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from fedpriv.algorithms.uploads import LocalChanges, Projection, project_to_ball
 from fedpriv.attacks.names import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT
 from fedpriv.common.errors import ArgumentError, ConfigError, ReleaseError
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.saved import Saved
 from fedpriv.data.records import Records
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class AttackSettings(Protocol):
     def attackers_among(self, clients: int) -> np.ndarray: ...
 
 
-class MaliciousClients:
+class MaliciousClients(Saved):
     """The attackers of one run.
 
     An attack that remembers something extends this class. It overrides ``observe``, ``constrain`` or
@@ -138,13 +138,6 @@ class MaliciousClients:
                 ``sees_uploads``.
         """
         return uploads
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the next round needs, for the checkpoint: tensors and plain values."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` gave."""
 
     # ---- what they do
 

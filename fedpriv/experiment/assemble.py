@@ -241,7 +241,7 @@ def _probe_own_model(parts: Parts, problem: Problem) -> tuple[int, ...]:
     largest = int(data.records_per_client.max())
     clients = min(data.client_count, algorithm.clients_per_round or data.client_count)
     everyone = algorithm.records_per_step(clients / data.client_count * len(data.train))
-    of_client = algorithm.batch_size or largest
+    of_client: float = algorithm.batch_size or largest
     if algorithm.unit == "record":
         of_client = algorithm.sampling_of(largest).expected_size(largest)
     sizes = lot_sizes(model.size, [of_client, everyone], model.isolated)

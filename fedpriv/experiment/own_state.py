@@ -16,6 +16,7 @@ from fedpriv.algorithms.problem import Attack
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.common.attributes import PACKAGE, attribute_digests, changed_attributes, is_own
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.saved import Saved
 from fedpriv.engine import FlatModel
 from fedpriv.experiment.parts import Parts
 
@@ -107,15 +108,17 @@ def _is_part(part: object) -> bool:
 
 
 def _offers_state(part: object) -> bool:
-    """Return whether a class of the user's own, not one of fedpriv that it extends, has ``state_dict``."""
-    kinds = type(part).__mro__
-    home = next((kind for kind in kinds if "state_dict" in vars(kind)), None)
+    """Return whether a class of the user's own, not one of fedpriv that it extends, says what is saved."""
+    offers = {"state_dict", "saved_attributes"}
+    home = next((kind for kind in type(part).__mro__ if offers & vars(kind).keys()), None)
     return home is not None and not home.__module__.startswith(PACKAGE)
 
 
 def _is_of_fedpriv(part: object, name: str) -> bool:
     """Return whether an attribute is that of a class of fedpriv that a part extends: a private one that its
     methods use, or one that its ``state_dict`` saves."""
+    if isinstance(part, Saved) and name in part.saved_attributes.values():
+        return True
     for kind in type(part).__mro__:
         for method, value in vars(kind).items() if kind.__module__.startswith(PACKAGE) else ():
             used = getattr(getattr(value, "__code__", None), "co_names", ())

@@ -138,7 +138,7 @@ def drawn_by(algorithm: Algorithm) -> type[Algorithm]:
 def own_samplings(parts: Parts, clients: int) -> list[str]:
     """Return the names of the classes outside fedpriv by which a run samples: they have no second draw."""
     algorithm = parts.algorithm
-    used = [algorithm.client_sampling(clients), parts.costs().sampling]
+    used: list[object] = [algorithm.client_sampling(clients), parts.costs().sampling]
     used += [] if algorithm.cohorts is None else [algorithm.cohorts]
     return sorted({type(one).__name__ for one in used if is_own(one)})
 

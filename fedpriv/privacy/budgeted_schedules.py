@@ -13,9 +13,9 @@ Uniform: z² = T/B.  Recalculated: z_t² = (T - t) / (B - Σ_{τ<t} z_τ^-2), th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from dp_accounting import dp_event
 
@@ -167,6 +167,14 @@ class RecalculatedNoise(UniformBudget):
     spread; ``exact``: the same without noise, as the work has it, for which there is no finite ε.
     """
 
+    saved_attributes: ClassVar = {
+        "planned": "_planned",
+        "spent": "_spent",
+        "loss": "_loss",
+        "sigma": "_sigma",
+        "decays": "decays",
+    }
+
     beta: float = field(BETA, default=0.9, unit="β", help="discount of the rounds that are left")
     discount: str = field(
         one_of(DISCOUNTS),
@@ -268,16 +276,3 @@ class RecalculatedNoise(UniformBudget):
             assert self._whole is not None
             left = self._whole - self._spent
             self._sigma = math.sqrt((self._planned - completed) / left)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "planned": self._planned,
-            "spent": self._spent,
-            "loss": self._loss,
-            "sigma": self._sigma,
-            "decays": self.decays,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._planned, self._spent = state["planned"], state["spent"]
-        self._loss, self._sigma, self.decays = state["loss"], state["sigma"], state["decays"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.base_classes import fact
 from fedpriv.common.fields import advised, field, number
+from fedpriv.common.saved import Saved
 from fedpriv.privacy.mechanisms.query import Query
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Setting:
     smallest_noise_multiplier: Callable[[float, int | None], float]
 
 
-class NoiseSchedule(ABC):
+class NoiseSchedule(Saved, ABC):
     """σ_t for every round t = 0, 1, …; noise std = σ_t × sensitivity. 0 means no noise.
 
     A subclass gives ``noise_multiplier(t)``. One that listens to a public signal sets
@@ -120,12 +121,6 @@ class NoiseSchedule(ABC):
     def ended(self, round_index: int) -> bool:
         """Whether round t, the next one, is not to run any more."""
         return False
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` gave."""
 
 
 def initial_noise_multiplier() -> Any:

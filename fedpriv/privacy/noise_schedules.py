@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, number, one_of, or_null, when, whole
@@ -187,6 +186,7 @@ class ValidationDecay(NoiseSchedule):
     """σ decays by β after three falls of the public validation loss in a row."""
 
     reads_validation = True
+    saved_attributes: ClassVar = {"sigma": "_sigma", "losses": "_losses", "decays": "decays"}
 
     initial: float = initial_noise_multiplier()
     beta: float = field(BETA, unit="β", help="factor by which σ is lowered")
@@ -218,10 +218,3 @@ class ValidationDecay(NoiseSchedule):
         if all(a > b for a, b in itertools.pairwise(tested)):
             self.decays += 1
             self._sigma = self.initial * self.beta**self.decays  # rounds as `lowest` does
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"sigma": self._sigma, "losses": list(self._losses), "decays": self.decays}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._sigma, self.decays = state["sigma"], state["decays"]
-        self._losses = deque(state["losses"], maxlen=5)

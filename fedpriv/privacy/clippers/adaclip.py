@@ -17,8 +17,8 @@ mean is larger than its changes, v is noise, and s grows until h₂ stops it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common.fields import declared, field, number
 from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, Clipper
@@ -35,6 +35,8 @@ _SMALLEST = 1e-30
 @declared
 class AdaClipper(Clipper):
     """Clip each coordinate by its own spread, which follows what was released."""
+
+    saved_attributes: ClassVar = {"shift": "_shift", "variance": "_variance"}
 
     transforms = True
 
@@ -97,10 +99,3 @@ class AdaClipper(Clipper):
 
     def describe(self) -> str:
         return f"every coordinate by its own spread, from clip norm {self.initial:g} (AdaCLiP)"
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"shift": self._shift.clone(), "variance": self._variance.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._shift.copy_(state["shift"])
-        self._variance.copy_(state["variance"])

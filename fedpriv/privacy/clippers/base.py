@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ReleaseError
 from fedpriv.common.fields import number
+from fedpriv.common.saved import Saved
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +27,7 @@ CLIP_NORM = number(above=0, at_most=LARGEST)
 """What a clip norm in a configuration may be."""
 
 
-class Clipper(ABC):
+class Clipper(Saved, ABC):
     """Scales every record's gradient so that its norm is at most the clip norm of its client.
 
     ``clip_norm`` is public and is the L2 sensitivity of the clipped sum; a scale that exceeds it is cut. A
@@ -160,16 +161,11 @@ class Clipper(ABC):
         """The clipper in a few words, for the plan."""
         return type(self).__name__
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` gave."""
-
 
 class StoredNorms(Clipper):
     """A clipper that keeps one clip norm for each holder [K] and starts them all at ``initial``."""
 
+    saved_attributes: ClassVar = {"bounds": "_norms"}
     initial: float | None
 
     def start(
@@ -182,9 +178,3 @@ class StoredNorms(Clipper):
 
     def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:
         return self._norms[holders]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"bounds": self._norms.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._norms.copy_(state["bounds"])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
@@ -73,6 +73,8 @@ def _names(name: str, groups: Any) -> list[list[str]]:
 @declared
 class PerLayerClipper(Clipper):
     """Each layer, or each of ``groups`` of layers (lists of their names), has a clip norm of its own."""
+
+    saved_attributes: ClassVar = {"bounds": "_norms"}
 
     initial: float | None = field(
         or_null(CLIP_NORM),
@@ -137,12 +139,6 @@ class PerLayerClipper(Clipper):
     def describe(self) -> str:
         what = "layer" if self._groups is None else "group of layers"
         return f"each {what} by itself, clip norm {self.initial:g} in all"
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"bounds": self._norms.clone()}
-
-    def load_state_dict(self, state: Any) -> None:
-        self._norms.copy_(state["bounds"])
 
 
 @declared
