@@ -274,6 +274,25 @@ def test_the_search_finds_what_it_is_for(code):
     assert calls(ast.parse(code)) & (SECRET_CALLS | PUBLIC_CALLS | SYSTEM_CALLS)
 
 
+ONE_WRITER = {  # what one module alone calls, and who else may: frames that move while a run goes on
+    "from matplotlib": {"store.plots"},
+    "from rich.table import": {"store.table", "experiment.reporter", "study.figures.monitor"},
+    "csv.writer(": {"common.files"},
+    ".to_csv(": {"common.files"},
+    ", file=sys.stderr": {"common.notices", "study.figures.make", "__main__"},  # tracebacks
+}
+
+
+@pytest.mark.parametrize("call", ONE_WRITER)
+def test_pictures_tables_files_and_complaints_are_made_in_one_place(call):
+    found = {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        for path in PACKAGE.rglob("*.py")
+        if call in path.read_text(encoding="utf-8")
+    }
+    assert found == ONE_WRITER[call]
+
+
 def test_no_file_has_more_lines_than_the_script_of_the_linters_allows():
     root = Path(__file__).parents[1]
     said = subprocess.run(

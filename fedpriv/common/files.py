@@ -126,9 +126,14 @@ def write_json(path: str | Path, value: object) -> None:
     write_text(path, json_text(value))
 
 
+def frame_text(frame: Any, float_format: str | None = None) -> str:
+    """Return a pandas data frame as CSV, without its index."""
+    return str(frame.to_csv(index=False, float_format=float_format))
+
+
 def write_csv(path: str | Path, frame: Any, float_format: str | None = None) -> None:
     """Write a pandas data frame as CSV, without its index, atomically."""
-    write_text(path, frame.to_csv(index=False, float_format=float_format))
+    write_text(path, frame_text(frame, float_format))
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:

@@ -16,7 +16,7 @@ from fedpriv.common import config as configuration
 from fedpriv.common import startup
 from fedpriv.common.endings import as_sentence, nothing_lost
 from fedpriv.common.errors import FedprivError, Interrupted, WriteError
-from fedpriv.common.files import locked
+from fedpriv.common.files import frame_text, locked
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.build import build_parts
@@ -106,7 +106,7 @@ def run(
 
         running = assemble(parts, config, folder, overrides)
         if found is not None:
-            running.folder.write_text(running.folder.search, found.table.to_csv(index=False))
+            running.folder.write_text(running.folder.search, frame_text(found.table))
             if not running.resumed:
                 running.charge_search(found.samples)
         if folder is None and not _reusing(parts):
