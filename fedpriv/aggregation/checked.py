@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -82,11 +82,11 @@ class CheckedRule:
     def _refused(self, what: str) -> ReleaseError:
         return ReleaseError(f"round {self._round + 1}: {type(self.rule).__name__}.combine {what}")
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return what the rule keeps; nothing for a rule that offers no state."""
         return self.rule.state_dict() if hasattr(self.rule, "state_dict") else {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore what ``state_dict`` gave."""
         if hasattr(self.rule, "load_state_dict"):
             self.rule.load_state_dict(state)

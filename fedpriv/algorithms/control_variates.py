@@ -65,17 +65,18 @@ class ControlVariates:
         self._gradients = None
         self._rounds += 1
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {
             "own": self._own.clone(),
             "common": self._common.clone(),
             "rounds": torch.tensor(self._rounds),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._own.copy_(state["own"])
-        self._common.copy_(state["common"])
-        self._rounds = int(state["rounds"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self._own.copy_(saved["own"])
+        self._common.copy_(saved["common"])
+        self._rounds = int(saved["rounds"])
 
 
 class ScaffoldStep(ServerStep):
@@ -103,9 +104,9 @@ class ScaffoldStep(ServerStep):
     def _weighted_sum(self, cohort: np.ndarray, uploads: Tensor) -> Tensor:
         return uploads.mean(0)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return dict(self._optimizer.state_dict())
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         if state:
             self._optimizer.load_state_dict(state)

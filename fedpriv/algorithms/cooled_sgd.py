@@ -31,10 +31,11 @@ class CooledSgd:
         self._round += 1
         return gradients.mul_(rate)
 
-    def state_dict(self) -> dict[str, Any]:
-        state = {"round": torch.tensor(self._round)}
+    def state_dict(self) -> dict[str, object]:
+        state: dict[str, object] = {"round": torch.tensor(self._round)}
         return state if self._velocity is None else {**state, "velocity": self._velocity.clone()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._round = int(state["round"])
-        self._velocity = state["velocity"].clone() if "velocity" in state else None
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self._round = int(saved["round"])
+        self._velocity = saved["velocity"].clone() if "velocity" in saved else None

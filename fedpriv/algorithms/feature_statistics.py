@@ -86,16 +86,17 @@ class FeatureStatistics:
         self._layer.set_statistics(*seen(statistics, "the model's first layer"))
         self.known = True
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {
             "known": self.known,
             "mean": self._layer.mean.clone(),
             "variance": self._layer.variance.clone(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.known = state["known"]
-        self._layer.set_statistics(state["mean"], state["variance"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self.known = saved["known"]
+        self._layer.set_statistics(saved["mean"], saved["variance"])
 
 
 def _moments(inputs: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -64,10 +64,10 @@ class Attack(Participants, Protocol):
     def observe(self, round_index: int, weights: Tensor) -> None:
         """See the global weights [d] that a round begins with."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return what the next round needs, for the checkpoint."""
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore what ``state_dict`` gave."""
 
     def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:

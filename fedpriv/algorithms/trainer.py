@@ -221,7 +221,7 @@ class Trainer:
             math.nan, math.nan, 0, True, norms, none, none.long(), dict(opened.facts)
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         state = {
             "weights": self.problem.model.flat.clone(),
             "optimizer": self._optimizer.state_dict(),
@@ -233,11 +233,12 @@ class Trainer:
             state["rule"] = rule.state_dict()
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.problem.model.set(state["weights"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self.problem.model.set(saved["weights"])
         self._held = None
-        self._optimizer.load_state_dict(state["optimizer"])
-        self.problem.clipper.load_state_dict(state["clipper"])
-        self.server.load_state_dict(state.get("server", {}))
+        self._optimizer.load_state_dict(saved["optimizer"])
+        self.problem.clipper.load_state_dict(saved["clipper"])
+        self.server.load_state_dict(saved.get("server", {}))
         if (rule := self.problem.rule) is not None:
-            rule.load_state_dict(state["rule"])
+            rule.load_state_dict(saved["rule"])

@@ -317,7 +317,7 @@ examples:
 @flag("--seed", "S", "of every draw of the test, default 0", default="0")
 @flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())
 @switch("--synthetic", "made-up records in the place of the data set's")
-def verify(**flags: Any) -> int:
+def verify(**flags: object) -> int:
     """Test that the mechanism which a configuration names does what its ledger says: noise, sensitivity,
     independence, sampling, and whether anything else leaves. Takes the overrides of fedpriv train. Exit
     status 1: a check failed."""

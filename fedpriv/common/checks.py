@@ -12,7 +12,7 @@ from fedpriv.common.errors import ArgumentError
 
 def number(
     name: str,
-    value: Any,
+    value: object,
     *,
     above: float | None = None,
     at_least: float | None = None,
@@ -64,7 +64,7 @@ def not_above(name: str, value: object, other: str, limit: float, *, above: floa
     return result
 
 
-def whole(name: str, value: Any, *, at_least: int = 0, at_most: int | None = None) -> int:
+def whole(name: str, value: object, *, at_least: int = 0, at_most: int | None = None) -> int:
     """An int (1000 and 1e3 are both whole; 2.5 is not) inside the given bounds."""
     allowed = f"a whole number >= {at_least}" + (
         f" and <= {at_most}" if at_most is not None else ""
@@ -78,12 +78,12 @@ def whole(name: str, value: Any, *, at_least: int = 0, at_most: int | None = Non
     return value
 
 
-def seed(name: str, value: Any) -> int:
+def seed(name: str, value: object) -> int:
     """A seed: any whole number from 0 to 2^63 - 1. 0 is a seed like any other."""
     return whole(name, value, at_least=0, at_most=2**63 - 1)
 
 
-def one_of(name: str, value: Any, options: Iterable[str]) -> str:
+def one_of(name: str, value: object, options: Iterable[str]) -> str:
     """One of a few names."""
     options = list(options)
     if not isinstance(value, str) or value not in options:
@@ -91,13 +91,13 @@ def one_of(name: str, value: Any, options: Iterable[str]) -> str:
     return value
 
 
-def boolean(name: str, value: Any) -> bool:
+def boolean(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise ArgumentError(name, value, "true or false")
     return value
 
 
-def text(name: str, value: Any) -> str:
+def text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         hint = f"to take a number as a text, quote it: '{name}=\"{value}\"'" if number else ""
@@ -105,7 +105,7 @@ def text(name: str, value: Any) -> str:
     return value
 
 
-def sequence(name: str, value: Any, allowed: str = "a list") -> Sequence[Any]:
+def sequence(name: str, value: object, allowed: str = "a list") -> Sequence[Any]:
     """A list (OmegaConf's list counts); a text does not."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise ArgumentError(name, value, allowed)

@@ -15,10 +15,10 @@ import numpy as np
 
 from fedpriv.common.moved import first_name
 
-Attributes = Callable[[Any], Mapping[str, Any]]
+Attributes = Callable[[object], Mapping[str, object]]
 
 
-def attributes_of(value: Any) -> Mapping[str, Any]:
+def attributes_of(value: object) -> Mapping[str, object]:
     """Return the fields of a dataclass, the attributes of another object; nothing of a class or function."""
     if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
         return {}
@@ -27,7 +27,7 @@ def attributes_of(value: Any) -> Mapping[str, Any]:
     return getattr(value, "__dict__", {})
 
 
-def exact_digest(*values: Any, attributes: Attributes = attributes_of) -> str:
+def exact_digest(*values: object, attributes: Attributes = attributes_of) -> str:
     """Return the BLAKE2b digest of some values in 64 hexadecimal digits.
 
     Args:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, overload
 
 from fedpriv.common.errors import ConfigError, WriteError
 from fedpriv.common.words import printable
@@ -22,6 +22,24 @@ RUN_FILES = frozenset(
 )
 """Files of a run folder. A folder that holds two of them is taken for one."""
 _LARGEST_LOOKED_AT = 1 << 26  # bytes
+
+
+@overload
+def write_atomically(
+    path: str | Path,
+    write: Callable[[IO[str]], object],
+    mode: Literal["w"] = "w",
+    before_renaming: Callable[[], None] | None = None,
+) -> None: ...
+
+
+@overload
+def write_atomically(
+    path: str | Path,
+    write: Callable[[IO[bytes]], object],
+    mode: Literal["wb"],
+    before_renaming: Callable[[], None] | None = None,
+) -> None: ...
 
 
 def write_atomically(

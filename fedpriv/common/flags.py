@@ -5,29 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
 from fedpriv.common.errors import ConfigError, nearest
 from fedpriv.common.files import refuse_foreign
 
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
-def flag(name: str, metavar: str, words: str, type: Any = str, **more: Any) -> Any:
+
+def flag(
+    name: str, metavar: str, words: str, type: click.ParamType | type[str] = str, **more: object
+) -> Callable[[_Function], _Function]:
     """A flag with a value, such as ``--steps T``, and what its help says."""
-    return click.option(*name.split(), metavar=metavar, help=words, type=type, **more)
+    settings: dict[str, Any] = more
+    return click.option(*name.split(), metavar=metavar, help=words, type=type, **settings)
 
 
-def switch(name: str, words: str) -> Any:
+def switch(name: str, words: str) -> Callable[[_Function], _Function]:
     """A flag without a value."""
     return click.option(name, is_flag=True, help=words)
 
 
-def together(*flags: Any) -> Callable[[Any], Any]:
+def together(
+    *flags: Callable[[_Function], _Function],
+) -> Callable[[_Function], _Function]:
     """Several flags as one decorator, in this order."""
 
-    def add(function: Any) -> Any:
+    def add(function: _Function) -> _Function:
         for one in reversed(flags):
             function = one(function)
         return function
@@ -50,7 +58,9 @@ class CommandGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         known = [name for name, command in self.commands.items() if not command.hidden]
         if args[0] not in self.commands:
             raise unknown("the command", args[0], known)
@@ -92,7 +102,7 @@ class Names(click.ParamType):
 class OneOf(Names):
     """One of the names and nothing else."""
 
-    def convert(self, value: str, param: Any, ctx: Any) -> str:
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
         if value not in self.known():
             raise unknown(written(param), value, self.known())
         return value
@@ -103,7 +113,7 @@ class Whole(click.ParamType):
 
     name = "number"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+    def convert(self, value: object, param: Parameter | None, ctx: Context | None) -> int:
         text = str(value)
         if not (text.isascii() and text.isdigit() and int(text[:10]) >= 1):
             raise ConfigError(written(param), text or "nothing", "a whole number >= 1")
@@ -120,7 +130,7 @@ class PathParam(click.ParamType):
     def __init__(self, folder: bool = False):
         self.folder = folder
 
-    def convert(self, value: str, param: Any, ctx: Any) -> str:
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
         if not _can_be(value) or (self.folder and not os.path.isdir(value)):
             allowed = "an existing folder" if self.folder else "the path of a file or folder"
             raise ConfigError(written(param), value or "nothing", allowed)
@@ -138,7 +148,7 @@ class NewFile(click.ParamType):
     def __init__(self, *endings: str, mark: bytes | None = None, of_a_run: Collection[str] = ()):
         self.endings, self.mark, self.of_a_run = endings, mark, of_a_run
 
-    def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
+    def convert(self, value: str | Path, param: Parameter | None, ctx: Context | None) -> Path:
         path, folder = Path(value), Path(value).parent
         if self.endings and path.suffix not in self.endings:
             allowed = f"a file that ends in {', '.join(self.endings)}"
@@ -162,6 +172,7 @@ def _can_be(path: str) -> bool:
         return False
 
 
-def written(param: click.Parameter) -> str:
+def written(param: click.Parameter | None) -> str:
     """What the user writes: ``--json``; of an argument ``the shell``."""
+    assert param is not None  # values are read of flags and arguments alone
     return f"the {param.name}" if isinstance(param, click.Argument) else param.opts[0]

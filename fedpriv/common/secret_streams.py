@@ -27,7 +27,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
@@ -67,7 +67,7 @@ class History:
     def __init__(self) -> None:
         self.now = self.first = ""
 
-    def bind(self, what: str, *values: Any) -> None:
+    def bind(self, what: str, *values: object) -> None:
         """Add a link: what happened, and public values that tell how."""
         self.now = exact_digest(self.now, what, values)
         self.first = self.first or self.now
@@ -110,7 +110,7 @@ class SecretStreams:
         """The same lots and cohorts with other noise."""
         return replace(self, noise_key=noise_key)
 
-    def bind(self, what: str, *values: Any) -> None:
+    def bind(self, what: str, *values: object) -> None:
         """Take note of something public that happened; the streams that follow depend on it where the run
         has a history."""
         if self.history is not None:
@@ -143,7 +143,13 @@ class Stream:
         """Uniform whole numbers of 64 bits, uint64 [count]."""
         return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
 
-    def random(self, size: int | None = None) -> Any:
+    @overload
+    def random(self, size: None = None) -> float: ...
+
+    @overload
+    def random(self, size: int) -> np.ndarray: ...
+
+    def random(self, size: int | None = None) -> float | np.ndarray:
         """Uniform on [0, 1) in steps of 2^-53: a float, or float64 [size]."""
         drawn = (self.bits(1 if size is None else size) >> np.uint64(11)) * 2.0**-53
         return float(drawn[0]) if size is None else drawn
@@ -164,7 +170,13 @@ class Stream:
             raise ValueError(f"cannot choose {size} of {count}")
         return self.permutation(a)[:size]
 
-    def standard_normal(self, size: int | None = None) -> Any:
+    @overload
+    def standard_normal(self, size: None = None) -> float: ...
+
+    @overload
+    def standard_normal(self, size: int) -> np.ndarray: ...
+
+    def standard_normal(self, size: int | None = None) -> float | np.ndarray:
         """Normals, as a float or float64 [size]."""
         drawn = standard_normals([self], 1 if size is None else size)[0]
         return float(drawn[0]) if size is None else drawn.numpy()

@@ -48,7 +48,7 @@ class SavedState:
                 return f"{name} in the model's saved state was"
         return None
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return the model's state dict: its present weights, and beside them what was copied."""
         module = self._model.module
         weights = dict(module.named_parameters(remove_duplicate=False))

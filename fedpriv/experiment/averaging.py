@@ -98,9 +98,10 @@ class AveragedModel:
         finally:
             self._model.set(own)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {"mean": self._mean.clone(), "rounds": self._rounds, "averaged": self._averaged}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._mean.copy_(state["mean"])
-        self._rounds, self._averaged = state["rounds"], state["averaged"]
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self._mean.copy_(saved["mean"])
+        self._rounds, self._averaged = saved["rounds"], saved["averaged"]

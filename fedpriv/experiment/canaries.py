@@ -70,7 +70,7 @@ class CanaryScores(Quiet):
         self._folder.audit.mkdir(exist_ok=True)
         self._folder.write_json(self._folder.canaries, file.plain())
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         released = self._watched.released
         return {
             "weights_before": self._before,

@@ -38,7 +38,7 @@ class Origin:
     run: str
     numerics: dict[str, str | int | None]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {
             "identity": self.identity,
             "run": self.run,

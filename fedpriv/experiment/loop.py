@@ -264,7 +264,7 @@ class Loop:
         ones where they are asked for."""
         return nullcontext() if self.average is None else self.average.in_place()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         optional: dict[str, Any] = (
             {} if self.average is None else {"average": self.average.state_dict()}
         )
@@ -291,24 +291,25 @@ class Loop:
             "budget": None if self.budget is None else self.budget.state_dict(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.rounds_done, self.not_finite = state["round"], state["not_finite"]
-        self.last_sigma = state["last_sigma"]
-        self.aborted_rounds = state.get("aborted_rounds", 0)
-        self._seconds_before = state["seconds"]
-        self._cpu_seconds_before = state.get("cpu_seconds", 0.0)
-        self.trainer.load_state_dict(state["training"])
-        self.mechanism.load_state_dict(state["mechanism"])
-        self.schedule.load_state_dict(state["schedule"])
-        if "attack" in state:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self.rounds_done, self.not_finite = saved["round"], saved["not_finite"]
+        self.last_sigma = saved["last_sigma"]
+        self.aborted_rounds = saved.get("aborted_rounds", 0)
+        self._seconds_before = saved["seconds"]
+        self._cpu_seconds_before = saved.get("cpu_seconds", 0.0)
+        self.trainer.load_state_dict(saved["training"])
+        self.mechanism.load_state_dict(saved["mechanism"])
+        self.schedule.load_state_dict(saved["schedule"])
+        if "attack" in saved:
             assert self.problem.attack is not None
-            self.problem.attack.load_state_dict(state["attack"])
-        self._own.load_state_dict(state.get("own", {}))
+            self.problem.attack.load_state_dict(saved["attack"])
+        self._own.load_state_dict(saved.get("own", {}))
         if self.average is not None:
-            self.average.load_state_dict(state["average"])
+            self.average.load_state_dict(saved["average"])
         if self.statistics is not None:
-            self.statistics.load_state_dict(state["statistics"])
+            self.statistics.load_state_dict(saved["statistics"])
         if (history := self.problem.streams.history) is not None:
-            history.load_state_dict(state["history"])
+            history.load_state_dict(saved["history"])
         if self.budget is not None:
-            self.budget.load_state_dict(state["budget"])
+            self.budget.load_state_dict(saved["budget"])

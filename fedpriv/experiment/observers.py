@@ -124,7 +124,7 @@ class Metrics(Quiet):
     def close(self) -> None:
         self.table.flush()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {"position": self.table.flush(), "results": asdict(self.results)}
 
 

@@ -58,7 +58,7 @@ class OwnState:
         }
         self._before = {name: self._digests(part) for name, part in self._silent.items()}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return the state of each part that has one, by name; and ``forgotten``, the attributes that changed
         in parts that offer none."""
         found = {
@@ -73,8 +73,9 @@ class OwnState:
         }
         return {**found, **({"forgotten": forgotten} if forgotten else {})}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Give each part its state back. Raises ConfigError where a part does not take it."""
+        saved: Mapping[str, Any] = state
         for name, part in self._saved.items():
             if name not in state:
                 continue
@@ -83,7 +84,7 @@ class OwnState:
                 raise ConfigError(
                     f"resume: {name} ({type(part).__name__}) has state_dict and no load_state_dict"
                 )
-            load(state[name])
+            load(saved[name])
 
     def _digests(self, part: object) -> dict[str, str]:
         """Digests of what a part keeps, but for what classes of fedpriv keep for themselves."""

@@ -378,7 +378,7 @@ class Budget:
             return f"released without noise: {', '.join(names)}"
         return self._sound.reason()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {
             "ledger": self.ledger.state_dict(),
             "enforced": self._enforced.state_dict(),
@@ -388,12 +388,13 @@ class Budget:
             "took_part": of_clients(self._took_part),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.ledger.load_state_dict(state["ledger"])
-        self._enforced.load_state_dict(state["enforced"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self.ledger.load_state_dict(saved["ledger"])
+        self._enforced.load_state_dict(saved["enforced"])
         if self._published is not None:
-            self._published.load_state_dict(state["published"])
+            self._published.load_state_dict(saved["published"])
         if self._if_honest is not None:
-            self._if_honest.load_state_dict(state["if_honest"])
-        self._sound.load_state_dict(state["sound"])
-        self._took_part = each_client(state["took_part"])
+            self._if_honest.load_state_dict(saved["if_honest"])
+        self._sound.load_state_dict(saved["sound"])
+        self._took_part = each_client(saved["took_part"])

@@ -138,17 +138,18 @@ class Ledger:
                 total += entry.counts(self.clients)
         return total
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {
             "neighbours": self.neighbours,
             "entries": pack(_row_of(joint, entry) for joint, entry in self),
             "some": pack_counts(entry.some for _, entry in self),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.neighbours = state["neighbours"]
-        entries = starmap(_entry_of, unpack(state["entries"]))
-        counts = unpack_counts(state["some"], self.clients)
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self.neighbours = saved["neighbours"]
+        entries = starmap(_entry_of, unpack(saved["entries"]))
+        counts = unpack_counts(saved["some"], self.clients)
         self._entries = {}
         for (joint, entry), some in zip(entries, counts, strict=True):
             entry.some = some

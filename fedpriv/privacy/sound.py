@@ -94,10 +94,10 @@ class SoundEpsilon(ABC):
         """(the total of the draws themselves, what makes an empty one); None where it keeps none."""
         return None
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Nothing to restore, unless draws are counted."""
 
 
@@ -159,10 +159,10 @@ class Composed(SoundEpsilon):
         """None as well where the draws that count are not those of the ledger, but at the smallest σ."""
         return None if self._own is None or self.lowest else (self._own, self._new)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {} if self._own is None else self._own.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         if self._own is not None:
             self._own.load_state_dict(state)
 
@@ -216,11 +216,12 @@ class Capped(SoundEpsilon):
             "what holds when sigma depends on released values"
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {"composition": pack_events(self._composition)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._composition = unpack_events(state["composition"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self._composition = unpack_events(saved["composition"])
 
 
 class Unguarded(SoundEpsilon):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from dp_accounting import dp_event
@@ -95,10 +95,10 @@ class RunningTotal(ABC):
         return ""
 
     @abstractmethod
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, object]: ...
 
     @abstractmethod
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, object]) -> None: ...
 
 
 def alike(charged: np.ndarray, other: np.ndarray) -> bool:

@@ -316,7 +316,7 @@ class CompositionTotal(RunningTotal):
     def agrees_with(self, other: Self, delta: float) -> bool:
         return self._histories.same_draws(other._histories)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {
             "histories": self._histories.state_dict(),
             "limit": self._limit,
@@ -327,13 +327,14 @@ class CompositionTotal(RunningTotal):
             **{name: of_clients(getattr(self, name)) for name in _PER_CLIENT},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._histories.load_state_dict(state["histories"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self._histories.load_state_dict(saved["histories"])
         self._known_epsilons = {}
-        self._limit = state["limit"]
-        self._ids = {(parse_event(text), exactly): own for text, exactly, own in state["ids"]}
+        self._limit = saved["limit"]
+        self._ids = {(parse_event(text), exactly): own for text, exactly, own in saved["ids"]}
         for name in _PER_CLIENT:
-            setattr(self, name, each_client(state[name]))
+            setattr(self, name, each_client(saved[name]))
 
 
 def _rho(epsilon: float, delta: float) -> float:

@@ -209,11 +209,12 @@ class GaussianTotal(RunningTotal):
     def filter_words(self) -> str:
         return "the sum of the z^-2, kept within what the budget allows, guards it"
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {"sums": of_clients(self._sums)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._sums = each_client(state["sums"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self._sums = each_client(saved["sums"])
 
 
 def inverse_square(event: dp_event.DpEvent) -> float:

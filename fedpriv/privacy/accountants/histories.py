@@ -116,20 +116,21 @@ class Histories:
             np.array_equal(counts, others[kind]) for kind, counts in ours.items()
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {
             "everyone": pack_events(self._exact.everyone),
             "some": pack_events(dict.fromkeys(self._exact.some, 1)),
             "counts": pack_counts(self._exact.some.values()),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
         Histories.__init__(self, self.clients)
         everyone = np.arange(self.clients)
-        for event, count in unpack_events(state["everyone"]).items():
+        for event, count in unpack_events(saved["everyone"]).items():
             self.add(event, everyone, count)
-        counts = unpack_counts(state["counts"], self.clients)
-        for event, own in zip(unpack_events(state["some"]), counts, strict=True):
+        counts = unpack_counts(saved["counts"], self.clients)
+        for event, own in zip(unpack_events(saved["some"]), counts, strict=True):
             assert own is not None
             self._add_each(event, own)
 

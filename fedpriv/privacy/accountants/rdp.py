@@ -260,8 +260,9 @@ class RdpTotal(RunningTotal):
     def _convert(self, rdp: np.ndarray, delta: float) -> np.ndarray:
         return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {"rdp": of_clients(self._rdp)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._rdp = each_client(state["rdp"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self._rdp = each_client(saved["rdp"])

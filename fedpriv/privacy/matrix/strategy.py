@@ -47,11 +47,12 @@ class NoiseStream(ABC):
     @abstractmethod
     def _row(self, draw: RowSource) -> Any: ...
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {"round": self.round, "held": list(self.held)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.round, self.held = state["round"], list(state["held"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self.round, self.held = saved["round"], list(saved["held"])
 
 
 class Strategy(ABC):

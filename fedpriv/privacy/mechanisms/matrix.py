@@ -18,7 +18,7 @@ Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -337,7 +337,7 @@ class MatrixMechanism(Mechanism):
                 "is charged for one clip norm"
             )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {
             "digest": self.correlation.digest,
             "attendance": self.attendance.state_dict(),
@@ -345,18 +345,19 @@ class MatrixMechanism(Mechanism):
             "stream": None if self._stream is None else self._stream.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["digest"] != self.correlation.digest:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        if saved["digest"] != self.correlation.digest:
             raise ConfigError(
                 f"resume: {self.correlation.strategy.describe()} came out with other numbers than those that "
                 "the run was begun with, so its noise cannot go on; resume it on the machine it was begun on"
             )
-        self.attendance.load_state_dict(state["attendance"])
-        self._clip_norm = state["clip_norm"]
+        self.attendance.load_state_dict(saved["attendance"])
+        self._clip_norm = saved["clip_norm"]
         self._stream = None
-        if state["stream"] is not None:
+        if saved["stream"] is not None:
             self._stream = self.correlation.strategy.stream()
-            self._stream.load_state_dict(state["stream"])
+            self._stream.load_state_dict(saved["stream"])
 
 
 class CorrelatedRound(OpenRound):
@@ -387,10 +388,9 @@ class CorrelatedRound(OpenRound):
         assert isinstance(query, CorrelatedQuery)
         added = self._mechanism.add_noise(query, answer, self.streams, self.round_index)
         sensitivity = answer.sensitivity.detach().cpu().double().numpy().reshape(-1)
-        refuse_too_little_noise(
-            name, np.float64(query.noise_multiplier), sensitivity, np.array([added])
-        )
-        return np.array([added])
+        noise_std = np.array([added])
+        refuse_too_little_noise(name, query.noise_multiplier, sensitivity, noise_std)
+        return noise_std
 
     def close(self) -> tuple[Release, ...]:
         """The release of the whole run in its first round, and none in later ones, which it has paid for."""

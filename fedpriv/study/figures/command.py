@@ -45,7 +45,7 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
     "--reuse", "DIR", "a further folder, or runs.zip, of finished runs", PathParam(), multiple=True
 )
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
-def figure(words: Sequence[str], **flags: Any) -> int:
+def figure(words: Sequence[str], **flags: object) -> int:
     """Runs what is missing of a figure of a published work (NAME, such as adap_dpfl/fig4), in parallel
     with --jobs, and writes figure.csv, figure.png, figure.pdf, comparison.md and report.html to
     outputs/figures/<name>. Overrides of any key (KEY=VALUE) apply to all its runs."""
@@ -80,7 +80,7 @@ class _Picture(NewFile):
     _Picture(".png", ".pdf", ".svg", mark=rb"fedpriv plot"),
     default="plot.png",
 )
-def plot(**flags: Any) -> int:
+def plot(**flags: object) -> int:
     """Overlays runs (run folders, or folders that hold some), any column of metrics.csv against any
     other. Runs that differ only in their seeds become one line, their mean, with a band from lowest to
     highest. --points draws the ends of the runs of a sweep against a key of config.yaml: mean and standard

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import click
 
@@ -69,7 +68,7 @@ _settings = together(
 @flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))
 @_settings
 @flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv account"))
-def account(**flags: Any) -> int:
+def account(**flags: object) -> int:
     """The privacy cost (epsilon) of releases by every accountant that can account for them: from flags,
     from a schedule file, from what another framework ran, or from the ledger of a run."""
     from fedpriv.tools.accounting.account import run
@@ -92,7 +91,7 @@ def account(**flags: Any) -> int:
     Names(ACCOUNTANTS),
 )
 @_settings
-def calibrate(**flags: Any) -> int:
+def calibrate(**flags: object) -> int:
     """Solves for whichever of --noise-multiplier, --sample-rate, --steps and --epsilon is left out.
     The epsilon of the answer never exceeds the target."""
     from fedpriv.tools.accounting.calibrate import run

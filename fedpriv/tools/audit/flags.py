@@ -81,7 +81,7 @@ def audit() -> None:
 )
 @flag("--shadow-runs", "DIR", _RUNS, PathParam(), default=_of_members.shadow_runs)
 @_shared
-def membership(**flags: Any) -> int:
+def membership(**flags: object) -> int:
     """Which records were trained on? Attacks by the loss, by how far it fell, by the gradients at the
     run's snapshots, and with --shadows by LiRA and RMIA. Writes <run>/audit/membership.json, .csv and
     .png."""
@@ -92,7 +92,7 @@ def membership(**flags: Any) -> int:
 @flag("--property choice", "CHOICE", _CHOICES, Names(PROPERTIES), default=_of_clients.choice)
 @_count("--clients", "at most so many, half of them to learn from", _of_clients.clients)
 @_shared
-def property_(**flags: Any) -> int:
+def property_(**flags: object) -> int:
     """Does what a client sends tell something about its data that the task does not ask? Needs a run
     with runtime.snapshot_interval. Writes <run>/audit/property-<choice>.json and .csv."""
     return _run(kind=PROPERTY, **flags)
@@ -108,7 +108,7 @@ def property_(**flags: Any) -> int:
 @flag("--delta", "D", "with --scores: of the guarantee that is audited")
 @switch("--independent", "each canary is in a run of its own; with --scores: was")
 @_of_every_audit
-def epsilon(**flags: Any) -> int:
+def epsilon(**flags: object) -> int:
     """How much does a run really leak, at least? Canaries are trained on and looked for: a run that was
     made with audit=epsilon has its own, another one is trained again with them. Writes
     <run>/audit/epsilon.json and .csv."""
@@ -117,7 +117,7 @@ def epsilon(**flags: Any) -> int:
     return _run(kind=EPSILON, **flags)
 
 
-def _run(**flags: Any) -> int:
+def _run(**flags: object) -> int:
     from fedpriv.tools.audit.command import run
 
     return run(SimpleNamespace(**flags))

@@ -276,7 +276,7 @@ class Probe:
     def _state(self, done: Round) -> dict[str, str]:
         loop = self.loop
         left_out = ("seconds", "cpu_seconds", "not_finite", "own")
-        state = {k: v for k, v in loop.state_dict().items() if k not in left_out}
+        state: dict[str, Any] = {k: v for k, v in loop.state_dict().items() if k not in left_out}
         if loop.mechanism.charged_at_once is not None:  # noise for later rounds: the server's alone
             state["mechanism"] = {k: state["mechanism"].get(k) for k in ("digest", "clip_norm")}
         buffers = dict(loop.problem.model.module.state_dict())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
+from typing import Any
 
 import torch
 
@@ -49,7 +50,8 @@ def check(subject: Subject) -> Iterator[Check]:
     except Exception as error:  # of a part that does not take its state back
         broke = f"{type(error).__name__}: {' '.join(str(error).split())}"
     differing = [] if after is None else _differing(whole, after)
-    forgotten = before.loop.state_dict().get("own", {}).get("forgotten", {})
+    own: Any = before.loop.state_dict().get("own", {})
+    forgotten = own.get("forgotten", {})
     named = "; ".join(f"{part}: {', '.join(names)}" for part, names in forgotten.items())
     why = broke or f"{', '.join(differing[:3])} differ after the checkpoint"
     hint = f" ({named} changed and are in no state_dict)" if named else ""
