@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,12 +62,12 @@ class Kind:
     signed: bool
     event: DpEvent
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """As values for JSON."""
         return {**vars(self), "event": describe_event(self.event)}
 
     @classmethod
-    def of_plain(cls, values: dict[str, Any]) -> Kind:
+    def of_plain(cls, values: Mapping[str, Any]) -> Kind:
         """What :meth:`plain` wrote. Raises ValueError, TypeError or KeyError for anything else."""
         noise, rate = float(values["noise_multiplier"]), float(values["sample_rate"])
         if not (noise >= 0 and 0 < rate <= 1):

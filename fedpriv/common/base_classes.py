@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 _Base = TypeVar("_Base")
 
@@ -26,14 +26,14 @@ else:
             return self if part is None else self.func(part)
 
 
-def completed(part: Any, base: type[_Base]) -> _Base:
+def completed(part: object, base: type[_Base]) -> _Base:
     """Give a part of a class that extends nothing of fedpriv what it lacks of a base class.
 
     Users' data sets, partitions, models and triggers need not extend a class of fedpriv. Methods and
     attributes of ``base`` that have a default are added to the class of this one object, which keeps its
     name, module and attributes. What the class has stays, and so does what it answers by ``__getattr__``.
     """
-    kind = type(part)
+    kind: Any = type(part)
     if not isinstance(part, base):
         lacking = (
             name
@@ -44,7 +44,7 @@ def completed(part: Any, base: type[_Base]) -> _Base:
         )
         names: tuple[Any, Any, tuple[str, ...]] = (kind, base, tuple(lacking))
         object.__setattr__(part, "__class__", _with_defaults(*names))
-    return part
+    return cast("_Base", part)
 
 
 @functools.cache

@@ -31,6 +31,7 @@ from fedpriv.common.errors import ArgumentError
 Validator = Callable[[str, Any, Any], Any]
 """(argument, value, part) -> the value in its proper type. Raises ArgumentError."""
 
+_Value = TypeVar("_Value")
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -51,7 +52,7 @@ class Allowed:
     allowed: str = ""
     null: bool = False
 
-    def __call__(self, name: str, value: Any, part: Any) -> Any:
+    def __call__(self, name: str, value: object, part: object) -> object:
         return self.validate(name, value, part)
 
 
@@ -66,7 +67,7 @@ def number(
 
     def check(name: str, value: Any, part: Any) -> float:
         if isinstance(at_most, str):
-            most = argument_of(part, at_most)
+            most: Any = argument_of(part, at_most)
             if most is not None:
                 return checks.not_above(name, value, at_most, most, above=above)
         else:
@@ -81,7 +82,7 @@ def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None
     """Return the check of a whole number; ``at_most`` may name another argument, or be asked of the part."""
 
     def check(name: str, value: Any, part: Any) -> int:
-        most = argument_of(part, at_most) if isinstance(at_most, str) else at_most
+        most: Any = argument_of(part, at_most) if isinstance(at_most, str) else at_most
         most = most(part) if callable(most) else most
         return checks.whole(name, value, at_least=at_least, at_most=most)
 
@@ -95,7 +96,7 @@ def one_of(options: Collection[str]) -> Allowed:
     return replace(check, allowed=", ".join(options))
 
 
-def own_check(check: Callable[[str, Any], Any], allowed: str = "") -> Allowed:
+def own_check(check: Callable[[str, _Value], object], allowed: str = "") -> Allowed:
     """Return a check that needs nothing but (argument, value), such as those of ``common/checks``."""
     return Allowed(lambda name, value, part: check(name, value), allowed)
 
@@ -202,9 +203,10 @@ def same_as(kind: type, name: str, *, default: Any = attrs.NOTHING) -> Any:
     )
 
 
-def set_apart(value: Any, *, init: Literal[False] = False) -> Any:
+def set_apart(value: _Value, *, init: Literal[False] = False) -> _Value:
     """Declare that a field of a base class is no argument of this one, and what its value is."""
-    return attrs.field(default=value, init=init)
+    made: _Value = attrs.field(default=value, init=init)
+    return made
 
 
 # To the checker a field stated again has a default, and all arguments are given by name: it cannot see which
@@ -236,6 +238,6 @@ def describe(part: type, argument: attrs.Attribute) -> str:
     return f"{line} ({check.allowed}{' or null' if null else ''})"
 
 
-def argument_of(part: Any, name: str) -> Any:
+def argument_of(part: Any, name: str) -> object:
     """Return the value of a declared object's argument, whatever its attribute is called."""
     return next(getattr(part, f.name) for f in attrs.fields(type(part)) if f.alias == name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedpriv.common.base_classes import fact
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, ReleasedStatistics
@@ -88,7 +88,7 @@ class Dataset(ABC):
         return ()
 
     @fact
-    def unprotected(self) -> Mapping[str, Any]:
+    def unprotected(self) -> Mapping[str, object]:
         """Keys of the data set, with their values, by which something of every client's data is known without
         noise before the first round."""
         return {}

@@ -29,7 +29,7 @@ class SavedState:
         beside_weights: Buffers and extra state by name.
     """
 
-    def __init__(self, model: FlatModel, beside_weights: dict[str, Any] | None = None):
+    def __init__(self, model: FlatModel, beside_weights: dict[str, object] | None = None):
         self._model = model
         self.weights = model.flat.clone()
         if beside_weights is None:

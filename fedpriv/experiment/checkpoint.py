@@ -61,7 +61,7 @@ def save(folder: RunFolder, state: dict[str, Any]) -> None:
     write_tensors(folder.checkpoint, full, keep_the_one_before)
 
 
-def plain(value: Any, name: str) -> Any:
+def plain(value: object, name: str) -> object:
     """The value with numpy's numbers as Python's. Raises ConfigError for what is neither a tensor nor
     plain."""
     import torch
@@ -71,7 +71,7 @@ def plain(value: Any, name: str) -> Any:
         return value
     if isinstance(value, Mapping):
         return {plain(k, f"a key of {name}"): plain(v, f"{name}[{k!r}]") for k, v in value.items()}
-    if kind in (list, tuple):
+    if isinstance(value, list | tuple) and kind in (list, tuple):
         return kind(plain(item, f"{name}[{i}]") for i, item in enumerate(value))
     if isinstance(value, np.bool_ | np.number):
         return value.item()
@@ -113,7 +113,7 @@ def _has_rows(path: Path) -> bool:
         return bool(file.readline() and file.readline())
 
 
-def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, Any], str | None]:
+def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, object], str | None]:
     """(the newest checkpoint that can be read, why it is not the newest one). Raises ConfigError."""
     try:
         return _read(folder.checkpoint, device), None
@@ -125,7 +125,7 @@ def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, Any], str |
 
 
 def _read(path: Path, device: torch.device) -> dict[str, Any]:
-    state = saved_tensors(path, device)
+    state: Any = saved_tensors(path, device)
     found = state.get("schema_version") if isinstance(state, dict) else None
     if found != CHECKPOINT_VERSION:
         raise ConfigError(
@@ -137,7 +137,7 @@ def _read(path: Path, device: torch.device) -> dict[str, Any]:
 
 def load(
     folder: RunFolder, identity: dict[str, object], device: torch.device
-) -> tuple[dict[str, Any], str | None]:
+) -> tuple[dict[str, object], str | None]:
     """A checkpoint of this identity, and why it is not the newest one (None: it is). Raises ConfigError."""
     if not exists(folder):
         raise not_resumable(str(folder.path))
@@ -145,7 +145,8 @@ def load(
         state, passed_over = read(folder, device)
     except ConfigError as error:
         raise ConfigError(f"resume: {error}; start anew") from None
-    refuse_other_identity(folder, state.get("identity", {}), identity)
+    of_checkpoint: Any = state.get("identity", {})
+    refuse_other_identity(folder, of_checkpoint, identity)
     if passed_over is not None:
         folder.checkpoint_before.replace(folder.checkpoint)
     return state, passed_over

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import hydra.utils
 from hydra.errors import InstantiationException
@@ -20,6 +20,7 @@ from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.experiment.uncalled import refuse_uncalled
 from fedpriv.models.base import ModelFactory
 
+_Made = TypeVar("_Made")
 _MAY_EXTEND: dict[str, type] = {"dataset": Dataset, "partition": Partition, "model": ModelFactory}
 """The base classes of parts that need not extend a class of fedpriv."""
 
@@ -47,7 +48,7 @@ def instantiate(config: DictConfig, group: str) -> Any:
     return completed(made, _MAY_EXTEND[top]) if top in _MAY_EXTEND else made
 
 
-def within_group(group: str, make: Callable[[], Any], keys: Sequence[str] = ()) -> Any:
+def within_group(group: str, make: Callable[[], _Made], keys: Sequence[str] = ()) -> _Made:
     """Call ``make``; errors about an argument come out as errors about the key group.argument.
 
     ``keys``: those of the group, which ``make`` may refuse as unknown.

@@ -43,7 +43,7 @@ class Quiet:
     def close(self) -> None:
         pass
 
-    def state_dict(self) -> Any:
+    def state_dict(self) -> object:
         return None
 
 

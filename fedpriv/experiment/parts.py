@@ -47,7 +47,7 @@ class Parts:
         return self.noise_schedule.adaptive
 
     @property
-    def unprotected(self) -> Mapping[str, Any]:
+    def unprotected(self) -> Mapping[str, object]:
         """Keys of the data set, with their values, by which something of every client's data is known
         without noise before the first round."""
         return self.dataset.unprotected

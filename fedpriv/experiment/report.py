@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedpriv.experiment.running import Run
 
 
-def write_report(run: Run, stop_reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[str, object]]:
     """Write ledger, privacy statement, summary and plots; return (summary, privacy facts)."""
     folder, loop = run.folder, run.loop
     settings, algorithm = loop.settings, loop.parts.algorithm

@@ -44,14 +44,15 @@ class Run:
         loop: Loop,
         folder: RunFolder,
         origin: Origin,
-        state: Mapping[str, Any] | None,
+        state: Mapping[str, object] | None,
         notes: Sequence[str] = (),
     ):
         self.loop, self.folder, self.notes = loop, folder, notes
         self._identity = origin.identity
         self.resumed = state is not None
-        self.forgotten = None if state is None else forgotten_words(state.get("own", {}))
-        kept = {} if state is None else state["observers"]
+        saved: Mapping[str, Any] = state or {}
+        self.forgotten = None if state is None else forgotten_words(saved.get("own", {}))
+        kept = {} if state is None else saved["observers"]
         diagnostics = loop.settings.runtime.diagnostics
         self.metrics = Metrics(loop, folder, kept.get("metrics"))
         self._tables: list[Quiet] = [self.metrics]

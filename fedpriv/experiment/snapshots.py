@@ -85,7 +85,7 @@ def rounds_of(folder: RunFolder) -> list[int]:
 def load(folder: RunFolder, rounds: int) -> Snapshot:
     """One snapshot, on the CPU. Raises FedprivError if it is damaged."""
     path = dict(_files(folder.snapshots))[rounds]
-    state = saved_tensors(path, "cpu")
+    state: Any = saved_tensors(path, "cpu")
     try:
         return Snapshot(state["round"], state["weights"], state["clipper"])
     except (KeyError, TypeError, IndexError):

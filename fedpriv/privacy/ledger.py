@@ -176,7 +176,7 @@ def _row_of(joint: JointQuery, entry: Entry) -> tuple[tuple[Any, ...], list[floa
     return (form, claimed), [*counts, *ends, *numbers]
 
 
-def _entry_of(form: tuple[Any, ...], numbers: Sequence[float]) -> tuple[JointQuery, Entry]:
+def _entry_of(form: Any, numbers: Sequence[float]) -> tuple[JointQuery, Entry]:
     """What :func:`_row_of` was given."""
     (joint_form, claimed), left = form, iter(numbers)
     entry = Entry(everyone=int(next(left)))

@@ -31,7 +31,7 @@ class CanaryFile:
     independent: bool
     canary: str = DIRECTION
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """As values for JSON."""
         return asdict(self)
 

@@ -8,11 +8,10 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import (
@@ -163,10 +162,10 @@ class RunFolder:
         if name in self.digests.written:
             self.digests.note(to, *self.digests.written[name].values())
 
-    def write_json(self, path: Path, value: dict[str, Any]) -> None:
+    def write_json(self, path: Path, value: Mapping[str, object]) -> None:
         self.write_text(path, json_text(value))
 
-    def write_summary(self, summary: dict[str, Any]) -> dict[str, Any]:
+    def write_summary(self, summary: dict[str, object]) -> dict[str, object]:
         """Write ``summary.json`` with the digests of all files of the run; return what it holds."""
         self.digests.add_missing(COVERED)
         full, text = sealed(summary, self.digests.written)
@@ -210,7 +209,7 @@ def new_folder(output_dir: str, name: str) -> RunFolder:
 
 def environment(
     overrides: Sequence[str] | None, device: str, threads: int, streams: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Versions, machine and command: what someone needs to repeat the run; ``streams``: the version of
     its random streams."""
     return {

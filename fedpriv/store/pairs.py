@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
@@ -91,7 +91,17 @@ def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def interval_words(row: Any, shown: Callable[[float], str], unit: str = "") -> str:
+class Differences(Protocol):
+    """A row of :func:`paired_differences`."""
+
+    low: float
+    high: float
+    note: str
+    pairs: int
+    differences: tuple[float, ...]
+
+
+def interval_words(row: Differences, shown: Callable[[float], str], unit: str = "") -> str:
     """Return a row's interval as text, or why there is none; of too few differences, each of them.
 
     Args:

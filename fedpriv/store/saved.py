@@ -26,6 +26,8 @@ from fedpriv.common.files import sealed_digest
 from fedpriv.common.groups import GROUPS, OF_NOTHING
 
 if TYPE_CHECKING:
+    import torch
+
     pass
 
 LARGEST_CONFIG = 1 << 20  # bytes; one of ours has a few thousand
@@ -212,7 +214,7 @@ def _is_option(node: object) -> bool:
     return isinstance(node, dict) and isinstance(node.get("_target_"), str)
 
 
-def saved_tensors(path: Path, device: Any) -> Any:
+def saved_tensors(path: Path, device: str | torch.device) -> object:
     """What ``torch.save`` wrote there, of tensors and plain values alone. Raises ConfigError.
 
     A flipped bit is noticed: by the SHA-256 that fedpriv's own files hold, else by the checksums of the

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
@@ -36,6 +37,7 @@ from fedpriv.store.saved import (
 from fedpriv.store.tables import last_round, parse_ranges
 
 if TYPE_CHECKING:
+    import torch
     from omegaconf import DictConfig
 
     from fedpriv.store.canary_file import CanaryFile
@@ -259,11 +261,13 @@ class StoredRun(CheckedFolder):
 
         return self._read(self.files.canaries, read_canaries, None)
 
-    def model(self, device: object) -> dict[str, Any]:
+    def model(self, device: str | torch.device) -> dict[str, object]:
         """Return the last weights by name."""
-        return self._read(
-            self.files.model, lambda path: saved_tensors(path, device), {}, optional=False
-        )
+
+        def weights(path: Path) -> dict[str, object]:
+            return cast("dict[str, object]", saved_tensors(path, device))
+
+        return self._read(self.files.model, weights, {}, optional=False)
 
     @cached_property
     def audits(self) -> list[StoredAudit]:
@@ -288,13 +292,13 @@ class StoredRun(CheckedFolder):
         }
 
 
-def add_to_summary(folder: RunFolder, results: dict[str, Any]) -> None:
+def add_to_summary(folder: RunFolder, results: Mapping[str, object]) -> None:
     """Add results to the ``summary.json`` of a run that has ended, and the digests of what was written since.
 
     A summary that is damaged, or of an older version, stays without a digest that fits.
     """
     run = StoredRun(folder)
-    summary = {key: value for key, value in run.summary.items() if key != KEY} | results
+    summary = {key: value for key, value in run.summary.items() if key != KEY} | dict(results)
     if run.files.summary in run.damage:
         text = json_text({**summary, KEY: run.summary[KEY]})
     elif KEY in run.summary:

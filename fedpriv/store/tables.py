@@ -123,12 +123,13 @@ class ParticipationTable(GrowingTable):
     def __init__(
         self,
         path: Path,
-        state: Mapping[str, Any] | None = None,
+        state: Mapping[str, object] | None = None,
         digests: FileDigests | None = None,
     ):
-        position = None if state is None else state["position"]
+        saved: Mapping[str, Any] = state or {}
+        position = None if state is None else saved["position"]
         super().__init__(path, PARTICIPATION, position, digests)
-        self._open = None if state is None else state["open"]
+        self._open = None if state is None else saved["open"]
 
     def enter(self, round_number: int, clients: Iterable[int]) -> None:
         cohort = ranges(clients)

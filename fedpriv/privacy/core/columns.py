@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from dp_accounting import dp_event
@@ -37,7 +37,7 @@ def array(values: Tensor) -> np.ndarray:
     return values.cpu().numpy().copy()
 
 
-def of_clients(values: np.ndarray) -> Tensor | dict[str, Any]:
+def of_clients(values: np.ndarray) -> Tensor | dict[str, object]:
     """What a checkpoint holds of an array with a row for each client [K, …].
 
     Most clients have spent the same: it holds the rows that differ, and which of them each client has.
@@ -58,12 +58,13 @@ def of_clients(values: np.ndarray) -> Tensor | dict[str, Any]:
     }
 
 
-def each_client(state: Tensor | Mapping[str, Any]) -> np.ndarray:
+def each_client(state: Tensor | Mapping[str, object]) -> np.ndarray:
     """The array that :func:`of_clients` was given; older checkpoints hold it whole."""
     if not isinstance(state, Mapping):
         return array(state)
-    rows, which = array(state["rows"]), state["row_of_client"]
-    index = np.zeros(state["clients"], dtype=int) if which is None else array(which)
+    saved: Mapping[str, Any] = state
+    rows, which = array(saved["rows"]), saved["row_of_client"]
+    index = np.zeros(saved["clients"], dtype=int) if which is None else array(which)
     return rows[index]
 
 
@@ -79,7 +80,7 @@ def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, which.reshape(-1)
 
 
-def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, Any]:
+def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, object]:
     """(form, numbers) of every row, in order. A form is plain and says how many numbers its rows have."""
     forms: dict[Hashable, list[Sequence[float]]] = {}
     which: list[int] = []
@@ -101,14 +102,14 @@ def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, Any]:
     }
 
 
-def unpack(state: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[float, ...]]]:
+def unpack(state: Mapping[str, object]) -> Iterator[tuple[Hashable, tuple[float, ...]]]:
     """The rows that :func:`pack` was given."""
-    forms = []
-    for kind in state["forms"]:
+    forms, saved = [], cast("Mapping[str, Any]", state)
+    for kind in saved["forms"]:
         columns = [_values(column, kind["rows"]) for column in kind["columns"]]
         numbers = zip(*columns, strict=True) if columns else iter([()] * kind["rows"])
         forms.append((kind["form"], numbers))
-    for which in _values(state["form_of_row"], state["rows"]):
+    for which in _values(saved["form_of_row"], saved["rows"]):
         form, numbers = forms[which]
         yield form, next(numbers)
 
@@ -126,7 +127,7 @@ def _values(column: Any, rows: int) -> list[Any]:
     return column.tolist() if hasattr(column, "tolist") else [column] * rows
 
 
-def pack_events(counted: Mapping[dp_event.DpEvent, int]) -> dict[str, Any]:
+def pack_events(counted: Mapping[dp_event.DpEvent, int]) -> dict[str, object]:
     """Events, as text without their noise multipliers, and how often each."""
     return pack(_row_of_event(event, count) for event, count in counted.items())
 
@@ -137,9 +138,11 @@ def _row_of_event(event: dp_event.DpEvent, count: int) -> tuple[str, Sequence[fl
     return _MULTIPLIER.sub(_LEFT_OUT, text), (int(count), *multipliers)
 
 
-def unpack_events(state: Mapping[str, Any]) -> dict[dp_event.DpEvent, int]:
+def unpack_events(state: Mapping[str, object]) -> dict[dp_event.DpEvent, int]:
     """What :func:`pack_events` was given, in the same order."""
-    return {_event(form, multipliers): int(count) for form, (count, *multipliers) in unpack(state)}
+    return {
+        _event(str(form), multipliers): int(count) for form, (count, *multipliers) in unpack(state)
+    }
 
 
 def _event(form: str, multipliers: Iterable[float]) -> dp_event.DpEvent:
@@ -147,7 +150,7 @@ def _event(form: str, multipliers: Iterable[float]) -> dp_event.DpEvent:
     return parse_event(re.sub(_LEFT_OUT, lambda _: repr(next(left)), form))
 
 
-def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, Any]:
+def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, object]:
     """Counts of every client [K] for each of many rows, most of them 0; ``None`` stays ``None``."""
     rows = list(counts)
     present = [np.flatnonzero(row) for row in rows if row is not None]
@@ -161,11 +164,12 @@ def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, Any]:
     }
 
 
-def unpack_counts(state: Mapping[str, Any], clients: int) -> Iterator[np.ndarray | None]:
+def unpack_counts(state: Mapping[str, object], clients: int) -> Iterator[np.ndarray | None]:
     """What :func:`pack_counts` was given."""
-    who, start = array(state["clients"]), 0
-    counts = np.array(_values(state["counts"], len(who)), dtype=np.int64)
-    for length in _values(state["lengths"], state["rows"]):
+    saved: Mapping[str, Any] = state
+    who, start = array(saved["clients"]), 0
+    counts = np.array(_values(saved["counts"], len(who)), dtype=np.int64)
+    for length in _values(saved["lengths"], saved["rows"]):
         if length < 0:
             yield None
             continue

@@ -15,13 +15,14 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedpriv.privacy.matrix.participation import Participation
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
+_Vector = TypeVar("_Vector")
 RowSource = Callable[[], Any]
 """Gives the next vector of independent standard normals: of numpy or of torch, in double precision."""
 
@@ -38,9 +39,9 @@ class NoiseStream(ABC):
         self.round = 0
         self.held: list[Any] = []
 
-    def next(self, draw: RowSource) -> Any:
+    def next(self, draw: Callable[[], _Vector]) -> _Vector:
         """Row t of N Z [d]; calls ``draw`` as often as the strategy's ``draws(t)`` says."""
-        row = self._row(draw)
+        row: _Vector = self._row(draw)
         self.round += 1
         return row
 

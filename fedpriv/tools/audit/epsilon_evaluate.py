@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from dp_accounting import dp_event
 
 from fedpriv.attacks.canary_scores import Kind, ideal_scores
 from fedpriv.common.random_streams import numpy_stream
@@ -89,7 +90,7 @@ class AuditSetup:
         return 1.0 - self.confidence
 
     @property
-    def composition(self) -> dict[Any, int]:
+    def composition(self) -> dict[dp_event.DpEvent, int]:
         """The ledger's events of one canary."""
         counts: Counter[Any] = Counter()
         for kind, count in self.released.items():

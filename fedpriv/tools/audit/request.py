@@ -135,7 +135,7 @@ def check_shadows(name: str, value: object) -> int:
     return value
 
 
-def missing(audit: str | Sequence[str] | None, summary: Mapping[str, Any]) -> list[str]:
+def missing(audit: str | Sequence[str] | None, summary: Mapping[str, object]) -> list[str]:
     """The kinds of audit that the value of the key ``audit`` names and a run's summary has no result of."""
     texts = [audit] if isinstance(audit, str) else audit or ()
     kinds = [text.partition(":")[0] for text in texts]

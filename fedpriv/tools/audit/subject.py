@@ -184,6 +184,7 @@ def _weights(run: StoredRun, device: Any) -> tuple[Any, int]:
     """(the last weights, of a checkpoint or by name; after how many rounds)."""
     folder = run.files
     if not run.finished and checkpoint.exists(folder):
+        state: Any
         state, _ = checkpoint.read(folder, device)
         try:
             weights, statistics = state["training"]["weights"], state.get("statistics", {})
