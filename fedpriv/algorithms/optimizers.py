@@ -22,9 +22,9 @@ class Optimizer(Protocol):
     def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
         """The change of weights [m, d] for gradients [m, d]; may overwrite ``gradients``."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, object]: ...
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, object]) -> None: ...
 
 
 class NoOptimizer(Saved):
@@ -66,12 +66,13 @@ class Decayed:
         change = self._optimizer.step(clients, gradients)  # proportional to η
         return change.mul_(self._factor ** (self._rounds - 1))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {"rounds": torch.tensor(self._rounds), "optimizer": self._optimizer.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._rounds = int(state["rounds"])
-        self._optimizer.load_state_dict(state["optimizer"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
+        self._rounds = int(saved["rounds"])
+        self._optimizer.load_state_dict(saved["optimizer"])
 
 
 class Sgd(Saved):
@@ -227,12 +228,13 @@ class AdamWithoutNoise(Adam):
         moment = second.double().sub_(self._noise).mul_(scale.double().square())
         return out.copy_(moment.clamp_min_(self.floor).sqrt_())
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {**super().state_dict(), "noise": self._noise.clone()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        saved: Mapping[str, Any] = state
         super().load_state_dict(state)
-        self._noise = state["noise"].to(self._noise.device).clone()
+        self._noise = saved["noise"].to(self._noise.device).clone()
 
 
 def refuse_if_too_large(

@@ -18,22 +18,23 @@ class Saved:
 
     saved_attributes: ClassVar[Mapping[str, str]] = {}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return what the next round needs of this object, for the checkpoint: tensors and plain values."""
         return {
             key: _copy(getattr(self, name)) for key, name in type(self).saved_attributes.items()
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore what ``state_dict`` gave."""
+        saved: Mapping[str, Any] = state
         for key, name in type(self).saved_attributes.items():
             held = getattr(self, name)
             if _is_tensor(held):
-                held.copy_(state[key])
+                held.copy_(saved[key])
             elif isinstance(held, deque):
-                setattr(self, name, deque(state[key], held.maxlen))
+                setattr(self, name, deque(saved[key], held.maxlen))
             else:
-                setattr(self, name, state[key])
+                setattr(self, name, saved[key])
 
 
 def _copy(value: Any) -> Any:
