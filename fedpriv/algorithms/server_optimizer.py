@@ -19,12 +19,11 @@ of released and public values, cost no privacy, and leave the ledger as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
-from fedpriv.common.fields import declared, field, unchecked
+from fedpriv.common.fields import Allowed, argument_of, declared, field, number, one_of, or_null
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.optimizers import Optimizer
@@ -39,40 +38,65 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 }
 """The keys that each optimiser has."""
 SERVER_OPTIMIZERS = tuple(_DEFAULTS)
-_SHARE = "number >= 0 and < 1"
-_BELOW_ONE = ("momentum", "beta1", "beta2")
+_SHARE = number(at_least=0, below=1)
 
 
-@dataclass(frozen=True)
-class ServerOptimizer:
-    """``name``: one of ``SERVER_OPTIMIZERS``; ``learning_rate`` η; the rest as in the module, ``None``: the
-    default. Raises ArgumentError for a value that is out of range, or is another optimiser's."""
+def _key(unit: str, help: str, check: Allowed) -> Any:
+    """Declare an argument that only some optimisers have; null is the optimiser's default."""
 
-    name: str
-    learning_rate: float
-    momentum: float | None = None
-    beta1: float | None = None
-    beta2: float | None = None
-    optimizer_epsilon: float | None = None
-    initial_accumulator: float | None = None
-    second_moment_floor: float | None = None
+    def of_its_optimizer(name: str, value: Any, part: Any) -> Any:
+        chosen = argument_of(part, "optimizer")
+        having = [optimizer for optimizer, keys in _DEFAULTS.items() if name in keys]
+        if chosen in _DEFAULTS and chosen not in having:
+            raise ArgumentError(name, value, f"null unless optimizer is {', '.join(having)}")
+        check(name, value, part)
+        return value
 
-    def __post_init__(self) -> None:
-        checks.number("learning_rate", self.learning_rate, above=0)
-        checks.one_of("optimizer", self.name, SERVER_OPTIMIZERS)
-        for key in self.__dataclass_fields__:
-            value = getattr(self, key)
-            if key in ("name", "learning_rate") or value is None:
-                continue
-            if key not in self._own:
-                having = ", ".join(name for name, own in _DEFAULTS.items() if key in own)
-                raise ArgumentError(key, value, f"null unless optimizer is {having}")
-            if key in _BELOW_ONE:
-                checks.number(key, value, at_least=0, below=1)
-            elif key == "second_moment_floor":
-                checks.number(key, value, above=0)
-            else:
-                checks.number(key, value, at_least=0)
+    asked = or_null(replace(check, validate=of_its_optimizer))
+    return field(asked, default=None, kw_only=True, unit=unit, help=help)
+
+
+@declared
+class ServerOptimizerKeys:
+    """An algorithm whose server has an optimiser: the arguments that only some optimisers have."""
+
+    momentum: float | None = _key("μ", "optimizer=momentum: its momentum; null: 0.9", _SHARE)
+    beta1: float | None = _key(
+        "β₁", "adam, dp_adam_bc: decay of the mean, null: 0.9; adagrad: null: 0", _SHARE
+    )
+    beta2: float | None = _key(
+        "β₂", "adam, dp_adam_bc: decay of the second moment; null: 0.999", _SHARE
+    )
+    optimizer_epsilon: float | None = _key(
+        "ε", "adam, adagrad: added to the root of the second moment; null: 1e-8", number(at_least=0)
+    )
+    initial_accumulator: float | None = _key(
+        "", "adagrad: the sum of squares at first; null: 0", number(at_least=0)
+    )
+    second_moment_floor: float | None = _key(
+        "γ", "dp_adam_bc: least second moment without the noise; null: 1e-8", number(above=0)
+    )
+
+    def server_optimizer(self, name: str, learning_rate: float) -> ServerOptimizer:
+        """Return the server's optimiser with these keys. Raises ArgumentError."""
+        return ServerOptimizer(
+            optimizer=name,
+            learning_rate=learning_rate,
+            momentum=self.momentum,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            optimizer_epsilon=self.optimizer_epsilon,
+            initial_accumulator=self.initial_accumulator,
+            second_moment_floor=self.second_moment_floor,
+        )
+
+
+@declared
+class ServerOptimizer(ServerOptimizerKeys):
+    """The server's optimiser; see the module."""
+
+    name: str = field(one_of(SERVER_OPTIMIZERS), alias="optimizer", help="optimizer of the server")
+    learning_rate: float = field(number(above=0), unit="η", help="learning rate of the server")
 
     @property
     def _own(self) -> dict[str, float]:
@@ -103,46 +127,3 @@ class ServerOptimizer:
         changed = {k: v for k, v in self.values.items() if v != self._own[k]}
         words = [self.name, f"learning rate {self.learning_rate:g}"]
         return ", ".join(words + [f"{key.replace('_', ' ')} {v:g}" for key, v in changed.items()])
-
-
-def _key(unit: str, help: str, allowed: str) -> Any:
-    """Declare an argument that only some optimisers have."""
-    return field(unchecked(allowed), default=None, kw_only=True, unit=unit, help=help)
-
-
-@declared
-class ServerOptimizerKeys:
-    """An algorithm whose server has an optimiser: the arguments that only some optimisers have.
-
-    :class:`ServerOptimizer` checks them; null is the optimiser's default.
-    """
-
-    momentum: float | None = _key("μ", "optimizer=momentum: its momentum; null: 0.9", _SHARE)
-    beta1: float | None = _key(
-        "β₁", "adam, dp_adam_bc: decay of the mean, null: 0.9; adagrad: null: 0", _SHARE
-    )
-    beta2: float | None = _key(
-        "β₂", "adam, dp_adam_bc: decay of the second moment; null: 0.999", _SHARE
-    )
-    optimizer_epsilon: float | None = _key(
-        "ε", "adam, adagrad: added to the root of the second moment; null: 1e-8", "number >= 0"
-    )
-    initial_accumulator: float | None = _key(
-        "", "adagrad: the sum of squares at first; null: 0", "number >= 0"
-    )
-    second_moment_floor: float | None = _key(
-        "γ", "dp_adam_bc: least second moment without the noise; null: 1e-8", "number > 0"
-    )
-
-    def server_optimizer(self, name: str, learning_rate: float) -> ServerOptimizer:
-        """Return the server's optimiser with these keys. Raises ArgumentError."""
-        return ServerOptimizer(
-            name,
-            learning_rate,
-            self.momentum,
-            self.beta1,
-            self.beta2,
-            self.optimizer_epsilon,
-            self.initial_accumulator,
-            self.second_moment_floor,
-        )

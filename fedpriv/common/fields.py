@@ -240,4 +240,6 @@ def describe(part: type, argument: attrs.Attribute) -> str:
 
 def argument_of(part: Any, name: str) -> object:
     """Return the value of a declared object's argument, whatever its attribute is called."""
-    return next(getattr(part, f.name) for f in attrs.fields(type(part)) if f.alias == name)
+    return next(
+        getattr(part, f.name) for f in attrs.fields(type(part)) if f.alias == name and f.init
+    )

@@ -88,7 +88,9 @@ def _as_seen(subject: AuditedRun) -> Algorithm:
     if isinstance(algorithm, DpScaffold):
         return algorithm.without_variates()
     if algorithm.server is not None:
-        algorithm.server = ServerOptimizer("sgd", algorithm.server.learning_rate)
+        algorithm.server = ServerOptimizer(
+            optimizer="sgd", learning_rate=algorithm.server.learning_rate
+        )
     elif algorithm.optimizer == "adam":
         if algorithm.local_steps == 1:
             algorithm.optimizer = "sgd"
