@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import declared, field, one_of, own_check
 
 WITHOUT = "wei_cdp"
 """The algorithm whose runs a search makes, and finds again."""
@@ -14,7 +15,22 @@ METHODS = ("grid", "golden")
 CRITERIA = ("test_loss", "test_accuracy")
 
 
-@dataclass(frozen=True)
+_ROUNDS = "a list of whole numbers >= 1"
+
+
+def _rounds(name: str, value: Any) -> tuple[int, ...]:
+    numbers = checks.sequence(name, value, _ROUNDS)
+    return tuple(sorted({checks.whole(name, t, at_least=1) for t in numbers}))
+
+
+def _seeds(name: str, value: Any) -> tuple[int, ...]:
+    numbers = checks.sequence(name, value, "a list of seeds")
+    if not numbers or len(set(numbers)) != len(numbers):
+        raise ArgumentError(name, value, "one seed or several different ones")
+    return tuple(checks.seed(name, s) for s in numbers)
+
+
+@declared
 class RoundsSearch:
     """The T with the best mean of ``criterion`` over runs with ``seeds``.
 
@@ -22,34 +38,21 @@ class RoundsSearch:
     to the largest of ``rounds``, for a mean that falls and then rises; some 10 of 300 are tried.
     """
 
-    method: str
-    rounds: tuple[int, ...]
-    seeds: tuple[int, ...]
-    criterion: str
+    method: str = field(one_of(METHODS), default="grid", help="which of the rounds are tried")
+    rounds: tuple[int, ...] = field(
+        own_check(_rounds, _ROUNDS), default=(), help="numbers of rounds T that are tried"
+    )
+    seeds: tuple[int, ...] = field(
+        own_check(_seeds, "list of seeds"), default=(0,), help="seeds of the runs of each T"
+    )
+    criterion: str = field(
+        one_of(CRITERIA), default="test_loss", help="metric whose mean over the seeds decides"
+    )
 
-    @classmethod
-    def of(
-        cls,
-        method: str = "grid",
-        rounds: Iterable[int] = (),
-        seeds: Iterable[int] = (0,),
-        criterion: str = "test_loss",
-    ) -> RoundsSearch:
-        """Checked. Raises ArgumentError that names the argument below ``search``."""
-        words = "a list of whole numbers >= 1"
-        candidates = checks.sequence("search.rounds", rounds, words)
-        tried = sorted({checks.whole("search.rounds", t, at_least=1) for t in candidates})
-        if not tried or (method == "golden" and len(tried) < 2):
-            raise ArgumentError("search.rounds", rounds, f"{words}, two at least with golden")
-        numbers = checks.sequence("search.seeds", seeds, "a list of seeds")
-        if not numbers or len(set(numbers)) != len(numbers):
-            raise ArgumentError("search.seeds", seeds, "one seed or several different ones")
-        return cls(
-            method=checks.one_of("search.method", method, METHODS),
-            rounds=tuple(tried),
-            seeds=tuple(checks.seed("search.seeds", s) for s in numbers),
-            criterion=checks.one_of("search.criterion", criterion, CRITERIA),
-        )
+    def __attrs_post_init__(self) -> None:
+        if len(self.rounds) < (2 if self.method == "golden" else 1):
+            allowed = f"{_ROUNDS}, two at least with golden"
+            raise ArgumentError("rounds", list(self.rounds), allowed)
 
     def best(self, cost: Callable[[int], float]) -> int:
         """The T of least ``cost``, which is asked once for each T tried; the smaller T if equal."""

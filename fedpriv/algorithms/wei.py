@@ -61,7 +61,11 @@ def wei_cdp(
     stated = {"clients": clients, "records": None if sensitivity == "one_step" else records}
     algorithm.assumed = {key: value for key, value in stated.items() if value is not None}
     if search is not None:
-        algorithm.search = RoundsSearch.of(**search)
+        try:
+            algorithm.search = RoundsSearch(**search)
+        except ArgumentError as error:
+            inside = f"search.{error.argument}"
+            raise ArgumentError(inside, error.value, error.allowed, error.hint) from None
     return algorithm
 
 

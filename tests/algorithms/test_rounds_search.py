@@ -11,7 +11,7 @@ from fedpriv.common.errors import ArgumentError
 
 
 def search(method: str, rounds: list[int]) -> RoundsSearch:
-    return RoundsSearch.of(method, rounds)
+    return RoundsSearch(method, rounds)
 
 
 def counting(cost):  # type: ignore[no-untyped-def]
