@@ -22,6 +22,7 @@ import yaml
 from PIL import Image
 
 from fedpriv.common.files import write_text
+from fedpriv.store.digests import KEY
 from fedpriv.store.folder import FINISHED, RunFolder
 from fedpriv.store.packed import pack_runs, unpack_runs
 from fedpriv.store.stored_run import StoredRun
@@ -59,7 +60,7 @@ def publish_run(source: RunFolder, target: RunFolder) -> None:
     if summary["stop_reason"] not in FINISHED:
         raise SystemExit(f"{source.path} is not a finished run: {summary['stop_reason']}")
     target.path.mkdir(parents=True, exist_ok=True)
-    for path in (source.summary, source.privacy_text, source.privacy_json):
+    for path in (source.privacy_text, source.privacy_json):
         shutil.copy(path, target.path)
     config = yaml.safe_load(source.config.read_text(encoding="utf-8"))
     config.pop("runtime", None)  # folders of the machine it ran on
@@ -76,6 +77,8 @@ def publish_run(source: RunFolder, target: RunFolder) -> None:
         slim(pd.read_csv(source.clients), target.clients)
         if target.clients.stat().st_size > LARGEST_CLIENTS:
             target.clients.unlink()
+    target.digests.add_missing([path.name for path in target.path.iterdir()])
+    target.write_summary({key: value for key, value in summary.items() if key != KEY})
 
 
 def pack(names: set[str], source: Path, archive: Path) -> None:

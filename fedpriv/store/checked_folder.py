@@ -111,8 +111,13 @@ class CheckedFolder:
             path = self.path / name
             odd = Path(name).is_absolute() or ".." in Path(name).parts
             written_again = self._goes_on and name.endswith(("environment.json", "trackers.json"))
-            if not odd and not written_again and os.path.lexists(path):
+            if odd or written_again or not os.path.lexists(path):
+                continue
+            try:
+                self.files.refuse_odd(path)
                 self.check(path, LARGEST_HASHED)
+            except ConfigError as error:
+                self._enter(path, str(error))
 
     def vouches_for(self, *paths: Path) -> bool:
         """Return whether all these files are as ``summary.json`` states them."""

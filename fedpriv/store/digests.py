@@ -54,7 +54,7 @@ def matches(path: Path, entry: Digest, largest: float = math.inf, goes_on: bool 
     reader to refuse.
     """
     try:
-        found, size = path.stat(), entry["bytes"]
+        found, size = path.lstat(), entry["bytes"]
         if not stat.S_ISREG(found.st_mode):
             return True
         longer = found.st_size > size and path.name in GROWING and goes_on

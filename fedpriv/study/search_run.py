@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from omegaconf import DictConfig
 
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.files import write_json, write_text
+from fedpriv.store.saved import saved_json
 from fedpriv.store.searches import RECORD, STATEMENT
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.search_budget import SearchBudget, SearchLedger, read_trial
@@ -91,10 +91,10 @@ class Search:
         if not path.exists():
             return []
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = saved_json(path)
             definition, trials = stored["search"], stored["trials"]
             rows = [{"values": dict(row["values"])} for row in trials]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ConfigError, ValueError, KeyError, TypeError):
             raise ConfigError(f"{path} cannot be read, so what was spent is not known") from None
         if definition != self.settings.definition(self.space):
             raise ConfigError(

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from fedpriv.common.notices import take
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
+
 SCRIPT = Path(__file__).parents[3] / "scripts" / "publish_figures.py"
 
 
@@ -44,3 +48,13 @@ def test_the_runs_of_points_are_the_rows_of_ends(script, drawn, tmp_path):
     (drawn / "comparison.md").write_text("- runs: a row each in ends.csv\n")
     (drawn / "ends.csv").write_text("group,seed,folder\nroles,0,run-b\nroles,1,run-c\n")
     assert script.publish_figure(drawn, tmp_path / "to") == {"run-b", "run-c"}
+
+
+def test_a_run_that_was_made_slim_is_not_suspected(script, ran, tmp_path):
+    source = RunFolder(ran("algorithm=dp_fl", "dataset=digits", "rounds=2").folder)
+    script.publish_run(source, RunFolder(tmp_path / "slim"))
+    take()
+    run = StoredRun(tmp_path / "slim")
+    run.check_all()
+    assert (run.finished, run.damage, take()) == (True, {}, [])
+    assert not any(key.startswith("runtime.") for key in run.values)
