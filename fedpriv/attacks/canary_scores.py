@@ -67,8 +67,9 @@ class Kind:
         return {**vars(self), "event": describe_event(self.event)}
 
     @classmethod
-    def of_plain(cls, values: Mapping[str, Any]) -> Kind:
+    def of_plain(cls, plain: Mapping[str, object]) -> Kind:
         """What :meth:`plain` wrote. Raises ValueError, TypeError or KeyError for anything else."""
+        values: Mapping[str, Any] = plain
         noise, rate = float(values["noise_multiplier"]), float(values["sample_rate"])
         if not (noise >= 0 and 0 < rate <= 1):
             raise ValueError("no noise multiplier, or no sample rate")

@@ -12,10 +12,13 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from fedpriv.common.errors import ConfigError, WriteError
 from fedpriv.common.words import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RUN_FILES = frozenset(
     {"config.yaml", "environment.json", "metrics.csv", "summary.json", "checkpoint.pt"}
@@ -144,12 +147,12 @@ def write_json(path: str | Path, value: object) -> None:
     write_text(path, json_text(value))
 
 
-def frame_text(frame: Any, float_format: str | None = None) -> str:
+def frame_text(frame: pd.DataFrame, float_format: str | None = None) -> str:
     """Return a pandas data frame as CSV, without its index."""
     return str(frame.to_csv(index=False, float_format=float_format))
 
 
-def write_csv(path: str | Path, frame: Any, float_format: str | None = None) -> None:
+def write_csv(path: str | Path, frame: pd.DataFrame, float_format: str | None = None) -> None:
     """Write a pandas data frame as CSV, without its index, atomically."""
     write_text(path, frame_text(frame, float_format))
 
