@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
+
+from fedpriv.common.conflicts import Combination
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.groups import option_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,6 +49,18 @@ class Aggregation(ABC):
     """
 
     linear: bool = False
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse an algorithm of which the server does not see each noised upload."""
+        algorithm = parts.algorithm
+        if algorithm.private and not algorithm.trust.sees_each_upload:
+            yield ConfigError(
+                "aggregation",
+                option_of("aggregation", self),
+                f"mean with algorithm={algorithm.name} ({algorithm.trust.name} trust)",
+                "only the noised sum of the uploads is released there, and what a rule makes of uploads that "
+                "nobody noised has no bounded sensitivity",
+            )
 
     @abstractmethod
     def start(self, model: FlatModel) -> Rule:

@@ -8,7 +8,7 @@ and how much noise a gradient gets for a noise multiplier.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.base_classes import fact
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.conflicts import RELEASED_ONCE, Combination
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import field, or_null, whole
 from fedpriv.common.saved import Saved
 from fedpriv.common.secret_streams import SecretStreams
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 
+_PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
+"""By unit, private algorithms to use in the place of one that is not."""
+
+
 class Algorithm(Saved, ABC):
     """What an experiment asks of an algorithm.
 
@@ -55,6 +60,8 @@ class Algorithm(Saved, ABC):
         search: What finds the number of rounds before the run; its runs read the same data.
         cost_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
         augmentation: The changed copies of each image, whose mean gradient is clipped; None: there are none.
+        releases_feature_statistics: Whether its clients can release statistics of features before round 1.
+        no_transform: Why no clipper that scales coordinates goes with it; None: one does.
         metrics: Further columns of ``metrics.csv``, which its rounds fill (``OpenRound.facts``).
     """
 
@@ -70,6 +77,8 @@ class Algorithm(Saved, ABC):
     search: RoundsSearch | None = None
     cost_depends_on_records: bool = False
     augmentation: Augmentation | None = None
+    releases_feature_statistics: bool = False
+    no_transform: str | None = None
     metrics: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
@@ -156,6 +165,27 @@ class Algorithm(Saved, ABC):
     def check_rounds(self, rounds: int) -> None:
         """Refuse fewer rounds than there is something to do in. Raises ArgumentError."""
 
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse noise where nothing is private, and what is of no use to the algorithm's clients."""
+        adds_noise = parts.noise_schedule.adds_noise
+        if not self.private and (adds_noise or not parts.clipper.unbounded):
+            yield ConfigError(
+                f"algorithm={self.name} is not private and takes clipper=none and noise_schedule=none; use "
+                f"algorithm={_PRIVATE[self.unit]} to clip and add noise"
+            )
+        if self.unit == "record" and self.trust.secret_cohort:
+            yield ConfigError(
+                f"algorithm={self.name}: unit=record does not go with {self.trust.name} trust: each client "
+                "noises its own sum here, and who took part is seen"
+            )
+        if self.augmentation is not None:
+            yield from self.augmentation.conflicts(parts)
+        if self.search is not None:
+            yield from self.search.conflicts(parts)
+        if parts.released_statistics is not None and self.clients_per_round is not None:
+            key, cohort = "algorithm.clients_per_round", self.clients_per_round
+            yield ConfigError(key, cohort, "null", RELEASED_ONCE)
+
     # ---- noise
 
     def mechanism(self, clipper: Clipper, schedule: NoiseSchedule) -> Mechanism:
@@ -167,9 +197,6 @@ class Algorithm(Saved, ABC):
     ) -> float:
         """Noise std ÷ clip norm of the clipped sum, given the schedule's noise multiplier."""
         return clipper.gradient_multiplier(noise_multiplier)
-
-    def refuse_clipper(self, clipper: Asking) -> None:
-        """Raise ConfigError for a clipper that this algorithm cannot take."""
 
     def learn_size(self, size: Callable[[], int]) -> None:
         """Called before anything is planned; ``size()``: how many numbers the model has (needs torch)."""

@@ -25,14 +25,12 @@ from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.server_optimizer import ServerOptimizer, ServerOptimizerKeys
 from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.algorithms.sum_of_uploads import SumOfUploads
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, same_as, text
-from fedpriv.common.groups import option_of
 from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.core.names import ZERO_OUT
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling, WholeData
 from fedpriv.privacy.core.trust import CENTRAL_TRUST, DISTRIBUTED_TRUST, LOCAL_TRUST, Trust
-from fedpriv.privacy.mechanisms.mechanism import Asking
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
@@ -45,6 +43,8 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
     """Record level: sums of clipped gradients, and a server that steps."""
 
     unit = "record"
+    releases_feature_statistics = True
+    no_transform = "its records are clipped as they are"
     trusts = (LOCAL_TRUST.name, DISTRIBUTED_TRUST.name)
 
     name: str = field(text, help="name in run folders and tables")
@@ -72,15 +72,6 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
                 self.sample_rate,
                 f"1 with shares={self.shares}",
                 "no bound is proven here for sampled lots with noise of whole numbers",
-            )
-
-    def refuse_clipper(self, clipper: Asking) -> None:
-        """Records are clipped as they are. Raises ConfigError."""
-        if clipper.transforms:
-            raise ConfigError(
-                "clipper",
-                option_of("clipper", clipper),
-                f"one that does not scale coordinates with algorithm={self.name}",
             )
 
     def sampling_of(self, records: int) -> Sampling:

@@ -22,6 +22,7 @@ class DpFl(Augmented, LocalStepsAlgorithm):
     """Per-record clipping and Gaussian noise on every client."""
 
     private = True
+    releases_feature_statistics = True
 
     claim: Claim | None = field(
         Allowed(

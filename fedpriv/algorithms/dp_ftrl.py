@@ -13,13 +13,14 @@ other data set its contributions are zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+from fedpriv.common.conflicts import Combination
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import (
     boolean,
@@ -49,7 +50,6 @@ from fedpriv.privacy.matrix.cohorts import (
     ShuffledEpochs,
     Turns,
 )
-from fedpriv.privacy.mechanisms.mechanism import Asking
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.problem import Problem
@@ -301,9 +301,10 @@ class DpFtrl(Algorithm):
         self._mechanism = MatrixMechanism(self, clipper, schedule, correlation)
         return self._mechanism
 
-    def refuse_clipper(self, clipper: Asking) -> None:
-        if not isinstance(clipper, ConstantClipper | NoClipper):
-            raise ConfigError(
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse clip norms that move."""
+        if not isinstance(parts.clipper, ConstantClipper | NoClipper):
+            yield ConfigError(
                 f"algorithm={self.name} takes one clip norm fixed in advance (clipper=constant), because one "
                 "release is charged for all rounds"
             )

@@ -16,12 +16,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
+from fedpriv.common.conflicts import Combination
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, one_of, same_as, set_apart
 from fedpriv.privacy.clippers import ConstantClipper
@@ -40,6 +42,8 @@ NOISES = (FIXED, PRINTED)
 @declared
 class NaseriCdp(CdpFedAvg):
     """CDP; the settings are those of :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg`."""
+
+    no_transform = "its clients project onto a ball of the clip norm"
 
     noise: str = field(
         one_of(NOISES),
@@ -69,12 +73,11 @@ class NaseriCdp(CdpFedAvg):
         multiplier = super().gradient_multiplier(noise_multiplier, sampling, clipper)
         return multiplier / self.client_rate if self.noise == PRINTED else multiplier
 
-    def refuse_clipper(self, clipper: Asking) -> None:
-        if self.noise == PRINTED and clipper.asks_ever():
-            # its answer is divided by how many took part, which nobody noises
-            raise ConfigError(
-                "clipper", type(clipper).__name__, "one that asks nothing with noise=as_printed"
-            )
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse a clipper whose answer is divided by how many took part, which nobody noises."""
+        if self.noise == PRINTED and parts.clipper.asks_ever():
+            kind = type(parts.clipper).__name__
+            yield ConfigError("clipper", kind, "one that asks nothing with noise=as_printed")
 
     def denominator(self, cohort: int, clients: int) -> float:
         if self.noise == PRINTED:
@@ -137,6 +140,8 @@ class NaseriLdp(LocalStepsAlgorithm):
             )
         return super().gradient_multiplier(noise_multiplier, sampling, clipper)
 
-    def refuse_clipper(self, clipper: Asking) -> None:
-        if self.noise == PRINTED and not isinstance(clipper, ConstantClipper):
-            raise ConfigError("clipper", type(clipper).__name__, "constant with noise=as_printed")
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse all but one clip norm with noise of no clip norm."""
+        if self.noise == PRINTED and not isinstance(parts.clipper, ConstantClipper):
+            kind = type(parts.clipper).__name__
+            yield ConfigError("clipper", kind, "constant with noise=as_printed")

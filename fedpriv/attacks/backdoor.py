@@ -5,6 +5,7 @@ Torch-free: the work is :class:`~fedpriv.attacks.malicious.MaliciousClients`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from fedpriv.attacks.names import (
     UPDATE,
 )
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.conflicts import RELEASED_ONCE, Combination
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import (
     declared,
     field,
@@ -33,6 +35,7 @@ from fedpriv.common.fields import (
     when,
     whole,
 )
+from fedpriv.common.groups import option_of
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.saved import Saved
 from fedpriv.common.words import counted
@@ -154,6 +157,44 @@ class Backdoor(Saved):
             raise ArgumentError("attackers", self.attackers, allowed)
         if self.boosted == MALICIOUS_PART and self.dp_steps == FOLLOW:
             raise ArgumentError("boosted", self.boosted, "update with attack.dp_steps=follow")
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse algorithms that take no attackers, data without a place for the trigger, and some boosts."""
+        algorithm, rule = parts.algorithm, parts.aggregation
+        option = option_of("attack", self.trigger)
+        if algorithm.augmentation is not None:
+            hint = "copies of attackers' records are not supported"
+            if option == "pixel_pattern":
+                hint = "its trigger would be moved with the images"
+            copies = "none with algorithm.augmentation_multiplicity"
+            yield ConfigError("attack", option, copies, hint)
+        if algorithm.trust.sees_only_a_sum:
+            trust = f"algorithm.trust={algorithm.trust.name}"
+            hint = f"with {trust} a round has no other clients than those announced"
+            yield ConfigError("attack", option, "none", hint)
+        if parts.released_statistics is not None:
+            yield ConfigError("attack", option, "none", RELEASED_ONCE)
+        if not algorithm.uploads_changes:
+            yield ConfigError(
+                f"attack must be none with algorithm={algorithm.name}: its clients do not send changes of "
+                "weights; those of all others but fedsgd and ldp_fedsgd do"
+            )
+        if self.boost == REPLACEMENT and rule is not None and not rule.linear:
+            allowed = f"a number with aggregation={option_of('aggregation', rule)}"
+            hint = "an upload has no weight of its own in what a rule returns"
+            yield ConfigError("attack.boost", REPLACEMENT, allowed, hint)
+        steps_itself = (
+            algorithm.unit == "client" and getattr(algorithm, "optimizer", "sgd") != "sgd"
+        )
+        if self.boost == REPLACEMENT and algorithm.uploads_changes and steps_itself:
+            hint = "the server's optimizer is not sgd"
+            yield ConfigError("attack.boost", REPLACEMENT, "a number", hint)
+        if wanted := self.trigger.misfit(parts.dataset):
+            yield ConfigError(
+                f"attack.trigger needs {wanted}, which dataset={parts.dataset.name} has not"
+            )
+        if parts.partition.clients:
+            self.attackers_among(parts.partition.clients)
 
     def start(self, data: FederatedData) -> MaliciousClients:
         """Make the attackers of one run, with its data. To override with attackers that remember something:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from fedpriv.common.base_classes import fact
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, ReleasedStatistics
 from fedpriv.data.text_tokens import WORD
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from fedpriv.common.conflicts import Combination
 
 
 class Dataset(ABC):
@@ -103,6 +106,25 @@ class Dataset(ABC):
         """The release of clients by which features are normalized; None: there is none."""
         return None
 
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse a schedule that reads a public split of no size, and a sound budget where something is known
+        of clients without noise."""
+        if parts.noise_schedule.reads_validation and not self.validation_records:
+            yield ConfigError(
+                "dataset needs validation_records: the size of the public split that this noise_schedule "
+                f"reads ({type(self).__name__} has none)"
+            )
+        settings = parts.settings
+        if parts.algorithm.private and settings.epsilon is not None and settings.sound:
+            for key, value in self.unprotected.items():
+                yield ConfigError(
+                    f"dataset.{key}",
+                    value,
+                    "another with budget_view=sound and an epsilon",
+                    "it is a release without noise, which no budget allows: take epsilon=null or "
+                    "budget_view=published",
+                )
+
     @abstractmethod
     def load(self) -> LoadedDataset:
         """Read all records. Raises DataError where that is not possible."""
@@ -157,6 +179,20 @@ class Partition(ABC):
     def seed(self) -> int | None:
         """Seed of the draw; None: that of the run."""
         return None
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse an algorithm that counts on other clients than there are."""
+        algorithm = parts.algorithm
+        try:
+            if self.clients:
+                algorithm.check_clients(self.clients)
+        except ArgumentError as error:
+            yield error.within("algorithm")
+        for key, true in (("clients", self.clients), ("records", self.records)):
+            assumed = algorithm.assumed.get(key)
+            if None not in (true, assumed) and true != assumed:
+                allowed, hint = f"{true}, which partition.{key} is", f"set partition.{key} alone"
+                yield ConfigError(f"algorithm.{key}", assumed, allowed, hint)
 
     @abstractmethod
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None) -> list[np.ndarray]:

@@ -19,7 +19,6 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
-from fedpriv.experiment.aggregation_rules import start_rule
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.contracts import refuse_without_sampling
 from fedpriv.experiment.instantiate import within_group
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from fedpriv.aggregation.checked import CheckedRule
     from fedpriv.algorithms.problem import Problem
     from fedpriv.attacks.canaries import PlantedCanaries
     from fedpriv.attacks.malicious import MaliciousClients
@@ -195,7 +195,7 @@ def make_problem(
     )
     if is_own(algorithm):
         refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
-    problem.rule = start_rule(parts, problem)
+    problem.rule = _start_rule(parts, problem)
     parts.mechanism.join(data.records_per_client)
     inputs, _ = problem.random_records(_probes(module))
     refuse_own_randomness(module, inputs)
@@ -213,6 +213,23 @@ def make_problem(
         assert cohort is not None
         problem.chunk = chunk_size(cohort, work_per_round(parts, problem))
     return problem
+
+
+def _start_rule(parts: Parts, problem: Problem) -> CheckedRule | None:
+    """Start the rule of a run, or return None. Raises ConfigError for one that cannot be used."""
+    from fedpriv.aggregation.checked import CheckedRule, refuse_unrepeatable
+    from fedpriv.experiment.uncalled import refuse_uncalled
+
+    if parts.aggregation is None:
+        return None
+    model, clients = problem.model, problem.data.client_count
+    rule = CheckedRule(parts.aggregation, model)
+    refuse_wrong_signatures("rule", rule.rule)
+    refuse_uncalled("rule", rule.rule)
+    if is_own(parts.aggregation):
+        cohort = parts.algorithm.expected_cohort(clients) or clients
+        refuse_unrepeatable(parts.aggregation, model, max(1, round(cohort)))
+    return rule
 
 
 def _attackers(parts: Parts, data: FederatedData) -> MaliciousClients:

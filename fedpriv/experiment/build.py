@@ -3,25 +3,21 @@ after this."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.experiment.combinations import (
-    refuse_bad_combinations,
-    refuse_query_of_secret_cohort,
-    refuse_unaccountable,
-)
-from fedpriv.experiment.contracts import refuse_bad_answers
+from fedpriv.experiment.contracts import conflicts, refuse_bad_answers
 from fedpriv.experiment.instantiate import first_line, instantiate, within_group
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.settings import Settings, read_settings
+from fedpriv.experiment.settings import read_settings
 from fedpriv.experiment.uncalled import refuse_unasked
 from fedpriv.features.dataset import Featured
-from fedpriv.models.fit import model_size, seeded_for
-from fedpriv.privacy.accountants import Accountant, PublishedAccountant
+from fedpriv.models.fit import seeded_for
+from fedpriv.privacy.accountants import PublishedAccountant
 from fedpriv.privacy.core.names import PUBLISHED
 from fedpriv.privacy.noise_schedules import Setting
 
@@ -41,7 +37,7 @@ def build_parts(config: DictConfig) -> Parts:
         model=_model(config, settings.seed),
         clipper=instantiate(config, "clipper"),
         noise_schedule=instantiate(config, "noise_schedule"),
-        accountant=_accountant(instantiate(config, "accountant"), algorithm, settings),
+        accountant=instantiate(config, "accountant"),
         algorithm=algorithm,
         attack=_optional(config, "attack"),
         aggregation=_optional(config, "aggregation"),
@@ -50,14 +46,20 @@ def build_parts(config: DictConfig) -> Parts:
         },
     )
     refuse_unasked(parts)
-    refuse_bad_combinations(parts)
     refuse_bad_answers(parts)
+    _refuse_conflicts(parts)
+    if isinstance(parts.accountant, PublishedAccountant):
+        parts = replace(parts, accountant=algorithm.claim.accountant())
+        _refuse_conflicts(parts)
     if parts.private:
-        algorithm.learn_size(lambda: model_size(parts.model, parts.dataset))
-        refuse_unaccountable(parts)
         _calibrate_noise(parts)
-        refuse_query_of_secret_cohort(parts)
     return parts
+
+
+def _refuse_conflicts(parts: Parts) -> None:
+    """Raise the first ConfigError that a part has about the others."""
+    for error in conflicts(parts):
+        raise error
 
 
 def without_rule(config: DictConfig) -> DictConfig:
@@ -91,11 +93,6 @@ def _calibrate_noise(parts: Parts) -> None:
     schedule, algorithm, clients = parts.noise_schedule, parts.algorithm, parts.partition.clients
     if schedule.known:
         return
-    if not parts.shares_known:
-        raise ConfigError(
-            "noise_schedule is calibrated to epsilon, which here depends on how many records a client has, "
-            "and partition=natural does not say; set noise_schedule=constant, or another partition"
-        )
     share = 1.0
     if clients and algorithm.clients_per_round:
         share = min(1.0, algorithm.clients_per_round / clients)
@@ -109,27 +106,3 @@ def _calibrate_noise(parts: Parts) -> None:
         smallest_noise_multiplier=parts.costs().smallest_noise_multiplier,
     )
     within_group("noise_schedule", lambda: schedule.calibrate(setting))
-
-
-def _accountant(chosen: Any, algorithm: Any, settings: Settings) -> Accountant:
-    """The accountant asked for; for ``accountant=published`` the one of the work's theorem."""
-    published = settings.budget_view == PUBLISHED
-    if algorithm.private and algorithm.claim is None and published:
-        raise ConfigError(
-            "budget_view",
-            PUBLISHED,
-            f"sound with algorithm={algorithm.name}, which has no published claim",
-            "one that extends a work's algorithm inherits none: the theorem is not about what it changes",
-        )
-    if not isinstance(chosen, PublishedAccountant):
-        return chosen
-    if algorithm.claim is None:
-        raise ConfigError(
-            f"accountant=published needs an algorithm with a published claim, which {algorithm.name} "
-            "has not"
-        )
-    if settings.budget_view != PUBLISHED:
-        raise ConfigError(
-            "budget_view", settings.budget_view, "published with accountant=published"
-        )
-    return algorithm.claim.accountant()

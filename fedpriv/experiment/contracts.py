@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
+from fedpriv.attacks.triggers import Trigger
 from fedpriv.common.attributes import is_own
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.moved import first_name
-from fedpriv.data.base import Dataset
+from fedpriv.data.base import Dataset, Partition
 from fedpriv.data.federated import unreadable_data
 from fedpriv.experiment.trackers import Tracker
 from fedpriv.features import Features
+from fedpriv.features.dataset import Featured
+from fedpriv.models.base import ModelFactory
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.core.sampling import Sampling
@@ -36,6 +39,7 @@ NEEDS: dict[str, dict[str, str]] = {
         "clients": "how many clients there are; None where the data decide",
         "assign": "a method (labels, client_ids) -> a list of index arrays, one for each client",
     },
+    "model": {"build": "a method (input_shape, classes) -> a torch module"},
     "algorithm": {
         "name": "its name, as in algorithm.name",
         "private": "whether it claims privacy, True or False",
@@ -52,6 +56,13 @@ BASES: dict[str, tuple[type, ...]] = {
     "attack": (Backdoor,),
     "tracker": (Tracker,),
 }
+MAY_EXTEND: dict[str, type] = {
+    "dataset": Dataset,
+    "partition": Partition,
+    "model": ModelFactory,
+    "attack.trigger": Trigger,
+}
+"""The base classes of parts that need not extend a class of fedpriv."""
 
 
 def refuse_incomplete(group: str, made: Any) -> None:
@@ -70,13 +81,53 @@ def refuse_incomplete(group: str, made: Any) -> None:
             raise ConfigError(f"{group} needs {attribute}: {what} ({kind} has none)")
 
 
-def refuse_without_validation(dataset: Dataset, schedule: NoiseSchedule) -> None:
-    """A schedule that reads a public split needs a data set that says how large it is."""
-    if schedule.reads_validation and not dataset.validation_records:
-        raise ConfigError(
-            "dataset needs validation_records: the size of the public split that this noise_schedule reads "
-            f"({type(dataset).__name__} has none)"
-        )
+def conflicts(parts: Parts) -> Iterator[ConfigError]:
+    """Yield what the parts of a run refuse in one another, the first to be told first.
+
+    All classes of a part are asked, so that one of the user's own adds to what its base class refuses.
+    """
+    dataset, attack = parts.dataset, parts.attack
+    asked: list[tuple[str, Any]] = [
+        ("model", parts.model),
+        ("dataset", dataset.without_features()),
+        ("algorithm", parts.algorithm),
+        ("clipper", parts.clipper),
+        ("features", dataset.features if isinstance(dataset, Featured) else None),
+        ("noise_schedule", parts.noise_schedule),
+        ("aggregation", parts.aggregation),
+        ("attack", attack),
+        ("attack.trigger", None if attack is None else attack.trigger),
+        *((f"tracker.{name}", tracker) for name, tracker in parts.trackers.items()),
+        ("", parts.settings),
+        ("partition", parts.partition),
+    ]
+    # any accountant but that of a theorem asks what is released, which the other parts must allow
+    place = 0 if isinstance(parts.accountant, PublishedAccountant) else len(asked)
+    asked.insert(place, ("accountant", parts.accountant))
+    for group, part in asked:
+        kinds = list(reversed(type(part).__mro__))
+        if (base := MAY_EXTEND.get(group)) is not None and base not in kinds:
+            kinds.insert(0, base)
+        for kind in kinds:
+            if "conflicts" in vars(kind):
+                yield from _refused(group, part, vars(kind)["conflicts"], parts)
+
+
+def _refused(
+    group: str, part: Any, method: Callable[[Any, Parts], Any], parts: Parts
+) -> Iterator[ConfigError]:
+    """Yield what one class of a part refuses; errors about an argument name its key."""
+    try:
+        for error in method(part, parts) or ():
+            if not isinstance(error, ConfigError):
+                raise ConfigError(
+                    f"{group}: {type(part).__name__}.conflicts must give ConfigError's, got {_shown(error)}"
+                )
+            yield error
+    except ArgumentError as error:
+        yield error.within(group)
+    except ConfigError as error:
+        yield error
 
 
 def refuse_without_sampling(algorithm: Algorithm, records: Iterable[int]) -> None:

@@ -10,19 +10,14 @@ import hydra.utils
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
-from fedpriv.attacks.triggers import Trigger
 from fedpriv.common.base_classes import completed
 from fedpriv.common.config import unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
-from fedpriv.data.base import Dataset, Partition
-from fedpriv.experiment.contracts import refuse_incomplete
+from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete
 from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.experiment.uncalled import refuse_uncalled
-from fedpriv.models.base import ModelFactory
 
 _Made = TypeVar("_Made")
-_MAY_EXTEND: dict[str, type] = {"dataset": Dataset, "partition": Partition, "model": ModelFactory}
-"""The base classes of parts that need not extend a class of fedpriv."""
 
 
 def instantiate(config: DictConfig, group: str) -> Any:
@@ -44,8 +39,8 @@ def instantiate(config: DictConfig, group: str) -> Any:
     if top == "attack":
         refuse_wrong_signatures("attack.trigger", made.trigger)
         refuse_uncalled("attack.trigger", made.trigger)
-        completed(made.trigger, Trigger)
-    return completed(made, _MAY_EXTEND[top]) if top in _MAY_EXTEND else made
+        completed(made.trigger, MAY_EXTEND["attack.trigger"])
+    return completed(made, MAY_EXTEND[top]) if top in MAY_EXTEND else made
 
 
 def within_group(group: str, make: Callable[[], _Made], keys: Sequence[str] = ()) -> _Made:

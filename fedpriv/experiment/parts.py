@@ -10,14 +10,17 @@ from typing import Any
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.backdoor import Backdoor
+from fedpriv.common.errors import ArgumentError
 from fedpriv.data.base import Dataset, Partition
 from fedpriv.data.records import ReleasedStatistics
 from fedpriv.experiment.costs import Costs
 from fedpriv.experiment.settings import Settings
 from fedpriv.experiment.trackers import Tracker
-from fedpriv.privacy.accountants import Accountant
+from fedpriv.models.fit import model_size
+from fedpriv.privacy.accountants import Accountant, PldAccountant, RdpAccountant
 from fedpriv.privacy.clippers import Clipper
-from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GaussianQuery, Mechanism
+from fedpriv.privacy.core.sampling import Sampling
+from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GaussianQuery, Group, Mechanism
 from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 
@@ -51,6 +54,11 @@ class Parts:
         """Keys of the data set, with their values, by which something of every client's data is known
         without noise before the first round."""
         return self.dataset.unprotected
+
+    @property
+    def without_noise(self) -> bool:
+        """Whether nothing is private: by the algorithm, or because its noise is 0."""
+        return not (self.private and self.noise_schedule.adds_noise)
 
     @property
     def released_statistics(self) -> ReleasedStatistics | None:
@@ -88,6 +96,25 @@ class Parts:
         if (statistics := self.released_statistics) is not None:
             mechanism.before = GaussianQuery(FEATURE_STATISTICS, statistics.noise_multiplier)
         return mechanism
+
+    def release_of(self, sampling: Sampling) -> Group:
+        """Return what a participant that samples so releases in a round, with a σ that the run may use.
+        Raises ConfigError."""
+        sigma = min(
+            1.0, self.clipper.largest_noise_multiplier / 2.0
+        )  # for one that is not known yet
+        if self.noise_schedule.known:
+            sigma = self.noise_schedule.noise_multiplier(0)
+        self.algorithm.learn_size(lambda: model_size(self.model, self.dataset))
+        try:
+            return self.mechanism.group(sampling, sigma, 0)
+        except ArgumentError as error:
+            raise error.within("clipper") from None
+
+    @property
+    def other_accountants(self) -> tuple[Accountant, ...]:
+        """Accountants that a refused one may be replaced by, the tighter one first."""
+        return PldAccountant(), RdpAccountant()
 
     def costs(self, records: int | None = None) -> Costs:
         """Of what is planned, for a client of ``records`` records (default: an even share)."""

@@ -21,7 +21,7 @@ from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, span
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
-from fedpriv.models.fit import model_name
+from fedpriv.models.base import model_name
 from fedpriv.store.display import console, duration, statement_lines, summary_lines
 from fedpriv.store.statement import headline, publishable
 from fedpriv.store.table import pairs

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedpriv.common.conflicts import Combination
 from fedpriv.common.errors import ConfigError
 
 Parameter = str | int | float | bool
@@ -59,6 +60,20 @@ class Tracker(ABC):
 
     package: str | None = None
     notes_times = True
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse runs that keep a secret which a tracker would give away."""
+        names = ", ".join(parts.trackers)
+        if parts.settings.publish:
+            hint = "of such a run only public/ may be given away, once it has ended"
+            yield ConfigError("tracker", names, "none with publish=true", hint)
+        if self.notes_times and not parts.settings.runtime.diagnostics:
+            yield ConfigError(
+                "tracker",
+                names,
+                "none or csv with runtime.diagnostics=false",
+                "others note when a round ended, and how long it took tells how many took part",
+            )
 
     def refuse_unusable(self) -> None:
         """Raise ConfigError where it cannot work here; called before a run loads anything."""

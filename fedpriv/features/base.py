@@ -7,17 +7,21 @@ release them, with noise, and pay for that.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import Allowed, declared, field, one_of, or_null, whole
+from fedpriv.common.groups import option_of
 from fedpriv.common.words import counted
 from fedpriv.data.records import ReleasedStatistics
 from fedpriv.features import public_statistics
 
 if TYPE_CHECKING:
     import torch
+
+    from fedpriv.common.conflicts import Combination
 
 GROUPS, STATISTICS, RELEASED, NONE = "groups", "statistics", "released", "none"
 EPSILON = 1e-5
@@ -95,6 +99,25 @@ class Features(ABC):
     def __attrs_post_init__(self) -> None:
         if self.groups is None:
             self.groups = 1
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse what needs images, and a release of statistics by clients that cannot make one."""
+        algorithm, attack = parts.algorithm, parts.attack
+        if algorithm.augmentation is not None:
+            allowed = "none with algorithm.augmentation_multiplicity"
+            hint = "flips and crops need images, which such features are not"
+            yield ConfigError("features", self.name, allowed, hint)
+        if parts.released_statistics is not None and not algorithm.releases_feature_statistics:
+            yield ConfigError(
+                "features.normalization",
+                RELEASED,
+                f"groups, statistics or none with algorithm={algorithm.name}",
+                "the clients of dp_fl_server and dp_fl release statistics of features",
+            )
+        misfit = (lambda dataset: None) if attack is None else attack.trigger.misfit
+        if misfit(parts.dataset) and not misfit(parts.dataset.without_features()):
+            hint = f"attack={option_of('attack', attack.trigger)} changes pixels"
+            yield ConfigError("features", self.name, "none with this attack", hint)
 
     def released_statistics(self, channels: int) -> ReleasedStatistics | None:
         """What clients release to normalize so many channels; None: nothing."""

@@ -48,7 +48,7 @@ class Featured(DatasetView):
 
     def __init__(self, dataset: Dataset, features: Features):
         super().__init__(dataset)
-        self._features, self.features_name = features, features.name
+        self.features, self.features_name = features, features.name
         image = tuple(dataset.input_shape)
         if len(image) != 3 or dataset.vocabulary_size is not None:
             why = f"dataset={dataset.name} holds no images"
@@ -86,12 +86,12 @@ class Featured(DatasetView):
             self._refuse_mixed(loaded.train.inputs[:_TRIED])
             count = len(loaded.train) + len(loaded.test)
             sys.stderr.write(
-                f"computing {self._features.name} of {count:,} images (once: they are kept)\n"
+                f"computing {self.features.name} of {count:,} images (once: they are kept)\n"
             )
             return {name: self._coefficients(records) for name, records in parts.items()}
 
-        name = f"{self.source.name}-{self._features.key()}"
-        kept = encoded.kept(name, (*digests, *_own_code(self._features)), compute)
+        name = f"{self.source.name}-{self.features.key()}"
+        kept = encoded.kept(name, (*digests, *_own_code(self.features)), compute)
         read = {}
         for (part, records), digest in zip(parts.items(), digests, strict=True):
             inputs = self._normalized(kept.pop(part))
@@ -102,16 +102,16 @@ class Featured(DatasetView):
         """What depends on other records would be protected by no record's epsilon. Raises ConfigError."""
         import torch
 
-        found = self._features.coefficients(images)
+        found = self.features.coefficients(images)
         if tuple(found.shape) != (len(images), *self.input_shape):
             raise ConfigError(
                 f"features: coefficients must return a tensor [{len(images)}, *{self.input_shape}], as shape "
                 f"says, got {list(found.shape)}"
             )
-        alone = torch.cat([self._features.coefficients(one) for one in images.split(1)])
+        alone = torch.cat([self.features.coefficients(one) for one in images.split(1)])
         if not torch.allclose(found, alone, rtol=1e-2, atol=1e-3 * float(found.abs().max())):
             raise ConfigError(
-                f"features: {type(self._features).__name__}.coefficients must be a function of each image by "
+                f"features: {type(self.features).__name__}.coefficients must be a function of each image by "
                 "itself, got others for an image alone than beside other images"
             )
 
@@ -121,7 +121,7 @@ class Featured(DatasetView):
         for block, into in zip(
             blocks, np.split(found, range(_BLOCK, len(found), _BLOCK)), strict=True
         ):
-            into[:] = self._features.coefficients(block).numpy()
+            into[:] = self.features.coefficients(block).numpy()
         return found
 
     def _normalized(self, coefficients: np.ndarray) -> Any:
@@ -130,7 +130,7 @@ class Featured(DatasetView):
         found = torch.empty(coefficients.shape)
         for place in range(0, len(found), _BLOCK):
             block = slice(place, place + _BLOCK)
-            found[block] = self._features.normalize(torch.from_numpy(coefficients[block]))
+            found[block] = self.features.normalize(torch.from_numpy(coefficients[block]))
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv.common.errors import ArgumentError, ConfigError
@@ -13,6 +13,11 @@ from fedpriv.common.random_streams import stream_key
 if TYPE_CHECKING:
     from torch import nn
 
+    from fedpriv.common.conflicts import Combination
+
+_OF_TEXT = {"classification": "lstm_classifier", "language_model": "lstm_lm"}
+"""The model of fedpriv for each task on text."""
+
 
 @declared
 class ModelFactory(ABC):
@@ -20,13 +25,28 @@ class ModelFactory(ABC):
 
     Attributes:
         name: The name of the YAML, for messages; empty: that of the class.
-        task: Of a model of text, what it does with it (see :mod:`fedpriv.models.fit`); else None.
+        task: Of a model of text, what it does with it (``classification`` or ``language_model``); else None.
     """
 
     name: ClassVar[str] = ""
     task: ClassVar[str | None] = None
 
     seed: int = field(random_seed, help="seed of the initial weights")
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse a data set that the model cannot read: text for a model of numbers, or for another task."""
+        dataset, name = parts.dataset, model_name(self)
+        if dataset.vocabulary_size is None:
+            if self.task is None:
+                self.refuse_misfit(dataset.input_shape, dataset.classes)
+            else:
+                why = f"dataset={dataset.name} holds numbers and no text"
+                allowed = "one that reads numbers (cnn, mlp, logistic)"
+                yield ConfigError("model", name, allowed, why)
+        elif self.task != dataset.task:
+            why = f"dataset={dataset.name} holds text for the task {dataset.task}"
+            fitting = f"{_OF_TEXT.get(dataset.task, dataset.task)} or another for its task"
+            yield ConfigError("model", name, fitting, why)
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         """Raise ConfigError, which names ``model``, where it cannot read such records or tell so many classes
@@ -49,6 +69,11 @@ class ModelFactory(ABC):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_key(self.seed, "initial_weights"))
             return make()
+
+
+def model_name(model: ModelFactory) -> str:
+    """Return the name of the model's YAML, or of its class where it is none of fedpriv's."""
+    return model.name or type(model).__name__
 
 
 def one_number_of(options: Collection[int], allowed: str) -> Allowed:

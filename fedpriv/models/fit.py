@@ -1,4 +1,4 @@
-"""Whether a model reads what a data set holds, and building it for that data set."""
+"""Building a model for a data set."""
 
 from __future__ import annotations
 
@@ -15,40 +15,6 @@ from fedpriv.models.base import ModelFactory
 if TYPE_CHECKING:
     from torch import nn
 
-_MODELS = {"classification": "lstm_classifier", "language_model": "lstm_lm"}
-"""The model of ours for each task on text."""
-
-
-def refuse_misfit(model: ModelFactory, dataset: Dataset) -> None:
-    """Raise unless the model reads what the data set holds: numbers, or text for its task; no torch.
-
-    A data set of text has ``vocabulary_size`` and ``task`` (``classification`` or ``language_model``);
-    a model of text has ``task``.
-
-    Raises:
-        ConfigError: Names the model and the data set.
-    """
-    if not callable(getattr(model, "build", None)):
-        raise ConfigError(
-            f"model: {type(model).__name__} has no method build(input_shape, classes) that returns a "
-            "torch module"
-        )
-    name = model_name(model)
-    if dataset.vocabulary_size is None:
-        if model.task is not None:
-            why = f"dataset={dataset.name} holds numbers and no text"
-            raise ConfigError("model", name, "one that reads numbers (cnn, mlp, logistic)", why)
-        model.refuse_misfit(dataset.input_shape, dataset.classes)
-    elif model.task != dataset.task:
-        why = f"dataset={dataset.name} holds text for the task {dataset.task}"
-        fitting = f"{_MODELS.get(dataset.task, dataset.task)} or another for its task"
-        raise ConfigError("model", name, fitting, why)
-
-
-def model_name(model: ModelFactory) -> str:
-    """That of its YAML, or of its class where it is none of ours."""
-    return model.name or type(model).__name__
-
 
 def seeded_for(target: str, seed: int) -> AbstractContextManager[None]:
     """Return the context in which a model of this class is made and built: where the class is the user's own,
@@ -63,9 +29,8 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
     the initial weights of a model of the user's own follow.
 
     Raises:
-        ConfigError: The model does not read what the data set holds, or has other weights each time.
+        ConfigError: The model has other initial weights each time.
     """
-    refuse_misfit(model, dataset)
     shape, classes = dataset.input_shape, dataset.classes
     if dataset.vocabulary_size is not None:
         build: Callable[..., nn.Module] = model.build  # that of a model of text takes one more

@@ -13,9 +13,9 @@ Uniform: z² = T/B.  Recalculated: z_t² = (T - t) / (B - Σ_{τ<t} z_τ^-2), th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dp_accounting import dp_event
 
@@ -36,6 +36,9 @@ from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import TRAINING_LOSS
 from fedpriv.privacy.mechanisms.visible import Visible, seen
 from fedpriv.privacy.noise_schedule import BETA, LossQuery, NoiseSchedule, Setting
+
+if TYPE_CHECKING:
+    from fedpriv.common.conflicts import Combination
 
 FORMS = ("printed", "exact")
 DISCOUNTS = ("beta_squared", "beta")
@@ -90,6 +93,8 @@ def _spreading(setting: Setting, form: str | None) -> Spreading:
 class UniformBudget(NoiseSchedule):
     """z = (T/B)^(1/2) in every round, so that T = ``rounds`` rounds cost ε (eq. 15)."""
 
+    spreads_budget = True
+
     epsilon: float = field(
         not_null(
             number(above=0),
@@ -116,6 +121,19 @@ class UniformBudget(NoiseSchedule):
     @property
     def known(self) -> bool:
         return self._sigma is not None
+
+    @property
+    def spread_evenly(self) -> bool:
+        """Whether σ is the same in all rounds, as a search of T takes it; nothing is known of subclasses."""
+        return type(self) is UniformBudget
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse a budget to enforce and another one to spread noise from."""
+        enforced = parts.settings.epsilon
+        if enforced not in (None, self.epsilon):
+            hint = "set epsilon alone, for noise is spread from the budget that is enforced"
+            key, allowed = "noise_schedule.epsilon", f"epsilon, {enforced:g}"
+            yield ConfigError(key, self.epsilon, allowed, hint)
 
     def calibrate(self, setting: Setting) -> None:
         """Fix B. Raises ConfigError where the releases are not plain Gaussians, ArgumentError if what the

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, number, one_of, or_null, when, whole
@@ -17,6 +18,9 @@ from fedpriv.privacy.noise_schedule import (
     Setting,
     initial_noise_multiplier,
 )
+
+if TYPE_CHECKING:
+    from fedpriv.common.conflicts import Combination
 
 __all__ = [
     "CalibratedNoise",
@@ -50,6 +54,8 @@ def _min_noise_multiplier() -> Any:
 
 class NoNoise(NoiseSchedule):
     """σ_t = 0: nothing is private."""
+
+    adds_noise = False
 
     def noise_multiplier(self, round_index: int) -> float:
         return 0.0
@@ -142,6 +148,13 @@ class CalibratedNoise(NoiseSchedule):
                 "noise_schedule.epsilon_per_draw takes its place where each release has its own",
             )
         self._sigma: float | None = None
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse ε for each draw where something else is released first."""
+        if parts.released_statistics is not None and self.epsilon_per_draw is not None:
+            hint = "with features.normalization=released every client releases once, before the first round"
+            key = "noise_schedule.epsilon_per_draw"
+            yield ConfigError(key, self.epsilon_per_draw, "null", hint)
 
     @property
     def known(self) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
 import numpy as np
 from dp_accounting import dp_event
 
-from fedpriv.common.errors import FedprivError
+from fedpriv.common.conflicts import Combination
+from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 from fedpriv.privacy.core.trade_off import profile_of
 
@@ -112,6 +113,38 @@ class Accountant(ABC):
     name: str
     has_filter = False
     """Whether ``filter`` can guard a run whose events are chosen as it goes."""
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse releases without a known cost, and noise that adapts where there is no filter."""
+        if not parts.algorithm.private:
+            return
+        algorithm, settings = parts.algorithm, parts.settings
+        guarded = settings.sound and settings.epsilon is not None and parts.noise_schedule.adaptive
+        sampling = algorithm.sampling_of(1000)
+        release = parts.release_of(sampling)
+        if settings.sound:
+            event, neighbours, what = release.event()[0], sampling.neighbours, "releases"
+            able = [
+                other.name
+                for other in parts.other_accountants
+                if not other.supports(event, neighbours) and (other.has_filter or not guarded)
+            ]
+        else:
+            claim, able = algorithm.claim, ["published"]
+            event, neighbours = claim.event(release.upload.joint), claim.neighbours
+            what = "is charged for in the published view"
+        if reason := self.supports(event, neighbours):
+            others = "no accountant does while the noise adapts"
+            yield ConfigError(
+                f"accountant={self.name} does not fit what algorithm={algorithm.name} {what}: {reason}; "
+                + (f"accountant={able[0]} does" if able else others)
+            )
+        if guarded and not self.has_filter:
+            yield ConfigError(
+                f"accountant={self.name} has no privacy filter, which a noise multiplier that adapts to "
+                "released values needs; use accountant=rdp, or a schedule fixed in advance "
+                "(noise_schedule=constant, exponential, step)"
+            )
 
     @abstractmethod
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:

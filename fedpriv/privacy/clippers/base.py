@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common.base_classes import fact
-from fedpriv.common.errors import ReleaseError
+from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.common.fields import number
+from fedpriv.common.groups import option_of
 from fedpriv.common.saved import Saved
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from fedpriv.common.conflicts import Combination
     from fedpriv.privacy.clippers.parts import LayerGroups, Layers
     from fedpriv.privacy.mechanisms.bounded import Bounded
     from fedpriv.privacy.mechanisms.query import Query
@@ -65,6 +67,31 @@ class Clipper(Saved, ABC):
 
     whole_steps: float | None = None
     """The factor that makes the statistic a whole number, moved by one by each unit; None: there is none."""
+
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        """Refuse noise on sums without a bound, and what scaled coordinates do not go with."""
+        algorithm = parts.algorithm
+        if self.unbounded and algorithm.private and parts.noise_schedule.adds_noise:
+            yield ConfigError(
+                "clipper=none leaves the sensitivity unbounded, so no noise makes it private; choose "
+                "another clipper, or noise_schedule=none with epsilon=null for a run without privacy"
+            )
+        if not self.transforms:
+            return
+        reasons = {}
+        if algorithm.no_transform is not None:
+            reasons[f"algorithm={algorithm.name}"] = algorithm.no_transform
+        if algorithm.augmentation is not None:
+            other = "algorithm.augmentation_multiplicity"
+            reasons[other] = "its coordinates are scaled record by record"
+        if parts.aggregation is not None and not algorithm.row_per_client:
+            reasons[f"aggregation={option_of('aggregation', parts.aggregation)}"] = (
+                "it follows the noise of the mean, and a rule comes before it, so that the noise in what it "
+                "returns is not known"
+            )
+        for other, hint in reasons.items():
+            allowed = f"one that does not scale coordinates with {other}"
+            yield ConfigError("clipper", option_of("clipper", self), allowed, hint)
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None

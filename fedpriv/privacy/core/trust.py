@@ -37,6 +37,11 @@ class Trust:
         """Whether clients add the noise: nobody else is trusted with exact values."""
         return not self.secret_cohort
 
+    @property
+    def sees_only_a_sum(self) -> bool:
+        """Whether clients add shares of the noise, and the server sees nothing but the sum."""
+        return self.noised_by_clients and not self.sees_each_upload
+
     def charged(self, cohort: np.ndarray, clients: int) -> np.ndarray:
         """Who pays for a round with this cohort: those in it; all ``clients`` if who took part is secret."""
         return np.arange(clients) if self.secret_cohort else cohort

@@ -223,7 +223,6 @@ class MatrixMechanism(Mechanism):
     # ---- what is released
 
     def _upload(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
-        self.algorithm.refuse_clipper(self.clipper)
         if self.schedule.adaptive:
             raise ConfigError(
                 f"algorithm={self._name} takes a noise multiplier fixed in advance "

@@ -113,8 +113,6 @@ class Releasing(Protocol):
         self, noise_multiplier: float, sampling: Sampling, clipper: Asking
     ) -> float: ...
 
-    def refuse_clipper(self, clipper: Asking) -> None: ...
-
 
 class Mechanism:
     """Independent noise in every round: Gaussian, and randomized response for bits.
@@ -156,7 +154,6 @@ class Mechanism:
 
     def _upload(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
         algorithm, clipper = self.algorithm, self.clipper
-        algorithm.refuse_clipper(clipper)
         _refuse_bad_multiplier(noise_multiplier)
         multiplier = algorithm.gradient_multiplier(noise_multiplier, sampling, clipper)
         queries: list[Query] = [GaussianQuery(GRADIENT, multiplier)]

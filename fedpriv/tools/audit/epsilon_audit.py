@@ -15,13 +15,8 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts, without_rule
-from fedpriv.experiment.canary_rules import (
-    refuse_canaries_in_statistics,
-    refuse_canaries_in_sums,
-    refuse_mislabelled,
-    refuse_moved_canaries,
-)
-from fedpriv.experiment.settings import CANARIES
+from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.settings import CANARIES, canary_conflicts
 from fedpriv.store.canary_file import HEADLINES, CanaryFile
 from fedpriv.store.display import console
 from fedpriv.store.stored_run import StoredRun
@@ -131,8 +126,7 @@ def audit_epsilon(
     planted = trial is not None
     if trial is None:
         kind = options.canary or DIRECTION
-        if kind == DIRECTION:
-            refuse_moved_canaries(parts.algorithm, "--canary", kind)
+        _refuse_canaries(parts, kind)
         rounds = _rounds(run, parts.settings.rounds)
         count = options.canaries or (RUNS if apart else CANARIES)
         words = _what_is_trained(options.repetitions, count, rounds, apart, kind)
@@ -179,10 +173,12 @@ def _refuse(parts: Any, options: EpsilonOptions) -> None:
         raise ConfigError(
             "a run with an attack has attackers in the place of canaries: audit one without"
         )
-    if options.canary == MISLABELLED:
-        refuse_mislabelled(parts, "--canary")
-    refuse_canaries_in_sums(parts.algorithm)
-    refuse_canaries_in_statistics(parts)
+    _refuse_canaries(parts, options.canary)
+
+
+def _refuse_canaries(parts: Parts, kind: str | None) -> None:
+    for error in canary_conflicts(parts, "--canary", kind):
+        raise error
 
 
 def _rounds(run: StoredRun, asked: int | None) -> int:

@@ -22,11 +22,11 @@ from fedpriv.data.names import DIRECTION
 from fedpriv.experiment.assemble import make_problem, work_per_round
 from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.canaries import watch_canaries, watched_work
-from fedpriv.experiment.canary_rules import refuse_canaries_in_statistics
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.settings import NO_STATISTICS
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.store.canary_file import RELEASES, SIZES
 from fedpriv.tools.audit.epsilon_guesses import Scores
@@ -154,7 +154,8 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
 def problem_of(
     parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False, canary: str = DIRECTION
 ) -> Problem:
-    refuse_canaries_in_statistics(parts)
+    if parts.released_statistics is not None:
+        raise ConfigError(NO_STATISTICS)
     runtime = parts.settings.runtime
     problem = make_problem(parts, resolve_device(runtime.device), canaries, seed, fewer, canary)
     choose_threads(runtime.threads, work_per_round(parts, problem))
