@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+import fedpriv
 from fedpriv.algorithms import CdpFedAvg, NaseriCdp, NaseriLdp
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.experiment.build import build_parts
 from fedpriv.models import Mlp
 from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
 from fedpriv.privacy.core.noise import grid_of
@@ -18,6 +20,7 @@ from fedpriv.privacy.core.trust import CENTRAL_TRUST, LOCAL_TRUST
 from fedpriv.privacy.mechanisms import GRADIENT
 
 RATE = 0.3
+AS_PRINTED = ("dataset=digits", "rounds=1", "algorithm.noise=as_printed", "clipper=quantile")
 
 
 def cdp(**more) -> NaseriCdp:
@@ -117,7 +120,7 @@ def test_what_cdp_charges_and_what_it_claims(noise, multiplier, joint_of):
 def test_cdp_as_printed_takes_no_clipper_that_asks(joint_of):
     """Its answer would be divided by how many took part, exactly."""
     with pytest.raises(ConfigError, match="one that asks nothing with noise=as_printed"):
-        joint_of(cdp(noise="as_printed"), PoissonSampling(0.5), 0.8, QuantileClipper(0.1))
+        build_parts(fedpriv.compose(["algorithm=naseri_cdp", *AS_PRINTED]))
     fixed = joint_of(cdp(), PoissonSampling(0.5), 0.8, QuantileClipper(0.1))
     assert len(fixed.queries) == 2
 
@@ -141,10 +144,9 @@ def test_ldp_as_printed_is_charged_for_what_its_noise_is_on_the_sum(joint_of):
     assert fixed.event().event.noise_multiplier == 0.8
 
 
-def test_ldp_as_printed_needs_one_clip_norm(joint_of):
-    found = ldp(noise="as_printed")
+def test_ldp_as_printed_needs_one_clip_norm():
     with pytest.raises(ConfigError, match="constant with noise=as_printed"):
-        joint_of(found, found.sampling_of(500), 0.02, QuantileClipper(0.1))
+        build_parts(fedpriv.compose(["algorithm=naseri_ldp", *AS_PRINTED]))
 
 
 @pytest.mark.parametrize("noise", ["fixed_denominator", "as_printed"])
