@@ -292,5 +292,12 @@ def test_a_configuration_is_read_the_same_way_fast(several):
 
     path = Path(several) / "noise8-seed0" / "config.yaml"
     path.write_text(path.read_text().replace("rounds: 2", "rounds: 1e-5\nday: 2020-01-01"))
-    fast = {key: value for key, value in saved_values(path).items() if key != "tracker"}
-    assert fast == flatten(OmegaConf.to_container(saved_config(path)))
+    assert saved_values(path) == flatten(OmegaConf.to_container(OmegaConf.load(path)))
+    assert "tracker" not in saved_config(path)
+
+
+def test_a_key_that_is_there_twice_is_no_configuration(several, table):
+    path = several / "noise8-seed0" / "config.yaml"
+    path.write_text(path.read_text() + "rounds: 3\n")
+    (damaged,) = [row for row in table() if row["state"] == "damaged"]
+    assert "config.yaml cannot be read: it is not YAML" in damaged["problem"]
