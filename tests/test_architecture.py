@@ -315,3 +315,24 @@ def test_no_file_is_excepted_from_the_limits_of_functions():
         if path != here and excepted.search(path.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+PARTS = {
+    *("dataset", "partition", "model", "clipper", "schedule", "noise_schedule", "accountant"),
+    *("algorithm", "attack", "aggregation", "trigger", "tracker", "sampling", "cohorts"),
+}
+
+
+def test_no_part_is_asked_for_an_attribute_with_a_default():
+    """What a part need not have is in its base class, with the default."""
+    asked = [
+        f"{name}: {ast.unparse(node)}"
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "getattr"
+        and len(node.args) == 3
+        and ast.unparse(node.args[0]).rpartition(".")[2] in PARTS
+        and ast.unparse(node.args[1]) != "'build'"  # a model without it is refused in a sentence
+    ]
+    assert asked == []

@@ -9,6 +9,7 @@ import numpy as np
 from fedpriv.common.words import round_up
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS
+from fedpriv.privacy.mechanisms.matrix import CorrelatedQuery
 from fedpriv.privacy.sound import tightest
 
 
@@ -48,5 +49,5 @@ def noised_numbers(budget: Budget, draws: np.ndarray, of_a_draw: int, before: in
     """How many with noise of real numbers a client releases at most, in ``draws`` [K] draws of so many and
     ``before`` the first round. A release is of all answers of a run where its noise is correlated."""
     queries = (query for joint, _ in budget.ledger for query in joint.queries)
-    answers = max((getattr(query, "answers", 1) for query in queries), default=1)
+    answers = max((q.answers for q in queries if isinstance(q, CorrelatedQuery)), default=1)
     return max(int(draws.max()), answers) * of_a_draw + before

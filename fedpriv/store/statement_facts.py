@@ -17,6 +17,7 @@ from fedpriv.privacy.core.names import (
 )
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms import GRADIENT
+from fedpriv.privacy.mechanisms.matrix import CorrelatedQuery
 from fedpriv.store.caveats import (
     ENTROPY,
     GENERAL_CAVEATS,
@@ -158,7 +159,8 @@ def _secret_cohort(budget: Budget, trust: Trust) -> bool:
     if budget.neighbours != ZERO_OUT:
         return trust.secret_cohort
     queries = [query for joint, _ in budget.ledger for query in joint.queries]
-    return trust.secret_cohort and any(getattr(q, "sample_rate", 1.0) < 1.0 for q in queries)
+    sampled = any(isinstance(q, CorrelatedQuery) and q.sample_rate < 1.0 for q in queries)
+    return trust.secret_cohort and sampled
 
 
 def _number_or_none(value: float) -> float | None:

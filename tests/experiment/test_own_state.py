@@ -121,12 +121,19 @@ def resume(command, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        *((name, STATE) for name in KINDS),
+        ("algorithm", '    saved_attributes = {"count": "count"}'),
+    ],
+    ids=[*KINDS, "named attributes"],
+)
 def test_a_resumed_run_with_state_of_ones_own_is_the_unbroken_one(
-    name, interrupted, resume, command, tmp_path, assert_same_run
+    name, state, interrupted, resume, command, tmp_path, assert_same_run
 ):
     """Once this state was lost without a word."""
-    interrupted(name, STATE)
+    interrupted(name, state)
     saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["own"]
     assert saved[name]["count"] >= 3
     assert "forgotten" not in saved
