@@ -183,9 +183,7 @@ class Backdoor(Saved):
             allowed = f"a number with aggregation={option_of('aggregation', rule)}"
             hint = "an upload has no weight of its own in what a rule returns"
             yield ConfigError("attack.boost", REPLACEMENT, allowed, hint)
-        steps_itself = (
-            algorithm.unit == "client" and getattr(algorithm, "optimizer", "sgd") != "sgd"
-        )
+        steps_itself = algorithm.unit == "client" and algorithm.optimizer != "sgd"
         if self.boost == REPLACEMENT and algorithm.uploads_changes and steps_itself:
             hint = "the server's optimizer is not sgd"
             yield ConfigError("attack.boost", REPLACEMENT, "a number", hint)

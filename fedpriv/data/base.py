@@ -146,6 +146,9 @@ class DatasetView(Dataset):
     def __init__(self, source: Dataset):
         self.source = source
 
+    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+        return self.source.conflicts(parts)
+
     def prepare(self) -> None:
         self.source.prepare()
 
