@@ -48,7 +48,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
 
         labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
         with saying_where(folder.plots):
-            plot_run(folder, labels)
+            plot_run(folder, privacy, labels)
     if settings.publish:
         with saying_where(folder.public):
             write_public(folder, privacy, settings.publish_test_metrics)

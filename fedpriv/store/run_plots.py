@@ -13,7 +13,6 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.store.numbers import Columns, between_known, read_columns
 from fedpriv.store.plots import CYCLE, Line, Panel, StackedBars, draw_plot, from_zero
 from fedpriv.store.statement import composition_word
-from fedpriv.store.stored_run import StoredRun
 
 BLUE, ORANGE, GREEN, SKY = (COLOURS[name] for name in ("blue", "orange", "green", "sky"))
 ROUND = "round"
@@ -33,8 +32,13 @@ _MARKED_ROUNDS = 40  # of a curve; more are a line alone
 _WIDTH = 1.5  # points, of a line
 
 
-def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Path]:
-    """Draw every plot the run has data for into ``plots/``; returns the files."""
+def plot_run(
+    folder: RunFolder, privacy: dict[str, Any], labels_per_client: np.ndarray | None
+) -> list[Path]:
+    """Draw every plot the run has data for into ``plots/``; returns the files.
+
+    ``privacy``: the facts of its statement.
+    """
     metrics = read_columns(folder.metrics)
     # some accountants answer few rounds; between them ε is drawn as a line
     metrics["epsilon"] = between_known(metrics["epsilon"])
@@ -43,7 +47,6 @@ def plot_run(folder: RunFolder, labels_per_client: np.ndarray | None) -> list[Pa
         "loss_by_round": (_losses(metrics, "round", ROUND),),
     }
     if metrics.has("epsilon"):
-        privacy = StoredRun(folder).statement
         word = composition_word(privacy)
         epsilon = _epsilon_label(metrics, word)
         plots |= {

@@ -170,7 +170,8 @@ def test_every_plot_shows_something_and_labels_its_axes(shared, monkeypatch):
     monkeypatch.setattr(
         plots, "save_picture", lambda figure, path, dpi: figures.append((path, figure))
     )
-    run_plots.plot_run(RunFolder(shared.folder), np.ones((10, 10), dtype=int))
+    privacy = json.loads((shared.folder / "privacy.json").read_text())
+    run_plots.plot_run(RunFolder(shared.folder), privacy, np.ones((10, 10), dtype=int))
     assert {Path(path).stem for path, _ in figures} == EVERY_PLOT
     for path, figure in figures:
         axes = figure.axes

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedpriv.store import plots, run_plots
-from fedpriv.store.folder import RunFolder
+from fedpriv.store.stored_run import StoredRun
 
 DP_FL = ("algorithm=dp_fl", "rounds=6", "evaluation_interval=2")
 ADAPTIVE = ("algorithm=adap_dpfl", "rounds=6", "evaluation_interval=2")
@@ -24,7 +24,9 @@ def drawn(ran, monkeypatch, tmp_path):
             "save_picture",
             lambda figure, path, dpi: figures.update({path.stem: figure}),
         )
-        run_plots.plot_run(RunFolder(ran(*overrides).folder), np.ones((10, 10), dtype=int))
+        stored = StoredRun(ran(*overrides).folder)
+        labels = np.ones((10, 10), dtype=int)
+        run_plots.plot_run(stored.files, stored.statement, labels)
         return figures
 
     return run
@@ -63,3 +65,8 @@ def test_a_flat_sound_line_is_explained(drawn):
 def test_without_privacy_there_is_no_epsilon(drawn):
     figures = drawn("algorithm=fedavg", "rounds=2")
     assert not [name for name in figures if "epsilon" in name or "noise" in name]
+
+
+def test_a_run_that_is_plotted_says_nothing_on_standard_error(command):
+    done = command("train", "algorithm=dp_fl", "rounds=2", "runtime.progress=none")
+    assert (done.status, done.err) == (0, "")
