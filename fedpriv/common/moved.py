@@ -72,7 +72,7 @@ _FIRST = {
     **_kept(
         "fedpriv.results",
         "fedpriv.store",
-        "agreement canary_file caveats colours columns digests display folder "
+        "canary_file caveats colours columns digests display folder "
         "ledger_file numbers packed pairs plots public run_plots saved searches statement "
         "sweep tables",
     ),
