@@ -179,6 +179,11 @@ class Partition(ABC):
         return None
 
     @fact
+    def by_count(self) -> bool:
+        """Whether the sizes of clients follow from the number of records, whatever the labels."""
+        return False
+
+    @fact
     def seed(self) -> int | None:
         """Seed of the draw; None: that of the run."""
         return None

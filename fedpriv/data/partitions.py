@@ -19,6 +19,8 @@ from fedpriv.data.base import Partition
 class Iid(Partition):
     """Records shuffled and dealt out evenly: client sizes differ by at most one."""
 
+    by_count = True
+
     clients: int = field(whole(at_least=1), default=10, help="number of clients")
     seed: int = field(random_seed, default=0, help="shuffles the records")
 
@@ -37,6 +39,8 @@ class FixedSize(Partition):
 
     Source: Wei et al., CDP with communication rounds discounting: 50 clients of 128 records.
     """
+
+    by_count = True
 
     clients: int = field(whole(at_least=1), default=50, help="number of clients")
     records: int = field(
@@ -69,6 +73,8 @@ class Shards(Partition):
     Source: McMahan et al. 2017, section 3 (2 shards per client); Fu et al. 2022 (Adap DP-FL) with
     400 "fragments", 40 for each of 10 clients.
     """
+
+    by_count = True
 
     clients: int = field(whole(at_least=1), default=10, help="number of clients")
     shards: int | None = field(

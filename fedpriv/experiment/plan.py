@@ -15,7 +15,7 @@ from fedpriv.experiment.costs import Costs, Forecast
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
-from fedpriv.privacy.noise_schedules import CalibratedNoise, UniformBudget
+from fedpriv.privacy.noise_schedules import CalibratedNoise
 
 _ROUND = "a single round"
 
@@ -295,7 +295,7 @@ def _before_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
 def _calibrated_words(parts: Parts) -> str:
     """For how many draws σ was solved, where some clients may make more than that."""
     schedule, algorithm = parts.noise_schedule, parts.algorithm
-    if isinstance(schedule, UniformBudget):
+    if schedule.spreads_budget:
         cohort, clients = algorithm.clients_per_round, parts.partition.clients
         if cohort is None or cohort >= (clients or math.inf) or parts.settings.budget_view != SOUND:
             return ""

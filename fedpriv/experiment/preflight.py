@@ -15,7 +15,6 @@ from fedpriv.common import config as configuration
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import locked
 from fedpriv.data.federated import ClientSizes, federate, split_records
-from fedpriv.data.partitions import FixedSize, Iid, Shards
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment import assemble, checkpoint
 from fedpriv.experiment.instantiate import within_group
@@ -27,8 +26,6 @@ from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.stored_run import StoredRun
 
-_BY_COUNTS = (Iid, FixedSize, Shards)
-"""Partitions whose clients' sizes follow from the number of records."""
 _DATA_GROUPS = ("dataset", "features", "partition", "model", "attack")
 
 
@@ -103,7 +100,7 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
         return _sizes_of_problem(parts)
     seed = parts.split_seed
     reads = parts.noise_schedule.reads_validation
-    if not isinstance(parts.partition, _BY_COUNTS):
+    if not parts.partition.by_count:
         data = federate(images, parts.partition, validation=reads, seed=seed)
         return ClientSizes(data.records_per_client)
     images.verify()
@@ -113,7 +110,7 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
         records = len(kept)
     one_label = images.task == CLASSIFICATION
     labels = np.zeros(records if one_label else (records, 1), dtype=np.int8)
-    return ClientSizes(np.array([len(own) for own in parts.partition.assign(labels)]))
+    return ClientSizes(np.array([len(own) for own in parts.partition.assign(labels, None)]))
 
 
 def _needs_model(parts: Parts) -> bool:
