@@ -111,9 +111,6 @@ def unchecked(allowed: str) -> Allowed:
     return own_check(lambda name, value: value, allowed)
 
 
-anything = unchecked("")
-
-
 def when(condition: Callable[[Any, Any], bool], check: Validator) -> Allowed:
     """Return a check that is made only where ``condition(part, value)`` holds."""
     return replace(

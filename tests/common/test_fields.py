@@ -145,7 +145,7 @@ def test_a_field_is_described_in_a_line_with_its_unit_and_what_is_allowed():
             help="cut",
         )
         kind: str | None = field(or_null(one_of(("bits", "counts"))), default="bits", help="kind")
-        plain: int = field(fields.anything, default=1, help="this or {part.that}")
+        plain: int = field(fields.unchecked(""), default=1, help="this or {part.that}")
         that = "something else"
 
     assert [fields.describe(Described, one) for one in attrs.fields(Described)] == [
