@@ -169,7 +169,7 @@ def test_a_circle_is_found():
 
 # ---- randomness: who may draw what
 
-BENCH = ("tools.bench_clients", "tools.bench_gradients", "tools.bench_pfl_research")
+BENCH = ("tools.bench_clients", "tools.bench_gradients")
 
 SECRET = {
     "common.secret_streams",  # the streams themselves

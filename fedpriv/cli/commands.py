@@ -338,7 +338,8 @@ _MODELS = ("cnn", "mlp", "logistic")  # fedpriv.tools.bench knows them, which im
 def bench(
     repeats: int, model: Sequence[str], threads: int | None, json: Path | None, accounting: bool
 ) -> int:
-    """Speed of the gradient engines (or --accounting) on this machine."""
+    """Speed of the gradient engines (or --accounting) on this machine. scripts/bench_peers.py, in a
+    checkout, has other libraries beside them."""
     if accounting:
         from fedpriv.tools.accounting.speed import run as accounting_speed
 

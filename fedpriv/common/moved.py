@@ -97,7 +97,6 @@ _FIRST = {
     "fedpriv.bench.command": "fedpriv.tools.bench",
     "fedpriv.bench.gradients": "fedpriv.tools.bench_gradients",
     "fedpriv.bench.measuring": "fedpriv.tools.bench_measuring",
-    "fedpriv.bench.pfl_research": "fedpriv.tools.bench_pfl_research",
     "fedpriv.completion": "fedpriv.cli.completion",
     "fedpriv.config": "fedpriv.common.config",
     "fedpriv.data.text.comments": "fedpriv.data.text_comments",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -18,8 +19,15 @@ from fedpriv.engine import tune_allocator
 from fedpriv.store.table import Column, Table
 from fedpriv.tools import bench_clients as clients
 from fedpriv.tools import bench_gradients as gradients
-from fedpriv.tools import bench_pfl_research as pfl_research
 from fedpriv.tools.bench_measuring import Benchmark, Result, measure
+
+PEERS = "python scripts/bench_peers.py, in a checkout"
+
+
+def own_settings(model: str) -> Iterator[Benchmark]:
+    """Yield the clipped sums at shared weights of a model, then clients that train it."""
+    yield from gradients.settings(model)
+    yield from clients.settings(model)
 
 
 def run(
@@ -27,6 +35,7 @@ def run(
     models: Sequence[str] = tuple(gradients.MODELS),
     threads: int | None = None,
     json_path: str | Path | None = None,
+    settings: Callable[[str], Iterable[Benchmark]] = own_settings,
 ) -> int:
     """Print the table of the bar for this machine.
 
@@ -35,6 +44,7 @@ def run(
         models: Which of ``cnn``, ``mlp`` and ``logistic``.
         threads: Threads of torch; None leaves them as they are.
         json_path: Also write the numbers here.
+        settings: What is measured of a model.
 
     Returns:
         0: a bar that is not met is a finding, not a failure.
@@ -51,21 +61,16 @@ def run(
         raise error.within("bench") from error
     with _conditions(threads) as conditions:
         console().print(", ".join(f"{key} {value}" for key, value in conditions.items()))
+        if settings is own_settings:
+            console().print(f"Opacus and pfl-research beside these: {PEERS}")
         results = []
-        for setting in settings(models):
+        for setting in chain.from_iterable(map(settings, models)):
             results.append(measure(setting, repeats))
             _print(results[-1])
     if json_path is not None:
         report = {"conditions": conditions, "settings": [result.as_dict() for result in results]}
         files.write_json(json_path, report)
     return 0
-
-
-def settings(models: Sequence[str]) -> Iterator[Benchmark]:
-    """What is measured of each model: clipped sums at shared weights, and clients that train."""
-    for model in models:
-        yield from gradients.settings(model)
-        yield from clients.settings(model)
 
 
 @contextmanager
@@ -76,14 +81,13 @@ def _conditions(threads: int | None) -> Iterator[dict[str, object]]:
         torch.set_num_threads(threads)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Opacus on its secure mode and its hooks
+            warnings.simplefilter("ignore")  # of libraries that are timed, on their hooks
             yield {
                 "torch": torch.__version__,
                 "processors": f"{os.cpu_count()} {platform.machine()}",
                 "load": _load(),
                 "threads": torch.get_num_threads(),
                 "tuned allocator": "yes" if tune_allocator() else "no",
-                "pfl-research": pfl_research.installed() or "not installed",
             }
     finally:
         torch.set_num_threads(before)

@@ -3,7 +3,7 @@
     θ_k ← θ, several steps of SGD on own records;    θ ← θ + (1/m) Σ_k (θ_k - θ)
 
 The loop is bare PyTorch: one module, for each client a copy of the weights, the steps, the change. For
-convolutions it is also run in the channels_last layout. pfl-research joins if it is installed.
+convolutions it is also run in the channels_last layout.
 """
 
 from __future__ import annotations
@@ -25,14 +25,12 @@ from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, FlatModel, StackedModel, make_engine
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.noise_schedules import NoNoise
-from fedpriv.tools import bench_pfl_research as pfl_research
 from fedpriv.tools.bench_gradients import CLASSES, CLIP_NORM, MODELS, SHAPE
 from fedpriv.tools.bench_measuring import Bar, Benchmark, TimedStep
 
 CLIENTS, RATE = 50, 0.1
 ROUND = "whole round: clients side by side, clip, average"
 LOOP, LOOP_LAST = "bare PyTorch loop", "bare PyTorch loop, channels_last"
-PFL = "pfl-research"
 CLIPPED, CLIPPED_LOOP = "clipped steps, side by side", "clipped steps, engine client by client"
 
 
@@ -65,12 +63,8 @@ def settings(model: str) -> Iterator[Benchmark]:
     floor = LOOP_LAST if model == "cnn" else LOOP
     works = (SMALL_BATCHES,) if model == "cnn" else (SMALL_BATCHES, *WHOLE_DATA)
     for work in works:
-        bars = []
-        if model == "cnn":
-            bars.append(Bar(ROUND, floor, 1.15))
-        elif pfl_research.installed() and work == SMALL_BATCHES:
-            bars.append(Bar(ROUND, PFL, 1 / 8))
-        yield Benchmark(f"{model}, {work}", floor, tuple(rows_of(model, work)), tuple(bars))
+        bars = (Bar(ROUND, floor, 1.15),) if model == "cnn" else ()
+        yield Benchmark(f"{model}, {work}", floor, tuple(rows_of(model, work)), bars)
     if model == "mlp":
         rows = tuple(clipped_rows_of(model, SMALL_BATCHES))
         yield Benchmark(f"{model}, {SMALL_BATCHES}, each clipped", CLIPPED_LOOP, rows)
@@ -95,10 +89,6 @@ def rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
         module = module.to(memory_format=torch.channels_last)
         inputs = records.inputs.to(memory_format=torch.channels_last)
         yield TimedStep(LOOP_LAST, loop_round(module, Records(inputs, records.targets), work))
-    if pfl_research.installed():
-        lots = per_client(records, work)
-        steps = (work.epochs, work.batch, RATE)
-        yield TimedStep(PFL, pfl_research.round_step(build(), lots, *steps))
     yield TimedStep(ROUND, stacked_round(FlatModel(build()), records, work))
 
 

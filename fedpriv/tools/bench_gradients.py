@@ -1,4 +1,4 @@
-"""Clipped gradient sums of clients that share weights: the engine, Opacus, and a plain step.
+"""Clipped gradient sums of clients that share weights: the engine and a plain step.
 
 "Plain" is an ordinary forward and backward pass on the same records without privacy, the floor of any
 method; for convolutions in the channels_last layout, in which it is fastest.
@@ -24,11 +24,6 @@ from fedpriv.tools.bench_measuring import Bar, Benchmark, TimedStep
 MODELS = {"cnn": Cnn(seed=0), "mlp": Mlp(seed=0), "logistic": Logistic(seed=0)}
 SHAPE, CLASSES, CLIP_NORM = (1, 28, 28), 10, 0.5
 CHANNELS_LAST, PLAIN = "plain, channels_last", "plain"
-HOOKS, GHOST, LOOP = (
-    "Opacus hooks + clip",
-    "Opacus ghost clipping",
-    "Opacus PrivacyEngine per client",
-)
 FAST, RAGGED = "fast engine", "fast engine, ragged lots"
 ISOLATED = "isolated records"
 ROUND = "whole round: fast engine, noise, Adam, average"
@@ -41,8 +36,6 @@ def settings(model: str) -> Iterator[Benchmark]:
     if model != "logistic":
         bars = (
             Bar(FAST, floor, 1.7 if model == "cnn" else 1.6),
-            Bar(FAST, HOOKS, 1 / 2),
-            Bar(FAST, LOOP, 1 / 4),
             Bar(ROUND, floor, 2.2),
         )
     for clients in (10, 1):
@@ -78,9 +71,6 @@ def rows_of(model: str, clients: int, lot: int) -> Iterator[TimedStep]:
         module: Any = build()
         module = module.to(memory_format=torch.channels_last)
         yield TimedStep(CHANNELS_LAST, partial(plain_step, module, inputs_last, targets))
-    yield TimedStep(HOOKS, hooks_step(build(), inputs, targets))
-    yield TimedStep(GHOST, ghost_step(build(), inputs, targets))
-    yield TimedStep(LOOP, loop_step(build, inputs, targets, clients))
     yield TimedStep(FAST, fast_step(FlatModel(build()), inputs, targets, [lot] * clients))
     if clients > 1:
         yield TimedStep(
@@ -93,77 +83,6 @@ def plain_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -
     """An ordinary forward and backward pass, for all records together."""
     module.zero_grad()
     functional.cross_entropy(module(inputs), targets).backward()
-
-
-def hooks_step(
-    module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor
-) -> Callable[[], None]:
-    """Opacus's per-record gradients, clipped and summed over all records."""
-    from opacus import GradSampleModule
-
-    wrapped = GradSampleModule(module, loss_reduction="sum")
-
-    def step() -> None:
-        wrapped.zero_grad()
-        functional.cross_entropy(wrapped(inputs), targets, reduction="sum").backward()
-        samples = [p.grad_sample for p in wrapped.parameters()]
-        norms = torch.stack([s.flatten(1).norm(dim=1) for s in samples]).norm(dim=0)
-        scale = (CLIP_NORM / norms).clamp(max=1)
-        for s in samples:
-            torch.einsum("n,n...->...", scale, s)
-
-    return step
-
-
-def ghost_step(
-    module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor
-) -> Callable[[], None]:
-    """Opacus's ghost clipping: a backward pass for the norms, another for the clipped sum."""
-    from opacus.grad_sample import GradSampleModuleFastGradientClipping
-
-    wrapped = GradSampleModuleFastGradientClipping(
-        module, loss_reduction="sum", max_grad_norm=CLIP_NORM, use_ghost_clipping=True
-    )
-
-    def step() -> None:
-        wrapped.enable_hooks()
-        losses = functional.cross_entropy(wrapped(inputs), targets, reduction="none")
-        losses.sum().backward(retain_graph=True)
-        scale = wrapped.get_clipping_coef()
-        wrapped.zero_grad()
-        wrapped.disable_hooks()
-        (scale * losses).sum().backward()
-
-    return step
-
-
-def loop_step(
-    build: Callable[[], nn.Module], inputs: torch.Tensor, targets: torch.Tensor, clients: int
-) -> Callable[[], None]:
-    """One step of a private optimizer, without noise, for one client after the other. Wrapping the
-    clients' models is not counted."""
-    from opacus import PrivacyEngine
-    from torch.utils.data import DataLoader, TensorDataset
-
-    prepared = []
-    for x, y in zip(inputs.chunk(clients), targets.chunk(clients), strict=True):
-        module = build()
-        wrapped, optimizer, _ = PrivacyEngine().make_private(
-            module=module,
-            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
-            data_loader=DataLoader(TensorDataset(x, y), batch_size=len(x)),
-            noise_multiplier=0.0,
-            max_grad_norm=CLIP_NORM,
-        )
-        prepared.append((wrapped, optimizer, x, y))
-
-    def step() -> None:
-        for wrapped, optimizer, x, y in prepared:
-            optimizer.zero_grad()
-            functional.cross_entropy(wrapped(x), y).backward()
-            optimizer.step()
-
-    return step
 
 
 def fast_step(

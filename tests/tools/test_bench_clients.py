@@ -10,7 +10,6 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import FlatModel, StackedModel
 from fedpriv.models import Cnn, Mlp
 from fedpriv.tools import bench_clients as clients
-from fedpriv.tools import bench_pfl_research as pfl_research
 from fedpriv.tools.bench_clients import LocalTraining
 
 MODELS = {"mlp": Mlp(seed=0), "cnn": Cnn(seed=0)}
@@ -56,19 +55,6 @@ def test_side_by_side_and_the_loop_end_at_the_same_weights(models):
         step()
         step()
     assert_moved_alike(stacked, loop, start)
-
-
-@pytest.mark.skipif(not pfl_research.installed(), reason="needs pfl: pip install '.[bench]'")
-def test_pfl_research_ends_at_the_same_weights(models):
-    records, loop, pfl = clients.records_of(WORK), models(), models()
-    start, lots = loop.flat.clone(), clients.per_client(records, WORK)
-    for step in (
-        clients.loop_round(loop.module, records, WORK),
-        pfl_research.round_step(pfl.module, lots, WORK.epochs, WORK.batch, clients.RATE),
-    ):
-        step()
-        step()
-    assert_moved_alike(pfl, loop, start)
 
 
 def test_clipped_steps_side_by_side_are_those_of_the_loop(monkeypatch):
