@@ -9,6 +9,7 @@ import numpy as np
 from fedpriv.common.words import round_up
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS
+from fedpriv.privacy.mechanisms.matrix import CorrelatedQuery
 from fedpriv.privacy.sound import tightest
 
 
@@ -47,9 +48,6 @@ def words_before(facts: dict[str, Any]) -> list[str]:
 def noised_numbers(budget: Budget, draws: np.ndarray, of_a_draw: int, before: int) -> int:
     """How many with noise of real numbers a client releases at most, in ``draws`` [K] draws of so many and
     ``before`` the first round. A release is of all answers of a run where its noise is correlated."""
-    from fedpriv.privacy.mechanisms.matrix import (
-        CorrelatedQuery,  # a dry run does without scipy.signal
-    )
 
     queries = (query for joint, _ in budget.ledger for query in joint.queries)
     answers = max((q.answers for q in queries if isinstance(q, CorrelatedQuery)), default=1)

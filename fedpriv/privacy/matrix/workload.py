@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import signal
 
 MEAN, MAX = "mean", "max"
 OBJECTIVES = (MEAN, MAX)
@@ -48,6 +47,8 @@ class Workload:
         """M @ ``values``: of a Toeplitz matrix, its first column tells the rest."""
         if not self.momentum:
             return values
+        from scipy import signal  # slow to import: a dry run of other algorithms does without
+
         return signal.lfilter([1.0], [1.0, -self.momentum], values, axis=0)
 
     def summed(self, values: np.ndarray) -> np.ndarray:
