@@ -6,6 +6,13 @@ import math
 from pathlib import Path
 
 import pytest
+from printed_formulas import (
+    ldp_epsilon,
+    naseri_printed_multipliers,
+    wei_noise_std,
+    wei_recalculated_noise_std,
+    wei_true_epsilon,
+)
 from scipy import stats
 
 from fedpriv.common.words import round_up
@@ -30,15 +37,7 @@ from fedpriv.privacy.mechanisms import (
     RandomizedBit,
     joint_noise_multiplier,
 )
-from fedpriv.privacy.mechanisms.claims import (
-    adap_dpfl,
-    ldp_epsilon,
-    naseri_ldp_multiplier,
-    naseri_printed_multipliers,
-    wei_noise_std,
-    wei_recalculated_noise_std,
-    wei_true_epsilon,
-)
+from fedpriv.privacy.mechanisms.claims import adap_dpfl, naseri_ldp_multiplier
 from fedpriv.store.caveats import TAIL
 
 SAMPLED = stats.binom(7921, 0.013)  # in how many lots a record is

@@ -7,11 +7,11 @@ import math
 
 import pandas as pd
 import pytest
+from printed_formulas import wei_true_epsilon
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import GdpAccountant
-from fedpriv.privacy.mechanisms.claims import wei_true_epsilon
 
 FEW = ("partition.clients=10", "partition.records=100", "delta=0.01")
 PUBLISHED = ("budget_view=published", "accountant=published", "algorithm.sensitivity=weights")

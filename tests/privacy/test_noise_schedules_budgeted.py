@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from printed_formulas import wei_recalculated_noise_std
 
 from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.privacy.accountants import GdpAccountant
@@ -15,7 +16,7 @@ from fedpriv.privacy.budgeted_schedules import _spreading
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.mechanisms import Public
-from fedpriv.privacy.mechanisms.claims import wei, wei_recalculated_noise_std
+from fedpriv.privacy.mechanisms.claims import wei
 from fedpriv.privacy.noise_schedules import (
     RecalculatedNoise,
     Setting,

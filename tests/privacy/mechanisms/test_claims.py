@@ -5,6 +5,13 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from printed_formulas import (
+    ldp_epsilon,
+    naseri_printed_multipliers,
+    wei_noise_std,
+    wei_recalculated_noise_std,
+    wei_true_epsilon,
+)
 from releases import announced, group_of, released
 
 from fedpriv.privacy.budget import Budget
@@ -12,18 +19,7 @@ from fedpriv.privacy.clippers import QuantileClipper
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, GaussianQuery, JointQuery
-from fedpriv.privacy.mechanisms.claims import (
-    adap_dpfl,
-    dp_fedavg,
-    ldp_epsilon,
-    ldp_fedsgd,
-    naseri_cdp,
-    naseri_printed_multipliers,
-    wei,
-    wei_noise_std,
-    wei_recalculated_noise_std,
-    wei_true_epsilon,
-)
+from fedpriv.privacy.mechanisms.claims import adap_dpfl, dp_fedavg, ldp_fedsgd, naseri_cdp, wei
 from fedpriv.privacy.target import Target
 
 ADAP_DPFL = adap_dpfl()
