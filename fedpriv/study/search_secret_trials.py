@@ -160,7 +160,10 @@ class SecretTrials:
         if reason := publishable(trial.statement):
             raise FedprivError(f"search: nothing of a trial may be shown: {reason}")
         score = None if stop_reason == "diverged" else self.settings.objective.score(trial)
-        if score is None or (self.best is not None and not self._better(score)):
+        sign = 1 if self.settings.objective.maximize else -1
+        if score is None or (
+            self.best is not None and not sign * score > sign * self.best["score"]
+        ):
             shutil.rmtree(run.path)
             return
         shutil.rmtree(self._hidden / BEST, ignore_errors=True)
@@ -172,11 +175,6 @@ class SecretTrials:
         from fedpriv.experiment.run import run
 
         return run(config).stop_reason
-
-    def _better(self, score: float) -> bool:
-        assert self.best is not None
-        sign = 1 if self.settings.objective.maximize else -1
-        return sign * score > sign * self.best["score"]
 
     def _show(self) -> None:
         """Move the best out of the hidden folder, and state what the search guarantees."""

@@ -37,7 +37,10 @@ class Space:
 
     def overrides(self, values: dict[str, Any]) -> list[str]:
         """Those of a trial."""
-        chosen = (f"{key}={_written(values[key])}" for key in self.searched)
+        texts = ((key, values[key]) for key in self.searched)
+        chosen = (
+            f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in texts
+        )
         return [*self.fixed, *chosen]
 
     def drawn(self, uniform: Callable[[], float]) -> dict[str, Any]:
@@ -106,10 +109,6 @@ def _drawn(distribution: Any, uniform: float) -> Any:
     else:
         value = low + distribution.step * int(uniform * ((high - low) // distribution.step + 1))
     return min(max(value, low), high)
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
 
 
 @dataclass(frozen=True)

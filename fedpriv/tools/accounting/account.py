@@ -312,8 +312,9 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
     styles: list[str | tuple[int, tuple[float, ...]]]
     styles = ["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))]
     by_steps, by_delta = [], []
+    moves = len(releases.events()) > FEW  # then a point takes long
     for p, colour, style in zip(answers, CYCLE, styles, strict=False):
-        steps = points(releases.steps, _points_of(releases, p.name))
+        steps = points(releases.steps, _FEWER.get(p.name, _FEWER_SUMS) if moves else _POINTS)
         between = releases.curve(p.accountant, delta, steps[:-1])
         epsilons = np.array([0.0, *between, p.epsilons[deltas.index(delta)]])
         few = len(steps) < min(_POINTS, releases.steps)
@@ -342,13 +343,6 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
         panels.append(replace(base, x_label="δ", y_label=up, lines=tuple(by_delta), x_powers=True))
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
     draw_beside(path, panels, note, "fedpriv account")
-
-
-def _points_of(releases: Releases, name: str) -> int:
-    """At how many points the curve of an accountant is drawn."""
-    if len(releases.events()) <= FEW:
-        return _POINTS
-    return _FEWER.get(name, _FEWER_SUMS)
 
 
 def _points_words(releases: Releases, answers: list[Answer]) -> str:

@@ -30,7 +30,9 @@ def run(options: SimpleNamespace) -> int:
     """Solve and print; returns the exit status."""
     release = arguments.release(options)
     given, unknown = _given(options, release)
-    delta = _delta(options)
+    if options.delta is None:
+        raise ConfigError("--delta must be given, such as --delta 1e-5")
+    delta = arguments.delta(options.delta)
     accountant = _accountant(options, release)
     target = given.pop("epsilon", None)
     found = given
@@ -94,12 +96,6 @@ def _given(options: SimpleNamespace, release: RepeatedRelease) -> tuple[dict[str
     }
     values = {name: read[name](getattr(options, name)) for name in names if name not in absent}
     return values, absent[0]
-
-
-def _delta(options: SimpleNamespace) -> float:
-    if options.delta is None:
-        raise ConfigError("--delta must be given, such as --delta 1e-5")
-    return arguments.delta(options.delta)
 
 
 def _accountant(options: SimpleNamespace, release: RepeatedRelease) -> Accountant:

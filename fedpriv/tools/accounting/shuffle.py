@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import partial
 from types import SimpleNamespace
 
 from fedpriv.common.errors import ConfigError
@@ -54,31 +55,30 @@ def run(options: SimpleNamespace) -> int:
     if options.report_epsilon is not None:
         texts = options.report_epsilon.split(",")
         epsilons = [arguments.number("report_epsilon", e, above=0, at_most=50) for e in texts]
-        rows = [_of_pure(epsilon, n, delta) for epsilon in epsilons for n in counts]
+        rows = [
+            ShuffleCost(
+                epsilon,
+                reports,
+                epsilon_of_shuffled(epsilon, reports, delta, PURE),
+                epsilon_of_shuffled(epsilon, reports, delta, BIT),
+                secure_sum_epsilon(epsilon, reports, delta),
+            )
+            for epsilon in epsilons
+            for reports in counts
+        ]
     else:
         multiplier = arguments.noise_multiplier(options.noise_multiplier)
-        rows = [_of_gaussian(multiplier, n, delta) for n in counts]
+        rows = []
+        for reports in counts:
+            of_report = partial(gaussian_report, multiplier, reports, delta)
+            epsilon, report_delta = arguments.checked(of_report)
+            found = epsilon_of_shuffled(epsilon, reports, delta, PURE, report_delta)
+            rows.append(ShuffleCost(epsilon, reports, found, None, None))
     if options.json:
         print(json_text({"delta": delta, "rows": [asdict(row) for row in rows]}), end="")
     else:
         _show(rows, delta)
     return 0
-
-
-def _of_pure(epsilon: float, reports: int, delta: float) -> ShuffleCost:
-    return ShuffleCost(
-        epsilon,
-        reports,
-        epsilon_of_shuffled(epsilon, reports, delta, PURE),
-        epsilon_of_shuffled(epsilon, reports, delta, BIT),
-        secure_sum_epsilon(epsilon, reports, delta),
-    )
-
-
-def _of_gaussian(multiplier: float, reports: int, delta: float) -> ShuffleCost:
-    epsilon, report_delta = arguments.checked(lambda: gaussian_report(multiplier, reports, delta))
-    found = epsilon_of_shuffled(epsilon, reports, delta, PURE, report_delta)
-    return ShuffleCost(epsilon, reports, found, None, None)
 
 
 def _show(rows: list[ShuffleCost], delta: float) -> None:

@@ -26,11 +26,11 @@ def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     """
     m, r, v = guesses.canaries, guesses.made, guesses.right
     accuracy = float(special.expit(epsilon))
-    beyond = _at_least(np.arange(v + 1), r, accuracy)  # P[W ≥ 0], …, P[W ≥ v]
+    counts = np.arange(1, v + 1)
+    beyond = np.append(1.0, special.betainc(counts, r - counts + 1.0, accuracy))  # P[W ≥ 0 … v]
     slack = 0.0
     if delta and v:
-        steps = np.arange(1, v + 1)
-        slack = float(np.max((beyond[v - steps] - beyond[v]) / steps))
+        slack = float(np.max((beyond[v - counts] - beyond[v]) / counts))
     return min(1.0, float(beyond[v]) + 2 * m * delta * slack)
 
 
@@ -52,11 +52,3 @@ def largest_refuted(refuted: Callable[[float], bool]) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
-
-
-def _at_least(counts: np.ndarray, trials: int, probability: float) -> np.ndarray:
-    """P[Binomial(trials, p) ≥ k] of each k."""
-    found = np.ones(len(counts))
-    some = counts > 0
-    found[some] = special.betainc(counts[some], trials - counts[some] + 1.0, probability)
-    return found

@@ -14,7 +14,7 @@ from fedpriv.tools.audit.attacks import BLIND, CALIBRATED, LOSS, WHITE_BOX
 from fedpriv.tools.audit.bound import TprBound, bound_of
 from fedpriv.tools.audit.records import Candidates, choose
 from fedpriv.tools.audit.request import MembershipOptions
-from fedpriv.tools.audit.shadow_attacks import GAMMA, OFFLINE_A, OWN_VARIANCE, Signals, scores_of
+from fedpriv.tools.audit.shadow_attacks import GAMMA, OFFLINE_A, OWN_VARIANCE, scores_of
 from fedpriv.tools.audit.shadow_runs import (
     ShadowRun,
     Training,
@@ -130,9 +130,14 @@ def audit_membership(
     facts = None
     if runs:
         signals = signals_of(subject, candidates, runs, options)
-        by_shadows = scores_of(signals)
-        scores |= by_shadows
-        facts = _facts_of(subject, runs, signals)
+        scores |= scores_of(signals)
+        facts = ShadowFacts(
+            runs=[str(one.folder.path) for one in runs],
+            records=min(sum(map(len, one.clients)) for one in runs),
+            records_of_run=int(problem.data.records_per_client.sum()),
+            own_variance=len(runs) >= OWN_VARIANCE,
+            population=len(signals.target_z),
+        )
     found = {name: judge(name, scores[name], candidates, seed) for name in scores}
     came = subject.took_part()
     everyone = came is None or len(came) == problem.data.client_count
@@ -147,8 +152,7 @@ def audit_membership(
         blind=found[BLIND],
         warnings=[
             *candidates.warnings,
-            *_warnings(found[BLIND], candidates, len(trajectory)),
-            *(_of_fewer(facts) if facts else []),
+            *_warnings(found[BLIND], candidates, len(trajectory), facts),
             *(beyond(outcomes, bound) if bound else []),
         ],
         shadows=facts,
@@ -166,7 +170,9 @@ def judge(name: str, scores: np.ndarray, candidates: Candidates, seed: int) -> O
     return Outcome(name, auc(members, others), rates, roc(members, others))
 
 
-def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]:
+def _warnings(
+    blind: Outcome, candidates: Candidates, weights: int, shadows: ShadowFacts | None
+) -> list[str]:
     found = []
     alone = (
         f"a classifier of the records alone, without the model, has an AUC of {blind.auc.value:.3f}"
@@ -191,6 +197,11 @@ def _warnings(blind: Outcome, candidates: Candidates, weights: int) -> list[str]
             "white_box sees the initial and the last weights only: the run has no snapshots between them "
             "(runtime.snapshot_interval)."
         )
+    if shadows is not None and shadows.records < shadows.records_of_run:
+        found.append(
+            f"A shadow run trains on {shadows.records} records and the run on {shadows.records_of_run}, as "
+            "there are not enough that no client has: lira and rmia may be weaker for it."
+        )
     return found
 
 
@@ -208,25 +219,6 @@ def beyond(outcomes: list[Outcome], bound: TprBound) -> list[str]:
                     "in 40)."
                 )
     return found
-
-
-def _facts_of(subject: AuditedRun, runs: list[ShadowRun], signals: Signals) -> ShadowFacts:
-    return ShadowFacts(
-        runs=[str(one.folder.path) for one in runs],
-        records=min(sum(map(len, one.clients)) for one in runs),
-        records_of_run=int(subject.problem.data.records_per_client.sum()),
-        own_variance=len(runs) >= OWN_VARIANCE,
-        population=len(signals.target_z),
-    )
-
-
-def _of_fewer(facts: ShadowFacts) -> list[str]:
-    if facts.records >= facts.records_of_run:
-        return []
-    return [
-        f"A shadow run trains on {facts.records} records and the run on {facts.records_of_run}, as there are "
-        "not enough that no client has: lira and rmia may be weaker for it."
-    ]
 
 
 def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:

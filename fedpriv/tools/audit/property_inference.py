@@ -92,12 +92,18 @@ def audit_property(subject: AuditedRun, options: PropertyOptions) -> PropertyAud
     auxiliary = _halves(found.has[clients], options.seed)
     scores = infer(subject, clients, found.has[clients], auxiliary, rounds, options.seed)
     target, has = ~auxiliary, found.has[clients] == 1
-    sizes = _turned(subject.problem.data.records_per_client[clients], has, auxiliary)
+    sizes = subject.problem.data.records_per_client[clients]
+    if auc(sizes[auxiliary & has], sizes[auxiliary & ~has]).value < 0.5:
+        sizes = -sizes  # those with the property have fewer records
+    noised = "noised " * any(sigma > 0 for sigma in subject.noise_multipliers().values())
+    sees = f"the {noised}aggregate of a cohort that has the client in it"
+    if subject.parts.algorithm.trust.sees_each_upload:
+        sees = "each client's upload" + (", with its noise" if noised else "")
     return PropertyAudit(
         subject=subject.facts(),
         options=options,
         meaning=found.meaning,
-        sees=_sees(subject),
+        sees=sees,
         snapshots=rounds,
         auc=auc(scores[target & has], scores[target & ~has]),
         baseline=auc(sizes[target & has], sizes[target & ~has]),
@@ -155,16 +161,3 @@ def _halves(has: np.ndarray, seed: int) -> np.ndarray:
         own = stream.permutation(np.flatnonzero(has == kind))
         auxiliary[own[: len(own) // 2]] = True
     return auxiliary
-
-
-def _turned(values: np.ndarray, has: np.ndarray, auxiliary: np.ndarray) -> np.ndarray:
-    """The values, their sign changed where auxiliary clients with the property have the smaller ones."""
-    with_it, without = values[auxiliary & has], values[auxiliary & ~has]
-    return values if auc(with_it, without).value >= 0.5 else -values
-
-
-def _sees(subject: AuditedRun) -> str:
-    noised = any(sigma > 0 for sigma in subject.noise_multipliers().values())
-    if subject.parts.algorithm.trust.sees_each_upload:
-        return "each client's upload" + (", with its noise" if noised else "")
-    return f"the {'noised ' if noised else ''}aggregate of a cohort that has the client in it"

@@ -51,14 +51,20 @@ class Candidates:
 def choose(
     subject: AuditedRun, nonmembers: str, most: int, seed: int, pool: np.ndarray | None = None
 ) -> Candidates:
-    """Draw at most ``most`` of each, non-members from ``pool`` where one is given. Raises ConfigError where
-    there are too few."""
+    """Draw at most ``most`` of each: members from the records of honest clients that took part in a round (of
+    all where that is not known), non-members from ``pool`` where one is given. Raises ConfigError where there
+    are too few."""
     data = subject.problem.data
     if subject.parts.settings.shadow is not None:
         raise ConfigError(
             f"{subject.run.path} is a shadow run, part of an audit of another run: audit that one"
         )
-    inside = np.concatenate(_of_participants(subject))
+    clients, came = data.clients, subject.took_part()
+    participants = np.arange(len(clients)) if came is None else came
+    if subject.problem.attack is not None:
+        participants = np.setdiff1d(participants, subject.problem.attack.attackers)
+    none = np.empty(0, dtype=np.int64)
+    inside = np.concatenate([none, *(clients[k] for k in participants)])
     outside = others_of(data, nonmembers) if pool is None else pool
     if nonmembers == HELD_OUT and subject.problem.attack is not None:
         attack = cast("MaliciousClients", subject.problem.attack)
@@ -81,31 +87,13 @@ def choose(
         return np.sort(stream.choice(indices, each, replace=False))
 
     numbers = np.concatenate([drawn(inside, "members"), drawn(outside, "nonmembers")])
-    return Candidates(
-        records_at(data, numbers),
-        np.arange(2 * each) < each,
-        numbers,
-        nonmembers,
-        _warnings(subject),
-    )
-
-
-def _of_participants(subject: AuditedRun) -> list[np.ndarray]:
-    """The records of honest clients that took part in a round (of all where that is not known)."""
-    clients, came = subject.problem.data.clients, subject.took_part()
-    chosen = np.arange(len(clients)) if came is None else came
-    if subject.problem.attack is not None:
-        chosen = np.setdiff1d(chosen, subject.problem.attack.attackers)
-    return [np.empty(0, dtype=np.int64), *(clients[k] for k in chosen)]
-
-
-def _warnings(subject: AuditedRun) -> list[str]:
-    if not isinstance(subject.parts.partition, Natural):
-        return []
-    return [
-        "A client holds the records of one user, and others may have made the non-members: an attack may "
-        "tell users apart where it seems to tell members."
-    ]
+    chosen = Candidates(records_at(data, numbers), np.arange(2 * each) < each, numbers, nonmembers)
+    if isinstance(subject.parts.partition, Natural):
+        chosen.warnings.append(
+            "A client holds the records of one user, and others may have made the non-members: an attack "
+            "may tell users apart where it seems to tell members."
+        )
+    return chosen
 
 
 @torch.inference_mode()

@@ -76,16 +76,20 @@ def row(audit: Audit) -> dict[str, object]:
 
 def show(audits: Sequence[Audit]) -> None:
     """Print one audit in full, or several with a row each."""
-    out = console()
+    out, many = console(), len(audits) > 1
     if epsilons := [audit for audit in audits if isinstance(audit, EpsilonAudit)]:
-        _show_epsilon(epsilons)
-    elif len(audits) > 1:
+        if many:
+            out.print(epsilon_report.several(epsilons, [_name(audit) for audit in epsilons]))
+        else:
+            out.print(epsilon_report.table(epsilons[0], _name(epsilons[0])))
+            for line, style in epsilon_report.notes(epsilons[0]):
+                out.print(line, style=style)
+    elif many:
         out.print(_several(audits))
     elif isinstance(audits[0], MembershipAudit):
         out.print(_membership(audits[0]))
     elif isinstance(audits[0], PropertyAudit):
         out.print(_property(audits[0]))
-    many = len(audits) > 1
     said: dict[str, list[str]] = {}
     for audit in audits:
         warnings = audit.warnings if isinstance(audit, MembershipAudit) else audit.warnings()
@@ -93,16 +97,6 @@ def show(audits: Sequence[Audit]) -> None:
             said.setdefault(warning, []).append(_name(audit))
     for warning, runs in said.items():
         out.print((f"{', '.join(runs)}: " if many else "") + warning, style="yellow")
-
-
-def _show_epsilon(audits: Sequence[EpsilonAudit]) -> None:
-    out = console()
-    if len(audits) > 1:
-        out.print(epsilon_report.several(list(audits), [_name(audit) for audit in audits]))
-        return
-    out.print(epsilon_report.table(audits[0], _name(audits[0])))
-    for line, style in epsilon_report.notes(audits[0]):
-        out.print(line, style=style)
 
 
 def _membership(audit: MembershipAudit) -> Table:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import beta, norm, rankdata
+from sklearn.metrics import roc_curve
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -65,9 +66,10 @@ def tpr_at(
         float(beta.ppf(_TAIL, above, m - above + 1)) if above else 0.0,
         float(beta.ppf(1 - _TAIL, above + 1, m - above)) if above < m else 1.0,
     )
+    piece = max(1, 4_000_000 // (len(members) + len(others)))  # of some millions of numbers
     resampled = [
         _tpr(_resample(members, count, stream), _resample(others, count, stream), fpr)
-        for count in _in_pieces(RESAMPLES, len(members) + len(others))
+        for count in (min(piece, RESAMPLES - done) for done in range(0, RESAMPLES, piece))
     ]
     low, high = np.quantile(np.concatenate(resampled), [_TAIL, 1 - _TAIL])
     return Estimate(value, min(exact[0], float(low)), max(exact[1], float(high)))
@@ -75,12 +77,9 @@ def tpr_at(
 
 def roc(members: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(FPR, TPR) at every threshold, from (0, 0) to (1, 1)."""
+    is_member = np.arange(len(members) + len(others)) < len(members)
     scores = np.concatenate([members, others])
-    is_member = np.arange(len(scores)) < len(members)
-    order = np.argsort(-scores, kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
-    true, false = (np.cumsum(x[order])[ends] for x in (is_member, ~is_member))
-    return np.append(0, false) / len(others), np.append(0, true) / len(members)
+    return roc_curve(is_member, scores, drop_intermediate=False)[:2]
 
 
 def _tpr(members: np.ndarray, others: np.ndarray, fpr: float) -> np.ndarray:
@@ -95,9 +94,3 @@ def _tpr(members: np.ndarray, others: np.ndarray, fpr: float) -> np.ndarray:
 
 def _resample(scores: np.ndarray, count: int, stream: np.random.Generator) -> np.ndarray:
     return scores[stream.integers(len(scores), size=(count, len(scores)))]
-
-
-def _in_pieces(count: int, width: int) -> list[int]:
-    """``count`` in pieces that hold at most some millions of numbers."""
-    piece = max(1, min(count, 4_000_000 // max(1, width)))
-    return [piece] * (count // piece) + ([count % piece] if count % piece else [])

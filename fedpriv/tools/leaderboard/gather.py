@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,20 @@ def gather(paths: Sequence[str]) -> LeaderboardEntry:
         if seeds in seen:
             raise ConfigError(f"{path} and {seen[seeds]} have the same seed and noise_seed")
         seen[seeds] = path
-    seeded = sorted((_seeded(path, run) for path, run in runs.items()), key=_by_seed)
+    seeded = [_seeded(path, run) for path, run in runs.items()]
+    seeded.sort(key=attrgetter("seed", "noise_seed"))
+    environment, versions = one.environment, one.environment.get("versions")
+    cores = f"{environment.get('cores')} cores, {environment.get('threads')} threads"
     found = {
         **one.facts,
         "overrides": overrides,
         "runs": [asdict(run) for run in seeded],
         "test_records": _known(first, one, "test_records"),
-        "fedpriv": _version(one),
+        "fedpriv": versions.get("fedpriv") if isinstance(versions, dict) else None,
         "commit": commit,
-        "machine": _machine(one),
+        "machine": plain_words(
+            f"{environment.get('processor')}, {cores}, {environment.get('device')}"
+        ),
         "checks": [],
     }
     return entry_of(found, first)
@@ -63,20 +69,15 @@ def file_name(entry: LeaderboardEntry) -> str:
 
 def _refuse_another(path: str, run: Measured, first: str, one: Measured) -> None:
     """Raise ConfigError where two runs differ in more than their seeds."""
-    here, there = (_without_seeds(measured) for measured in (run, one))
+    here, there = (configuration.identity(measured.config) for measured in (run, one))
     for key in sorted(here.keys() | there.keys()):
+        if key in _SEEDS or key.startswith("audit"):
+            continue
         if here.get(key) != there.get(key):
             raise ConfigError(
                 f"{path} and {first} are of different configurations: {key} is {show(here.get(key))} and "
                 f"{show(there.get(key))}; the runs of an entry differ in seed and noise_seed only"
             )
-
-
-def _without_seeds(run: Measured) -> dict[str, object]:
-    """What the run is, without what its seeds decide."""
-    identity = configuration.identity(run.config)
-    identity = {key: value for key, value in identity.items() if not key.startswith("audit")}
-    return {key: value for key, value in identity.items() if key not in _SEEDS}
 
 
 def _refuse_irreproducible(path: str, run: Measured, overrides: Sequence[str]) -> None:
@@ -106,10 +107,6 @@ def _seeded(path: str, run: Measured) -> SeededRun:
     )
 
 
-def _by_seed(run: SeededRun) -> tuple[int, int]:
-    return run.seed, run.noise_seed
-
-
 def _known(path: str, run: Measured, name: str) -> Any:
     value = run.summary.get(name)
     if value is None:
@@ -117,14 +114,3 @@ def _known(path: str, run: Measured, name: str) -> Any:
             f"{path}: its summary.json has no {name} (an older version); run it again"
         )
     return value
-
-
-def _version(run: Measured) -> object:
-    versions = run.environment.get("versions")
-    return versions.get("fedpriv") if isinstance(versions, dict) else None
-
-
-def _machine(run: Measured) -> str:
-    told = run.environment
-    cores = f"{told.get('cores')} cores, {told.get('threads')} threads"
-    return plain_words(f"{told.get('processor')}, {cores}, {told.get('device')}")

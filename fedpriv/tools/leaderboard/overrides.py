@@ -33,13 +33,12 @@ _KEY = re.compile(r"[a-z][a-z0-9_]{0,60}(\.[a-z][a-z0-9_]{0,60}){0,5}")
 
 def entered(overrides: Iterable[str], where: object) -> list[str]:
     """Those of a run's overrides that an entry keeps. Raises ConfigError for one that it may not have."""
-    kept = [one for one in overrides if not _differs(re.split("[./=]", one.lstrip("+~")))]
+    kept = []
+    for one in overrides:
+        parts = re.split("[./=]", one.lstrip("+~"))
+        if parts[0] not in _NOT_OF_AN_ENTRY and (parts[0] != "dataset" or parts[1] not in _PLACES):
+            kept.append(one)
     return refuse_unsafe(kept, where)
-
-
-def _differs(parts: list[str]) -> bool:
-    """Whether it differs by run or machine, by the parts of its key."""
-    return parts[0] in _NOT_OF_AN_ENTRY or (parts[0] == "dataset" and parts[1] in _PLACES)
 
 
 def refuse_unsafe(overrides: object, where: object) -> list[str]:

@@ -5,7 +5,6 @@ A file that is absent is passed over, one that cannot be read is a note on the p
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from fedpriv.common.notices import notice
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.searches import is_search
 from fedpriv.store.stored_run import StoredRun
+from fedpriv.tools import run_choice
 
 SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 MOST_RUNS = 20_000
@@ -72,14 +72,8 @@ class ReportedRun(StoredRun):
 
 
 def as_number(value: object) -> float | None:
-    """The number that a JSON value is, perhaps infinite; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return None if math.isnan(found) else found
+    """Return the number that a JSON value is, perhaps infinite; None for anything else, texts too."""
+    return None if isinstance(value, str) else run_choice.as_number(value)
 
 
 def is_run(path: Path) -> bool:

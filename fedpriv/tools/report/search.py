@@ -9,6 +9,7 @@ from fedpriv.common.errors import show
 from fedpriv.common.words import counted
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.searches import StoredSearch, is_search, read_search
+from fedpriv.tools.report.gather import as_number
 from fedpriv.tools.report.markup import Markup, listed, table, tag
 from fedpriv.tools.report.page import Page
 
@@ -39,14 +40,9 @@ def _trials(search: StoredSearch) -> Markup:
     definition = (search.facts or {}).get("search")
     objective = definition.get("objective") if isinstance(definition, dict) else None
     head = ("trial", *keys, "ended", "score" if objective is None else show(objective))
-    cells = [
-        (number, *(show(own.get(key)) for key in keys), show(row.get("state")), _score(row))
-        for number, (row, own) in enumerate(zip(rows, values, strict=True))
-    ]
+    cells = []
+    for number, (row, own) in enumerate(zip(rows, values, strict=True)):
+        score = as_number(row.get("score"))
+        shown = "–" if score is None else f"{score:.4f}"
+        cells.append((number, *(show(own.get(key)) for key in keys), show(row.get("state")), shown))
     return table(counted(len(rows), "trial"), head, cells)
-
-
-def _score(row: dict[str, object]) -> str:
-    score = row.get("score")
-    number = isinstance(score, int | float) and not isinstance(score, bool)
-    return f"{score:.4f}" if number else "–"

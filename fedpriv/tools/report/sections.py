@@ -293,9 +293,9 @@ def repeat(run: ReportedRun) -> Markup:
             tag("p", "Begun from Python, or its overrides are withheld: see the configuration.")
         )
     else:
-        parts.append(
-            command("The run again", shlex.join(["fedpriv", "train", *_of_the_run(run.overrides)]))
-        )
+        # without what would write into the folder that there is
+        kept = [o for o in run.overrides if o.lstrip("+").partition("=")[0] not in _OF_THE_PROCESS]
+        parts.append(command("The run again", shlex.join(["fedpriv", "train", *kept])))
     if run.resumable:
         parts.append(command("Go on from its checkpoint", f"fedpriv train resume={folder}"))
     if run.files.ledger.is_file():
@@ -309,11 +309,6 @@ def repeat(run: ReportedRun) -> Markup:
 
 
 _OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
-
-
-def _of_the_run(overrides: Sequence[str]) -> list[str]:
-    """Without what would write into the folder that there is."""
-    return [o for o in overrides if o.lstrip("+").partition("=")[0] not in _OF_THE_PROCESS]
 
 
 def command(words: str, line: str) -> Markup:

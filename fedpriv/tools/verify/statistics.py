@@ -115,14 +115,6 @@ def power(samples: int, ratio: float, level: float) -> float:
     return float(special.gammainc(samples / 2.0, limit / (2.0 * ratio**2)))
 
 
-def samples_needed(power_wanted: float, level: float, ratio: float = SHORTFALL) -> int:
-    """The smallest number of samples, to 1 %, with that power."""
-    samples = 16
-    while power(samples, ratio, level) < power_wanted:
-        samples = math.ceil(1.01 * samples) + 1
-    return samples
-
-
 def singular_p(smallest_value: float, largest_value: float, rows: int, columns: int) -> list[float]:
     """Return upper bounds of the p-values of the extreme singular values of normals [rows, columns].
 
