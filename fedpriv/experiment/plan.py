@@ -14,6 +14,7 @@ from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.costs import Costs, Forecast
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
+from fedpriv.privacy.core.sampling import FixedSizeSampling
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
 from fedpriv.privacy.noise_schedules import CalibratedNoise
 
@@ -203,7 +204,7 @@ def _cost_lines(
 ) -> tuple[tuple[str, str], ...]:
     settings, lines, epsilon = parts.settings, [], forecast.epsilon
     rounds, at_most = counted(forecast.rounds, "round"), "at most " if forecast.bound else ""
-    whose = _if_sampled(parts) + _if_unequal(parts)
+    whose = _if_sampled(parts) + _if_unequal(parts, costs)
     if settings.epsilon is None:
         cost = f"have no finite epsilon{whose}"
         if math.isfinite(epsilon):
@@ -331,11 +332,14 @@ def _if_sampled(parts: Parts) -> str:
     return f" for a client in every one of them{often}"
 
 
-def _if_unequal(parts: Parts) -> str:
+def _if_unequal(parts: Parts, costs: Costs) -> str:
     """Return for which client ε is told, where it depends on the number of records."""
     if not parts.algorithm.cost_depends_on_records:
         return ""
-    return f" for a client of {counted(parts.even_share, 'record')}; with fewer it costs more"
+    of_size, records = costs.sampling, parts.even_share
+    if isinstance(of_size, FixedSizeSampling):  # once the data are known: of the smallest client
+        records = of_size.records
+    return f" for a client of {counted(records, 'record')}; with fewer it costs more"
 
 
 def _query_words(query: Query | RandomizedBit) -> str:

@@ -227,3 +227,11 @@ def test_of_clients_that_nobody_has_counted_yet_no_number_is_told(algorithm, wor
     said = dict(make_plan(parts).lines)
     assert words in said["each round"]
     assert "60000" not in said["each round"]
+
+
+def test_a_plan_of_known_data_names_the_smallest_client():
+    """Lots of a fixed size cost a client with fewer records more: its size is told, not an even share."""
+    settings = ("algorithm=dp_fl", "algorithm.sampling=fixed_size", "partition.clients=5")
+    parts = build_parts(fedpriv.compose(settings))
+    assert "for a client of 287 records" in dict(make_plan(parts).lines)["epsilon then"]
+    assert "for a client of 206 records" in dict(make_plan(parts, 206).lines)["epsilon then"]
