@@ -65,7 +65,7 @@ def two_runs(context: Context) -> Iterator[Check]:
             f"of two runs: {words}",
             f"{z:+.2f} std",
             "normal",
-            statistics.normal_two_sided(z),
+            float(statistics.normal_p(z)),
             note=f"two runs that differ in {words} have noise in common",
         )
     yield _keys([own, *(streams for _, streams in others), *_published(context)])

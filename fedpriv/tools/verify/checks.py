@@ -49,18 +49,13 @@ def all_checks(subject: Subject, samples: int = SAMPLES, units_too: bool = True)
     with chance_kept():
         context = Context(subject, samples)
         if context.reference.broke is not None:
-            return [_stopped(context.reference.broke)]
+            note = f"the run stops by itself: {context.reference.broke}"
+            return [Check("charge", "the run", "stopped", "runs", passed=False, note=note)]
         if not context.reference.rounds:
             raise ConfigError("the configuration runs no round, so there is nothing to verify")
         if not subject.parts.private:
             return [Check("charge", "privacy", "none is claimed", "-")]
         return list(Verification(context).run(units_too))
-
-
-def _stopped(why: str) -> Check:
-    return Check(
-        "charge", "the run", "stopped", "runs", passed=False, note=f"the run stops by itself: {why}"
-    )
 
 
 class Verification:
@@ -120,15 +115,19 @@ class Verification:
         for name in reference.names:
             places = [p for p in reference.places(name) if p in said]
             if not places:
-                yield _uncharged(name)
+                yield Check(
+                    "noise",
+                    f"of {name}",
+                    "is not charged",
+                    "charged",
+                    passed=False,
+                    note=f"{name} leaves and the ledger has no release of it",
+                )
                 continue
             if said[places[0]].family == NONE:
                 yield Check("noise", f"of {name}", "none is claimed", "-")
                 continue
-            samples, direct = (
-                repeats.samples(name, reference, said),
-                repeats.direct(name, reference, said),
-            )
+            samples, direct = repeats.noise(name, reference, said)
             if not samples:
                 samples = [s for s in contrasts.samples if s.place.name == name]
                 direct = np.concatenate(contrasts.direct[name]) if samples else direct
@@ -140,23 +139,16 @@ class Verification:
                 extra = extra if extra > _MORE else 1.0
                 yield from noise.checks(name, samples, direct, extra, layers)
                 yield from noise.independence(name, samples)
-            yield from self._further(name, samples)
+            # in every direction, and as a computer draws it
+            yield from discreteness.on_grid(reference, said, name)
+            white, draws = self.context.correlated is not None, self.context.draws
+            drawn = draws.of_samples(samples) if white else draws.of(name, self.context.gaussian)
+            random, units = np.random.default_rng(self.subject.seed), self.subject.told_apart()
+            yield from directions.checks(name, draws, drawn, reference, units, random)
+            yield from discreteness.of_draws(name, drawn, white)
             yield from repeats.of_bits(name, reference, said)
             yield from repeats.between(name, said)
-        if (check := noise.repeated_numbers(reference, self.context.gaussian)) is not None:
-            yield check
-
-    def _further(self, name: str, samples: list[noise.NoiseSample]) -> Iterator[Check]:
-        """Noise in every direction, and as a computer draws it."""
-        context, white = self.context, self.context.correlated is not None
-        if (check := discreteness.on_grid(self.reference, context.said, name)) is not None:
-            yield check
-        draws = context.draws
-        drawn = draws.of_samples(samples) if white else draws.of(name, context.gaussian)
-        random = np.random.default_rng(self.subject.seed)
-        apart = self.subject.told_apart()
-        yield from directions.checks(name, draws, drawn, self.reference, apart, random)
-        yield from discreteness.of_draws(name, drawn, white)
+        yield from noise.repeated_numbers(reference, self.context.gaussian)
 
     def _keys(self) -> int:
         """How many more noise keys make enough numbers of the gradient's noise."""
@@ -174,9 +166,7 @@ class Verification:
             return
         if outgoing.affine(self.subject, self.reference):
             said = self.context.said[places[0]]
-            check = outgoing.check(self.subject, said, self.context.variations)
-            if check is not None:
-                yield check
+            yield from outgoing.checks(self.subject, said, self.context.variations)
 
     # ---- one unit
 
@@ -240,14 +230,3 @@ class Verification:
             subject, config, one.recording, sampling_name, "C", everything(subject)
         )
         yield from files.check(one, other)
-
-
-def _uncharged(name: str) -> Check:
-    return Check(
-        "noise",
-        f"of {name}",
-        "is not charged",
-        "charged",
-        passed=False,
-        note=f"{name} leaves and the ledger has no release of it",
-    )

@@ -203,13 +203,12 @@ class Correlated:
         ):
             below, exactly = binom.cdf(counts - 1, of, rate), binom.pmf(counts, of, rate)
             normals = statistics.as_normals(below, exactly, uniforms.random(len(counts)))
-            p = [statistics.sum_p(normals), statistics.spread_p(normals)]
             yield Check(
                 "sampling",
                 f"{what} in {_TURNS} turns",
                 f"rate {counts.sum() / of.sum():.4f}",
                 f"{rate:g}",
-                statistics.smallest(p),
+                statistics.mean_and_spread_p(normals),
                 note=f"{what} are not those of the rate that is charged",
             )
 

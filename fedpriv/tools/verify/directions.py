@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -46,15 +47,16 @@ def checks(
     width = next(iter(drawn.values())).width
     if width > 1 and len({own.width for own in drawn.values()}) == 1:
         together = np.concatenate([k.reshape(-1, k.shape[2]) for k in kept.values()])
-        if (check := _spectrum(f"{name}: directions", [together], width, random)) is not None:
-            yield check
-        of_clients = _of_clients(kept, reference, units)
-        if (
-            check := _spectrum(f"{name}: directions of a client", of_clients, width, random)
-        ) is not None:
-            yield check
-    if (check := _stacked(name, kept, random)) is not None:
-        yield check
+        yield from _spectrum(f"{name}: directions", [together], width, random)
+        of_clients: dict[int, list[np.ndarray]] = {}
+        for place, values in kept.items():
+            clients = reference.clients_of_rows(place, values.shape[1])
+            for client in units if len(clients) > 1 else ():
+                for row in np.flatnonzero(clients == client):
+                    of_clients.setdefault(client, []).append(values[:, row])
+        groups = [np.concatenate(rows) for rows in of_clients.values()]
+        yield from _spectrum(f"{name}: directions of a client", groups, width, random)
+    yield from _stacked(name, kept, random)
 
 
 def _along(
@@ -65,63 +67,36 @@ def _along(
 ) -> Check:
     """Sums of squares along each direction: of all draws, and of each client and round by itself."""
     squares: dict[tuple[str, str], list[float]] = {}
-
-    def enter(direction: str, whose: str, values: np.ndarray) -> None:
-        entry = squares.setdefault((direction, whose), [0.0, 0.0])
-        entry[0] += float((values.astype(np.float64) ** 2).sum())
-        entry[1] += values.size
-
+    enter = partial(statistics.add_squares, squares)
     for place, own in drawn.items():
         names, _ = draws.directions(own.width)
         along = own.projected
-        cohort = reference.cohorts[place.round_index]
-        enter("all", "", own.kept)
+        enter(("all numbers", ""), own.kept)
         for i, direction in enumerate(names):
-            enter(direction, "", along[:, :, i])
+            enter((direction, ""), along[:, :, i])
             if not direction.startswith("the mean"):
                 continue
-            enter(direction, f" in round {place.number}", along[:, :, i])
-            if along.shape[1] == len(cohort):
-                for row, client in enumerate(cohort):
-                    enter(direction, f" of client {client}", along[:, row, i])
-    table = np.array(list(squares.values()))
-    p_values = statistics.squares_p(table[:, 0], table[:, 1])
-    p_values = np.where(np.isfinite(table[:, 0]), p_values, 0.0)
-    at = int(np.argmin(p_values))
-    direction, whose = list(squares)[at]
-    where = "all numbers" if direction == "all" else direction
-    ratio = math.sqrt(table[at, 0] / table[at, 1])
+            enter((direction, f" in round {place.number}"), along[:, :, i])
+            for row, client in enumerate(reference.clients_of_rows(place, along.shape[1])):
+                if client >= 0:
+                    enter((direction, f" of client {client}"), along[:, row, i])
+    (where, whose), ratio, p = statistics.worst_spread(squares)
     return Check(
         "noise",
-        f"{name}: worst of {len(table):,} directions",
+        f"{name}: worst of {len(squares):,} directions",
         f"{ratio:.3f} ({where}{whose})",
         "1",
-        statistics.smallest(p_values),
+        p,
         weight=_WEIGHT,
         note=f"along {where}{whose} the noise has {ratio:.4g} times its standard deviation",
     )
 
 
-def _of_clients(
-    kept: Mapping[ReleasePosition, np.ndarray], reference: Recording, units: Sequence[int]
-) -> list[np.ndarray]:
-    """Return the draws of each of these clients where releases have a row for each."""
-    found: dict[int, list[np.ndarray]] = {}
-    for place, values in kept.items():
-        cohort = reference.cohorts[place.round_index]
-        if values.shape[1] != len(cohort) or len(cohort) < 2:
-            continue
-        for client in units:
-            for row in np.flatnonzero(cohort == client):
-                found.setdefault(client, []).append(values[:, row])
-    return [np.concatenate(rows) for rows in found.values()]
-
-
 def _spectrum(
     what: str, groups: Sequence[np.ndarray], width: int, random: np.random.Generator
-) -> Check | None:
+) -> Iterator[Check]:
     """Test the covariance of the numbers of a vector: of all of them, or of random blocks."""
-    p_values, ratios, sizes = [], [], []
+    found = []  # (a p-value, smallest spread ÷ the smallest to be expected, numbers) of each block
     for values in groups:
         rows, columns = values.shape
         block, count = columns, 1
@@ -133,28 +108,26 @@ def _spectrum(
         for _ in range(count):
             chosen = np.sort(random.permutation(columns)[:block])
             p, ratio = statistics.spectrum_p(values[:, chosen])
-            p_values.append(p)
-            ratios.append(ratio / max(1e-9, 1.0 - math.sqrt(block / rows)))
-            sizes.append(block)
-    if not p_values:
-        return None
-    at = int(np.argmin(p_values))
-    blocks = f"{sizes[at]} of {width:,} numbers" if sizes[at] < width else f"{width:,} numbers"
-    return Check(
+            found.append((p, ratio / max(1e-9, 1.0 - math.sqrt(block / rows)), block))
+    if not found:
+        return
+    _, least, size = min(found, key=lambda entry: entry[0])
+    blocks = f"{size} of {width:,} numbers" if size < width else f"{width:,} numbers"
+    yield Check(
         "noise",
         what,
-        f"smallest {ratios[at]:.3f} ({blocks})",
+        f"smallest {least:.3f} ({blocks})",
         "1",
-        statistics.smallest(p_values),
+        statistics.smallest([p for p, *_ in found]),
         weight=_WEIGHT,
-        note=f"among {blocks} there is a direction in which the noise has about {ratios[at]:.2g} times the "
+        note=f"among {blocks} there is a direction in which the noise has about {least:.2g} times the "
         "smallest standard deviation that chance leaves",
     )
 
 
 def _stacked(
     name: str, kept: Mapping[ReleasePosition, np.ndarray], random: np.random.Generator
-) -> Check | None:
+) -> Iterator[Check]:
     """Test the covariance of clients and rounds: noise of one that is made of others'."""
     keys = min(len(values) for values in kept.values())
     rows = [values[:keys, row] for values in kept.values() for row in range(values.shape[1])]
@@ -163,15 +136,15 @@ def _stacked(
         rows = [rows[i] for i in sorted({0, len(rows) - 1, *between.tolist()})]
     count, numbers = len(rows), min(own.shape[1] for own in rows)
     if count < 2:
-        return None
+        return
     most = max(1, min(_STACKED_NUMBERS // count, int(4 * (math.sqrt(count) + 2 * _MARGIN) ** 2)))
     each = max(1, -(-most // numbers))
     columns = np.stack([own[:each, :numbers].reshape(-1)[:most] for own in rows], axis=1)
     if math.sqrt(len(columns)) < math.sqrt(count) + _MARGIN:
-        return None
+        return
     p, smallest = statistics.spectrum_p(columns)
     ratio = smallest / (1.0 - math.sqrt(count / len(columns)))
-    return Check(
+    yield Check(
         "independence",
         f"{name}: {count} vectors of clients and rounds",
         f"smallest {ratio:.3f}",

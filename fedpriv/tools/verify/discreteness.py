@@ -26,8 +26,8 @@ _FOUND = 7.0
 
 def on_grid(
     reference: Recording, said: Mapping[ReleasePosition, LedgerClaim], name: str
-) -> Check | None:
-    """Return whether what left is on the grid g = 2^(⌊log2 σ⌋ - 14) of its noise."""
+) -> Iterator[Check]:
+    """Test that what left is on the grid g = 2^(⌊log2 σ⌋ - 14) of its noise."""
     off = numbers = 0
     for place in reference.places(name):
         if place not in said or said[place].family != GAUSSIAN:
@@ -38,8 +38,8 @@ def on_grid(
                 numbers += row.size
                 off += min(_off(row, std * (1.0 + sign * 1e-9)) for sign in (-1, 1))
     if not numbers:
-        return None
-    return Check(
+        return
+    yield Check(
         "noise",
         f"{name}: on the grid of its noise",
         f"{off:,} of {numbers:,} numbers off",

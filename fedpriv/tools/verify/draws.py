@@ -7,9 +7,8 @@ noise alone, on its grid.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +17,11 @@ import torch
 from torch import Tensor
 
 from fedpriv.common.secret_streams import SecretStreams, derived_key
-from fedpriv.privacy.mechanisms import GRADIENT, Bounded, OpenRound
+from fedpriv.privacy.mechanisms import Bounded
 from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim, family_of
 from fedpriv.tools.verify.noise import NoiseSample
-from fedpriv.tools.verify.probes import AFTER, BEFORE, ReleasePosition
+from fedpriv.tools.verify.probes import BEFORE, ReleasePosition
+from fedpriv.tools.verify.repeat_runs import Anew, queries_of, released_again, with_values
 
 WHOLE = 2000
 """Vectors of at most so many numbers are kept whole; of longer ones, random blocks of coordinates."""
@@ -78,29 +78,34 @@ class Draws:
         self._coordinates: dict[int, Tensor] = {}
         self.at: dict[ReleasePosition, Drawn] = {}
 
-    def __call__(
-        self,
-        anew: Callable[[SecretStreams], OpenRound],
-        t: int,
-        step: int,
-        answers: Mapping[str, Bounded],
-    ) -> None:
+    def __call__(self, anew: Anew, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
         if step > 0 or (step != BEFORE and t not in self._rounds):
             return
-        families = self._families(anew(self._streams), answers)
-        names = [name for name in answers if families.get(name) == GAUSSIAN]
+        queries = queries_of(anew(self._streams))
+        names = [n for n in answers if n in queries and family_of(queries[n]) == GAUSSIAN]
         if not names:
             return
         found: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
             name: ([], [], []) for name in names
         }
-        for i in range(self._keys(answers)):
+        # enough keys for all directions of one row, within the budget
+        places = min(_PLACES, len(self._rounds))
+        numbers = sum(answer.values.numel() for answer in answers.values())
+        widest = max(answer.values[0].numel() for answer in answers.values())
+        enough = math.ceil(4.0 * (math.sqrt(min(widest, WHOLE)) + 8.0) ** 2 / places)
+        keys = max(2, min(enough, self._numbers // (_PLACES * numbers)))
+        for i in range(keys):
             for name, rows in self._noise(anew, f"draws {i}", step, answers, names).items():
                 kept, projected, heads = found[name]
                 kept.append(rows[:, self._coordinates_of(rows.shape[1])].float().numpy())
                 projected.append((rows.float() @ self.directions(rows.shape[1])[1]).numpy())
                 heads.append(rows[:, :_HEAD].numpy())
-        self._add_heads(anew, step, answers, found)
+        # the first numbers alone, until there are enough streams to look for equal ones
+        rows_of_all = max(len(heads[0]) for _, _, heads in found.values())
+        streams = math.ceil(self._heads / ((places if step >= 0 else 1) * rows_of_all))
+        for i in range(streams - keys):
+            for name, rows in self._noise(anew, f"heads {i}", step, answers, names, _HEAD).items():
+                found[name][2].append(rows.numpy())
         for name, (kept, projected, heads) in found.items():
             width = answers[name].values[0].numel()
             stacked = (np.stack(kept), np.stack(projected), np.stack(heads))
@@ -133,61 +138,26 @@ class Draws:
             drawn[place] = Drawn(kept, projected, rows[:, :, :_HEAD].numpy(), width)
         return drawn
 
-    def _families(self, opened: OpenRound, answers: Mapping[str, Bounded]) -> dict[str, str]:
-        samples = (s for group in opened.announcement.groups for s in group.samples)
-        queries = (query for sample in samples for query in sample.joint.queries)
-        return {q.name: family_of(q) for q in queries if q.name in answers}
-
-    def _keys(self, answers: Mapping[str, Bounded]) -> int:
-        """Return how many keys are drawn: enough for all directions of one row, within the budget."""
-        numbers = sum(answer.values.numel() for answer in answers.values())
-        widest = max(answer.values[0].numel() for answer in answers.values())
-        enough = 4.0 * (math.sqrt(min(widest, WHOLE)) + 8.0) ** 2 / min(_PLACES, len(self._rounds))
-        return max(2, min(math.ceil(enough), self._numbers // (_PLACES * numbers)))
-
-    def _add_heads(
-        self,
-        anew: Callable[[SecretStreams], OpenRound],
-        step: int,
-        answers: Mapping[str, Bounded],
-        found: Mapping[str, tuple[list[np.ndarray], ...]],
-    ) -> None:
-        """Draw the first numbers alone until there are enough streams to look for equal ones."""
-        places = min(_PLACES, len(self._rounds)) if step >= 0 else 1
-        rows = max(len(heads[0]) for _, _, heads in found.values())
-        drawn = max(len(heads) for _, _, heads in found.values())
-        for i in range(math.ceil(self._heads / (places * rows)) - drawn):
-            for name, own in self._noise(anew, f"heads {i}", step, answers, found, _HEAD).items():
-                found[name][2].append(own.numpy())
-
     def _noise(
         self,
-        anew: Callable[[SecretStreams], OpenRound],
+        anew: Anew,
         key_name: str,
         step: int,
         answers: Mapping[str, Bounded],
-        names: Sequence[str] | Mapping[str, object],
+        names: Sequence[str],
         width: int | None = None,
     ) -> dict[str, Tensor]:
         """Return one release of zeros under another key: rows [rows, d] of each name, float64."""
-        key = derived_key(self._streams.noise_key, key_name)
-        opened = anew(self._streams.with_noise(key))
-        zeros = {
-            name: _of_zeros(answer, width) if name in names else _copied(answer)
-            for name, answer in answers.items()
-        }
-        if step == AFTER:
-            ((name, answer),) = zeros.items()
-            visible = {name: opened.release_after(name, answer)}
-        else:
-            if step == 0 and GRADIENT in zeros:  # drawn before it is wanted, as in a run
-                opened.begin_step(zeros[GRADIENT].values[0].numel())
-            visible = opened.release(zeros)
-        return {
-            name: value.values.detach().reshape(len(value.values), -1).double().cpu()
-            for name, value in visible.items()
-            if name in names
-        }
+        zeros = {}
+        for name, answer in answers.items():
+            values = answer.values
+            if name in names and values.dim() > 1:
+                values = values[:, :width]
+            values = torch.zeros_like(values) if name in names else values.clone()
+            zeros[name] = with_values(answer, values)
+        streams = self._streams.with_noise(derived_key(self._streams.noise_key, key_name))
+        released = released_again(anew, streams, step, zeros)
+        return {name: rows for name, rows in released.items() if name in names}
 
     def _coordinates_of(self, width: int) -> Tensor:
         if width not in self._coordinates:
@@ -227,16 +197,3 @@ def _hadamard_row(row: int, width: int) -> np.ndarray:
         parity ^= common & 1
         common >>= 1
     return 1.0 - 2.0 * parity
-
-
-def _of_zeros(answer: Bounded, width: int | None) -> Bounded:
-    made = copy.copy(answer)
-    values = answer.values if width is None or answer.values.dim() < 2 else answer.values[:, :width]
-    made.values = torch.zeros_like(values)
-    return made
-
-
-def _copied(answer: Bounded) -> Bounded:
-    made = copy.copy(answer)
-    made.values = answer.values.clone()
-    return made

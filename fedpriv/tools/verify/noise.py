@@ -8,11 +8,12 @@ divided by the ledger's noise multiplier × sensitivity they are standard normal
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import stats
 from torch import Tensor
 
 from fedpriv.tools.verify import statistics
@@ -73,8 +74,7 @@ class Contrasts:
         self._keys[place] = keys + 1
         difference *= math.sqrt(keys / (keys + 1.0))
         found = difference.cpu().numpy() / said.std[:, None]
-        cohort = self._reference.cohorts[place.round_index]
-        clients = cohort if len(found) == len(cohort) else np.full(len(found), -1)
+        clients = self._reference.clients_of_rows(place, len(found))
         step = max(1, found.size // _KEPT)
         self.samples.append(NoiseSample(place, keys, found[:, ::step].astype(np.float32), clients))
 
@@ -88,25 +88,23 @@ def checks(
 ) -> Iterator[Check]:
     """All about the noise of one query. ``direct``: what left minus the exact answers; ``extra``: by how much
     more noise the releases note than is charged."""
-    squares = np.array([_squares(s.values) for s in samples])
-    counts = np.array([s.values.size for s in samples])
-    total, count = float(squares.sum()), int(counts.sum())
+    squares = np.array([(s.values.astype(np.float64) ** 2).sum() for s in samples])
+    total, count = float(squares.sum()), sum(s.values.size for s in samples)
     ratio = math.sqrt(total / count)
-    low = statistics.chi2_low(total, count)
-    high = statistics.chi2_high(total / extra**2, count)
-    found = f"{ratio:.4f} ({count:,} numbers)"
+    low, high = stats.chi2.cdf(total, count), stats.chi2.sf(total / extra**2, count)
     if not math.isfinite(total):
         low = high = 0.0
     yield Check(
         "noise",
         f"std of {name} ÷ the ledger's",
-        found,
+        f"{ratio:.4f} ({count:,} numbers)",
         "1" if extra == 1 else f"1 to {extra:.4g}",
-        statistics.two_sided(low, high),
+        float(statistics.two_sided(low, high)),
         weight=OVERALL_WEIGHT,
         note=f"the noise of {name} has {ratio:.4g} times the standard deviation that the ledger charges",
     )
-    yield from _by_part(name, samples, layers, extra)
+    if extra == 1.0:
+        yield from _by_part(name, samples, layers)
     shape = largest = 0.0
     if finite := bool(direct.size and np.isfinite(direct).all()):
         shape, largest = statistics.shape_p(direct), statistics.largest_p(direct)
@@ -120,66 +118,37 @@ def checks(
     )
 
 
-def _squares(values: np.ndarray) -> float:
-    return float((values.astype(np.float64) ** 2).sum())
-
-
 def _by_part(
-    name: str, samples: list[NoiseSample], layers: list[tuple[str, slice]], extra: float
+    name: str, samples: list[NoiseSample], layers: list[tuple[str, slice]]
 ) -> Iterator[Check]:
     """Noise that is right on the whole may be wrong in a round, for a client, in a layer or a number."""
-    if extra != 1.0:
-        return
     parts: dict[str, dict[Any, list[float]]] = {"round": {}, "client": {}, "layer": {}}
-
-    def enter(kind: str, key: object, values: np.ndarray) -> None:
-        found = parts[kind].setdefault(key, [0.0, 0.0])
-        found[0] += _squares(values)
-        found[1] += values.size
-
     for sample in samples:
-        enter("round", (sample.place.number, sample.place.step + 1), sample.values)
+        step = f", step {sample.place.step + 1}" if sample.place.step > 0 else ""
+        statistics.add_squares(parts["round"], f"{sample.place.number}{step}", sample.values)
         for client, row in zip(sample.clients, sample.values, strict=True):
             if client >= 0:
-                enter("client", int(client), row)
+                statistics.add_squares(parts["client"], int(client), row)
         if layers and sample.values.shape[1] == layers[-1][1].stop:
             for layer, place in layers:
-                enter("layer", layer, sample.values[:, place])
-    for kind, of in parts.items():
-        if len(of) > 1:
-            yield _worst(name, kind, of)
-    coordinates = _by_coordinate(samples)
-    if coordinates is not None:
-        yield _worst(name, "number", dict(enumerate(coordinates)))
-
-
-def _by_coordinate(samples: list[NoiseSample]) -> np.ndarray | None:
-    """[d, 2]: sum of squares and count of each number of the vector."""
+                statistics.add_squares(parts["layer"], layer, sample.values[:, place])
+    parts = {kind: sums for kind, sums in parts.items() if len(sums) > 1}
     width = samples[0].values.shape[1]
-    if width < 2 or any(s.values.shape[1] != width for s in samples):
-        return None
-    squares = sum((s.values.astype(np.float64) ** 2).sum(0) for s in samples)
-    counts = np.full(width, sum(len(s.values) for s in samples))
-    return np.stack([squares, counts], axis=1)
-
-
-def _worst(name: str, kind: str, of: Mapping[Any, Iterable[float]]) -> Check:
-    table = np.array([list(entry) for entry in of.values()], dtype=float)
-    p_values = statistics.squares_p(table[:, 0], table[:, 1])
-    p_values = np.where(np.isfinite(p_values), p_values, 0.0)
-    at = int(np.argmin(p_values))
-    ratio = math.sqrt(table[at, 0] / table[at, 1])
-    where = list(of)[at]
-    if kind == "round":
-        where = f"{where[0]}" + (f", step {where[1]}" if where[1] > 1 else "")
-    return Check(
-        "noise",
-        f"{name}: worst {kind} of {len(of):,}",
-        f"{ratio:.3f} ({kind} {where})",
-        "1",
-        statistics.smallest(p_values),
-        note=f"in {kind} {where} the noise has {ratio:.4g} times the standard deviation it is charged for",
-    )
+    if width > 1 and all(s.values.shape[1] == width for s in samples):
+        squares = sum((s.values.astype(np.float64) ** 2).sum(0) for s in samples)
+        count = sum(len(s.values) for s in samples)
+        parts["number"] = {i: [square, count] for i, square in enumerate(squares)}
+    for kind, sums in parts.items():
+        where, ratio, p = statistics.worst_spread(sums)
+        yield Check(
+            "noise",
+            f"{name}: worst {kind} of {len(sums):,}",
+            f"{ratio:.3f} ({kind} {where})",
+            "1",
+            p,
+            note=f"in {kind} {where} the noise has {ratio:.4g} times the standard deviation it is charged "
+            "for",
+        )
 
 
 # ---- independence
@@ -191,13 +160,19 @@ def independence(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
     if not samples or samples[0].values.shape[1] < 2:
         return
     keys = sorted({s.key for s in samples})[:4]
-    over_rounds = [
-        statistics.off_diagonal(v) for key in keys if (v := _rounds(samples, key)) is not None
-    ]
-    over_clients = [
-        statistics.off_diagonal(v) for key in keys if (v := _rows(samples, key)) is not None
-    ]
-    for what, found in (("rounds and steps", over_rounds), ("clients", over_clients)):
+    for what in ("rounds and steps", "clients"):
+        found = []
+        for key in keys:
+            own = [s.values for s in samples if s.key == key]
+            if what == "clients":  # a vector for each client and release
+                vectors = own if max(map(len, own)) > 1 else []
+            else:  # a long one for each release
+                rows = min(map(len, own))
+                vectors = [values[:rows].reshape(1, -1) for values in own] if len(own) > 1 else []
+            if vectors:
+                stack = np.concatenate(vectors).astype(float)
+                stack = stack[:, :: max(1, stack.shape[1] // _LONGEST)]
+                found.append(statistics.off_diagonal(stack[: min(_AT_MOST, stack.shape[1])]))
         shared = np.concatenate(found) if found else np.zeros(0)
         if shared.size:
             yield Check(
@@ -208,32 +183,11 @@ def independence(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
                 statistics.common_p(shared),
                 note=f"the noise of {name} in one place tells of that in another ({what})",
             )
-    if (check := _over_numbers(name, samples)) is not None:
-        yield check
+    yield from _over_numbers(name, samples)
 
 
-def _rounds(samples: list[NoiseSample], key: int) -> np.ndarray | None:
-    """One long vector for each release."""
-    own = [s for s in samples if s.key == key]
-    rows = min(len(s.values) for s in own)
-    vectors = np.stack([s.values[:rows].reshape(-1) for s in own]).astype(float)
-    vectors = vectors[:, :: max(1, vectors.shape[1] // _LONGEST)]
-    most = min(_AT_MOST, vectors.shape[1])
-    return vectors[:most] if len(vectors) > 1 else None
-
-
-def _rows(samples: list[NoiseSample], key: int) -> np.ndarray | None:
-    """One vector for each client and release."""
-    own = [s for s in samples if s.key == key]
-    if all(len(s.values) < 2 for s in own):
-        return None
-    vectors = np.concatenate([s.values for s in own]).astype(float)
-    vectors = vectors[:, :: max(1, vectors.shape[1] // _LONGEST)]
-    return vectors[: min(_AT_MOST, vectors.shape[1])]
-
-
-def _over_numbers(name: str, samples: list[NoiseSample]) -> Check | None:
-    """Of each number with that ℓ places further on, for every distance ℓ."""
+def _over_numbers(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
+    """Test each number with that ℓ places further on, for every distance ℓ."""
     width = samples[0].values.shape[1]
     rows = np.concatenate([s.values for s in samples if s.values.shape[1] == width])
     rows = rows[:: max(1, rows.size // _KEPT)].astype(float)
@@ -245,25 +199,23 @@ def _over_numbers(name: str, samples: list[NoiseSample]) -> Check | None:
     pairs = len(rows) * np.arange(width - 1, 0, -1)
     enough = pairs >= _FEWEST_PAIRS
     if not enough.any():
-        return None
+        return
     found = products[enough] / np.sqrt(pairs[enough])
     at = int(np.argmax(np.abs(found)))
-    p_values = [statistics.normal_two_sided(float(found[at]))]
-    return Check(
+    yield Check(
         "independence",
         f"{name}: over numbers",
         f"largest {abs(found[at]):.2f} std (distance {at + 1})",
         "normal",
-        min(1.0, len(found) * p_values[0]),
+        statistics.smallest(statistics.normal_p(found)),
         note=f"numbers {at + 1} places apart have noise in common",
     )
 
 
 def repeated_numbers(
     reference: Recording, said: dict[ReleasePosition, LedgerClaim]
-) -> Check | None:
-    """Whether two vectors hold the same noise in another order or with other signs: by its largest
-    numbers."""
+) -> Iterator[Check]:
+    """Look for the same noise in another order or with other signs in two vectors: by its largest numbers."""
     marks, rows = [], 0
     for place in said:
         seen = reference.seen[place]
@@ -273,11 +225,11 @@ def repeated_numbers(
         marks.append(-np.sort(-found, axis=1)[:, :_LARGEST])
         rows += len(found)
     if rows < 2:
-        return None
+        return
     ordered = np.concatenate(marks)
     ordered = ordered[np.lexsort(ordered.T[::-1])]
     same = int((np.abs(np.diff(ordered, axis=0)).max(axis=1) < _ALIKE).sum())
-    return Check(
+    yield Check(
         "independence",
         "the same noise in another order",
         f"{same} of {rows:,} vectors",

@@ -9,11 +9,11 @@ local steps, what happens after the release is left to the pinned runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy import stats
 
-from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
 from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.probes import Recording
@@ -44,18 +44,18 @@ def affine(subject: Subject, reference: Recording) -> bool:
     return size > 0 and float(np.abs(second - first).max()) < 1e-3 * size
 
 
-def check(subject: Subject, said: LedgerClaim, variations: Sequence[Variation]) -> Check | None:
-    """The noise multiplier that an observer can measure; None where the round gives it nothing."""
+def checks(subject: Subject, said: LedgerClaim, variations: Sequence[Variation]) -> Iterator[Check]:
+    """Yield the noise multiplier that an observer can measure, where the round gives it any."""
     if said.family != GAUSSIAN:
-        return None
+        return
     base = _left(subject, _once(subject, "left 0"))
     if base is None:
-        return None
+        return
     keys = min(_AT_MOST, math.ceil(_SAMPLES / base.size))
     values = [base]
     for i in range(1, keys + 1):
         if (value := _left(subject, _once(subject, f"left {i}"))) is None:
-            return None
+            return
         values.append(value)
     stack = np.stack(values)
     square_sum = float(((stack - stack.mean(0)) ** 2).sum())
@@ -63,12 +63,12 @@ def check(subject: Subject, said: LedgerClaim, variations: Sequence[Variation]) 
     moved = _moved(subject, base, variations)
     std = math.sqrt(square_sum / count)
     if moved == 0:
-        return None
+        return
     measured = std / moved
     needed = said.multiplier * moved / (1.0 + _slack(std, moved, base.size))
-    p = statistics.chi2_low(square_sum / needed**2, count) if needed > 0 else 1.0
+    p = float(stats.chi2.cdf(square_sum / needed**2, count)) if needed > 0 else 1.0
     where = "an upload" if subject.per_record else "the weights"
-    return Check(
+    yield Check(
         "noise",
         f"÷ what one {subject.unit_words} moves, in {where}",
         f"{measured:.4f}",

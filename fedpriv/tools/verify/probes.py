@@ -101,6 +101,11 @@ class Recording:
     def rounds(self) -> int:
         return len(self.states)
 
+    def clients_of_rows(self, place: ReleasePosition, rows: int) -> np.ndarray:
+        """Return the client of each row of a release; -1 where rows are not those of clients."""
+        cohort = self.cohorts[place.round_index]
+        return cohort if rows == len(cohort) else np.full(rows, -1)
+
     def places(self, name: str) -> list[ReleasePosition]:
         return [place for place in self.seen if place.name == name]
 

@@ -116,67 +116,83 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
         )
     if not sampled:
         return
-    law = laws[sampled[0].who]
-    yield _sizes(what, sampled, laws, uniforms, str(law))
-    for name, normals in (
-        ("halves", _halves(sampled, uniforms)),
-        ("runs", _runs(sampled, uniforms)),
-        ("clients", _clients(sampled, uniforms)),
-    ):
-        if normals.size:
-            yield _both(what, name, [normals])
-    if rounds := _rounds(sampled, uniforms):
-        yield _both(what, "rounds", rounds)
+    yield _sizes(what, sampled, laws, uniforms)
+    telling = [lot for lot in sampled if 0 < len(lot.members) < lot.count]
+    sizes = [(lot.count, len(lot.members)) for lot in telling]
+    halves = [int((lot.members < lot.count // 2).sum()) for lot in telling]
+    # C(c-1, r-1) C(n-c+1, r) of the C(n, c) lots of size c have r runs
+    runs = [1 + int((np.diff(lot.members) > 1).sum()) for lot in telling]
+    at_halves = [(count, count // 2, size) for count, size in sizes]
+    at_runs = [(count, count - size + 1, size) for count, size in sizes]
+    by_place = {(lot.who, lot.when): lot for lot in telling}
+    who, when = sorted({lot.who for lot in sampled}), sorted({lot.when for lot in sampled})
+    of_clients = [
+        (by_place[one, t], by_place[other, t])
+        for one, other in zip(who[::2], who[1::2], strict=False)
+        for t in when
+        if {(one, t), (other, t)} <= by_place.keys()
+        and by_place[one, t].count == by_place[other, t].count
+    ]
+    yield from _both(what, "halves", [_normals(halves, at_halves, uniforms)])
+    yield from _both(what, "runs", [_normals(runs, at_runs, uniforms)])
+    yield from _both(what, "clients", [_in_common(of_clients, uniforms)])
+    rounds = []
+    for apart in _APART:  # for each distance disjoint pairs of rounds, so that they are independent
+        pairs = [
+            (lot, by_place[client, t + apart])
+            for (client, t), lot in by_place.items()
+            if t // apart % 2 == 0 and (client, t + apart) in by_place
+        ]
+        rounds.append(_in_common(pairs, uniforms))
+    yield from _both(what, "rounds", rounds)
     yield members(what, sampled, laws)
 
 
 def _sizes(
-    what: str, lots: list[Lot], laws: dict[int, Law], uniforms: np.random.Generator, words: str
+    what: str, lots: list[Lot], laws: dict[int, Law], uniforms: np.random.Generator
 ) -> Check:
-    tables: dict[tuple[Law, int], tuple[np.ndarray, np.ndarray]] = {}
-    below, exactly, expected = [], [], 0.0
-    for lot in lots:
-        key = (laws[lot.who], lot.count)
-        if key not in tables:
-            law = key[0].sizes(lot.count)
-            tables[key] = (law, np.concatenate([[0.0], np.cumsum(law)[:-1]]))
-        law, before = tables[key]
-        below.append(before[len(lot.members)])
-        exactly.append(law[len(lot.members)])
-        expected += key[0].part(lot.count) * lot.count
+    words = str(laws[lots[0].who])
+    keys = [(laws[lot.who], lot.count) for lot in lots]
+    tables = {(law, count): law.sizes(count) for law, count in dict.fromkeys(keys)}
+    pairs = [
+        statistics.tabulated(tables[key], np.array(len(lot.members)))
+        for key, lot in zip(keys, lots, strict=True)
+    ]
+    below, exactly = np.array(pairs).T
+    expected = sum(law.part(count) * count for law, count in keys)
     found = sum(len(lot.members) for lot in lots)
-    fixed = [laws[lot.who].size is not None for lot in lots]
-    if all(fixed):
-        p = 0.0 if min(exactly) < 0.5 else 1.0
+    if all(law.size is not None for law, _ in keys):
         return Check(
             "sampling",
             f"{what}: sizes",
             f"{found:,} in {len(lots):,}",
             words,
-            passed=p == 1.0,
+            passed=bool(exactly.min() >= 0.5),
             note=f"{what} have another size than {words}",
         )
-    normals = statistics.as_normals(np.array(below), np.array(exactly), uniforms.random(len(lots)))
+    normals = statistics.as_normals(below, exactly, uniforms.random(len(lots)))
     spread = float(np.sqrt(np.mean(normals**2)))
-    p = statistics.smallest([statistics.sum_p(normals), statistics.spread_p(normals)])
     return Check(
         "sampling",
         f"{what}: sizes",
         f"{found / expected:.4f} of the rate, spread {spread:.3f}",
         f"1, 1 ({words})",
-        p,
+        statistics.mean_and_spread_p(normals),
         weight=3.0,
         note=f"{what} are not sampled by {words}: their sizes have {found / expected:.4g} times its mean and "
         f"{spread:.3g} times its spread",
     )
 
 
-def _both(what: str, name: str, families: list[np.ndarray]) -> Check:
-    """Mean and spread of normals of several families, of which each is independent."""
+def _both(what: str, name: str, families: list[np.ndarray]) -> Iterator[Check]:
+    """Test mean and spread of normals of several families, of which each is independent."""
+    families = [normals for normals in families if normals.size]
+    if not families:
+        return
     tests = [test(own) for own in families for test in (statistics.sum_p, statistics.spread_p)]
     worst = families[int(np.argmin(tests)) // 2]
     spread, mean = float(np.sqrt(np.mean(worst**2))), float(np.mean(worst))
-    return Check(
+    yield Check(
         "sampling",
         f"{what}: {name}",
         f"mean {mean:+.3f}, spread {spread:.3f}",
@@ -189,58 +205,11 @@ def _both(what: str, name: str, families: list[np.ndarray]) -> Check:
 def _normals(
     counts: list[int], parameters: list[tuple[int, int, int]], uniforms: np.random.Generator
 ) -> np.ndarray:
-    """Of hypergeometric counts (population, marked, sampled)."""
+    """Return normals of hypergeometric counts (population, marked, sampled)."""
     if not counts:
         return np.zeros(0)
-    population, marked, drawn = np.array(parameters).T
-    law = stats.hypergeom(population, marked, drawn)
-    found = np.array(counts)
+    law, found = stats.hypergeom(*np.array(parameters).T), np.array(counts)
     return statistics.as_normals(law.cdf(found - 1), law.pmf(found), uniforms.random(len(found)))
-
-
-def _telling(lot: Lot) -> bool:
-    return 0 < len(lot.members) < lot.count
-
-
-def _halves(lots: list[Lot], uniforms: np.random.Generator) -> np.ndarray:
-    telling = [lot for lot in lots if _telling(lot)]
-    counts = [int((lot.members < lot.count // 2).sum()) for lot in telling]
-    laws = [(lot.count, lot.count // 2, len(lot.members)) for lot in telling]
-    return _normals(counts, laws, uniforms)
-
-
-def _runs(lots: list[Lot], uniforms: np.random.Generator) -> np.ndarray:
-    """C(c-1, r-1) C(n-c+1, r) of the C(n, c) lots of size c have r runs."""
-    telling = [lot for lot in lots if _telling(lot)]
-    counts = [1 + int((np.diff(lot.members) > 1).sum()) for lot in telling]
-    laws = [(lot.count, lot.count - len(lot.members) + 1, len(lot.members)) for lot in telling]
-    return _normals(counts, laws, uniforms)
-
-
-def _rounds(lots: list[Lot], uniforms: np.random.Generator) -> list[np.ndarray]:
-    """For each distance, disjoint pairs of rounds, so that they are independent."""
-    by_place = {(lot.who, lot.when): lot for lot in lots if _telling(lot)}
-    found = []
-    for apart in _APART:
-        pairs = [
-            (lot, by_place[who, when + apart])
-            for (who, when), lot in by_place.items()
-            if when // apart % 2 == 0 and (who, when + apart) in by_place
-        ]
-        found.append(_in_common(pairs, uniforms))
-    return [normals for normals in found if normals.size]
-
-
-def _clients(lots: list[Lot], uniforms: np.random.Generator) -> np.ndarray:
-    by_place = {(lot.who, lot.when): lot for lot in lots if _telling(lot)}
-    who = sorted({lot.who for lot in lots})
-    pairs = []
-    for one, other in zip(who[::2], who[1::2], strict=False):
-        for when in sorted({lot.when for lot in lots}):
-            first, second = by_place.get((one, when)), by_place.get((other, when))
-            if first is not None and second is not None and first.count == second.count:
-                pairs.append((first, second))
-    return _in_common(pairs, uniforms)
 
 
 def _in_common(pairs: list[tuple[Lot, Lot]], uniforms: np.random.Generator) -> np.ndarray:

@@ -97,10 +97,9 @@ class Displacements:
                 )
                 continue
             for name in self._reference.names:
-                if (check := self._worst(moves, partners, name)) is not None:
-                    yield check
+                yield from self._worst(moves, partners, name)
 
-    def _worst(self, moves: Moves, partners: list[Moves], name: str) -> Check | None:
+    def _worst(self, moves: Moves, partners: list[Moves], name: str) -> Iterator[Check]:
         worst, at = -1.0, 1.0
         where: tuple[ReleasePosition, str] | None = None
         for place, said in self._said.items():
@@ -116,15 +115,14 @@ class Displacements:
                     if worst < 0 or moved / allowed > worst / at or math.isnan(moved):
                         worst, at, where = moved / bound, allowed / bound, (place, other.name)
         if where is None:
-            return None
+            return
         place, partner = where
-        passed = worst <= at  # not a number is no
-        return Check(
+        yield Check(
             "sensitivity",
             f"{name}: {moves.name}",
             f"{worst:.4f} of the ledger's",
             f"<= 1 (rounding {at - 1:.4f})",
-            passed=passed,
+            passed=worst <= at,  # not a number is no
             of=name,
             note=f"a unit that is {moves.name} instead of {partner} moves {place} by {worst:.4g} times what "
             "the ledger says one unit can",

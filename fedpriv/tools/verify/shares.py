@@ -9,9 +9,8 @@ A test from outside sees a sum that was rotated, rounded and noised, so two thin
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -21,13 +20,14 @@ import torch
 from fedpriv.common.secret_streams import SecretStreams, derived_key
 from fedpriv.privacy.core import modular
 from fedpriv.privacy.core.discrete_events import SkellamSharesDpEvent
-from fedpriv.privacy.mechanisms import Bounded, OpenRound
+from fedpriv.privacy.mechanisms import Bounded
 from fedpriv.privacy.mechanisms.discrete import SUMS, DiscreteQuery
 from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
 from fedpriv.privacy.mechanisms.shares import FAMILIES
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.ledger_claims import LedgerClaim
 from fedpriv.tools.verify.probes import Recording, ReleasePosition
+from fedpriv.tools.verify.repeat_runs import Anew, queries_of, released_again, with_values
 from fedpriv.tools.verify.table import Check
 
 _SAMPLES_PER_KEY = 800
@@ -35,56 +35,42 @@ _TAIL = 14.0  # standard deviations of a law that are tabulated
 
 
 class Shares:
-    """Collects sums of shares: ``sums`` [draws, D] of each query and number of shares."""
+    """Collects sums of shares: ``sums`` [draws][D] of each query and number of shares."""
 
     def __init__(self, streams: SecretStreams, samples: int, rounds: Sequence[int]):
         self._streams, self._rounds = streams, frozenset(rounds)
         self._keys = max(4, samples // _SAMPLES_PER_KEY)
-        self.sums: dict[tuple[DiscreteQuery, int], list[np.ndarray]] = {}
+        self.sums: dict[DiscreteQuery, dict[int, list[np.ndarray]]] = {}
 
-    def __call__(
-        self,
-        anew: Callable[[SecretStreams], OpenRound],
-        t: int,
-        step: int,
-        answers: Mapping[str, Bounded],
-    ) -> None:
+    def __call__(self, anew: Anew, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
         if step != 0 or t not in self._rounds:
             return
-        samples = (s for g in anew(self._streams).announcement.groups for s in g.samples)
-        queries = {q.name: q for sample in samples for q in sample.joint.queries}
+        queries = queries_of(anew(self._streams))
         name = next((n for n in answers if isinstance(queries.get(n), DiscreteQuery)), None)
         if name is None:
             return
+        kept = self.sums.setdefault(cast("DiscreteQuery", queries[name]), {})
         for i in range(self._keys):
-            key = derived_key(self._streams.noise_key, f"shares {i}")
-            copied = {n: copy.copy(answer) for n, answer in answers.items()}
-            for n, answer in copied.items():
-                values = answers[n].values
-                answer.values = torch.zeros_like(values) if n == name else values.clone()
+            zeros = {
+                n: with_values(a, torch.zeros_like(a.values) if n == name else a.values.clone())
+                for n, a in answers.items()
+            }
+            streams = self._streams.with_noise(derived_key(self._streams.noise_key, f"shares {i}"))
             with _server_sums() as sums:
-                anew(self._streams.with_noise(key)).release(copied)
-            shares = len(answers[name].values)
-            query = cast("DiscreteQuery", queries[name])
-            self.sums.setdefault((query, shares), []).extend(sums)
+                released_again(anew, streams, step, zeros)
+            kept.setdefault(len(answers[name].values), []).extend(sums)
 
     def checks(self, seed: int) -> Iterator[Check]:
         """Yield the checks of the noise, and of the event that is charged for it."""
         uniforms = np.random.default_rng(seed)
-        for query, own in self._by_query().items():
+        for query, by_shares in self.sums.items():
             normals = []
-            for shares, sums in own:
-                below, exactly = law_of_sum(query, shares, sums)
-                normals.append(statistics.as_normals(below, exactly, uniforms.random(sums.shape)))
-            drawn = np.concatenate(normals)
-            yield _noise(query, drawn)
+            for shares, of_draws in by_shares.items():
+                sums = np.stack(of_draws)
+                law = law_of_sum(query, shares, sums)
+                normals.append(statistics.as_normals(*law, uniforms.random(sums.shape)))
+            yield _noise(query, np.concatenate(normals))
             yield _event(query)
-
-    def _by_query(self) -> dict[DiscreteQuery, list[tuple[int, np.ndarray]]]:
-        found: dict[DiscreteQuery, list[tuple[int, np.ndarray]]] = {}
-        for (query, shares), sums in self.sums.items():
-            found.setdefault(query, []).append((shares, np.stack(sums)))
-        return found
 
 
 def law_of_sum(
@@ -106,9 +92,7 @@ def law_of_sum(
         spectrum = np.fft.rfft(weights / weights.sum()) ** shares
     law = np.maximum(np.fft.irfft(spectrum, length), 0.0)
     law = np.concatenate([law[-reach:], law[: reach + 1]])  # of -reach … reach
-    before = np.concatenate([[0.0], np.cumsum(law)])
-    inside = np.clip(values + reach, 0, 2 * reach)
-    return before[inside], np.where(inside == values + reach, law[inside], 0.0)
+    return statistics.tabulated(law, values + reach)
 
 
 def counts(

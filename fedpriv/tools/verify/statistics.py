@@ -11,70 +11,65 @@ so that a sum and a sum of squares of counts of different distributions have kno
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from scipy import special, stats
 
-SHORTFALL = 0.95
-"""The noise that must be found too little, as a part of what it should be."""
-
-
-def chi2_low(square_sum: float, count: int) -> float:
-    """P(χ²_count <= square_sum): small where values are too small."""
-    return float(special.gammainc(count / 2.0, square_sum / 2.0)) if count else 1.0
-
-
-def chi2_high(square_sum: float, count: int) -> float:
-    """P(χ²_count >= square_sum)."""
-    return float(special.gammaincc(count / 2.0, square_sum / 2.0)) if count else 1.0
+Key = TypeVar("Key")
 
 
 def two_sided(low: float, high: float) -> float:
-    """Of a statistic that may be too small or too large."""
+    """Return the p-value of a statistic that may be too small or too large."""
     return min(1.0, 2.0 * min(low, high))
 
 
-def chi2_two_sided(square_sum: float, count: int) -> float:
-    if math.isnan(square_sum):
-        return 0.0
-    return two_sided(chi2_low(square_sum, count), chi2_high(square_sum, count))
+def normal_p(values: np.ndarray | float) -> np.ndarray:
+    """Return two-sided p-values of standard normals; 0 of what is not a number."""
+    return np.nan_to_num(2.0 * special.ndtr(-np.abs(values)))
 
 
-def normal_two_sided(value: float) -> float:
-    return 0.0 if math.isnan(value) else min(1.0, float(2.0 * special.ndtr(-abs(value))))
+def squares_p(squares: np.ndarray | float, counts: np.ndarray | int) -> np.ndarray:
+    """Return two-sided p-values of sums of squares of so many standard normals; 0 of what is not a number."""
+    law = stats.chi2(counts)
+    return np.nan_to_num(np.minimum(1.0, 2.0 * np.minimum(law.cdf(squares), law.sf(squares))))
 
 
 def smallest(p_values: Sequence[float] | np.ndarray) -> float:
-    """Bonferroni: of the smallest among them."""
+    """Return the p-value of the smallest of several (Bonferroni)."""
     found = np.asarray(p_values, dtype=float)
     return 1.0 if not found.size else float(min(1.0, found.size * found.min()))
 
 
-def squares_p(squares: np.ndarray, counts: np.ndarray | int) -> np.ndarray:
-    """Two-sided p-values of several sums of squares of standard normals."""
-    counts = np.broadcast_to(counts, squares.shape)
-    low = special.gammainc(counts / 2.0, squares / 2.0)
-    high = special.gammaincc(counts / 2.0, squares / 2.0)
-    return np.minimum(1.0, 2.0 * np.minimum(low, high))
+def add_squares(sums: dict[Key, list[float]], key: Key, values: np.ndarray) -> None:
+    """Add standard normals to the [sum of squares, count] of a key."""
+    entry = sums.setdefault(key, [0.0, 0.0])
+    entry[0] += float((values.astype(np.float64) ** 2).sum())
+    entry[1] += values.size
+
+
+def worst_spread(sums: Mapping[Key, Sequence[float]]) -> tuple[Key, float, float]:
+    """Return (the key whose sum of squares is least likely, its standard deviation, a p-value of all)."""
+    squares, counts = np.array(list(sums.values()), dtype=float).T
+    p_values = squares_p(squares, counts)
+    at = int(np.argmin(p_values))
+    return list(sums)[at], math.sqrt(squares[at] / counts[at]), smallest(p_values)
 
 
 def shape_p(values: np.ndarray) -> float:
-    """Kolmogorov and Smirnov's test against a standard normal."""
-    ordered = np.sort(special.ndtr(values))
-    steps = np.arange(1, len(ordered) + 1) / len(ordered)
-    distance = float(max((steps - ordered).max(), (ordered - steps).max() + 1.0 / len(ordered)))
-    return float(stats.kstwo.sf(distance, len(ordered)))
+    """Return the p-value of Kolmogorov and Smirnov's test against a standard normal."""
+    return float(stats.ks_1samp(values, special.ndtr, method="exact").pvalue)
 
 
 def largest_p(values: np.ndarray) -> float:
-    """Of the largest of independent standard normals in absolute value, which bounded noise does not have."""
+    """Return the p-value of the largest of standard normals in absolute value: bounded noise has none."""
     log_below = len(values) * math.log1p(-2.0 * float(special.ndtr(-np.abs(values).max())))
     return two_sided(math.exp(log_below), -math.expm1(log_below))
 
 
 def off_diagonal(vectors: np.ndarray) -> np.ndarray:
-    """What each vector [n, d] has in common with those before it, n <= d: n (n-1)/2 numbers.
+    """Return what each vector [n, d] has in common with those before it, n <= d: n (n-1)/2 numbers.
 
     By Bartlett's decomposition they are independent standard normals if all coordinates are.
     """
@@ -84,55 +79,52 @@ def off_diagonal(vectors: np.ndarray) -> np.ndarray:
 
 
 def common_p(shared: np.ndarray) -> float:
-    """Of numbers from :func:`off_diagonal`: all together, and the largest of them."""
+    """Return the p-value of numbers from :func:`off_diagonal`: all together, and the largest of them."""
     if not shared.size:
         return 1.0
     if not np.isfinite(shared).all():
         return 0.0
-    together = chi2_high(float((shared**2).sum()), shared.size)
-    return smallest([together, smallest(2.0 * special.ndtr(-np.abs(shared)))])
+    together = stats.chi2.sf((shared**2).sum(), shared.size)
+    return smallest([together, smallest(normal_p(shared))])
+
+
+def tabulated(law: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return P(X < x) and P(X = x) of counts x, where ``law`` has P(X = 0), P(X = 1), …"""
+    inside = np.clip(counts, 0, len(law) - 1)
+    below = np.concatenate([[0.0], np.cumsum(law)])
+    return below[inside], np.where(inside == counts, law[inside], 0.0)
 
 
 def as_normals(below: np.ndarray, exactly: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """Normals from P(X < x), P(X = x) and uniforms; infinite where x cannot be."""
+    """Return normals from P(X < x), P(X = x) and uniforms; infinite where x cannot be."""
     return special.ndtri(np.clip(below + uniforms * exactly, 0.0, 1.0))
 
 
 def sum_p(normals: np.ndarray) -> float:
-    """Of their sum."""
-    return normal_two_sided(float(normals.sum()) / math.sqrt(max(1, normals.size)))
+    """Return the p-value of the sum of independent standard normals."""
+    return float(normal_p(normals.sum() / math.sqrt(max(1, normals.size))))
 
 
 def spread_p(normals: np.ndarray) -> float:
-    """Of their sum of squares: too small where counts hardly vary."""
-    return chi2_two_sided(float((normals**2).sum()), normals.size)
+    """Return the p-value of their sum of squares: too small where counts hardly vary."""
+    return float(squares_p((normals**2).sum(), normals.size))
 
 
-def power(samples: int, ratio: float, level: float) -> float:
-    """With which probability noise of ``ratio`` times the standard deviation it should have is found too
-    little, from so many numbers at this level: exact."""
-    limit = 2.0 * special.gammaincinv(samples / 2.0, level)
-    return float(special.gammainc(samples / 2.0, limit / (2.0 * ratio**2)))
-
-
-def singular_p(smallest_value: float, largest_value: float, rows: int, columns: int) -> list[float]:
-    """Return upper bounds of the p-values of the extreme singular values of normals [rows, columns].
-
-    Gordon's theorem with concentration of Lipschitz functions (Davidson, Szarek 2001, theorem II.13), for
-    every rows >= columns:
-
-        P(s_min <= √rows - √columns - t) <= e^(-t²/2),    P(s_max >= √rows + √columns + t) <= e^(-t²/2)
-    """
-    short = math.sqrt(rows) - math.sqrt(columns) - smallest_value
-    long = largest_value - math.sqrt(rows) - math.sqrt(columns)
-    return [math.exp(-(max(0.0, t) ** 2) / 2.0) for t in (short, long)]
+def mean_and_spread_p(normals: np.ndarray) -> float:
+    """Return the p-value of both."""
+    return smallest([sum_p(normals), spread_p(normals)])
 
 
 def spectrum_p(values: np.ndarray) -> tuple[float, float]:
     """Return (a p-value, the smallest singular value ÷ √n) of standard normals [n, d], n > d.
 
-    Beside the extreme singular values it tests what is left of each column once all others are known: with
-    W = XᵀX, 1 / (W⁻¹)_jj is χ² with n - d + 1 degrees of freedom, exactly (Bartlett's decomposition).
+    The p-values of the extreme singular values are upper bounds: Gordon's theorem with concentration of
+    Lipschitz functions (Davidson, Szarek 2001, theorem II.13), for every n >= d:
+
+        P(s_min <= √n - √d - t) <= e^(-t²/2),    P(s_max >= √n + √d + t) <= e^(-t²/2)
+
+    Besides, what is left of each column once all others are known is tested: with W = XᵀX, 1 / (W⁻¹)_jj is
+    χ² with n - d + 1 degrees of freedom, exactly (Bartlett's decomposition).
     """
     rows, columns = values.shape
     if not np.isfinite(values).all():
@@ -143,11 +135,13 @@ def spectrum_p(values: np.ndarray) -> tuple[float, float]:
         gram += part.T @ part
     eigenvalues, vectors = np.linalg.eigh(gram)
     eigenvalues = np.maximum(eigenvalues, rows * 1e-9)
-    extremes = np.sqrt(eigenvalues[[0, -1]])
+    least, most = map(float, np.sqrt(eigenvalues[[0, -1]]))
+    short = math.sqrt(rows) - math.sqrt(columns) - least
+    long = most - math.sqrt(rows) - math.sqrt(columns)
     left = 1.0 / (vectors**2 @ (1.0 / eigenvalues))
-    left_p = special.gammainc((rows - columns + 1) / 2.0, left / 2.0)
-    tests = [*singular_p(float(extremes[0]), float(extremes[1]), rows, columns), smallest(left_p)]
-    return smallest(tests), float(extremes[0]) / math.sqrt(rows)
+    tests = [math.exp(-(max(0.0, t) ** 2) / 2.0) for t in (short, long)]
+    tests.append(smallest(stats.chi2.cdf(left, rows - columns + 1)))
+    return smallest(tests), least / math.sqrt(rows)
 
 
 def fewest_distinct_p(distinct: int, count: int, coincidence: float) -> float:
