@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedpriv.common.config import compose
-from fedpriv.tools.verify.resumed import check
+from fedpriv.tools.verify.side_channels import resumed
 from fedpriv.tools.verify.subject import Subject
 
 STOPS = """
@@ -243,7 +243,7 @@ def test_verify_interrupts_and_resumes_a_run(state, passes, tmp_path, monkeypatc
         "algorithm=cdp_fedavg", f"algorithm._target_={name}.Mine", "partition.clients=8",
         "algorithm.client_rate=0.9",
     ]  # fmt: skip
-    (found,) = check(Subject(compose(overrides)))
+    (found,) = resumed(Subject(compose(overrides)))
     assert found.passed is passes
     if not passes:
         assert "uploads (Growing): count" in found.note

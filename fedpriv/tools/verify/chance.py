@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
 from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.experiment.secrets import create_key, streams_of_run
+from fedpriv.store.folder import RunFolder
 from fedpriv.tools.verify import discreteness, sensitivity, statistics
-from fedpriv.tools.verify.context import Context, Kept
-from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
+from fedpriv.tools.verify.context import Context, Releases
+from fedpriv.tools.verify.interventions import AS_IT_IS
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.variations import ABSENT, empty
 
@@ -23,9 +26,8 @@ _RUNS = 2000
 
 def repeated(context: Context) -> Check:
     """All that follows holds chance equal by the run's streams."""
-    found = context.pinned(see=(kept := Kept()).see, keep=False)
-    seen = context.reference.seen
-    apart = max((_apart(kept.values.get(p), s.values) for p, s in seen.items()), default=0.0)
+    kept, found = context.releases(context.subject.streams(context.subject.sampling_name, "A"))
+    apart = max((_apart(kept.get(p), values) for p, values in context.own.items()), default=0.0)
     return Check(
         "noise",
         "the same run again",
@@ -50,10 +52,10 @@ def two_runs(context: Context) -> Iterator[Check]:
     subject = context.subject
     rounds = subject.parts.settings.rounds
     neighbour = subject.loop(context.variations[0]).problem
-    own = subject.real_streams(rounds)
+    own = subject.run_streams(rounds)
     others = (
-        ("another T", subject.real_streams((rounds or 0) + 1)),
-        (f"one {subject.unit_words} changed", subject.real_streams(rounds, neighbour)),
+        ("another T", subject.run_streams((rounds or 0) + 1)),
+        (f"one {subject.unit_words} changed", subject.run_streams(rounds, neighbour)),
     )
     first = _noise_under(context, own, context.own)
     for words, streams in others:
@@ -68,27 +70,14 @@ def two_runs(context: Context) -> Iterator[Check]:
             float(statistics.normal_p(z)),
             note=f"two runs that differ in {words} have noise in common",
         )
-    yield _keys([own, *(streams for _, streams in others), *_published(context)])
-    keys = subject.keys_of_runs(_RUNS)
-    yield discreteness.run_keys(keys, subject.streams("birthday", ""), _RUNS)
-
-
-def _noise_under(context: Context, streams: SecretStreams, against: Kept) -> np.ndarray:
-    """Standardised noise of the reference's lots under these streams, against that of another key."""
-    own = context.subject.streams(context.subject.sampling_name, "")
-    context.under(own.with_noise(streams.noise_key), see=(kept := Kept()).see, keep=False)
-    return context.differences(kept, against) / math.sqrt(2.0)
-
-
-def _published(context: Context) -> list[SecretStreams]:
-    """The streams of two published runs of this configuration."""
+    of_runs = [own, *(streams for _, streams in others)]
     with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as place:
-        return [context.subject.published_streams(Path(place) / str(i)) for i in range(2)]
-
-
-def _keys(of_runs: list[SecretStreams]) -> Check:
+        for name in ("0", "1"):  # the same run, published twice
+            folder = RunFolder(Path(place) / name).create()
+            create_key(folder)
+            of_runs.append(subject.run_streams(rounds, folder=folder))
     keys = [key for streams in of_runs for key in (streams.sampling_key, streams.noise_key)]
-    return Check(
+    yield Check(
         "independence",
         "of runs: another T, data, published twice",
         f"{len(set(keys))} keys",
@@ -96,6 +85,16 @@ def _keys(of_runs: list[SecretStreams]) -> Check:
         passed=len(set(keys)) == len(keys),
         note="runs of other identities have keys of lots or noise in common",
     )
+    settings = replace(subject.parts.settings, publish=False)
+    many = [streams_of_run(settings, f"verify, run {i}", None)[0].noise_key for i in range(_RUNS)]
+    yield discreteness.run_keys(many, subject.streams("birthday", ""), _RUNS)
+
+
+def _noise_under(context: Context, streams: SecretStreams, against: Releases) -> np.ndarray:
+    """Standardised noise of the reference's lots under these streams, against that of another key."""
+    own = context.subject.streams(context.subject.sampling_name, "")
+    kept, _ = context.releases(own.with_noise(streams.noise_key))
+    return context.differences(kept, against) / math.sqrt(2.0)
 
 
 def same_noise(context: Context) -> Iterator[Check]:
@@ -104,18 +103,16 @@ def same_noise(context: Context) -> Iterator[Check]:
         return
     subject, tolerance = context.subject, sensitivity.ROUNDING + context.rounding()
     reference = context.differences(context.own, context.other_key)
-    unit = subject.unit_words
-    for variation in context.variations:
-        if variation.name in (ABSENT, "huge", "other tokens"):
-            found = _pair(context, variation, None)
-            yield sensitivity.scale_check(reference, found, f"a {unit} {variation.name}", tolerance)
-    found = _pair(context, AS_IT_IS, "other lots")
-    yield sensitivity.scale_check(reference, found, "other lots and cohorts", tolerance)
+    pairs = [
+        (f"a {subject.unit_words} {variation.name}", variation, subject.sampling_name)
+        for variation in context.variations
+        if variation.name in (ABSENT, "huge", "other tokens")
+    ]
+    pairs.append(("other lots and cohorts", AS_IT_IS, "other lots"))
     if (nobody := empty(subject, context.adds_or_removes)) is not None:
-        found = _pair(context, nobody, None)
-        yield sensitivity.scale_check(reference, found, nobody.name, tolerance)
-
-
-def _pair(context: Context, variation: Variation, lots: str | None) -> np.ndarray:
-    one, other = (context.releases(lots, key, variation) for key in ("A", "B1"))
-    return context.differences(one, other)
+        pairs.append((nobody.name, nobody, subject.sampling_name))
+    for what, variation, lots in pairs:
+        (one, _), (other, _) = (
+            context.releases(subject.streams(lots, key), variation) for key in ("A", "B1")
+        )
+        yield sensitivity.scale_check(reference, context.differences(one, other), what, tolerance)

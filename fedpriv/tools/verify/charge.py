@@ -87,14 +87,11 @@ def _events(ledger: Ledger) -> tuple[float, str]:
 
 def _charged(event: dp_event.DpEvent) -> float | None:
     """The noise multiplier inside an event; None where there is none to compare with."""
-    if isinstance(event, dp_event.GaussianDpEvent):
+    truncated = dp_event.TruncatedSubsampledGaussianDpEvent
+    if isinstance(event, (dp_event.GaussianDpEvent, truncated)):
         return float(event.noise_multiplier)
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
+    if isinstance(event, _SAMPLED):
         return _charged(event.event)
-    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
-        return _charged(event.event)
-    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
-        return float(event.noise_multiplier)
     if isinstance(event, dp_event.ComposedDpEvent):
         if len(event.events) > 1 and any(isinstance(part, _SAMPLED) for part in event.events):
             return math.inf  # each with a sample of its own

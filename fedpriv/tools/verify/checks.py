@@ -17,13 +17,12 @@ from fedpriv.tools.verify import (
     lots,
     noise,
     outgoing,
-    resumed,
     sensitivity,
     side_channels,
     units,
 )
 from fedpriv.tools.verify.context import SAMPLES, Context
-from fedpriv.tools.verify.interventions import replaceable
+from fedpriv.tools.verify.interventions import uploaders
 from fedpriv.tools.verify.ledger_claims import NONE
 from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.shares import counts, silenced
@@ -70,7 +69,7 @@ class Verification:
         subject, reference, begin = self.subject, self.reference, self.subject.steps.begin
         begin("the same run again, and resumed")
         yield chance.repeated(self.context)
-        yield from resumed.check(subject)
+        yield from side_channels.resumed(subject)
         begin("other noise", self._keys())
         yield from self._noise()
         begin("chance of other runs")
@@ -174,17 +173,17 @@ class Verification:
         context, subject = self.context, self.subject
         found = sensitivity.Displacements(self.reference, context.said, subject.unit_client)
         for variation in context.variations:
-            found.begin(variation.name)
+            moves = found.begin(variation.name)
             made = context.pinned(variation=variation, see=found.see)
-            found.broke(made.broke)
+            moves.broke = made.broke
             words = f"a {subject.unit_words} {variation.name}"
             self._of_units.append((words, made))
             if variation.name != ABSENT:
                 self._of_records.append((words, made))
             if variation.name == ABSENT and self._is_there(made):
-                found.forget()
+                found.moves.remove(moves)  # it was not what it should be
         yield from found.checks(context.adds_or_removes)
-        if subject.secret_cohort and not replaceable(subject.loop()):
+        if subject.secret_cohort and not uploaders(subject.loop()):
             yield Check(
                 "sensitivity",
                 "a malicious client",

@@ -29,14 +29,7 @@ _TRIES = 20
 """Runs that are looked at for one in which anybody is sampled."""
 
 
-class Kept:
-    """All releases of a run, by their place."""
-
-    def __init__(self) -> None:
-        self.values: dict[ReleasePosition, Tensor] = {}
-
-    def see(self, place: ReleasePosition, values: Tensor) -> None:
-        self.values[place] = values.clone()
+Releases = dict[ReleasePosition, Tensor]
 
 
 class Context:
@@ -103,30 +96,31 @@ class Context:
         return self.subject.run(streams, variation, cohorts=cohorts, pinned=self.reference, **probe)
 
     @cached_property
-    def own(self) -> Kept:
+    def own(self) -> Releases:
         """The reference's releases."""
-        kept = Kept()
-        kept.values = {place: seen.values for place, seen in self.reference.seen.items()}
-        return kept
+        return {place: seen.values for place, seen in self.reference.seen.items()}
 
     @cached_property
-    def other_key(self) -> Kept:
+    def other_key(self) -> Releases:
         """The same under another noise key."""
-        return self.releases(noise="B1")
+        return self.releases(self.subject.streams(self.subject.sampling_name, "B1"))[0]
 
     def releases(
-        self, lots: str | None = None, noise: str = "A", variation: Variation = AS_IT_IS
-    ) -> Kept:
-        """What a pinned run would have released."""
-        kept = Kept()
-        self.pinned(lots, noise, variation, see=kept.see, keep=False)
-        return kept
+        self, streams: SecretStreams, variation: Variation = AS_IT_IS
+    ) -> tuple[Releases, Recording]:
+        """Return what a pinned run would have released, and its recording."""
+        kept: Releases = {}
 
-    def differences(self, one: Kept, other: Kept) -> np.ndarray:
+        def see(place: ReleasePosition, values: Tensor) -> None:
+            kept[place] = values.clone()
+
+        return kept, self.under(streams, variation, see=see, keep=False)
+
+    def differences(self, one: Releases, other: Releases) -> np.ndarray:
         """Of all Gaussian releases, in units of the ledger's standard deviations, in one long vector."""
         found = []
         for place, said in self.gaussian.items():
-            a, b = one.values.get(place), other.values.get(place)
+            a, b = one.get(place), other.get(place)
             if a is None or b is None or a.shape != b.shape:
                 found.append(np.array([math.nan]))
                 continue

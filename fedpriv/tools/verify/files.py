@@ -48,7 +48,7 @@ class Published:
 
 
 class _Ends(Quiet):
-    """Ends a run after so many rounds, by its stop file."""
+    """Ends a run after so many rounds, by its stop file, and shows nothing of it."""
 
     def __init__(self, stop_file: Path, rounds: int):
         self._file, self._rounds = stop_file, rounds
@@ -57,21 +57,8 @@ class _Ends(Quiet):
         if done.number >= self._rounds:
             self._file.touch()
 
-
-class _SilentReporter:
     def show(self, row: object) -> None:
         pass
-
-
-def published_config(config: DictConfig) -> DictConfig:
-    """The same run with ``publish=true`` and its metrics. Raises ConfigError where it cannot be published."""
-    chosen = config.copy()
-    OmegaConf.set_struct(chosen, False)
-    chosen.publish, chosen.publish_test_metrics, chosen.tracker = True, True, None
-    chosen.runtime.reuse, chosen.runtime.plots, chosen.runtime.progress = False, False, "none"
-    chosen.evaluation_interval = ROUNDS
-    build_parts(chosen)
-    return chosen
 
 
 def published(
@@ -99,7 +86,8 @@ def published(
         problem = loop.problem
         numerics = numeric_environment(problem.model.device, 1, problem.engine.name, problem.chunk)
         run = Run(loop, folder, Origin(configuration.identity(shown), "verify", numerics), None)
-        run.go(_SilentReporter(), probe, _Ends(Path(chosen.runtime.stop_file), ROUNDS))
+        ends = _Ends(Path(chosen.runtime.stop_file), ROUNDS)
+        run.go(ends, probe, ends)
         write_report(run, "rounds")
         return Published(
             read(folder.public),
@@ -113,13 +101,19 @@ def published(
 
 
 def publishable(config: DictConfig) -> tuple[DictConfig | None, str]:
-    """(the configuration published, or None; why not)."""
+    """Return the same run with ``publish=true`` and its metrics, or None and why it cannot be published."""
     if lacks_isolation(config):
         return None, "isolate_records must be true with publish=true and a model of your own"
+    chosen = config.copy()
+    OmegaConf.set_struct(chosen, False)
+    chosen.publish, chosen.publish_test_metrics, chosen.tracker = True, True, None
+    chosen.runtime.reuse, chosen.runtime.plots, chosen.runtime.progress = False, False, "none"
+    chosen.evaluation_interval = ROUNDS
     try:
-        return published_config(config), ""
+        build_parts(chosen)
     except ConfigError as error:
         return None, str(error)
+    return chosen, ""
 
 
 def check(one: Published, other: Published) -> Iterator[Check]:

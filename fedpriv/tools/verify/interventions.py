@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,15 +70,16 @@ def leave_out(budget: Budget, client: int) -> None:
     budget.eligible = others  # type: ignore[method-assign]
 
 
+def uploaders(loop: Loop) -> list[Any]:
+    """Return the objects of a loop that compute uploads before the server has them, by ``of``."""
+    work = vars(loop.trainer.work).values()
+    return [computes for computes in work if callable(getattr(computes, "of", None))]
+
+
 def replace_upload(loop: Loop, client: int, craft: Craft) -> None:
     """Let one client send something else than what it computed: what a malicious one can do."""
-    for computes in vars(loop.trainer.work).values():
-        if callable(getattr(computes, "of", None)):
-            computes.of = _sends(computes.of, client, craft)
 
-
-def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[..., Any]:
-    def of(round_index: int, clients: np.ndarray) -> Any:
+    def sends(compute: Callable[..., Any], round_index: int, clients: np.ndarray) -> Any:
         batch = compute(round_index, clients)
         rows = np.flatnonzero(np.asarray(clients) == client)
         if not len(rows):
@@ -86,7 +88,8 @@ def _sends(compute: Callable[..., Any], client: int, craft: Craft) -> Callable[.
         uploads[rows[0]] = craft(batch.uploads, int(rows[0])).to(uploads)
         return replace(batch, uploads=uploads)
 
-    return of
+    for computes in uploaders(loop):
+        computes.of = partial(sends, computes.of)
 
 
 def silence(loop: Loop, client: int) -> None:
@@ -111,11 +114,6 @@ def silence(loop: Loop, client: int) -> None:
         return found
 
     work.compute_cohort = without
-
-
-def replaceable(loop: Loop) -> bool:
-    """Whether a client's upload can be replaced before the server has it."""
-    return any(callable(getattr(value, "of", None)) for value in vars(loop.trainer.work).values())
 
 
 def unequal_clients(data: FederatedData, seed: int) -> FederatedData:

@@ -143,26 +143,22 @@ def _of_cohorts(context: Context, made: Recording) -> Iterator[Check]:
     except Exception as error:
         if isinstance(error, FedprivError):
             raise
-        yield _undrawable(type(started).__name__, error)
+        yield Check(
+            "sampling",
+            "cohorts",
+            "cannot be drawn",
+            f"{_COHORTS} drawn",
+            passed=False,
+            note=f"{type(started).__name__}.cohort(streams, round_index, eligible) fails outside a round "
+            f"({type(error).__name__}: {error}): it needs state that only a round sets, so that who takes "
+            "part is no function of the run's streams and the round; set that state in start",
+        )
         return
     first = 16 * (1 + len(made.cohorts) // 16)  # those of the run pair among themselves
     when = [*range(len(made.cohorts)), *range(first, first + _COHORTS)]
     seen = zip(when, [*made.cohorts, *drawn], strict=True)
     lots = [sampling.Lot(0, t, subject.clients, np.sort(members)) for t, members in seen]
     yield from sampling.checks("cohorts", lots, {0: law}, subject.seed + 1)
-
-
-def _undrawable(name: str, error: Exception) -> Check:
-    return Check(
-        "sampling",
-        "cohorts",
-        "cannot be drawn",
-        f"{_COHORTS} drawn",
-        passed=False,
-        note=f"{name}.cohort(streams, round_index, eligible) fails outside a round ({type(error).__name__}: "
-        f"{error}): it needs state that only a round sets, so that who takes part is no function of the "
-        "run's streams and the round; set that state in start",
-    )
 
 
 def unmoved(context: Context, runs: list[tuple[str, Recording]]) -> Check:

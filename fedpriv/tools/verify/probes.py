@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from fedpriv.data.records import ReadRecords
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release, Visible
+from fedpriv.tools.verify.interventions import uploaders
 
 AFTER, BEFORE = -1, -2
 """The steps of what is asked once the model has moved, and of what is released before the first round: it is
@@ -147,10 +149,6 @@ class Probe:
         self._before: tuple[Release, ...] = ()
         self._wrap()
 
-    @property
-    def unpinned(self) -> bool:
-        return self._pinned is None
-
     def _wrap(self) -> None:
         loop, mechanism, trainer = self.loop, self.loop.mechanism, self.loop.trainer
         open_round, work = mechanism.open, trainer.round
@@ -164,9 +162,8 @@ class Probe:
 
             return self._watch(open_round(announcement, cohort, streams, charged), anew)
 
-        for computes in vars(trainer.work).values():
-            if callable(getattr(computes, "of", None)):
-                computes.of = self._noting(computes.of)
+        for computes in uploaders(loop):
+            computes.of = partial(self._note, computes.of)
 
         def round_of(opening: OpenRound) -> Any:
             object.__setattr__(train, "log", [])
@@ -189,13 +186,10 @@ class Probe:
 
         server.apply = applied
 
-    def _noting(self, of: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(round_index: int, clients: np.ndarray) -> Any:
-            if self.recording.asked:
-                self.recording.asked[-1].append(np.asarray(clients).copy())
-            return of(round_index, clients)
-
-        return noted
+    def _note(self, compute: Callable[..., Any], round_index: int, clients: np.ndarray) -> Any:
+        if self.recording.asked:
+            self.recording.asked[-1].append(np.asarray(clients).copy())
+        return compute(round_index, clients)
 
     # ---- releases
 

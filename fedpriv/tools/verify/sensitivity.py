@@ -45,15 +45,10 @@ class Displacements:
         self.moves = [Moves("as it is")]
         self._times = 1.0  # 2 where two ways are compared, each of which is one more or less
 
-    def begin(self, name: str) -> None:
+    def begin(self, name: str) -> Moves:
+        """Return the moves of the next variation, still empty."""
         self.moves.append(Moves(name))
-
-    def forget(self) -> None:
-        """The last variation was not what it should be."""
-        self.moves.pop()
-
-    def broke(self, sentence: str | None) -> None:
-        self.moves[-1].broke = sentence
+        return self.moves[-1]
 
     def see(self, place: ReleasePosition, values: Tensor) -> None:
         said, seen = self._said.get(place), self._reference.seen.get(place)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -174,19 +175,13 @@ def _server_sums() -> Iterator[list[np.ndarray]]:
         modular.decoded = decode
 
 
-class _ZeroTable:
-    """A table whose only number is zero."""
-
-    def draw(self, stream: object, count: int) -> np.ndarray:
-        return np.zeros(count, dtype=np.int64)
-
-
 @contextmanager
 def silenced() -> Iterator[None]:
     """Within it shares are zeros, so that what leaves is rounded and nothing else."""
     tables: dict[Any, Any] = {kind: kind._table for kind in FAMILIES.values()}
+    zeros = SimpleNamespace(draw=lambda stream, count: np.zeros(count, dtype=np.int64))
     for kind in tables:
-        kind._table = lambda query: _ZeroTable()
+        kind._table = lambda query: zeros
     try:
         yield
     finally:

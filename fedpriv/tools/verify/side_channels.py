@@ -3,16 +3,29 @@
 Where each release of a run is replaced by that of the reference, everything that an observer sees has to be
 the same bit for bit, whatever the data, lots, cohorts (where they are secret) and noise are: the weights,
 what reaches the server, buffers, the states of optimisers, clippers and schedules, the ledger, the end.
+
+And a run that is interrupted and resumed has to go on as it would have, bit for bit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from io import BytesIO
+from typing import Any
 
-from fedpriv.tools.verify.probes import Recording, first_difference
+import torch
+
+from fedpriv.common.errors import FedprivError
+from fedpriv.experiment.checkpoint import plain
+from fedpriv.tools.verify.probes import Probe, Recording, first_difference
+from fedpriv.tools.verify.subject import Stops, Subject
 from fedpriv.tools.verify.table import Check
+
+_RESUMED = "an interrupted run, resumed"
+_ROUNDS, _BEFORE = 4, 2
+"""Rounds of a run that is resumed, from the first, and how many of them are before its checkpoint."""
 
 
 def check(reference: Recording, other: Recording, what: str) -> Check:
@@ -33,7 +46,7 @@ def check(reference: Recording, other: Recording, what: str) -> Check:
     if found is None:
         return Check("outside", name, measured, expected, passed=True)
     after, paths = found
-    shown = ", ".join(dict.fromkeys(_short(path) for path in paths))
+    shown = ", ".join(dict.fromkeys(re.sub(r"\[\d+\]", "", path) for path in paths))
     return Check(
         "outside",
         name,
@@ -55,5 +68,62 @@ def check_all(reference: Recording, others: Sequence[tuple[str, Recording]], uni
     return replace(wrong[0], name=name, measured=f"{len(wrong)} ways are seen")
 
 
-def _short(path: str) -> str:
-    return re.sub(r"\[\d+\]", "", path)
+# ---- resumed
+
+
+def resumed(subject: Subject) -> Iterator[Check]:
+    """Run some rounds without a break; run half of them, save, go on with new objects; compare what is seen.
+    Nothing is said of a run that has no round after the checkpoint."""
+    try:
+        whole, before = _run(subject, _ROUNDS), _run(subject, _BEFORE)
+    except FedprivError as error:
+        yield Check("outside", _RESUMED, "it stops", "runs", passed=False, note=str(error))
+        return
+    if whole.recording.rounds <= _BEFORE:
+        return
+    after, broke = None, None
+    try:
+        file = BytesIO()
+        torch.save(plain(before.loop.state_dict(), "the state"), file)
+        file.seek(0)
+        after = _run(subject, _ROUNDS, torch.load(file, weights_only=True))
+    except Exception as error:  # of a part that does not take its state back
+        broke = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    differing = [] if after is None else _differing(whole, after)
+    own: Any = before.loop.state_dict().get("own", {})
+    forgotten = own.get("forgotten", {})
+    named = "; ".join(f"{part}: {', '.join(names)}" for part, names in forgotten.items())
+    why = broke or f"{', '.join(differing[:3])} differ after the checkpoint"
+    hint = f" ({named} changed and are in no state_dict)" if named else ""
+    yield Check(
+        "outside",
+        _RESUMED,
+        f"{len(differing)} values differ" if broke is None else "it stops",
+        "0 values differ",
+        passed=broke is None and not differing,
+        note=f"{why}{hint}: a part keeps what it does not save, or saves what it does not take back",
+    )
+
+
+def _run(subject: Subject, rounds: int, state: dict | None = None) -> Probe:
+    """Run on to so many rounds, from a saved state or from the beginning."""
+    loop = subject.loop()
+    loop.problem.streams = subject.streams(subject.sampling_name, "A")
+    if state is not None:
+        loop.load_state_dict(state)
+    probe = Probe(loop)
+    loop.run([probe], Stops(probe.recording, rounds - loop.rounds_done))
+    return probe
+
+
+def _differing(whole: Probe, after: Probe) -> list[str]:
+    """Return the names of what differs in any round after the checkpoint."""
+    found: set[str] = set()
+    unbroken, second = whole.recording, after.recording
+    for one, other in zip(unbroken.states[_BEFORE:], second.states, strict=False):
+        found |= {name for name in {*one, *other} if one.get(name) != other.get(name)}
+    if len(second.states) != unbroken.rounds - _BEFORE:
+        found.add("the number of rounds")
+    elif not torch.equal(unbroken.weights[-1], second.weights[-1]):
+        found.add("the weights")
+    return sorted(found)

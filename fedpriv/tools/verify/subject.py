@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -32,7 +32,7 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
+from fedpriv.experiment.secrets import run_digest, streams_of_run
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms.matrix import MatrixMechanism
@@ -47,13 +47,40 @@ from fedpriv.tools.verify.interventions import (
     unequal_clients,
 )
 from fedpriv.tools.verify.probes import Probe, Recording
-from fedpriv.tools.verify.steps import Steps
 from fedpriv.tools.verify.synthetic import MadeUp
 
 ROUNDS, FEW_ROUNDS = 8, 4
 _MOST = 200_000_000
 _ROUNDS_OF_A_BUDGET = 1000  # the last one where a run ends with its budget
+_SECONDS_BETWEEN_LINES = 5.0  # about runs of one step
 _MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
+
+
+class Steps:
+    """The step that a verification is at, and how many runs it has made in it.
+
+    Attributes:
+        say: Takes a line; None: nothing is said.
+    """
+
+    def __init__(self) -> None:
+        self.say: Callable[[str], None] | None = None
+        self._name, self._done, self._said = "", 0, 0.0
+        self._runs: int | None = None
+
+    def begin(self, name: str, runs: int | None = None) -> None:
+        """Begin a step of so many runs (None: not known before)."""
+        self._name, self._runs, self._done, self._said = name, runs, 0, 0.0
+
+    def run(self) -> None:
+        """Note that a run of the step begins, and say so: of the first one, then now and again."""
+        self._done += 1
+        now = time.monotonic()
+        if self.say is None or now - self._said < _SECONDS_BETWEEN_LINES:
+            return
+        self._said = now
+        of = "" if self._runs is None or self._done > self._runs else f" of {self._runs}"
+        self.say(f"{self._name}, run {self._done}{of}")
 
 
 class Stops:
@@ -88,7 +115,8 @@ class Subject:
         """
         self.config, self.seed, self.synthetic = config, seed, synthetic
         self.steps = Steps()
-        self.parts = self._parts(config)
+        parts = build_parts(config)
+        self.parts = replace(parts, dataset=MadeUp(parts.dataset)) if synthetic else parts
         _refuse(self.parts)
         device = resolve_device(self.parts.settings.runtime.device)
         problem = make_problem(self.parts, device)
@@ -106,10 +134,6 @@ class Subject:
         self._refuse_too_large()
         self.sampling_name = "lots 0"
         self.unit_client, self.unit_record = 0, int(problem.data.clients[0][-1])
-
-    def _parts(self, config: DictConfig) -> Parts:
-        parts = build_parts(config)
-        return replace(parts, dataset=MadeUp(parts.dataset)) if self.synthetic else parts
 
     # ---- facts
 
@@ -198,25 +222,17 @@ class Subject:
             derived_key(b"verify", self.seed, "noise", noise),
         )
 
-    def real_streams(self, rounds: int | None, problem: Problem | None = None) -> SecretStreams:
-        """Those that ``fedpriv train`` would give this configuration with so many rounds."""
-        settings = replace(self.parts.settings, publish=False)
+    def run_streams(
+        self, rounds: int | None, problem: Problem | None = None, folder: RunFolder | None = None
+    ) -> SecretStreams:
+        """Return the streams that ``fedpriv train`` would give this configuration with so many rounds.
+
+        Args:
+            folder: Where the run is published; None: it is not.
+        """
+        settings = replace(self.parts.settings, publish=folder is not None)
         digest = run_digest(self.config, rounds, problem or self.problem)
-        return streams_of_run(settings, digest, None)[0]
-
-    def published_streams(self, place: Path) -> SecretStreams:
-        """Those that it would give a published run in a folder of its own."""
-        settings = replace(self.parts.settings, publish=True)
-        folder = RunFolder(place).create()
-        create_key(folder)
-        digest = run_digest(self.config, settings.rounds, self.problem)
         return streams_of_run(settings, digest, folder)[0]
-
-    def keys_of_runs(self, count: int) -> list[bytes]:
-        """Return the noise keys that as many runs of other identities would have."""
-        settings = replace(self.parts.settings, publish=False)
-        names = (f"verify, run {i}" for i in range(count))
-        return [streams_of_run(settings, name, None)[0].noise_key for name in names]
 
     # ---- the unit
 
@@ -262,7 +278,9 @@ class Subject:
 
     def loop(self, variation: Variation = AS_IT_IS, parts: Parts | None = None) -> Loop:
         """A loop before its first round, with everything its own."""
-        parts = self._own_parts() if parts is None else parts
+        if parts is None:
+            kept = (self.parts.dataset, self.parts.partition, self.parts.model)
+            parts = copy.deepcopy(self.parts, {id(part): part for part in kept})
         data = self.problem.data
         if variation.data is not None:
             data = variation.data(data)
@@ -288,10 +306,6 @@ class Subject:
         if variation.silent is not None:
             silence(loop, variation.silent)
         return loop
-
-    def _own_parts(self) -> Parts:
-        kept = (self.parts.dataset, self.parts.partition, self.parts.model)
-        return copy.deepcopy(self.parts, {id(part): part for part in kept})
 
     def run(
         self,
@@ -320,7 +334,8 @@ class Subject:
                 algorithm.cohort = lambda _, t, eligible: cohorts[place[t]]
             watch = Probe(loop, **probe)
             follow(loop, self.round_numbers)
-            as_given = watch.unpinned and variation is AS_IT_IS  # whose defects are the user's
+            # defects of the run as it is given are the user's
+            as_given = probe.get("pinned") is None and variation is AS_IT_IS
             expected = FedprivError if as_given else Exception
             try:
                 watch.recording.stop = loop.run(

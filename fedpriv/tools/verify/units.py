@@ -16,14 +16,14 @@ import numpy as np
 from fedpriv.common.errors import FedprivError
 from fedpriv.tools.verify import sensitivity, side_channels
 from fedpriv.tools.verify.context import Context, statements
-from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
+from fedpriv.tools.verify.interventions import AS_IT_IS
 from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.variations import ABSENT, adversarial
 
 _ROUNDS = 3
-_MOST = 32
+_MOST, _FIVE = 32, 5
 """Units that are tried one by one; all but the first five in two ways."""
 _EXTREME = ("huge", "huge, negated", "other tokens", "upload huge", "upload huge, negated", ABSENT)
 _SHORT = ("huge", "other tokens", "upload huge", ABSENT)
@@ -33,16 +33,28 @@ def checks(context: Context) -> Iterator[Check]:
     """Yield how far each unit moves what leaves, and whether anything else moves."""
     subject, reference = _subject(context)
     said = statements(subject, reference)
-    chosen, made = _units(subject, reference), []
+    seen = set(np.concatenate(reference.cohorts).tolist()) if reference.cohorts else set()
+    chosen = [client for client in subject.told_apart(_MOST) if client in seen]  # the extreme first
+    if subject.per_record:
+        chosen = [client for client in chosen if _often(subject, reference, client)]
+    made = []
     for i, client in enumerate(chosen):
-        subject.unit_client, subject.unit_record = client, _record(subject, reference, client)
+        records = subject.problem.data.clients[client]
+        subject.unit_client, subject.unit_record = client, int(records[-1])
+        if subject.per_record:
+            (subject.unit_record, _), *_ = _often(subject, reference, client).most_common(1)
         found = sensitivity.Displacements(reference, said, client)
         ways = adversarial(subject, context.neighbours)
         allowed = _EXTREME if i < _FIVE or not context.adds_or_removes else _SHORT
         for variation in (v for v in ways if v.name in allowed):
-            found.begin(variation.name)
-            recording = _changed(subject, reference, variation, found)
-            found.broke(recording.broke)
+            moves, changed, cohorts = found.begin(variation.name), variation, reference.cohorts
+            if variation.absent is not None:
+                cohorts = [cohort[cohort != variation.absent] for cohort in cohorts]
+                changed = replace(AS_IT_IS, name=variation.name)
+            recording = subject.run(
+                variation=changed, cohorts=cohorts, pinned=reference, see=found.see
+            )
+            moves.broke = recording.broke
             made.append((f"client {client} {variation.name}", recording))
         for check in found.checks(context.adds_or_removes):
             name = check.of or "the run"
@@ -50,20 +62,12 @@ def checks(context: Context) -> Iterator[Check]:
                 check,
                 name=f"{name}: client {client}: {check.name.rpartition(': ')[2]}",
                 of=f"{name} by {len(chosen)} clients",
-                note=f"{_which(subject, client)}: {check.note}",
+                note=f"client {client} of {subject.clients}, with {len(records)} records: {check.note}",
             )
     yield replace(
         side_channels.check_all(reference, made, subject.unit_words),
         name=f"with each of {len(chosen)} {subject.unit_words}s changed",
     )
-
-
-_FIVE = 5
-
-
-def _which(subject: Subject, client: int) -> str:
-    records = len(subject.problem.data.clients[client])
-    return f"client {client} of {subject.clients}, with {records} records"
 
 
 def _subject(context: Context) -> tuple[Subject, Recording]:
@@ -97,37 +101,8 @@ def _with(cohort: np.ndarray, units: list[int]) -> np.ndarray:
     return np.sort(np.array([*units, *others][: max(1, len(cohort))], dtype=np.int64))
 
 
-def _units(subject: Subject, reference: Recording) -> list[int]:
-    """Return the clients whose turn comes, the extreme ones first."""
-    seen = set(np.concatenate(reference.cohorts).tolist()) if reference.cohorts else set()
-    chosen = [client for client in subject.told_apart(_MOST) if client in seen]
-    if subject.per_record:
-        chosen = [client for client in chosen if _often(subject, reference, client)]
-    return chosen
-
-
 def _often(subject: Subject, reference: Recording, client: int) -> Counter[int]:
     """Return in how many lots each record of a client is."""
     own = subject.problem.data.clients[client]
     read = [indices[np.isin(indices, own)] for reads in reference.reads for indices in reads]
     return Counter(np.concatenate(read).tolist()) if read else Counter()
-
-
-def _record(subject: Subject, reference: Recording, client: int) -> int:
-    if not subject.per_record:
-        return int(subject.problem.data.clients[client][-1])
-    return _often(subject, reference, client).most_common(1)[0][0]
-
-
-def _changed(
-    subject: Subject,
-    reference: Recording,
-    variation: Variation,
-    found: sensitivity.Displacements,
-) -> Recording:
-    """Run with one unit changed, pinned to the reference and its cohorts."""
-    cohorts = reference.cohorts
-    if variation.absent is not None:
-        cohorts = [cohort[cohort != variation.absent] for cohort in cohorts]
-        variation = replace(AS_IT_IS, name=variation.name)
-    return subject.run(variation=variation, cohorts=cohorts, pinned=reference, see=found.see)

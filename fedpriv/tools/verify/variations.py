@@ -20,6 +20,7 @@ from fedpriv.tools.verify.subject import Subject
 ABSENT = "absent"
 _HUGE = 1e4
 _UPLOAD = 1e6
+_LAYERS = 24
 
 
 def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
@@ -224,6 +225,3 @@ def _uploads(subject: Subject) -> dict[str, Craft]:
     layers = subject.layers()
     found |= {f"huge in {name}": in_layer(place) for name, place in layers[:_LAYERS]}
     return found
-
-
-_LAYERS = 24
