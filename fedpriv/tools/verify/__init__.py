@@ -1,4 +1,4 @@
-"""``fedpriv verify``: whether the mechanism that a configuration names does what its ledger says.
+"""``fedpriv verify``: tests that the mechanism which a configuration names does what its ledger says.
 
 Begin with ``checks`` (all of them, in order). ``subject`` starts the run of the configuration in variations,
 ``probes`` records what the run reads and releases, ``ledger_claims`` reads the ledger. Each check is a

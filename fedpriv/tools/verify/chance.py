@@ -1,4 +1,4 @@
-"""Where the noise comes from: of the run's streams alone, of this run alone, and not of the data."""
+"""The origin of the noise: of the run's streams alone, of this run alone, and not of the data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RUNS = 2000
 
 
 def repeated(context: Context) -> Check:
-    """All that follows holds chance equal by the run's streams."""
+    """Run again under the same streams: all that follows holds chance equal by them."""
     kept, found = context.releases(context.subject.streams(context.subject.sampling_name, "A"))
     apart = max((_apart(kept.get(p), values) for p, values in context.own.items()), default=0.0)
     return Check(
@@ -46,7 +46,7 @@ def _apart(one: Tensor | None, other: Tensor) -> float:
 
 
 def two_runs(context: Context) -> Iterator[Check]:
-    """Runs of other identities, with the streams that ``fedpriv train`` would give them."""
+    """Compare runs of other identities, with the streams that ``fedpriv train`` would give them."""
     if not context.gaussian:
         return
     subject = context.subject
@@ -91,14 +91,14 @@ def two_runs(context: Context) -> Iterator[Check]:
 
 
 def _noise_under(context: Context, streams: SecretStreams, against: Releases) -> np.ndarray:
-    """Standardised noise of the reference's lots under these streams, against that of another key."""
+    """Return standardised noise of the reference's lots under these streams, against that of another key."""
     own = context.subject.streams(context.subject.sampling_name, "")
     kept, _ = context.releases(own.with_noise(streams.noise_key))
     return context.differences(kept, against) / math.sqrt(2.0)
 
 
 def same_noise(context: Context) -> Iterator[Check]:
-    """Noise under two keys must be the same number for number with other data and other lots."""
+    """Test that noise under two keys is the same number for number with other data and other lots."""
     if not context.gaussian:
         return
     subject, tolerance = context.subject, sensitivity.ROUNDING + context.rounding()

@@ -1,4 +1,4 @@
-"""Whether the ledger has everything that left: names, how often, whose, and by which event."""
+"""The test that the ledger has everything that left: names, how often, whose, and by which event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAMPLED = (
 
 
 def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
-    """What was seen to leave, against what the ledger counts for each client."""
+    """Hold what was seen to leave against what the ledger counts for each client."""
     ledger = reference.ledger
     assert ledger is not None
     everyone = np.arange(ledger.clients)
@@ -56,7 +56,7 @@ def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
 
 
 def _one_sample(reference: Recording) -> Check:
-    """What leaves in one step is about one sample, so it is one release and one event."""
+    """Test that one step is one release and one event: all that leaves in it is about one sample."""
     apart = 0
     for t, charged in enumerate(reference.charged):
         for step in {place.step for place in reference.seen if place.round_index == t}:
@@ -73,7 +73,7 @@ def _one_sample(reference: Recording) -> Check:
 
 
 def _events(ledger: Ledger) -> tuple[float, str]:
-    """(the largest multiplier of an event, in parts of what its queries have together; of which)."""
+    """Return (the largest multiplier of an event, in parts of what its queries have together; of which)."""
     worst, where = 0.0, ""
     for joint, _ in ledger:
         charged, due = _charged(joint.event()), _due(joint)
@@ -86,7 +86,7 @@ def _events(ledger: Ledger) -> tuple[float, str]:
 
 
 def _charged(event: dp_event.DpEvent) -> float | None:
-    """The noise multiplier inside an event; None where there is none to compare with."""
+    """Return the noise multiplier inside an event; None where there is none to compare with."""
     truncated = dp_event.TruncatedSubsampledGaussianDpEvent
     if isinstance(event, (dp_event.GaussianDpEvent, truncated)):
         return float(event.noise_multiplier)
@@ -101,7 +101,7 @@ def _charged(event: dp_event.DpEvent) -> float | None:
 
 
 def _due(joint: JointQuery) -> float | None:
-    """(Σ z_j^-2)^(-1/2) of noise std ÷ what a neighbour moves."""
+    """Return (Σ z_j^-2)^(-1/2) of noise std ÷ what a neighbour moves."""
     gaussian = [query for query in joint.queries if family_of(query) == GAUSSIAN]
     if not gaussian:
         return None

@@ -150,7 +150,7 @@ class Verification:
         yield from noise.repeated_numbers(reference, self.context.gaussian)
 
     def _keys(self) -> int:
-        """How many more noise keys make enough numbers of the gradient's noise."""
+        """Return how many more noise keys make enough numbers of the gradient's noise."""
         width = self.subject.problem.model.size
         seen = self.reference.seen.values()
         numbers = sum(s.values.numel() for s in seen if s.values.shape[1] == width)
@@ -180,7 +180,12 @@ class Verification:
             self._of_units.append((words, made))
             if variation.name != ABSENT:
                 self._of_records.append((words, made))
-            if variation.name == ABSENT and self._is_there(made):
+            # a sampler of the user's own may find the record that should be absent
+            if (
+                subject.per_record
+                and variation.name == ABSENT
+                and any(subject.unit_record in own for reads in made.reads for own in reads)
+            ):
                 found.moves.remove(moves)  # it was not what it should be
         yield from found.checks(context.adds_or_removes)
         if subject.secret_cohort and not uploaders(subject.loop()):
@@ -193,11 +198,6 @@ class Verification:
                 note="nothing shows that the trusted server clips what a malicious client sends: the work "
                 "has no object with of(round_index, clients) that computes uploads",
             )
-
-    def _is_there(self, made: Recording) -> bool:
-        """Whether the record that should be absent is read: a sampler of the user's own may find it."""
-        unit = self.subject.unit_record
-        return self.subject.per_record and any(unit in own for t in made.reads for own in t)
 
     # ---- everything else
 

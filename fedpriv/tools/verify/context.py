@@ -69,7 +69,7 @@ class Context:
 
     @property
     def adds_or_removes(self) -> bool:
-        """Whether neighbours have a unit more or less, or zeros in its place."""
+        """Return whether neighbours have a unit more or less, or zeros in its place."""
         return self.neighbours != REPLACE_ONE
 
     @property
@@ -83,7 +83,7 @@ class Context:
         variation: Variation = AS_IT_IS,
         **probe: Any,
     ) -> Recording:
-        """A run whose releases are replaced by the reference's. Where who takes part is public, they are the
+        """Run with the reference's releases in place of its own. Where who takes part is public, they are the
         same clients whatever the lots."""
         streams = self.subject.streams(lots or self.subject.sampling_name, noise)
         return self.under(streams, variation, **probe)
@@ -91,7 +91,7 @@ class Context:
     def under(
         self, streams: SecretStreams, variation: Variation = AS_IT_IS, **probe: Any
     ) -> Recording:
-        """The same with streams of another origin."""
+        """Do the same with streams of another origin."""
         cohorts = None if self.subject.secret_cohort else self.reference.cohorts
         return self.subject.run(streams, variation, cohorts=cohorts, pinned=self.reference, **probe)
 
@@ -102,7 +102,7 @@ class Context:
 
     @cached_property
     def other_key(self) -> Releases:
-        """The same under another noise key."""
+        """The reference's releases under another noise key."""
         return self.releases(self.subject.streams(self.subject.sampling_name, "B1"))[0]
 
     def releases(
@@ -117,7 +117,7 @@ class Context:
         return kept, self.under(streams, variation, see=see, keep=False)
 
     def differences(self, one: Releases, other: Releases) -> np.ndarray:
-        """Of all Gaussian releases, in units of the ledger's standard deviations, in one long vector."""
+        """Return differences of all Gaussian releases in one vector, in the ledger's standard deviations."""
         found = []
         for place, said in self.gaussian.items():
             a, b = one.get(place), other.get(place)
@@ -131,7 +131,7 @@ class Context:
         return np.concatenate(found) if found else np.zeros(0)
 
     def rounding(self) -> float:
-        """What single precision leaves undecided of a release, in units of its noise."""
+        """Return what single precision leaves undecided of a release, in units of its noise."""
         found = [
             float(self.reference.seen[place].values.abs().max())
             * 2.0**-22

@@ -49,7 +49,7 @@ class Correlated:
 
     @classmethod
     def of(cls, subject: Subject, reference: Recording) -> Correlated | None:
-        """None where no round was charged with others together."""
+        """Return None where no round was charged with others together."""
         charged = (release for of in reference.charged for release in of)
         queries = (query for release in charged for query in release.joint.queries)
         query = next((q for q in queries if isinstance(q, CorrelatedQuery)), None)
@@ -58,7 +58,7 @@ class Correlated:
         )
 
     def claims(self) -> dict[ReleasePosition, LedgerClaim]:
-        """Of each round: the standard deviation of its row of Z, and the bound of its sum."""
+        """Return the claim of each round: the deviation of its row of Z, and the bound of its sum."""
         (release, *_) = self._reference.charged[0]
         sensitivity = np.asarray(release.sensitivity[self.query.name], dtype=float).max()
         found = {}
@@ -73,12 +73,12 @@ class Correlated:
     # ---- noise
 
     def white(self, rows: np.ndarray) -> np.ndarray:
-        """L^-1 times the noise of the rounds [T, …]."""
+        """Return L^-1 times the noise of the rounds [T, …]."""
         flat = np.linalg.solve(self._root, rows.reshape(len(rows), -1).astype(float))
         return flat.reshape(rows.shape)
 
     def white_samples(self, samples: list[NoiseSample]) -> list[NoiseSample]:
-        """The same of the noise under each key."""
+        """Return L^-1 times the noise under each key."""
         found = []
         for key in dict.fromkeys(sample.key for sample in samples):
             own = [sample for sample in samples if sample.key == key]
@@ -91,7 +91,7 @@ class Correlated:
         return found
 
     def white_list(self, rows: list[np.ndarray]) -> list[np.ndarray]:
-        """The same of vectors that are those of T rounds, again and again."""
+        """Return L^-1 times vectors that are those of T rounds, again and again."""
         rounds, found = len(self._root), []
         for first in range(0, len(rows) - rounds + 1, rounds):
             own = rows[first : first + rounds]
@@ -103,7 +103,7 @@ class Correlated:
     # ---- what is charged
 
     def checks(self) -> Iterator[Check]:
-        """The strategy, its sensitivity, who took part, and the one entry in the ledger."""
+        """Check the strategy, its sensitivity, who took part, and the one entry in the ledger."""
         query = self.query
         own = self._strategy.digest()
         yield Check(
@@ -124,16 +124,12 @@ class Correlated:
             note=f"one client can move the whole run by {worst:.6g} clip norms; the ledger charges "
             f"{query.sensitivity:.6g}",
         )
-        yield self._event()
-        yield self._entered()
-
-    def _event(self) -> Check:
-        event = self.query.event()
+        event = query.event()
         if isinstance(event, dp_event.PoissonSampledDpEvent):
             event = event.event
         charged = getattr(event, "noise_multiplier", 0.0)
-        due = self.query.noise_multiplier / self.query.sensitivity
-        return Check(
+        due = query.noise_multiplier / query.sensitivity
+        yield Check(
             "charge",
             "event ÷ noise multiplier ÷ sensitivity",
             f"{charged / due:.6f} times" if due else "no noise",
@@ -142,24 +138,22 @@ class Correlated:
             note=f"the event that is charged has noise multiplier {charged:.6g}; the noise and the "
             f"sensitivity make {due:.6g}",
         )
-
-    def _entered(self) -> Check:
         ledger = self._reference.ledger
         assert ledger is not None
-        needed = self._participation.times(self.query.answers) if self.query.sample_rate < 1 else 1
-        entered = ledger.samples_of(self.query.name)
+        needed = self._participation.times(query.answers) if query.sample_rate < 1 else 1
+        entered = ledger.samples_of(query.name)
         rounds = max(place.round_index for place in self._reference.seen) + 1
-        return Check(
+        yield Check(
             "charge",
-            f"{self.query.name} in the ledger",
-            f"{int(entered.min())} entered for each client, {self.query.answers} rounds",
+            f"{query.name} in the ledger",
+            f"{int(entered.min())} entered for each client, {query.answers} rounds",
             f"{needed}, >= {rounds} rounds",
-            passed=bool((entered >= needed).all()) and self.query.answers >= rounds,
+            passed=bool((entered >= needed).all()) and query.answers >= rounds,
             note=f"the run left {rounds} rounds, and the ledger does not have all of them for everyone",
         )
 
     def attendance(self, seen: Recording, what: str) -> Check:
-        """Whether nobody took part more often, or sooner again, than the sensitivity allows for."""
+        """Test that nobody took part more often, or sooner again, than the sensitivity allows for."""
         total = max(self.query.answers, len(seen.cohorts))
         together, most = self._participation.together(total), self._participation.times(total)
         rounds_of: dict[int, list[int]] = {}
@@ -214,7 +208,7 @@ class Correlated:
 
 
 def noising(strategy: Strategy) -> np.ndarray:
-    """N [n, draws] from the matrix C alone: its inverse, or of a tree the estimates from below."""
+    """Return N [n, draws] from the matrix C alone: its inverse, or of a tree the estimates from below."""
     matrix = strategy.matrix()
     if matrix.shape[0] == matrix.shape[1]:
         return np.linalg.inv(matrix)
@@ -223,7 +217,7 @@ def noising(strategy: Strategy) -> np.ndarray:
 
 
 def _prefix(nodes: np.ndarray, last: int) -> np.ndarray:
-    """How the noise of the nodes makes that of the sum over rounds 0 … ``last``: of the fewest nodes, each
+    """Return the weights of the nodes' noise in the sum over rounds 0 … ``last``: of the fewest nodes, each
     the estimate of least variance from all nodes below it."""
     starts, sizes = nodes.argmax(1), nodes.sum(1)
     weights, end = np.zeros(len(nodes)), last + 1
@@ -239,7 +233,7 @@ def _prefix(nodes: np.ndarray, last: int) -> np.ndarray:
 def worst_sensitivity(
     strategy: Strategy, participation: Participation, sample_rate: float = 1.0
 ) -> float:
-    """The largest that was found of ‖Σ_{i∈π} ± C[:, i]‖ over patterns π: a client's contributions in one
+    """Return the largest ‖Σ_{i∈π} ± C[:, i]‖ that was found over patterns π: contributions of a client in one
     direction. Where clients are sampled a turn is charged by itself, so of single rounds."""
     matrix = strategy.matrix()
     if sample_rate < 1.0:
@@ -248,7 +242,7 @@ def worst_sensitivity(
 
 
 def patterns(participation: Participation, rounds: int) -> Iterator[np.ndarray]:
-    """Rounds in which a client may take part: begun in each round and always as soon as allowed, and
+    """Yield rounds in which a client may take part: begun in each round and always as soon as allowed, and
     at random."""
     stream = np.random.default_rng(0)
     firsts = [(first, 1.0) for first in range(min(rounds, participation.separation))]
@@ -268,7 +262,7 @@ def patterns(participation: Participation, rounds: int) -> Iterator[np.ndarray]:
 
 
 def _moved(columns: np.ndarray) -> float:
-    """‖Σ ± columns‖ for signs that agree with their own sum."""
+    """Return ‖Σ ± columns‖ for signs that agree with their own sum."""
     gram = columns.T @ columns
     best = 0.0
     for signs in (np.ones(len(gram)), *np.eye(len(gram))):

@@ -65,7 +65,7 @@ def _along(
     drawn: Mapping[ReleasePosition, Drawn],
     reference: Recording,
 ) -> Check:
-    """Sums of squares along each direction: of all draws, and of each client and round by itself."""
+    """Test sums of squares along each direction: of all draws, and of each client and round by itself."""
     squares: dict[tuple[str, str], list[float]] = {}
     enter = partial(statistics.add_squares, squares)
     for place, own in drawn.items():

@@ -69,7 +69,7 @@ def published(
     noise: str = "A",
     variation: Variation = AS_IT_IS,
 ) -> Published:
-    """What a run of this configuration leaves, with the subject's data changed by ``variation``."""
+    """Return what a run of this configuration leaves, with the subject's data changed by ``variation``."""
     with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as place:
         chosen = config.copy()
         chosen.runtime.stop_file = str(Path(place) / "stop")
@@ -117,7 +117,7 @@ def publishable(config: DictConfig) -> tuple[DictConfig | None, str]:
 
 
 def check(one: Published, other: Published) -> Iterator[Check]:
-    """That the files of a published run are the same."""
+    """Test that the files of a published run are the same."""
     for what, a, b in (
         ("files in public/", one.public, other.public),
         ("tables and statements of the run", one.beside, other.beside),
@@ -136,7 +136,7 @@ def check(one: Published, other: Published) -> Iterator[Check]:
 
 
 def read(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, by its name."""
+    """Return every file below a folder, by its name."""
     if not folder.is_dir():
         return {}
     return {

@@ -19,7 +19,7 @@ GAUSSIAN, BIT, NONE, OTHER = "gaussian", "randomized bit", "none", "other"
 
 @dataclass(frozen=True)
 class LedgerClaim:
-    """Of one release.
+    """The noise and the sensitivity of one release.
 
     Attributes:
         query: What was charged.
@@ -39,8 +39,10 @@ class LedgerClaim:
 
 
 def claim_of(recording: Recording, place: ReleasePosition, trust: Trust) -> LedgerClaim | None:
-    """What the charged releases say of this place; None where nothing was charged. ``trust``: where it sees
-    each report, each needs the noise that is charged."""
+    """Return what the charged releases say of this place; None where nothing was charged.
+
+    ``trust``: where it sees each report, each needs the noise that is charged.
+    """
     seen = recording.seen[place]
     if place.round_index >= len(recording.charged):
         return None
@@ -70,7 +72,7 @@ def claim_of(recording: Recording, place: ReleasePosition, trust: Trust) -> Ledg
 
 
 def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: float) -> LedgerClaim:
-    """Of one row that is about a whole cohort."""
+    """Return the claim of one row that is about a whole cohort."""
     query = groups[0].joint.query(name)
     parts = [_numbers(release, name, seen.divided_by, shares) for release in groups]
     std, noted, bound = (float(np.max(part)) for part in parts[0])
@@ -90,7 +92,7 @@ def _root_of_squares(groups: list[Release], values: list[np.ndarray]) -> float:
 def _numbers(
     release: Release, name: str, divided_by: float, shares: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(std, noted std, bound) of a group's rows, where so many each add a share of the noise."""
+    """Return (std, noted std, bound) of a group's rows, where so many each add a share of the noise."""
     query = release.joint.query(name)
     sensitivity = np.asarray(release.sensitivity[name], dtype=float) / divided_by
     multiplier = noise_multiplier(query)
@@ -101,7 +103,7 @@ def _numbers(
 
 
 def _times(release: Release, query: Query) -> float:
-    """By how many times the sensitivity a neighbour moves the answer."""
+    """Return by how many times the sensitivity a neighbour moves the answer."""
     rounded = query.sensitivity / query.cells if isinstance(query, DiscreteQuery) else 1.0
     return rounded * (query.replaced if release.joint.sampling.neighbours == REPLACE_ONE else 1.0)
 
@@ -111,13 +113,13 @@ def _multiplier(release: Release, query: Query, shares: float) -> float:
 
 
 def noise_multiplier(query: Query) -> float:
-    """That of the event which is charged; 0 where it has none."""
+    """Return the noise multiplier of the event that is charged; 0 where it has none."""
     event = query.event()
     return float(event.noise_multiplier) if isinstance(event, dp_event.GaussianDpEvent) else 0.0
 
 
 def family_of(query: Query) -> str:
-    """Of the noise that the charged event is about."""
+    """Return the family of the noise that the charged event is about."""
     event = query.event()
     if isinstance(event, dp_event.GaussianDpEvent):
         return GAUSSIAN

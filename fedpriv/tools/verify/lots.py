@@ -18,7 +18,7 @@ _COHORTS, _LOTS, _CLIENTS = 400, 200, 8
 
 
 def checks(context: Context) -> Iterator[Check]:
-    """All about sampling: from a run whose lots were not chosen."""
+    """Check the sampling: from a run whose lots were not chosen."""
     subject = context.subject
     made = subject.run(subject.streams(OTHER_LOTS, "A"))
     if subject.per_record:
@@ -34,7 +34,7 @@ def checks(context: Context) -> Iterator[Check]:
 
 
 def _of_uploads(made: Recording) -> Check:
-    """Whose uploads were computed: each member's once."""
+    """Test that the upload of each member was computed, once, and no other."""
     rounds = zip(made.cohorts, made.asked, strict=False)
     wrong = [
         t
@@ -88,7 +88,7 @@ def _drawn(context: Context, laws: dict[int, sampling.Law]) -> list[sampling.Lot
 
 
 def seen_lots(context: Context, made: Recording) -> list[sampling.Lot]:
-    """The records that rounds read, as places among those of their client."""
+    """Return the records that rounds read, as places among those of their client."""
     data = context.subject.problem.data
     owner, place = np.full(len(data.train), -1), np.zeros(len(data.train), dtype=int)
     for client, own in enumerate(data.clients):
@@ -106,7 +106,7 @@ def seen_lots(context: Context, made: Recording) -> list[sampling.Lot]:
 
 
 def _laws(made: Recording) -> dict[int, sampling.Law]:
-    """How the ledger says that each client's lots are sampled."""
+    """Return how the ledger says that each client's lots are sampled."""
     found: dict[int, sampling.Law] = {}
     for release in (r for charged in made.charged for r in charged):
         law = sampling.law_of(release.joint.event())
@@ -162,7 +162,7 @@ def _of_cohorts(context: Context, made: Recording) -> Iterator[Check]:
 
 
 def unmoved(context: Context, runs: list[tuple[str, Recording]]) -> Check:
-    """Lots and cohorts are those of the streams, whatever the records hold."""
+    """Test that lots and cohorts are those of the streams, whatever the records hold."""
     reference = context.reference
     moved = [words for words, made in runs if made.broke is None and not _same(reference, made)]
     return Check(

@@ -54,7 +54,7 @@ class Contrasts:
             self._keep_direct(place, seen.values)
 
     def _keep_direct(self, place: ReleasePosition, values: Tensor) -> None:
-        """What left minus the exact answer: one sample for each key, of which few are enough."""
+        """Keep what left minus the exact answer: one sample for each key, of which few are enough."""
         said, kept = self._statements.get(place), self.direct.setdefault(place.name, [])
         if said is not None and sum(v.size for v in kept) < _SHAPED:
             found = (values.double() - self._reference.seen[place].exact).cpu().numpy()
@@ -62,7 +62,7 @@ class Contrasts:
             kept.append(found[:: max(1, found.size // _SHAPED)])
 
     def see(self, place: ReleasePosition, values: Tensor) -> None:
-        """A release under another key."""
+        """Take a release under another key."""
         said = self._statements.get(place)
         mean = self._means.get(place)
         if said is None or mean is None or mean.shape != values.shape:
@@ -86,7 +86,7 @@ def checks(
     extra: float,
     layers: list[tuple[str, slice]],
 ) -> Iterator[Check]:
-    """All about the noise of one query. ``direct``: what left minus the exact answers; ``extra``: by how much
+    """Check the noise of one query. ``direct``: what left minus the exact answers; ``extra``: by how much
     more noise the releases note than is charged."""
     squares = np.array([(s.values.astype(np.float64) ** 2).sum() for s in samples])
     total, count = float(squares.sum()), sum(s.values.size for s in samples)
@@ -121,7 +121,7 @@ def checks(
 def _by_part(
     name: str, samples: list[NoiseSample], layers: list[tuple[str, slice]]
 ) -> Iterator[Check]:
-    """Noise that is right on the whole may be wrong in a round, for a client, in a layer or a number."""
+    """Test each round, client, layer and number: noise may be right on the whole and wrong in one of them."""
     parts: dict[str, dict[Any, list[float]]] = {"round": {}, "client": {}, "layer": {}}
     for sample in samples:
         step = f", step {sample.place.step + 1}" if sample.place.step > 0 else ""
@@ -155,7 +155,7 @@ def _by_part(
 
 
 def independence(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
-    """Over rounds and steps, over clients, over the numbers of a vector."""
+    """Test independence over rounds and steps, over clients, over the numbers of a vector."""
     samples = [s for s in samples if np.isfinite(s.values).all()]
     if not samples or samples[0].values.shape[1] < 2:
         return

@@ -29,7 +29,7 @@ _WAYS = ("huge", "huge, negated", "large", "upload huge", "upload huge, negated"
 
 
 def affine(subject: Subject, reference: Recording) -> bool:
-    """Whether twice and three times the release move what leaves by as much as once and twice."""
+    """Return whether twice and three times the release move what leaves by as much as once and twice."""
     rule = subject.parts.aggregation
     if rule is not None and not rule.linear and not subject.per_record:
         return False  # the weights are moved by some releases and not by others
@@ -85,7 +85,7 @@ def _once(subject: Subject, noise: str, variation: Variation | None = None) -> R
 
 
 def _left(subject: Subject, recording: Recording) -> np.ndarray | None:
-    """What an observer has after a round: the upload of the unit's client, or the weights."""
+    """Return what an observer has after a round: the upload of the unit's client, or the weights."""
     if recording.broke is not None or not recording.weights:
         return None
     if not subject.per_record:
@@ -98,7 +98,7 @@ def _left(subject: Subject, recording: Recording) -> np.ndarray | None:
 
 
 def _moved(subject: Subject, base: np.ndarray, variations: Sequence[Variation]) -> float:
-    """The largest distance between two ways to be of the unit, or from its absence."""
+    """Return the largest distance between two ways to be of the unit, or from its absence."""
     found = {"as it is": base}
     for variation in (v for v in variations if v.name in _WAYS or len(variations) <= len(_WAYS)):
         value = _left(subject, _once(subject, "left 0", variation))
@@ -109,7 +109,7 @@ def _moved(subject: Subject, base: np.ndarray, variations: Sequence[Variation]) 
 
 
 def _slack(std: float, moved: float, width: int) -> float:
-    """The part of a distance that the rounding of noise to its grid may add."""
+    """Return the part of a distance that the rounding of noise to its grid may add."""
     grid = std * 2.0**-14
     spread = width * grid**2 / 4.0 + 3.3 * math.sqrt(width) * grid**2 + 13.0 * grid * moved
     return math.sqrt((1.0 + _ROUNDING) ** 2 + spread / moved**2) - 1.0

@@ -59,10 +59,6 @@ class ReleasePosition(NamedTuple):
         return f"{self.name} in round {self.number}{step}"
 
 
-class PinnedApart(FedprivError):
-    """A pinned run released something that the other one did not, or in another shape."""
-
-
 @dataclass(frozen=True)
 class Seen:
     """What left at one place.
@@ -233,7 +229,7 @@ class Probe:
         return opening
 
     def _is_before(self, opening: OpenRound) -> bool:
-        """Whether it is what is released before the first round."""
+        """Return whether a round is what is released before the first one."""
         query = self.loop.mechanism.before
         groups = opening.announcement.groups
         return query is not None and all(g.upload.joint.names == {query.name} for g in groups)
@@ -250,7 +246,7 @@ class Probe:
             return visible
         other = self._pinned.seen.get(place)
         if other is None or other.values.shape != flat.shape:
-            raise PinnedApart(
+            raise FedprivError(
                 f"{place} was released in one run and not, or in another shape, in the other"
             )
         wanted = other.values.to(flat.dtype) * self._scale if self._scale != 1 else other.values
@@ -303,7 +299,7 @@ def _facts(answer: Bounded) -> tuple[Tensor, float, bool]:
 
 
 def digests(tree: Any, path: str = "") -> dict[str, str]:
-    """A digest of each leaf of nested dicts and lists, by its path; tensors bit for bit."""
+    """Return a digest of each leaf of nested dicts and lists, by its path; tensors bit for bit."""
     if isinstance(tree, Mapping):
         found: dict[str, str] = {}
         for key, value in tree.items():
@@ -329,7 +325,7 @@ def _digest(*parts: bytes) -> str:
 
 
 def first_difference(one: Recording, other: Recording) -> tuple[int, list[str]] | None:
-    """(the first round, counted from 1, after which two runs differ; in what); None: they are the same."""
+    """Return (the first round, from 1, after which two runs differ; in what); None: they are the same."""
     for t, (a, b) in enumerate(zip(one.states, other.states, strict=False)):
         differing = sorted(k for k in {*a, *b} if a.get(k) != b.get(k))
         if differing:

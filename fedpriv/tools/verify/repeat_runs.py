@@ -171,11 +171,11 @@ class RepeatedReleases:
 
 
 def standardised(values: np.ndarray, said: LedgerClaim) -> np.ndarray:
-    """Noise in units of the ledger's standard deviation [rows, times - 1 times numbers]."""
+    """Return noise in units of the ledger's standard deviation [rows, times - 1 times numbers]."""
     noise = _contrasts(values) / said.std[None, :, None]
     return noise.transpose(1, 0, 2).reshape(noise.shape[1], -1)
 
 
 def _contrasts(values: np.ndarray) -> np.ndarray:
-    """Orthonormal contrasts of repeated releases [times, …] → [times - 1, …]: what is common is gone."""
+    """Return orthonormal contrasts of repeated releases [times, …] → [times - 1, …], free of the mean."""
     return fft.dct(values, axis=0, norm="ortho")[1:]

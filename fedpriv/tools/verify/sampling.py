@@ -30,7 +30,7 @@ _APART = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Law:
-    """How a lot of ``count`` is sampled: of fixed size, or each with ``rate``, cut to ``most``."""
+    """The sampling of a lot from ``count``: of fixed size, or each with ``rate``, cut to ``most``."""
 
     rate: float | None = None
     size: int | None = None
@@ -41,7 +41,7 @@ class Law:
         return self.rate == 1.0
 
     def sizes(self, count: int) -> np.ndarray:
-        """P(a lot has 0, 1, … members)."""
+        """Return P(a lot has 0, 1, … members)."""
         if self.size is not None:
             law = np.zeros(count + 1)
             law[min(self.size, count)] = 1.0
@@ -53,7 +53,7 @@ class Law:
         return law
 
     def part(self, count: int) -> float:
-        """The chance of each to be in a lot."""
+        """Return the chance of each to be in a lot."""
         law = self.sizes(count)
         return float((law * np.arange(count + 1)).sum() / max(1, count))
 
@@ -65,7 +65,7 @@ class Law:
 
 
 def law_of(event: dp_event.DpEvent) -> Law | None:
-    """What the charged event says of the sampling; None where it is of an unknown kind."""
+    """Return what the charged event says of the sampling; None where it is of an unknown kind."""
     if isinstance(event, dp_event.PoissonSampledDpEvent):
         return Law(rate=float(event.sampling_probability))
     if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
@@ -91,7 +91,7 @@ class Lot:
 
 
 def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Iterator[Check]:
-    """All about ``what`` (lots, cohorts); ``laws``: of each of their ``who``."""
+    """Check ``what`` (lots, cohorts); ``laws``: of each of their ``who``."""
     if twice := sum(len(np.unique(lot.members)) < len(lot.members) for lot in lots):
         yield Check(
             "sampling",
@@ -219,7 +219,7 @@ def _in_common(pairs: list[tuple[Lot, Lot]], uniforms: np.random.Generator) -> n
 
 
 def members(what: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
-    """How often each one is in a lot: binomial."""
+    """Test how often each one is in a lot: binomial."""
     often: dict[int, np.ndarray] = {}
     times: dict[int, int] = {}
     for lot in lots:

@@ -1,4 +1,4 @@
-"""By how much one unit moves what leaves, the noise held equal: the noiseless change, over the whole vector.
+"""The distance by which one unit moves what leaves, the noise held equal, over the whole vector.
 
 Every way to be of the unit is run against the same public state, lots, cohorts and noise. Where neighbours
 add or remove a unit, each way is compared with its absence; else each with each.
@@ -72,7 +72,7 @@ class Displacements:
         return found
 
     def checks(self, add_or_remove: bool) -> Iterator[Check]:
-        """A row for each way and name of a release."""
+        """Yield a row for each way and name of a release."""
         absent = next((m for m in self.moves if m.name == ABSENT), None)
         partners = [absent] if add_or_remove and absent is not None else self.moves
         self._times = (
@@ -102,11 +102,10 @@ class Displacements:
                 continue
             row = self._row(place, len(said.bound))
             bound = self._times * float(said.bound[0 if row is None else row])
-            slack = _slack(said, row or 0, self._reference.seen[place])
+            allowed = _allowed(bound, said, row or 0, self._reference.seen[place])
             for other in partners:
                 if other is not moves and other.broke is None:
                     moved = self._moved(moves, other, place, bound, said)
-                    allowed = _allowed(bound, slack)
                     if worst < 0 or moved / allowed > worst / at or math.isnan(moved):
                         worst, at, where = moved / bound, allowed / bound, (place, other.name)
         if where is None:
@@ -126,7 +125,7 @@ class Displacements:
     def _moved(
         self, a: Moves, b: Moves, place: ReleasePosition, bound: float, said: LedgerClaim
     ) -> float:
-        """Over the whole matrix, others' rows in units of their own bounds."""
+        """Return the distance over the whole matrix, others' rows in units of their own bounds."""
         none = np.zeros(1)
         own = a.own.get(place, none) - b.own.get(place, none)
         mine = float(np.linalg.norm(own))
@@ -142,30 +141,24 @@ def _of_others(moved: np.ndarray, bounds: np.ndarray) -> float:
     return float(((moved / bounds[:, None]) ** 2).sum())
 
 
-def _slack(said: LedgerClaim, row: int, seen: Seen) -> tuple[float, int]:
-    """(the grid that releases lie on, the numbers of a vector): rounding to it moves a difference. Noise is
-    added on a grid of its own, and single precision has one."""
+def _allowed(bound: float, said: LedgerClaim, row: int, seen: Seen) -> float:
+    """Return the norm that a difference of norm ``bound`` can have once both of its terms are rounded.
+
+    Noise is added on a grid of its own, and single precision has one. Rounding errors differ by a number in
+    [-g, g] each, unbiased: the square of their norm is below d g²/4 + ‖difference‖² on average and 3.3 √d g²
+    further in one case of 10^9, and so is their product with the difference (6.5 g ‖difference‖).
+    """
     values = seen.values[row]
     std = float(said.std[row]) if said.family not in (NONE, BIT) else 0.0
     grid = 2.0 ** (math.floor(math.log2(std)) - 14) if std > 0 and math.isfinite(std) else 0.0
-    return grid + float(values.abs().max()) * 2.0**-23, len(values)
-
-
-def _allowed(bound: float, slack: tuple[float, int]) -> float:
-    """What a difference of norm ``bound`` can be once both of its terms are rounded to the grid.
-
-    Rounding errors differ by a number in [-g, g] each, unbiased: the square of their norm is below
-    d g²/4 + ‖difference‖² on average and 3.3 √d g² further in one case of 10^9, and so is their product with
-    the difference (6.5 g ‖difference‖).
-    """
-    grid, width = slack
-    exact = bound * (1.0 + ROUNDING)
+    grid += float(values.abs().max()) * 2.0**-23
+    exact, width = bound * (1.0 + ROUNDING), len(values)
     spread = width * grid**2 / 4.0 + 3.3 * math.sqrt(width) * grid**2 + 13.0 * grid * exact
     return math.sqrt(exact**2 + spread)
 
 
 def scale_check(first: np.ndarray, second: np.ndarray, what: str, tolerance: float) -> Check:
-    """Whether noise under the same two keys is the same when only private data differ. ``first``, ``second``:
+    """Test that noise under the same two keys is equal where only private data differ. ``first``, ``second``:
     differences between two keys, in units of the ledger's standard deviation."""
     if first.shape != second.shape:
         second = np.full(first.shape, math.nan)

@@ -177,7 +177,7 @@ def _server_sums() -> Iterator[list[np.ndarray]]:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Within it shares are zeros, so that what leaves is rounded and nothing else."""
+    """Let shares be zeros, so that what leaves is rounded and nothing else."""
     tables: dict[Any, Any] = {kind: kind._table for kind in FAMILIES.values()}
     zeros = SimpleNamespace(draw=lambda stream, count: np.zeros(count, dtype=np.int64))
     for kind in tables:

@@ -1,4 +1,4 @@
-"""Whether anything outside the releases moves with private data: runs pinned to one another's releases.
+"""The test that nothing outside the releases moves with private data: runs pinned to one another's releases.
 
 Where each release of a run is replaced by that of the reference, everything that an observer sees has to be
 the same bit for bit, whatever the data, lots, cohorts (where they are secret) and noise are: the weights,
@@ -29,7 +29,7 @@ _ROUNDS, _BEFORE = 4, 2
 
 
 def check(reference: Recording, other: Recording, what: str) -> Check:
-    """That a run which is pinned to the reference and differs in ``what`` looks the same."""
+    """Test that a run which is pinned to the reference and differs in ``what`` looks the same."""
     name, compared = f"with {what}", len(reference.states[0]) if reference.states else 0
     expected = "0 differ"
     if other.broke is not None:
@@ -59,7 +59,7 @@ def check(reference: Recording, other: Recording, what: str) -> Check:
 
 
 def check_all(reference: Recording, others: Sequence[tuple[str, Recording]], unit: str) -> Check:
-    """The same of several, in one row."""
+    """Test several such runs, in one row."""
     rows = [check(reference, made, words) for words, made in others]
     wrong = [row for row in rows if not row.passed]
     name = f"with one {unit} changed in {len(rows)} ways"

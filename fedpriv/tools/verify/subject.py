@@ -1,4 +1,4 @@
-"""What is verified: a run built from a configuration, started as often as needed, in variations of itself.
+"""The run that is verified: built from a configuration, started as often as needed, in variations of itself.
 
 Its parts, trainer, sampler, clipper, schedule, mechanism and loop are those of ``fedpriv train``. What is
 replaced is chance (the keys of the streams), and the data or the upload of one unit.
@@ -139,7 +139,7 @@ class Subject:
 
     @property
     def rounds(self) -> int:
-        """How many rounds each run has."""
+        """Number of rounds of each run."""
         return len(self.round_numbers)
 
     @property
@@ -168,7 +168,7 @@ class Subject:
         return "record" if self.per_record else "client"
 
     def layers(self) -> list[tuple[str, slice]]:
-        """The place of each parameter among the numbers of the model."""
+        """Return the place of each parameter among the numbers of the model."""
         found, first = [], 0
         for name, parameter in self.problem.model.module.named_parameters():
             found.append((name, slice(first, first + parameter.numel())))
@@ -176,7 +176,7 @@ class Subject:
         return found if first == self.problem.model.size else []
 
     def _numbers(self) -> float:
-        """How many a round releases."""
+        """Return how many numbers a round releases."""
         algorithm = self.parts.algorithm
         cohort = algorithm.expected_cohort(self.clients) or self.clients
         apart = algorithm.row_per_client or self.parts.mechanism.uploads_apart
@@ -205,7 +205,7 @@ class Subject:
         return [*sorted((consecutive + between).tolist()), last]
 
     def _refuse_too_large(self) -> None:
-        """Releases are kept, and compared. Raises ConfigError."""
+        """Raise ConfigError where there are too many releases to keep and compare."""
         numbers = self.rounds * self._numbers()
         if numbers > _MOST:
             raise ConfigError(
@@ -216,7 +216,7 @@ class Subject:
     # ---- chance
 
     def streams(self, sampling: str, noise: str) -> SecretStreams:
-        """Those of a run whose lots and cohorts, and whose noise, have these names."""
+        """Return the streams of a run whose lots and cohorts, and whose noise, have these names."""
         return SecretStreams(
             derived_key(b"verify", self.seed, "sampling", sampling),
             derived_key(b"verify", self.seed, "noise", noise),
@@ -277,7 +277,7 @@ class Subject:
     # ---- running
 
     def loop(self, variation: Variation = AS_IT_IS, parts: Parts | None = None) -> Loop:
-        """A loop before its first round, with everything its own."""
+        """Return a loop before its first round, with everything its own."""
         if parts is None:
             kept = (self.parts.dataset, self.parts.partition, self.parts.model)
             parts = copy.deepcopy(self.parts, {id(part): part for part in kept})
@@ -315,8 +315,10 @@ class Subject:
         cohorts: Sequence[np.ndarray] | None = None,
         **probe: Any,
     ) -> Recording:
-        """What is seen of a run; a failure in the middle of one is part of that. ``cohorts``: who takes
-        part in each round, whatever is sampled."""
+        """Run and return what is seen; a failure in the middle of the run is part of that.
+
+        ``cohorts``: who takes part in each round, whatever is sampled.
+        """
         streams = self.streams(self.sampling_name, "A") if streams is None else streams
         self.steps.run()
         with ExitStack() as stack:
@@ -375,7 +377,7 @@ def _refuse(parts: Parts) -> None:
 
 @contextmanager
 def chance_kept() -> Iterator[None]:
-    """Global generators are left as they were. They are not set: noise that code of the user's own draws from
+    """Leave global generators as they were. They are not set: noise that code of the user's own draws from
     them is not of the run's streams, and the same in every process."""
     state = np.random.get_state()
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""What was checked: a row each, its verdict, and how certain the whole is."""
+"""The table of what was checked: a row each, its verdict, and how certain the whole is."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Check:
 
 
 def judged(checks: Sequence[Check]) -> list[Check]:
-    """The same with verdicts: the level of all is shared out by weight, so that whatever depends on what, the
-    chance that a mechanism which does what it says fails any of them is ``FALSE_ALARM`` at most."""
+    """Return the checks with verdicts. The level of all is shared out by weight, so that whatever depends on
+    what, the chance that a mechanism which does what it says fails any of them is ``FALSE_ALARM`` at most."""
     weights = sum(check.weight for check in checks if check.p_value is not None)
     found = []
     for check in checks:
@@ -102,7 +102,7 @@ def show(title: str, checks: Sequence[Check]) -> None:
 
 
 def condensed(checks: Sequence[Check]) -> list[Check]:
-    """Many rows of one kind (``of``) as their worst, with how many there are, where all pass."""
+    """Show many rows of one kind (``of``) as their worst, with how many there are, where all pass."""
     found: list[Check] = []
     for check in checks:
         same = [

@@ -1,4 +1,4 @@
-"""The same for other units: the first, the last, the largest, the smallest, and others at random.
+"""The sensitivity of other units: the first, the last, the largest, the smallest, and others at random.
 
 A mechanism may treat one client differently from the rest: clip it at a neighbour's norm, weigh it twice, or
 weigh clients by their data. Clients are made unequal for this, because weights by data size are all the same

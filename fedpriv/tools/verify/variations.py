@@ -1,4 +1,4 @@
-"""What one unit may be instead: huge, not a number, cancelling the rest, a copy, absent, in one layer."""
+"""The replacements of one unit: huge, not a number, cancelling the rest, a copy, absent, in one layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAYERS = 24
 
 
 def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
-    """Every way in which the unit is replaced, and its absence, unless ``neighbours`` replace one."""
+    """Return every way in which the unit is replaced, and its absence, unless ``neighbours`` replace one."""
     found = [_of_data(subject, name, change) for name, change in _changes(subject).items()]
     if not subject.per_record:
         client = subject.unit_client
@@ -38,7 +38,7 @@ def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
 
 
 def absent(subject: Subject, neighbours: str) -> Variation | None:
-    """The unit is not there. Under zero-out adjacency a client takes part and contributes zeros; else one
+    """Leave the unit out. Under zero-out adjacency a client takes part and contributes zeros; else one
     that is seen to take part cannot be absent."""
     client, record = subject.unit_client, subject.unit_record
     if not subject.per_record:
@@ -81,7 +81,7 @@ def _with_clients(data: FederatedData, client: int, records: np.ndarray) -> Fede
 
 
 def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:
-    """Nothing is sampled; None where that cannot happen."""
+    """Let nothing be sampled; None where that cannot happen."""
     if not adds_or_removes:
         return None
     if not subject.per_record:
@@ -95,7 +95,7 @@ def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:
 
 
 def everything(subject: Subject) -> Variation:
-    """All training records are others."""
+    """Replace all training records."""
 
     def other(data: FederatedData) -> FederatedData:
         inputs, targets = data.train.inputs.flip(0), data.train.targets.flip(0)
@@ -147,7 +147,7 @@ def _with(data: FederatedData, train: Records) -> FederatedData:
 
 
 def _changes(subject: Subject) -> dict[str, Change]:
-    """(inputs, targets) of the unit's records → what they become."""
+    """Return maps from (inputs, targets) of the unit's records to what they become."""
 
     def copied(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
         other = data.clients[(subject.unit_client + (not subject.per_record)) % data.client_count]
@@ -177,7 +177,7 @@ def _changes(subject: Subject) -> dict[str, Change]:
 
 
 def _cancelling(subject: Subject) -> Change:
-    """Minus the sum of the client's records, labelled as most of them are."""
+    """Return minus the sum of the client's records, labelled as most of them are."""
 
     def cancel(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
         own = torch.from_numpy(data.clients[subject.unit_client]).to(targets.device)
@@ -201,7 +201,7 @@ def _other_tokens(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple
 
 
 def _uploads(subject: Subject) -> dict[str, Craft]:
-    """What a malicious client sends instead of what it computed; the server's clip meets all of them."""
+    """Return what a malicious client may send instead of its upload; the server's clip meets all of it."""
 
     def in_layer(place: slice) -> Craft:
         def craft(uploads: Tensor, row: int) -> Tensor:
