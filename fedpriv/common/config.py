@@ -19,7 +19,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.errors import ConfigError, nearest, show
+from fedpriv.common.errors import ConfigError, did_you_mean, nearest, show
 from fedpriv.common.groups import (
     ADDED,
     GROUPS,
@@ -107,8 +107,7 @@ def with_protocol(config: DictConfig) -> DictConfig:
         return config
     protocols = table_rows(conf_dir(), "protocol")
     if inherited not in protocols:
-        near = nearest(inherited, list(protocols))
-        hint = f"did you mean {near}?" if near else ""
+        hint = did_you_mean(inherited, list(protocols))
         raise ConfigError("protocol", inherited, f"one of {', '.join(sorted(protocols))}", hint)
     chosen = config.copy()
     OmegaConf.set_struct(chosen, False)
@@ -186,8 +185,7 @@ def _unreadable(override: str) -> ConfigError:
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
-    near = nearest(name, known)
-    meant = f"; did you mean {near}?" if near else ""
+    meant = did_you_mean(name, known, "; ")
     return ConfigError(f"unknown {kind} {show(name)}{meant} (known: {', '.join(known)})")
 
 

@@ -89,3 +89,9 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
         return match[0]
     prefixed = [k for k in known if k.startswith(name) or name.startswith(k)]
     return prefixed[0] if prefixed and name else None
+
+
+def did_you_mean(name: object, known: Iterable[object], start: str = "") -> str:
+    """Return a hint, after ``start``, at the known name closest to ``name``; empty if none is close."""
+    near = nearest(str(name), map(str, known))
+    return f"{start}did you mean {near}?" if near else ""

@@ -11,7 +11,7 @@ import click
 from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
-from fedpriv.common.errors import ConfigError, nearest
+from fedpriv.common.errors import ConfigError, did_you_mean
 from fedpriv.common.files import refuse_foreign
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -73,8 +73,7 @@ MOST = 30
 
 def unknown(what: str, name: str, known: Sequence[str]) -> ConfigError:
     """The refusal of a name, with the nearest one."""
-    near = nearest(name, known)
-    hint = f"did you mean {near}?" if near else ""
+    hint = did_you_mean(name, known)
     more = [f"{len(known) - MOST} more"] if len(known) > MOST else []
     return ConfigError(what, name or "nothing", "one of " + ", ".join([*known[:MOST], *more]), hint)
 

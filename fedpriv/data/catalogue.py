@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedpriv.common.errors import ConfigError, DataError, nearest
+from fedpriv.common.errors import ConfigError, DataError, did_you_mean
 from fedpriv.data.adult import Adult
 from fedpriv.data.cifar10 import Cifar10
 from fedpriv.data.digits import Digits
@@ -41,8 +41,7 @@ def download(name: str, destination: str | Path | None = None) -> DataStatus:
     DataError if it cannot be fetched.
     """
     if name not in DATASETS:
-        close = nearest(name, DATASETS)
-        hint = f"did you mean {close}?" if close else ""
+        hint = did_you_mean(name, DATASETS)
         raise ConfigError("the data set", name, "one of " + ", ".join(DATASETS), hint)
     if name == Digits.name:
         return Digits().present()

@@ -10,7 +10,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from fedpriv.common import checks
 from fedpriv.common.conflicts import RELEASED_ONCE, Combination
-from fedpriv.common.errors import ArgumentError, ConfigError, nearest
+from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean, nearest
 from fedpriv.common.groups import GROUPS
 from fedpriv.data.names import CANARIES as CANARY_KINDS
 from fedpriv.data.names import DIRECTION, MISLABELLED, NONMEMBERS, Shadow
@@ -220,8 +220,7 @@ def read_settings(config: DictConfig) -> Settings:
                 "'override /hydra/sweeper: curves'"
             )
         if key not in known:
-            near = nearest(str(key), known)
-            meant = f"; did you mean {near}?" if near else ""
+            meant = did_you_mean(str(key), known, "; ")
             raise ConfigError(f"unknown key {key!s}{meant}")
     try:
         audits = _read_audits(config.get("audit"))

@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from fedpriv.common.errors import ConfigError, nearest, show
+from fedpriv.common.errors import ConfigError, did_you_mean, show
 
 SHOWN = (
     "run", "algorithm", "dataset", "seed", "rounds", "state",
@@ -23,8 +23,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 def refuse_unknown(flag: str, key: str, known: Collection[str]) -> None:
     """Raise ConfigError for a key that no run has, with the nearest name."""
     if key not in known:
-        near = nearest(key, known)
-        hint = f"did you mean {near}?" if near else ""
+        hint = did_you_mean(key, known)
         raise ConfigError(flag, key or "nothing", "a key of config.yaml or summary.json", hint)
 
 

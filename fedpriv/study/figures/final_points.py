@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.errors import ConfigError, nearest, show
+from fedpriv.common.errors import ConfigError, did_you_mean, show
 from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted
 from fedpriv.store.columns import COLUMNS
@@ -69,8 +69,7 @@ def _with_both(runs: Sequence[StoredRun], key: str, y: str) -> list[StoredRun]:
 
 
 def _unknown(flag: str, name: str, known: Mapping[str, object], allowed: str) -> ConfigError:
-    near = nearest(name, known)
-    return ConfigError(flag, name or "nothing", allowed, f"did you mean {near}?" if near else "")
+    return ConfigError(flag, name or "nothing", allowed, did_you_mean(name, known))
 
 
 def _finite(one: StoredRun, key: str, y: str) -> bool:

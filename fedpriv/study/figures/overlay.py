@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.errors import ConfigError, nearest, show
+from fedpriv.common.errors import ConfigError, did_you_mean, show
 from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted, in_short
 from fedpriv.store.columns import COLUMNS
@@ -96,8 +96,7 @@ def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
     for flag, column in (("--x", x), ("--y", y)):
         known = dict.fromkeys(c for one in runs for c in one.stored.metrics)
         if column not in known:
-            near = nearest(column, known)
-            hint = f"did you mean {near}?" if near else ""
+            hint = did_you_mean(column, known)
             raise ConfigError(flag, column, f"one of the columns {', '.join(known)}", hint)
     kept = [one for one in runs if len(one.points)]
     if not kept:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, nearest, show
+from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean, show
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.study.figures.definition import (
@@ -322,8 +322,7 @@ def _names(key: str, value: Any, known: Mapping[str, Any], what: str) -> tuple[s
         if isinstance(name, list | dict):
             raise ArgumentError(key, value, f"a list of {what}s")
         if name not in known:
-            near = nearest(str(name), map(str, known))
-            hint = f"; did you mean {near}?" if near else ""
+            hint = did_you_mean(name, known, "; ")
             raise ConfigError(
                 f"figure.{key}: no {what} {show(name)}{hint} (known: {listed(known)})"
             )
@@ -370,8 +369,7 @@ def refuse_unknown(key: str, value: Mapping[str, Any], allowed: Any) -> None:
     """Raise ConfigError for a key below ``figure.<key>`` that is not among those allowed."""
     for name in value:
         if name not in allowed:
-            near = nearest(str(name), allowed)
-            hint = f"; did you mean {near}?" if near else ""
+            hint = did_you_mean(str(name), allowed, "; ")
             dotted = ".".join(part for part in ("figure", key, str(name)) if part)
             raise ConfigError(f"unknown key {show(dotted)}{hint} (known: {', '.join(allowed)})")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +14,7 @@ import numpy as np
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import json_text
-from fedpriv.common.words import percent_up, round_up
+from fedpriv.common.words import percent_up
 from fedpriv.privacy.accountants import (
     Accountant,
     CannotAccount,
@@ -38,6 +39,7 @@ from fedpriv.tools.accounting.releases import (
     stored_run,
 )
 
+_shown = partial(arguments.rounded_up, digits=4)
 _POINTS = 40  # of a curve
 _FEWER = {"pld": 10, "prv": 4}  # where the noise took many values, and a point a second or more
 _FEWER_SUMS = 20
@@ -257,16 +259,6 @@ def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:
     if not able:
         return None
     return trade_off(np.min([releases.deltas(p.accountant, EPSILONS) for p in able], axis=0))
-
-
-def _shown(epsilon: float) -> str:
-    """ε with three decimals, or four digits if it is small; never below what it is."""
-    if math.isinf(epsilon):
-        return "infinite"
-    if epsilon == 0 or epsilon >= 0.1:
-        return round_up(epsilon)
-    digits = 3 - math.floor(math.log10(epsilon))
-    return f"{math.ceil(epsilon * 10**digits) / 10**digits:.{digits}f}"
 
 
 def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> dict[str, Any]:

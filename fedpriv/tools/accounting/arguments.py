@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, nearest
+from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean
+from fedpriv.common.words import round_up
 from fedpriv.privacy.accountants import (
     Accountant,
     GdpAccountant,
@@ -47,14 +48,14 @@ def checked(call: Callable[[], Any]) -> Any:
         if error.value is None:
             raise ConfigError(f"{name} must be {error.allowed}") from None
         if error.allowed.startswith("one of "):
-            near = nearest(str(error.value), error.allowed.removeprefix("one of ").split(", "))
-            hint = hint or (f"did you mean {near}?" if near else "")
+            known = error.allowed.removeprefix("one of ").split(", ")
+            hint = hint or did_you_mean(error.value, known)
         raise ConfigError(name, error.value, error.allowed, hint) from None
 
 
 def number(name: str, text: str, **bounds: float) -> float:
     """The number a flag was given, within its bounds; accountants square it, so neither tiny nor huge."""
-    value = checked(lambda: checks.number(name, _parsed(text), **bounds))
+    value = checked(lambda: checks.number(name, parsed(text), **bounds))
     if not 1e-300 <= value <= 1e100:
         raise ConfigError(flag(name), text, "between 1e-300 and 1e100")
     return value
@@ -62,10 +63,11 @@ def number(name: str, text: str, **bounds: float) -> float:
 
 def whole(name: str, text: str) -> int:
     """The whole number ≥ 1 a flag was given."""
-    return checked(lambda: checks.whole(name, _parsed(text), at_least=1, at_most=10**9))
+    return checked(lambda: checks.whole(name, parsed(text), at_least=1, at_most=10**9))
 
 
-def _parsed(text: str) -> object:
+def parsed(text: str) -> object:
+    """Return the number that a text stands for; else the text."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -106,6 +108,14 @@ def release(options: SimpleNamespace) -> RepeatedRelease:
     )
 
 
+def rounded_up(epsilon: float, digits: int) -> str:
+    """Return ε with three decimals, or so many digits if it is small; never below what it is."""
+    if epsilon == 0 or epsilon >= 0.1:
+        return round_up(epsilon)
+    decimals = digits - 1 - math.floor(math.log10(epsilon))
+    return f"{math.ceil(epsilon * 10**decimals) / 10**decimals:.{decimals}f}"
+
+
 def plain(value: float | None) -> float | str | None:
     """A value for JSON, which has no infinity: that is the text ``inf``."""
     return "inf" if value is not None and math.isinf(value) else value
@@ -132,8 +142,7 @@ def accountant(name: str, options: SimpleNamespace) -> Accountant:
             "--accountant published needs --run FOLDER --view published: the theorem of a run's work"
         )
     if name not in _MADE:
-        near = nearest(name, ACCOUNTANTS)
-        hint = f"did you mean {near}?" if near else ""
+        hint = did_you_mean(name, ACCOUNTANTS)
         raise ConfigError(
             "--accountant", name or "nothing", "one of " + ", ".join(ACCOUNTANTS), hint
         )
@@ -141,6 +150,6 @@ def accountant(name: str, options: SimpleNamespace) -> Accountant:
         return _MADE[name]()
     text = "wide" if options.orders is None else options.orders
     conversion = "improved" if options.conversion is None else options.conversion
-    listed = [_parsed(part) for part in text.split(",")]
+    listed = [parsed(part) for part in text.split(",")]
     orders: Any = text if isinstance(listed[0], str) else listed
     return checked(lambda: RdpAccountant(orders=orders, conversion=conversion))

@@ -17,7 +17,7 @@ from typing import Any
 from dp_accounting import dp_event
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, nearest
+from fedpriv.common.errors import ArgumentError, did_you_mean
 from fedpriv.privacy.calibration import MOST_NOISE
 from fedpriv.privacy.core.names import REPLACE_ONE
 
@@ -151,8 +151,7 @@ def _named(value: object, place: str, depth: int) -> tuple[str, dict[str, Any]]:
         raise NotAnEvent(f"{place} must be an object with a class_name, such as GaussianDpEvent")
     name = value["class_name"]
     if name not in CLASSES:
-        near = nearest(name, CLASSES)
-        hint = f"; did you mean {near}?" if near else ""
+        hint = did_you_mean(name, CLASSES, "; ")
         raise NotAnEvent(
             f"{place}.class_name must be one of {', '.join(CLASSES)}, got {name[:80]}{hint}"
         )

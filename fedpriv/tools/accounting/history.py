@@ -234,15 +234,8 @@ class _Rows:
 
 
 def _number(value: object) -> object:
-    """The number a text stands for; else the value."""
-    if not isinstance(value, str):
-        return value
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return value
+    """Return the number that a text stands for; else the value."""
+    return arguments.parsed(value) if isinstance(value, str) else value
 
 
 def _csv(path: Path, options: SimpleNamespace) -> ReleaseHistory:

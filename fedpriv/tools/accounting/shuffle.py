@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from functools import partial
 from types import SimpleNamespace
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import json_text
-from fedpriv.common.words import round_up
 from fedpriv.privacy.shuffling import (
     BIT,
     PURE,
@@ -25,6 +23,7 @@ _OTHERS = (
     *("sample_rate", "steps", "sampling", "neighbours", "records", "max_lot_size", "schedule"),
     *("history", "run_folder", "view", "accountant", "orders", "conversion", "plot"),
 )
+_shown = partial(arguments.rounded_up, digits=2)
 _GAIN = 0.99
 """Below this part of ε₀ an ε is called a gain."""
 
@@ -91,7 +90,10 @@ def _show(rows: list[ShuffleCost], delta: float) -> None:
         if row.shuffled_bits is not None and row.secure_sum is not None:
             of_bits = (_words(row, row.shuffled_bits), _shown(row.secure_sum))
         table.add(
-            _shown(row.report_epsilon), f"{row.reports:,}", _words(row, row.shuffled), *of_bits
+            _shown(row.report_epsilon),
+            f"{row.reports:,}",
+            _words(row, row.shuffled),
+            *of_bits,
         )
     out = console()
     out.print(table)
@@ -106,11 +108,3 @@ def _show(rows: list[ShuffleCost], delta: float) -> None:
 
 def _words(row: ShuffleCost, epsilon: float) -> str:
     return "no gain" if epsilon > _GAIN * row.report_epsilon else _shown(epsilon)
-
-
-def _shown(epsilon: float) -> str:
-    """Two digits at least, never below what it is."""
-    if epsilon >= 0.1:
-        return round_up(epsilon)
-    digits = 1 - math.floor(math.log10(epsilon))
-    return f"{math.ceil(epsilon * 10**digits) / 10**digits:.{digits}f}"

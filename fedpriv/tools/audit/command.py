@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pandas as pd
 
@@ -19,6 +18,7 @@ from fedpriv.experiment.settings import Settings
 from fedpriv.store.display import console, teller
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun, add_to_summary
+from fedpriv.tools.accounting.arguments import parsed
 from fedpriv.tools.audit import epsilon_report, report
 from fedpriv.tools.audit.epsilon_audit import audit_epsilon
 from fedpriv.tools.audit.epsilon_scores_file import evaluate_scores, read_scores
@@ -91,11 +91,9 @@ def _of_scores(given: SimpleNamespace) -> int:
     if given.delta is None:
         raise ConfigError("--scores needs --delta, of the guarantee that is audited")
     try:
-        delta = checks.number("--delta", _decimal(given.delta), at_least=0, below=1)
-        confidence, seed = (
-            read_confidence(given.confidence),
-            checks.seed("--seed", _number(given.seed)),
-        )
+        delta = checks.number("--delta", parsed(given.delta), at_least=0, below=1)
+        confidence = read_confidence(given.confidence)
+        seed = checks.seed("--seed", parsed(given.seed))
     except ArgumentError as error:
         raise error.within("") from None
     scores = read_scores(given.scores)
@@ -155,11 +153,11 @@ def _read(given: SimpleNamespace) -> Options:
         if given.kind == EPSILON:
             return _read_epsilon(given)
         snapshots = _whole("--snapshots", given.snapshots, at_least=1)
-        seed = checks.seed("--seed", _number(given.seed))
+        seed = checks.seed("--seed", parsed(given.seed))
         if given.kind == MEMBERSHIP:
             nonmembers = checks.one_of("--nonmembers", given.nonmembers, NONMEMBERS)
             records = _whole("--records", given.records, at_least=1)
-            shadows = check_shadows("--shadows", _number(given.shadows))
+            shadows = check_shadows("--shadows", parsed(given.shadows))
             return MembershipOptions(
                 nonmembers, records, snapshots, seed, shadows, given.shadow_runs
             )
@@ -180,29 +178,14 @@ def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
         _whole("--repetitions", given.repetitions, at_least=1),
         given.independent,
         read_confidence(given.confidence),
-        checks.seed("--seed", _number(given.seed)),
+        checks.seed("--seed", parsed(given.seed)),
     )
 
 
 def read_confidence(text: str) -> float:
     """Above .5 and below 1. Raises ArgumentError."""
-    return checks.number("--confidence", _decimal(text), above=0.5, below=1)
+    return checks.number("--confidence", parsed(text), above=0.5, below=1)
 
 
-def _decimal(text: str) -> object:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _whole(flag: str, value: object, at_least: int) -> int:
-    return checks.whole(flag, _number(value), at_least=at_least)
-
-
-def _number(value: Any) -> Any:
-    """The whole number that a text stands for, or the text."""
-    try:
-        return int(value)
-    except ValueError:
-        return value
+def _whole(flag: str, value: str, at_least: int) -> int:
+    return checks.whole(flag, parsed(value), at_least=at_least)
