@@ -24,9 +24,7 @@ KEY = "files"
 """Of ``summary.json`` and of a checkpoint: file name → ``{"bytes": …, "sha256": …}``."""
 GROWING = ("metrics.csv", "clients.csv", "participation.csv")
 _SUMMARY, _STATEMENT = "summary.json", "privacy.json"
-_LARGEST_SUMMARY = 1 << 20
 _BLOCK = 1 << 20
-_LARGEST_HASHED = 1 << 18  # bytes, where many runs are looked at
 _UNKNOWN = "0" * 64  # in the place of a summary's own digest while that is computed
 
 Digest = dict[str, Any]

@@ -50,9 +50,11 @@ def plan_trial(config: DictConfig) -> PlannedTrial:
     if parts.settings.epsilon is not None:
         plan.refuse_if_impossible(parts.settings.epsilon)
     costs = parts.costs()
-    rounds = parts.settings.rounds
-    if plan.rounds is not None and _constant(parts, plan.rounds):
-        rounds = plan.rounds
+    rounds, sigma = parts.settings.rounds, parts.noise_schedule.noise_multiplier
+    if plan.rounds is not None:  # it holds if every round releases what the plan counted with
+        kinds = parts.clipper.kinds_of_rounds(max(1, plan.rounds))
+        if len(kinds) == 1 and all(sigma(t) == sigma(0) for t in range(plan.rounds + 1)):
+            rounds = plan.rounds
     if rounds is None:
         raise ConfigError("rounds", None, "a whole number >= 1 in a search with noise that moves")
     resolved = config.copy()
@@ -70,13 +72,6 @@ def plan_ends(configs: Iterable[DictConfig]) -> list[PlannedTrial]:
     for other in planned[1:]:
         refuse_unlike(planned[0], other)
     return planned
-
-
-def _constant(parts: Parts, rounds: int) -> bool:
-    """Whether every round releases what the plan counted with."""
-    sigma, clipper = parts.noise_schedule.noise_multiplier, parts.clipper
-    alike = len(clipper.kinds_of_rounds(max(1, rounds))) == 1
-    return alike and all(sigma(t) == sigma(0) for t in range(rounds + 1))
 
 
 def _refuse(parts: Parts) -> None:

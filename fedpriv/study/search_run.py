@@ -148,7 +148,13 @@ class Search:
             if row["state"] == "interrupted":
                 raise KeyboardInterrupt
             self._proposals.tell(Trial(row["values"], row["score"]))
-            self._tell(number, row)
+            score = row["score"]
+            name = self.settings.objective.name
+            found = row["state"] if score is None else f"{name} {score:.4f}"
+            self._say(
+                f"search: trial {number}: {found}; epsilon spent {self.budget.spent(self.ledger):.4g} of "
+                f"{self.settings.epsilon:g}"
+            )
         return self.best()
 
     def _same(self, number: int, values: dict[str, Any]) -> int | None:
@@ -187,14 +193,6 @@ class Search:
             self.ledger.add(read_trial(run, self.budget.neighbours, planned.events))
         if not early:
             row["score"] = self.settings.objective.score(run)
-
-    def _tell(self, number: int, row: dict[str, Any]) -> None:
-        name, score = self.settings.objective.name, row["score"]
-        found = row["state"] if score is None else f"{name} {score:.4f}"
-        self._say(
-            f"search: trial {number}: {found}; epsilon spent {self.budget.spent(self.ledger):.4g} of "
-            f"{self.settings.epsilon:g}"
-        )
 
     def best(self) -> dict[str, Any] | None:
         """The best trial so far: its number, values and score."""

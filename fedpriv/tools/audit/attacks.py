@@ -33,7 +33,6 @@ from fedpriv.tools.audit.classifier import out_of_fold
 from fedpriv.tools.audit.records import Candidates, gradients, losses
 
 LOSS, CALIBRATED, WHITE_BOX, BLIND = "loss", "calibrated", "white_box", "blind"
-ATTACKS = (LOSS, CALIBRATED, WHITE_BOX)
 SEEN = ("loss", "gradient norm", "inner product", "cosine")
 _WIDTH = 256  # of records shown to the blind classifier, if they are wider
 

@@ -66,7 +66,7 @@ def run_charts(run: ReportedRun) -> list[Chart]:
         if drawn := _columns(run.metrics, ROUND, columns, each):
             found.append(Chart(title, "round", label, drawn, y_from_zero=from_zero))
     columns = _OF_ONE[0][3]
-    if drawn := _columns(_with_all_epsilons(run.metrics), "epsilon", columns, each):
+    if drawn := _columns(run.metrics, "epsilon", columns, each):
         label = "ε enforced (worst client)"
         chart = Chart("Accuracy against ε", label, "accuracy (%)", drawn, False, False)
         found.insert(1, chart)
@@ -78,25 +78,19 @@ def _columns(
 ) -> tuple[ChartLine, ...]:
     if x not in metrics:
         return ()
-    found = (
-        curve(name, name, metrics[x], _shown(metrics, column), style, most, _band(metrics, column))
-        for style, (column, name) in enumerate(columns)
-        if column in metrics
-        and not (column == "noise_multiplier" and not np.nansum(metrics[column]))
-    )
-    return tuple(one for one in found if one is not None)
+    drawn = []
+    for style, (column, name) in enumerate(columns):
+        nothing = column == "noise_multiplier" and not np.nansum(metrics.get(column, 0.0))
+        if column in metrics and not nothing:
+            across, up = _shown(metrics, x), _shown(metrics, column)
+            drawn.append(curve(name, name, across, up, style, most, _band(metrics, column)))
+    return tuple(one for one in drawn if one is not None)
 
 
 def _shown(metrics: Columns, column: str) -> np.ndarray:
     """In the unit shown; ε, which some accountants tell at few rounds, on lines between those."""
     values = metrics[column] * COLUMNS[column].scale
     return between_known(values) if column == "epsilon" else values
-
-
-def _with_all_epsilons(metrics: Columns) -> Columns:
-    if "epsilon" not in metrics:
-        return metrics
-    return Columns({**metrics, "epsilon": between_known(metrics["epsilon"])})
 
 
 def _band(metrics: Columns, column: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -138,11 +132,11 @@ def _of_each(
     most: int,
 ) -> Iterator[ChartLine]:
     for run, label in zip(runs, labels, strict=True):
-        metrics = _with_all_epsilons(run.metrics) if x == "epsilon" else run.metrics
+        metrics = run.metrics
         if {x, column} <= set(metrics):
             one = curve(
-                label, _with_seed(run, label), metrics[x], _shown(metrics, column), styles[label],
-                most, _band(metrics, column),
+                label, _with_seed(run, label), _shown(metrics, x), _shown(metrics, column),
+                styles[label], most, _band(metrics, column),
             )  # fmt: skip
             if one is not None:
                 yield one

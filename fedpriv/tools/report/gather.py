@@ -6,7 +6,7 @@ A file that is absent is passed over, one that cannot be read is a note on the p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -93,9 +93,13 @@ def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
         path = Path(one)
         if not path.is_dir():
             raise ConfigError(f"fedpriv report: there is no folder {one}")
-        itself = is_run(path) or is_figure(path)
-        inside = [path] if itself else sorted(_folders(path), key=_in_order)
-        found = [p for p in inside if is_run(p) or is_figure(p)]
+        found = [path]
+        if not (is_run(path) or is_figure(path)):
+            try:  # not those that links lead to, which may be anywhere
+                inside = [p for p in path.iterdir() if p.is_dir() and not p.is_symlink()]
+            except OSError as error:
+                raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+            found = [p for p in sorted(inside, key=_in_order) if is_run(p) or is_figure(p)]
         if not found and not is_search(path):
             raise ConfigError(
                 f"{one}: no run (a folder with config.yaml) and no figure (one with comparison.md) is there "
@@ -106,14 +110,6 @@ def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
     if len(runs) > MOST_RUNS:
         raise ConfigError("fedpriv report", len(runs), f"at most {MOST_RUNS} runs")
     return list(runs), list(figures)
-
-
-def _folders(path: Path) -> Iterator[Path]:
-    """The folders in it; not those that links lead to, which may be anywhere."""
-    try:
-        yield from (p for p in path.iterdir() if p.is_dir() and not p.is_symlink())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _in_order(path: Path) -> tuple[int, int | str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fedpriv.common.errors import show
 from fedpriv.tools.report.gather import SEEDS, ReportedRun
@@ -51,7 +51,10 @@ def labels(runs: Sequence[ReportedRun]) -> list[str]:
         told = [{k: values[i] for k, values in differing.items()} for i in range(len(runs))]
     settings = [{k: v for k, v in one.items() if k not in SEEDS} for one in told if one is not None]
     shared = {item for item in settings[0].items() if all(item in o.items() for o in settings)}
-    short = _short_keys({k for one in settings for k in one})
+    # the last part of each key, or all of it where that would be two keys' name
+    last = {k: k.rpartition(".")[2] for one in settings for k in one}
+    counts = Counter(last.values())
+    short = {key: name if counts[name] == 1 else key for key, name in last.items()}
     words = [
         ", ".join(f"{short[k]}={v}" for k, v in one.items() if (k, v) not in shared and v != "")
         for one in settings
@@ -73,13 +76,6 @@ def _overrides(run: ReportedRun) -> dict[str, str] | None:
         return None
     pairs = (one.lstrip("+").partition("=")[::2] for one in run.overrides)
     return {k: v for k, v in pairs if k not in _NOT_TOLD and not k.startswith("runtime.")}
-
-
-def _short_keys(keys: Collection[str]) -> dict[str, str]:
-    """The last part of each key, or all of it where that would be two keys' name."""
-    last = {key: key.rpartition(".")[2] for key in keys}
-    counts = Counter(last.values())
-    return {key: name if counts[name] == 1 else key for key, name in last.items()}
 
 
 def _cut(words: Sequence[str]) -> list[str]:

@@ -127,7 +127,16 @@ def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | Non
         words = tag("p", " ".join(note).strip(), class_="note")
         page.add("Curves", words, legend, page.charts(drawn, legend=False), scope=True)
     page.add("Configuration", *_configuration(runs))
-    page.add("Each run", *_each(runs, names))
+    details = [
+        _details(run, f"{called}: {name}", f"r{place}")
+        for place, (run, name, called) in enumerate(
+            zip(runs[:MOST_DETAILS], names, short_names(runs), strict=False)
+        )
+    ]
+    if len(runs) > MOST_DETAILS:
+        limit = f"The first {MOST_DETAILS} runs; fedpriv report of its folder tells of any other."
+        details.insert(0, tag("p", limit, class_="note"))
+    page.add("Each run", *details)
     if sweep is not None:
         line = shlex.join(["fedpriv", "train", "-m", *sweep])
         page.add("How to repeat it", sections.command("The sweep again", line))
@@ -190,15 +199,6 @@ def _distinct(values: Sequence[str]) -> str:
     different = list(dict.fromkeys(value or "none" for value in values))
     more = len(different) - _MOST_VALUES
     return ", ".join(different[:_MOST_VALUES]) + (f", {more} more" if more > 0 else "")
-
-
-def _each(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Markup]:
-    if len(runs) > MOST_DETAILS:
-        words = f"The first {MOST_DETAILS} runs; fedpriv report of its folder tells of any other."
-        yield tag("p", words, class_="note")
-    for place, (run, name, called) in enumerate(zip(runs, names, short_names(runs), strict=True)):
-        if place < MOST_DETAILS:
-            yield _details(run, f"{called}: {name}", f"r{place}")
 
 
 def _details(run: ReportedRun, title: str, place: str) -> Markup:

@@ -36,7 +36,11 @@ def on_grid(
         for row, std in zip(values, said[place].noted, strict=True):
             if math.isfinite(std) and std > 0:
                 numbers += row.size
-                off += min(_off(row, std * (1.0 + sign * 1e-9)) for sign in (-1, 1))
+                finite = row[np.isfinite(row)]
+                exponents = (math.log2(std * (1.0 + sign * 1e-9)) for sign in (-1, 1))
+                grids = [2.0 ** (math.floor(exponent) - GRID_BITS) for exponent in exponents]
+                off += row.size - finite.size
+                off += min(int((np.rint(finite / g) * g != finite).sum()) for g in grids)
     if not numbers:
         return
     yield Check(
@@ -48,12 +52,6 @@ def on_grid(
         note=f"{name} leaves as floating-point numbers that are no multiples of 2^(⌊log2 σ⌋ - {GRID_BITS}): "
         "which ones are possible depends on what the noise hides",
     )
-
-
-def _off(values: np.ndarray, std: float) -> int:
-    grid = 2.0 ** (math.floor(math.log2(std)) - GRID_BITS)
-    finite = values[np.isfinite(values)]
-    return int((np.rint(finite / grid) * grid != finite).sum()) + values.size - finite.size
 
 
 def of_draws(
