@@ -56,6 +56,16 @@ def bounds(
     )
 
 
+def parsed(text: str) -> object:
+    """Return the number that a text stands for; else the text, or ``nothing`` in place of an empty one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text or "nothing"
+
+
 def not_above(name: str, value: object, other: str, limit: float, *, above: float | None) -> float:
     """A number > ``above`` and no larger than another argument, which the error names."""
     result = number(name, value, above=above)

@@ -135,3 +135,13 @@ def test_a_sequence_becomes_a_list(value):
 @pytest.mark.parametrize("value", ["12", b"12", {1: 2}, 3, None])
 def test_what_is_no_sequence_is_refused(value):
     assert refused(checks.sequence, value).startswith("x must be a list, got ")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("12", 12), ("1e3", 1000.0), ("-0.5", -0.5), ("many", "many"), ("", "nothing")],
+)
+def test_a_text_is_the_number_that_it_stands_for(text, value):
+    found = checks.parsed(text)
+    assert found == value
+    assert type(found) is type(value)

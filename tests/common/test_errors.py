@@ -7,6 +7,7 @@ from fedpriv.common.errors import (
     ConfigError,
     DataError,
     FedprivError,
+    did_you_mean,
     nearest,
     show,
 )
@@ -92,3 +93,8 @@ def test_nothing_is_near_where_nothing_is_known():
 
 def test_the_known_names_may_be_read_once():
     assert nearest("a", iter(["fedavg", "adap_dpfl"])) == "adap_dpfl"
+
+
+def test_a_hint_is_empty_where_no_name_is_near():
+    assert did_you_mean("dp_fll", ["fedavg", "dp_fl"], "; ") == "; did you mean dp_fl?"
+    assert did_you_mean("xyz", ["fedavg"], "; ") == ""

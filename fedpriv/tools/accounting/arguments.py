@@ -55,7 +55,7 @@ def checked(call: Callable[[], Any]) -> Any:
 
 def number(name: str, text: str, **bounds: float) -> float:
     """The number a flag was given, within its bounds; accountants square it, so neither tiny nor huge."""
-    value = checked(lambda: checks.number(name, parsed(text), **bounds))
+    value = checked(lambda: checks.number(name, checks.parsed(text), **bounds))
     if not 1e-300 <= value <= 1e100:
         raise ConfigError(flag(name), text, "between 1e-300 and 1e100")
     return value
@@ -63,17 +63,7 @@ def number(name: str, text: str, **bounds: float) -> float:
 
 def whole(name: str, text: str) -> int:
     """The whole number ≥ 1 a flag was given."""
-    return checked(lambda: checks.whole(name, parsed(text), at_least=1, at_most=10**9))
-
-
-def parsed(text: str) -> object:
-    """Return the number that a text stands for; else the text."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text or "nothing"
+    return checked(lambda: checks.whole(name, checks.parsed(text), at_least=1, at_most=10**9))
 
 
 def noise_multiplier(text: str) -> float:
@@ -150,6 +140,6 @@ def accountant(name: str, options: SimpleNamespace) -> Accountant:
         return _MADE[name]()
     text = "wide" if options.orders is None else options.orders
     conversion = "improved" if options.conversion is None else options.conversion
-    listed = [parsed(part) for part in text.split(",")]
+    listed = [checks.parsed(part) for part in text.split(",")]
     orders: Any = text if isinstance(listed[0], str) else listed
     return checked(lambda: RdpAccountant(orders=orders, conversion=conversion))

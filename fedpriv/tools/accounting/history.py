@@ -235,7 +235,7 @@ class _Rows:
 
 def _number(value: object) -> object:
     """Return the number that a text stands for; else the value."""
-    return arguments.parsed(value) if isinstance(value, str) else value
+    return checks.parsed(value) if isinstance(value, str) else value
 
 
 def _csv(path: Path, options: SimpleNamespace) -> ReleaseHistory:

@@ -18,7 +18,6 @@ from fedpriv.experiment.settings import Settings
 from fedpriv.store.display import console, teller
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun, add_to_summary
-from fedpriv.tools.accounting.arguments import parsed
 from fedpriv.tools.audit import epsilon_report, report
 from fedpriv.tools.audit.epsilon_audit import audit_epsilon
 from fedpriv.tools.audit.epsilon_scores_file import evaluate_scores, read_scores
@@ -91,9 +90,9 @@ def _of_scores(given: SimpleNamespace) -> int:
     if given.delta is None:
         raise ConfigError("--scores needs --delta, of the guarantee that is audited")
     try:
-        delta = checks.number("--delta", parsed(given.delta), at_least=0, below=1)
+        delta = checks.number("--delta", checks.parsed(given.delta), at_least=0, below=1)
         confidence = read_confidence(given.confidence)
-        seed = checks.seed("--seed", parsed(given.seed))
+        seed = checks.seed("--seed", checks.parsed(given.seed))
     except ArgumentError as error:
         raise error.within("") from None
     scores = read_scores(given.scores)
@@ -153,11 +152,11 @@ def _read(given: SimpleNamespace) -> Options:
         if given.kind == EPSILON:
             return _read_epsilon(given)
         snapshots = _whole("--snapshots", given.snapshots, at_least=1)
-        seed = checks.seed("--seed", parsed(given.seed))
+        seed = checks.seed("--seed", checks.parsed(given.seed))
         if given.kind == MEMBERSHIP:
             nonmembers = checks.one_of("--nonmembers", given.nonmembers, NONMEMBERS)
             records = _whole("--records", given.records, at_least=1)
-            shadows = check_shadows("--shadows", parsed(given.shadows))
+            shadows = check_shadows("--shadows", checks.parsed(given.shadows))
             return MembershipOptions(
                 nonmembers, records, snapshots, seed, shadows, given.shadow_runs
             )
@@ -178,14 +177,14 @@ def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
         _whole("--repetitions", given.repetitions, at_least=1),
         given.independent,
         read_confidence(given.confidence),
-        checks.seed("--seed", parsed(given.seed)),
+        checks.seed("--seed", checks.parsed(given.seed)),
     )
 
 
 def read_confidence(text: str) -> float:
     """Above .5 and below 1. Raises ArgumentError."""
-    return checks.number("--confidence", parsed(text), above=0.5, below=1)
+    return checks.number("--confidence", checks.parsed(text), above=0.5, below=1)
 
 
 def _whole(flag: str, value: str, at_least: int) -> int:
-    return checks.whole(flag, parsed(value), at_least=at_least)
+    return checks.whole(flag, checks.parsed(value), at_least=at_least)
