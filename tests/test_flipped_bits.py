@@ -255,12 +255,21 @@ def test_an_edited_summary_is_said(by, older, finished, tmp_path, command):
     assert "edited" in done.err + done.out
 
 
-def test_a_ledger_cut_at_a_row_is_said(finished, tmp_path, command):
+@pytest.mark.parametrize("by", ["account", "audit"])
+def test_a_ledger_cut_at_a_row_is_said(by, finished, tmp_path, command):
     folder = Path(shutil.copytree(finished, tmp_path / "run"))
     lines = (folder / "ledger.csv").read_text().splitlines(keepends=True)
     assert len(lines) > 2
     (folder / "ledger.csv").write_text("".join(lines[:-1]))
-    assert "ledger.csv is not as the run wrote it" in command(*COMMANDS["account"]).err
+    assert "ledger.csv is not as the run wrote it" in command(*COMMANDS[by]).err
+
+
+def test_an_audit_says_that_the_ledger_is_gone(finished, tmp_path, command):
+    folder = Path(shutil.copytree(finished, tmp_path / "run"))
+    (folder / "ledger.csv").unlink()
+    done = command(*COMMANDS["audit"])
+    assert "ledger.csv cannot be read: it is not there" in done.sentence
+    assert "any attack, by the statement" in done.out
 
 
 def test_no_seed_can_be_guessed_from_the_digests_of_a_run_that_withholds_it(tmp_path):
@@ -270,3 +279,41 @@ def test_no_seed_can_be_guessed_from_the_digests_of_a_run_that_withholds_it(tmp_
 
     assert summary_of(folder)["files"]["config.yaml"]["sha256"] == hashlib.sha256(text).hexdigest()
     assert b"seed: null" in text
+
+
+@pytest.mark.parametrize("damage", ["edited", "cut", "absent"])
+@pytest.mark.parametrize("state", ["interrupted", "finished"])
+@pytest.mark.parametrize("file", ["ledger.csv", "privacy.json", "privacy.txt", "model.pt"])
+def test_a_resume_says_what_it_writes_over(
+    file, state, damage, interrupted, finished, tmp_path, command
+):
+    whole = {"interrupted": interrupted, "finished": finished}[state]
+    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+    content = (folder / file).read_bytes()
+    (folder / file).unlink()
+    if damage != "absent":
+        (folder / file).write_bytes(content[:-40] if damage == "cut" else content[:-2] + b"2\n")
+    done = command(*COMMANDS["resume"])
+    assert done.status == 0
+    assert f"run/{file} " in done.sentence
+    assert done.sentence.endswith("; it is written again from the checkpoint")
+    assert done.sentence.removeprefix("fedpriv: ") in (folder / "run.log").read_text()
+    assert not is_noticed(said_of(folder, "runs", command))
+
+
+@pytest.mark.parametrize("algorithm", ["dp_fl", "cdp_fedavg", "dp_fl publish"])
+def test_a_healthy_run_says_nothing_on_standard_error(algorithm, tmp_path, command):
+    name, _, publish = algorithm.partition(" ")
+    given = [*RUN[:1], f"algorithm={name}", *RUN[2:6], "runtime.progress=none", "epsilon=null"]
+    given += ["audit=membership"] if not publish else ["publish=true"]
+    given += [f"runtime.run_dir={tmp_path / 'run'}"]
+    (tmp_path / "stop").touch()
+    stopping = f"runtime.stop_file={tmp_path / 'stop'}"
+    run(compose([*given, stopping]), overrides=given)
+    run(compose([*given, stopping, f"resume={tmp_path / 'run'}"]), overrides=given)
+    for _ in range(2):  # it goes on, and is resumed once it is finished
+        done = command("train", "resume=run")
+        assert (done.status, done.err) == (0, "")
+        assert summary_of(tmp_path / "run")["rounds"] == 3
+    for by in ("runs", "report"):
+        assert command(*COMMANDS[by]).err == ""

@@ -20,6 +20,7 @@ from fedpriv.common.secret_streams import STREAM_VERSION
 from fedpriv.store.digests import GROWING, KEY, matches
 from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.saved import saved_tensors
+from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     import torch
@@ -198,12 +199,15 @@ def compare_files(folder: RunFolder, state: Mapping[str, Any]) -> list[str]:
             "run: that they are as they were written is not known"
         ]
     folder.digests.written = dict(known)
-    return [
+    edited = [
         f"warning: {folder.path / name} is not as the run wrote it (its SHA-256 is not the one in "
         "the checkpoint)"
         for name, entry in known.items()
         if name not in GROWING and not matches(folder.path / name, entry)
     ]
+    report = (folder.ledger, folder.privacy_json, folder.privacy_text, folder.model)
+    damaged = StoredRun(folder, tolerant=True).damage_of(*report)
+    return edited + [f"warning: {one}; it is written again from the checkpoint" for one in damaged]
 
 
 def refuse_other_identity(

@@ -29,12 +29,14 @@ def find_runs(
     """
     swept = swept_runtime(jobs)
     stored: dict[Identity, str] = {}
+    damaged: list[tuple[str, Identity]] = []
     settings = {_setting(job.values) for job in jobs if job.error is None}
     for name, path in run_folders(str(folder)) if _holds_runs(folder) else ():
         run = StoredRun(path, tolerant=True)
         values, _ = run.values, run.summary
         if run.damage:
-            say(f"note: {next(iter(run.damage.values()))}; its job is run anew")
+            known = run.files.config not in run.damage
+            damaged.append((name, identity_of_job(values, swept) if known else ()))
             continue
         if values.get("seed") is None and _setting(values) in settings:
             raise ConfigError(
@@ -55,6 +57,10 @@ def find_runs(
                 job.done = finished and not to_audit(job, run)
             except FedprivError as error:
                 job.error = error
+    lacking = {job.identity for job in jobs if job.run is None and job.error is None}
+    for name, identity in damaged:
+        if identity in lacking or (lacking and not identity):
+            say(f"note: run {name} is damaged; its job is run anew")
 
 
 def _setting(values: Mapping[str, object]) -> str:

@@ -119,6 +119,14 @@ class CheckedFolder:
             except ConfigError as error:
                 self._enter(path, str(error))
 
+    def damage_of(self, *paths: Path) -> list[str]:
+        """Return a sentence for each of these files that is not as ``summary.json`` states it, or is gone."""
+        for path in paths:
+            if path.name in self.stated and not os.path.lexists(path):
+                self._enter(path, f"{path} cannot be read: it is not there")
+            self.check(path)
+        return [self.damage[path] for path in paths if path in self.damage]
+
     def vouches_for(self, *paths: Path) -> bool:
         """Return whether all these files are as ``summary.json`` states them."""
         entries = [self.stated.get(path.relative_to(self.path).as_posix()) for path in paths]

@@ -61,7 +61,8 @@ def paired_differences(
         other = group.drop_duplicates(units).set_index(units)
         common = other.index.intersection(baseline.index)
         for column in columns:
-            differences = (other.loc[common, column] - baseline.loc[common, column]).astype(float)
+            here, there = (frame.loc[common, column].astype(float) for frame in (other, baseline))
+            differences = here - there
             of_seeds = differences.dropna().groupby(level="seed").mean()
             named = dict(zip(told_apart, values, strict=True))
             rows.append({**named, "column": column, **_interval([*of_seeds], column)})

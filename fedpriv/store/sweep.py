@@ -45,8 +45,8 @@ def read_runs(folder: Path) -> pd.DataFrame:
     paths = sorted(folder.iterdir(), key=_by_number) if folder.is_dir() else []
     runs = [_SweptRun(path) for path in paths if (path / "summary.json").exists()]
     for run in runs:
-        if run.problem:
-            notice(f"warning: {run.problem}")
+        if run.damage:
+            notice(f"warning: {run.damage}")
     keys = _told([run for run in runs if not run.problem])
     rows, seen = [], set()
     for run in runs:
@@ -69,7 +69,8 @@ def read_runs(folder: Path) -> pd.DataFrame:
                 **({BACKDOOR: run.summary[BACKDOOR]} if BACKDOOR in run.summary else {}),
             }
         )
-    return _in_order(pd.DataFrame(rows), [*map(_column, keys), "seed"])
+    # of objects: a cell that is missing makes no whole number a decimal one
+    return _in_order(pd.DataFrame(rows, dtype=object), [*map(_column, keys), "seed"])
 
 
 class _SweptRun:
@@ -81,6 +82,7 @@ class _SweptRun:
         identity: Fingerprint of the configuration.
         seedless: Fingerprint of the configuration without its seeds.
         problem: Why its results do not count: a file that cannot be read or is not as the run wrote it.
+        damage: That, or the first damage of a file that no result of the table is read from.
     """
 
     def __init__(self, path: Path):
@@ -90,6 +92,8 @@ class _SweptRun:
         if absent := [key for key in ("seed", *VALUES) if key not in self.summary]:
             run.refuse(run.files.summary, f"it has no {absent[0]}")
         self.problem = next(iter(run.damage.values()), "")
+        run.check_all()
+        self.damage = next(iter(run.damage.values()), "")
         self.identity = fingerprint(run.identity)
         setting = {k: v for k, v in run.identity.items() if k.rpartition(".")[2] not in _SEEDS}
         self.seedless = fingerprint(setting)
@@ -141,7 +145,7 @@ def _in_order(runs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
     def rank(column: str, value: object) -> tuple[int, float]:
         number = _number(value)
-        if value != value:  # the seed of a damaged run
+        if column == "seed" and (value is None or value != value):  # of a damaged run
             return (2, 0)
         return (1, places[column][value]) if number is None else (0, number)
 
@@ -165,9 +169,6 @@ def show_sweep(folder: Path) -> None:
     runs = read_runs(folder)
     if runs.empty:
         return
-    settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
-    plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
-    varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
     write_csv(folder / "sweep.csv", runs.drop(columns=_SETTING, errors="ignore"))
     out = console()
     for state in ("interrupted", DAMAGED):
@@ -177,10 +178,13 @@ def show_sweep(folder: Path) -> None:
             runs = runs[~left_out]
     if runs.empty:
         return
+    settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
+    plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
+    varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
     shares = [column for column in ("test_accuracy", BACKDOOR) if column in runs]
     results = ("seeds", "rounds", "epsilon", "sound", *(c.replace("_", " ") for c in shares))
     table = Table("Sweep", (*varied, *results))
-    by = [runs[_SETTING], *(plain[c][runs.index] for c in varied)]
+    by = [runs[_SETTING], *(plain[c] for c in varied)]
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
             *(_shown(rows[column].iloc[0]) for column in varied),

@@ -233,13 +233,31 @@ def test_a_damaged_run_is_run_anew_and_does_not_count(file, command, tmp_path):
         edit(damaged / file, "seed: 0", "seed: 1")
     again = command(*TRAIN, "seed=0,1")
     assert again.status == 0
-    assert f"{file} is not as the run wrote it" in again.out
+    assert f"{file} is not as the run wrote it" in again.sentence
+    assert "note: run 0 is damaged; its job is run anew" in again.out
     assert "not in the table, damaged: 0" in again.out
+    third = command(*TRAIN, "seed=0,1")
+    assert third.sentence == again.sentence
+    assert "run anew" not in third.out
+    text = (tmp_path / "swept" / "sweep.csv").read_text()
+    assert ".0," not in text
+    assert " paired " not in third.out.splitlines()[3]
     after = swept(tmp_path)
     assert set(after.loc[after["run"] == 0, "stop_reason"]) == {"damaged"}
     counted = after[after["stop_reason"] == "rounds"].sort_values("seed")
     assert counted["seed"].tolist() == [0, 1]
     assert counted["test_accuracy"].tolist() == before.sort_values("seed")["test_accuracy"].tolist()
+
+
+@pytest.mark.parametrize("file", ["ledger.csv", "privacy.json"])
+def test_damage_to_what_no_result_is_read_from_is_said(file, command, tmp_path):
+    whole = command(*TRAIN, "seed=0,1")
+    edit(tmp_path / "swept" / "0" / file, "1", "2")
+    again = command(*TRAIN, "seed=0,1")
+    assert f"swept/0/{file} is not as the run wrote it" in again.sentence
+    assert "run anew" not in again.out
+    assert again.out.partition("Sweep")[2] == whole.out.partition("Sweep")[2]
+    assert whole.err == ""
 
 
 def test_the_epsilon_asked_for_has_a_heading_of_its_own(command, tmp_path):

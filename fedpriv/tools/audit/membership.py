@@ -142,6 +142,8 @@ def audit_membership(
     came = subject.took_part()
     everyone = came is None or len(came) == problem.data.client_count
     outcomes = [found[name] for name in found if name != BLIND]
+    if subject.privacy().get("private"):
+        subject.run.damage_of(subject.run.files.ledger)  # what the statement was made from
     bound = bound_of(subject.privacy(), everyone)
     return MembershipAudit(
         subject=subject.facts(),

@@ -112,7 +112,7 @@ def _membership(audit: MembershipAudit) -> Table:
     table.add(*_cells(audit.blind), style="dim")
     if audit.bound is not None:
         rates = (percent_up(float(audit.bound.tpr(rate))) for rate in RATES.values())
-        table.add("any attack, by the ledger", "", *(f"at most {r}" for r in rates))
+        table.add("any attack, by the statement", "", *(f"at most {r}" for r in rates))
     return table
 
 
@@ -142,7 +142,7 @@ def _several(audits: Sequence[Audit]) -> Table:
         rates = [o.rates["tpr_at_1_percent"] for o in audit.outcomes]
         best = max((rate for rate in rates if rate), key=lambda rate: rate.value, default=None)
         aucs = (_shown(outcome.auc) for outcome in (*audit.outcomes, audit.blind))
-        table.add(_name(audit), _epsilon(audit), *aucs, _shown(best))
+        table.add(_name(audit), _epsilon(audit), *aucs, _percent(best))
     return table
 
 
@@ -153,13 +153,17 @@ def _titled(title: str, *columns: str) -> Table:
 
 def _cells(outcome: Outcome) -> list[str]:
     name = "blind (no model)" if outcome.attack == "blind" else outcome.attack
-    return [name, _shown(outcome.auc), *(_shown(rate) for rate in outcome.rates.values())]
+    return [name, _shown(outcome.auc), *(_percent(rate) for rate in outcome.rates.values())]
 
 
-def _shown(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "too few non-members"
+def _shown(estimate: Estimate) -> str:
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def _percent(rate: Estimate | None) -> str:
+    if rate is None:
+        return "too few non-members"
+    return f"{100 * rate.value:.2f} [{100 * rate.low:.2f}, {100 * rate.high:.2f}] %"
 
 
 def _name(audit: Audit) -> str:
