@@ -46,6 +46,7 @@ from fedpriv.experiment.requeue import leave_if_requeued
 from fedpriv.experiment.train_arguments import (
     asks_for_figure,
     flags_first,
+    refuse_given_twice,
     resumed,
     with_resumed_overrides,
     with_run_dir,
@@ -252,6 +253,8 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     if own is not None and not own.is_dir():
         raise ConfigError("--config-dir", str(own), "an existing folder")
     _State.own_targets = set() if own is None else targets_of_yamls(own)
+    given = arguments
+    refuse_given_twice(given)
     arguments = flags_first(with_resumed_overrides(arguments))
     arguments = with_run_dir(arguments)
     refuse_unknown_protocol(arguments)
@@ -296,7 +299,8 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
             from fedpriv.store.sweep import show_sweep
 
             show_sweep(_State.sweep_dir)
-    _raise_failures(_State.failures)
+    named = any(a.lstrip("+").startswith("hydra.run.dir=") for a in given)
+    _raise_failures(_State.failures, "hydra.run.dir" if named else "runtime.run_dir")
 
 
 def refuse_disobeyed(hydra_config: Any) -> None:
@@ -357,9 +361,13 @@ def _left_to_the_jobs(error: ConfigCompositionException, arguments: list[str]) -
     return [f"{key}=choice({value})" if a == given[0] else a for a in arguments]
 
 
-def _raise_failures(failures: list[FedprivError]) -> None:
+def _raise_failures(failures: list[FedprivError], folder_key: str) -> None:
+    """Raise the failure, or a summary of several. ``folder_key``: the key that names the run folder."""
     if len(failures) == 1:
-        raise failures[0]
+        (error,) = failures
+        if isinstance(error, ConfigError) and error.key == "runtime.run_dir":
+            raise ConfigError(folder_key, error.value, error.allowed, error.hint)
+        raise error
     if failures:
         error = FedprivError(f"{counted(len(failures), 'run')} of the sweep failed, see above")
         error.exit_status = max(f.exit_status for f in failures)

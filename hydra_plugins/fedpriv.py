@@ -54,12 +54,15 @@ class CurvesSweeper(BasicSweeper):
             from fedpriv.study.figures.make import make_figure
 
             return make_figure(self.config, self.hydra_context, self.launcher, arguments)
+        from fedpriv.experiment import sweep_runs
+
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         overrides = parser.parse_overrides([*self._parse_config(), *arguments])
         (batch,) = self.split_arguments(overrides, None)
         folder = Path(self.config.hydra.sweep.dir)
+        sweep_runs.refuse_sweep_folder(folder)
         jobs = self._checked_jobs(batch, folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        sweep_runs.make_sweep_folder(folder)
         OmegaConf.save(self.config, folder / "multirun.yaml")
         return self._launch(jobs, folder)
 
@@ -189,11 +192,15 @@ class SearchSweeper(BasicSweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         from fedpriv.common.errors import ConfigError, FedprivError
+        from fedpriv.experiment.sweep_runs import refuse_sweep_folder
+        from fedpriv.study.search_planned import refuse_paired
         from fedpriv.study.search_settings import SearchSettings
 
         if _has_figure(self.config):
             raise ConfigError("a figure has curves of its own and takes no hydra/sweeper=search")
+        refuse_paired(self.config.get("paired"))  # needs no optuna
         folder, settings = Path(self.config.hydra.sweep.dir), SearchSettings.of(**self._settings)
+        refuse_sweep_folder(folder)
         kind = self._composing if settings.law is None else self._stopping
         search, go = kind(settings, arguments, folder)
         if search.dry or settings.law is not None:

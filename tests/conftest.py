@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +157,18 @@ def mnist_folder() -> str:
     return REAL_DATA
 
 
+def last_of_each_key(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of ``fedpriv train`` with the last value of each key, where it first stood."""
+    if tuple(arguments[:1]) != ("train",):
+        return list(arguments)
+    plain = re.compile(r"(?!\+?(?:recipe|experiment)=)\+?([^-+~=][^=]*)=")
+    last: dict[object, str] = {}
+    for place, argument in enumerate(arguments):
+        match = plain.match(argument)
+        last[match[1] if match else place] = argument
+    return list(last.values())
+
+
 @pytest.fixture
 def train(tmp_path):
     """(overrides, name) → the result of a quiet run into ``tmp_path / name``."""
@@ -183,14 +196,18 @@ def ran(tmp_path_factory):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    """(arguments) → the outcome of ``fedpriv <arguments>`` in this process, in ``tmp_path``."""
+    """(arguments) → the outcome of ``fedpriv <arguments>`` in this process, in ``tmp_path``.
+
+    Of overrides with one key only the last is given, so that tests can build on common arguments;
+    ``verbatim=True`` leaves them all.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
-    def run(*arguments: str) -> Outcome:
+    def run(*arguments: str, verbatim: bool = False) -> Outcome:
         capsys.readouterr()
         try:
-            status = cli.run(list(arguments))
+            status = cli.run(list(arguments if verbatim else last_of_each_key(arguments)))
         except SystemExit as end:
             status = end.code or 0
         said = capsys.readouterr()
@@ -207,7 +224,7 @@ def start(tmp_path):
     def run(*arguments: str, **environment: str) -> subprocess.Popen:
         path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
         process = subprocess.Popen(
-            [sys.executable, "-m", "fedpriv", *arguments],
+            [sys.executable, "-m", "fedpriv", *last_of_each_key(arguments)],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": path, **environment},
             stdout=subprocess.PIPE,

@@ -81,8 +81,8 @@ SENTENCES = {
     "--epsilon must be >= 1e-100, got 1e-310",
     ("plot", "x", "--out", "no/x.png"): "--out must be a file in an existing folder, got no/x.png",
     ("plot", "x", "--out", "x.gif"): "--out must be a file that ends in .png, .pdf, .svg, got x.gif",
-    ("plot", "nowhere"): "fedpriv plot: there is no folder nowhere",
-    ("report", "nowhere"): "fedpriv report: there is no folder nowhere",
+    ("plot", "nowhere"): "fedpriv: there is no folder nowhere",
+    ("report", "nowhere"): "fedpriv: there is no folder nowhere",
     ("report", "."): ".: no run (a folder with config.yaml) and no figure (one with comparison.md) is",
     ("report", "x", "--out", "x.pdf"): "--out must be a file that ends in .html, got x.pdf",
     ("figure", ""): "fedpriv figure needs a name",
@@ -156,6 +156,26 @@ def test_hydra_gets_what_follows_train_as_it_was_written(command, monkeypatch):
     line = ["-m", "seed=0,1", "-cd", "mine", "~attack", "--cfg=job", "+experiment=x", "--info"]
     assert command("train", *line).status == 0
     assert given == line
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (
+            ("plot", ".", "--out", "c.png"),
+            "--out must be a file, got c.png; a folder of that name is there",
+        ),
+        (
+            ("leaderboard", "check", "c.png"),
+            "must be a JSON file of a leaderboard entry, not a folder, got",
+        ),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_called_one(words, wanted, command, tmp_path):
+    (tmp_path / "c.png").mkdir()
+    said = command(*words)
+    assert said.status == 2
+    assert wanted in said.sentence
 
 
 def test_an_unknown_data_set_to_download_comes_with_the_nearest_name(command):

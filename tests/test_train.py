@@ -135,6 +135,64 @@ def test_what_hydra_is_told_and_fedpriv_does_not_follow_is_refused(
     assert not list(tmp_path.rglob("config.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["algorithm=dp_fl", "algorithm=fedavg"], "or run each with -m algorithm=dp_fl,fedavg"),
+        (
+            ["algorithm=dp_fl", "rounds=5", "rounds=6"],
+            "rounds=5 and rounds=6 are both given; keep one",
+        ),
+        (["-m", "seed=0,1", "seed=2"], "seed=0,1 and seed=2 are both given"),
+        (
+            ["algorithm=dp_fl", "+delta=1e-3", "delta=1e-5"],
+            "delta=1e-3 and delta=1e-5 are both given",
+        ),
+    ],
+)
+def test_a_key_that_is_given_twice_with_different_values_is_refused(given, wanted, command):
+    said = command("train", "dry_run=true", *given, verbatim=True)
+    assert said.status == 2
+    assert wanted in said.sentence
+
+
+def test_the_folder_of_a_run_is_not_that_of_a_sweep(command, tmp_path):
+    assert command(*RUN, "runtime.run_dir=done").status == 0
+    said = command(*RUN, "-m", "seed=0,1", "hydra.sweep.dir=done")
+    assert said.status == 2
+    assert "hydra.sweep.dir must be a folder without a run of its own, got done" in said.sentence
+    assert not (tmp_path / "done" / "0").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["hydra/sweeper=search", "hydra.sweeper.epsilon=1"]])
+@pytest.mark.parametrize("folder", ["n.csv", "n.csv/inside"])
+def test_a_file_is_not_the_folder_of_a_sweep(folder, more, command, tmp_path):
+    (tmp_path / "n.csv").write_text("a,b\n")
+    said = command(*RUN, "-m", "seed=0,1", f"hydra.sweep.dir={folder}", *more)
+    assert said.status == 2
+    assert f"hydra.sweep.dir must be a folder, got {folder}; n.csv is a file" in said.sentence
+
+
+def test_a_sweep_folder_that_cannot_be_made_is_named_with_its_key(command):
+    said = command(*RUN, "-m", "seed=0,1", "hydra.sweep.dir=/proc/nowhere")
+    assert said.status == 2
+    assert "hydra.sweep.dir must be a folder that can be written" in said.sentence
+
+
+def test_a_run_folder_that_cannot_be_made_is_named_with_the_key_that_was_given(command):
+    said = command(*RUN, "hydra.run.dir=/proc/nowhere")
+    assert said.status == 2
+    assert said.sentence.startswith("fedpriv: hydra.run.dir must be a folder")
+
+
+@pytest.mark.parametrize(
+    "given", [["rounds=5", "rounds=5"], ["-m", "seed=0,1"], ["~delta", "+delta=1e-5"]]
+)
+def test_a_key_that_is_given_twice_with_one_value_or_deleted_first_is_not(given, command):
+    said = command("train", "dry_run=true", "algorithm=dp_fl", *given, verbatim=True)
+    assert (said.status, said.err) == (0, "")
+
+
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_flags_may_stand_anywhere_among_the_overrides(where, own, command):
     arguments = ["clipper=halving", "algorithm=dp_fl"]

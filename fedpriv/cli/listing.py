@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import unknown
-from fedpriv.common.groups import ADDED, LISTED, conf_dir, options
+from fedpriv.common.groups import ADDED, LISTED, conf_dir, options, table_options
 from fedpriv.common.option_keys import keys_of_option
 from fedpriv.store.table import Column, Table
 
@@ -34,6 +36,8 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
     out = console()
     if group is not None and group not in (*ADDED, "protocol"):
         _show_keys(out, group, option, extra)
+    elif option is not None and group in ("recipe", "experiment"):
+        _show_settings(out, group, option, extra)
     elif option is not None:
         raise ConfigError("the option", option, f"left out: options of {group} add no keys")
     else:
@@ -76,6 +80,40 @@ def _show_keys(out: Console, group: str, option: str | None, extra: Path | None)
         out.print()
     if by_protocol:
         out.print("* another value where a protocol has one: fedpriv list protocol", style="dim")
+
+
+def _show_settings(out: Console, group: str, option: str, extra: Path | None) -> None:
+    """Print the groups and keys that a ready-made configuration sets, as on the command line."""
+    known = dict(options(group)) | (dict(options(group, extra)) if extra else {})
+    if option not in known:
+        raise unknown(f"the {group}", option, list(known))
+    folder = extra if extra and option in dict(options(group, extra)) else conf_dir()
+    row = table_options(conf_dir(), group).get(option) if folder == conf_dir() else None
+    if row is None:
+        import yaml
+
+        content = yaml.safe_load((folder / group / f"{option}.yaml").read_text("utf-8"))
+    else:
+        content = row.content
+    out.print(f"{option}  {known[option]}", style="cyan")
+    table = Table("", (Column("key", wrap=False), "value"), header=False, padding=_PADDING)
+    for key, value in _settings_of(content or {}):
+        table.add(key, value)
+    out.print(table)
+    out.print()
+
+
+def _settings_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (key, value) of what a configuration sets: options of groups first, then plain values."""
+    for chosen in content.get("defaults", []):
+        if isinstance(chosen, dict):
+            for group, name in chosen.items():
+                yield group.removeprefix("override ").removeprefix("/"), str(name)
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _settings_of(value, f"{prefix}{key}.")
+        elif key != "defaults":
+            yield f"{prefix}{key}", "null" if value is None else str(value)
 
 
 def show_data(path: str | None) -> None:

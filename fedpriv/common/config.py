@@ -199,6 +199,10 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     group, _, own = name.rpartition(".")
     if own in _UNIT and group in ("", "algorithm"):
         return ConfigError(f"unknown key {show(name)}: {WHO_PROTECTS}")
+    if name.startswith("hydra."):
+        near = nearest(name, _OF_HYDRA)
+        meant = f"; did you mean {near}?" if near else ""
+        return ConfigError(f"unknown key {show(name)}{meant}")
     keys = _known_keys(overrides)
     inside = [
         key.removeprefix(f"{group}.") for key in keys if group and key.startswith(f"{group}.")
@@ -233,6 +237,12 @@ _MAY_BE_NONE = {
     "attack": "an attack", "features": "some", "tracker": "a tracker", "aggregation": "a rule",
 }  # fmt: skip
 """The groups that may have no keys."""
+_OF_HYDRA = (
+    "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode", "hydra.verbose",
+    "hydra.launcher.n_jobs", "hydra.sweeper.max_batch_size", "hydra.sweeper.params", "hydra.job.name",
+    "hydra.sweeper.trials", "hydra.sweeper.stopping", "hydra.sweeper.sampler",
+)  # fmt: skip
+"""The keys of Hydra that commands of fedpriv have, for suggestions."""
 _CALLED = {
     "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",
     "C": "clip_norm", "S": "clip_norm", "clip": "clip_norm", "clip_norm": "initial_clip_norm",

@@ -154,7 +154,9 @@ class NewFile(click.ParamType):
             raise ConfigError(written(param), value or "nothing", allowed)
         beside = str(path.with_name(f".{path.name}.1234567.tmp")) if path.name else ""
         writable = folder.is_dir() and os.access(folder, os.W_OK) if _can_be(beside) else False
-        if not writable or path.is_dir():
+        if writable and path.is_dir():
+            raise ConfigError(written(param), value, "a file", "a folder of that name is there")
+        if not writable:
             raise ConfigError(written(param), value or "nothing", "a file in an existing folder")
         refuse_foreign(written(param), path, self.mark, self.of_a_run)
         return path

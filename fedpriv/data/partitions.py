@@ -12,6 +12,7 @@ import numpy as np
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, number, or_null, random_seed, whole
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.words import in_short
 from fedpriv.data.base import Partition
 
 
@@ -96,8 +97,11 @@ class Shards(Partition):
         if self.shards_per_client is None and self.shards is not None:
             self.shards_per_client, left = divmod(self.shards, self.clients)
             if left:
-                allowed = f"a multiple of partition.clients = {self.clients}"
-                raise ArgumentError("shards", self.shards, allowed)
+                upto = min(self.shards, 1000)
+                divisors = [str(n) for n in range(1, upto + 1) if self.shards % n == 0]
+                allowed = f"a divisor of partition.shards = {self.shards} ({in_short(divisors)})"
+                hint = f"or set partition.shards to a multiple of {self.clients}"
+                raise ArgumentError("clients", self.clients, allowed, hint)
         assert self.shards_per_client is not None
         total = self.clients * self.shards_per_client
         if self.shards not in (None, total):

@@ -120,6 +120,7 @@ def _common_lines(parts: Parts) -> tuple[tuple[str, str], ...]:
     return (
         ("algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {parts.settings.seed}"),
         *_publish_words(parts),
+        *_paired_words(parts),
         ("clients", f"{clients or 'one per user'} ({_partition_words(parts)})"),
         *(("data", note) for note in parts.dataset.notes),
         *algorithm.describe(clients, parts.even_share if clients else None),
@@ -162,6 +163,16 @@ def _publish_words(parts: Parts) -> list[tuple[str, str]]:
             "lots, cohorts and noise from the operating system (seed: partition and initial weights only)",
         )
     ]
+
+
+def _paired_words(parts: Parts) -> list[tuple[str, str]]:
+    name = parts.settings.paired
+    if name is None:
+        return []
+    shared = f"lots, cohorts and noise of every run with paired={name} and these seeds"
+    if not parts.algorithm.private:
+        return [("paired", shared)]
+    return [("paired", f"{shared}; their ε do not add up: together it is infinite")]
 
 
 def _partition_words(parts: Parts) -> str:

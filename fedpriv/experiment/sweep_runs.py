@@ -8,8 +8,31 @@ from pathlib import Path
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment.sweeps import SEEDS, Identity, SweepJob, identity_of_job, swept_runtime
+from fedpriv.store.folder import RunFolder
 from fedpriv.store.run_folders import run_folders
 from fedpriv.store.stored_run import StoredRun
+
+
+def refuse_sweep_folder(folder: Path) -> None:
+    """Raise ConfigError where the folder of a sweep is that of a run, or cannot be a folder."""
+    key = "hydra.sweep.dir"
+    if RunFolder(folder).config.exists():
+        hint = f"resume={folder} continues the run there"
+        raise ConfigError(key, str(folder), "a folder without a run of its own", hint)
+    for path in (folder, *folder.parents):
+        if path.is_file():
+            raise ConfigError(key, str(folder), "a folder", f"{path} is a file")
+
+
+def make_sweep_folder(folder: Path) -> None:
+    """Make the folder of a sweep. Raises ConfigError where it cannot be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(
+            "hydra.sweep.dir", str(folder), "a folder that can be written", reason
+        ) from None
 
 
 def find_runs(

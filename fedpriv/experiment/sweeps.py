@@ -337,8 +337,8 @@ def only_moves_the_end(jobs: Sequence[SweepJob]) -> str | None:
     if len(set(ends)) < 2:
         return (
             f"{given} changes nothing: all of these runs end after {counted(last, 'round')}, within the "
-            "smallest of these budgets, with the same noise; noise_schedule=calibrated calibrates "
-            "it to each epsilon"
+            "smallest of these budgets, with the same noise multiplier; such rows differ by chance alone; "
+            "noise_schedule=calibrated calibrates it to each epsilon"
         )
     return (
         f"{given} moves only the end of the runs, as the noise multiplier "

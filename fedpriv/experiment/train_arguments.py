@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.groups import LISTED, conf_dir
+from fedpriv.common.groups import ADDED, LISTED, conf_dir
 from fedpriv.experiment.consent import FLAG
 from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.stored_run import StoredRun
@@ -39,6 +39,26 @@ def without_allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if allowed and resumed(rest) is None:
         raise ConfigError(f"{FLAG} is for resume=FOLDER; your own configuration may name any code")
     return allowed, rest
+
+
+def refuse_given_twice(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for a key or group that is given twice with different values.
+
+    Hydra would let the last value win without a word, so that a private run may become one without privacy.
+    """
+    values: dict[str, str] = {}
+    for argument in arguments:
+        key, equals, value = argument.lstrip("+").partition("=")
+        if not equals or key.startswith(("-", "~")) or key in ADDED:
+            continue
+        first = values.setdefault(key, value)
+        if first != value:
+            both = f"{key}={first} and {key}={value} are both given; keep one"
+            listed = not set("[]{}()' ") & set(first + value) and not key.startswith("hydra")
+            hint = (
+                f", or run each with -m {key}={first},{value}" if listed and first and value else ""
+            )
+            raise ConfigError(both + hint)
 
 
 def flags_first(arguments: list[str]) -> list[str]:

@@ -26,8 +26,8 @@ FEWEST = 3
 TOO_FEW, EQUAL = "too few pairs for an interval", "all differences equal"
 BEYOND = "reaches beyond ±100 %: too few pairs"
 TOGETHER = (
-    "Paired runs: each ε holds if one run of a pair is seen. Together their ε is infinite, because the "
-    "difference of two paired runs has no noise."
+    "Paired runs: each ε holds if one run of a pair is seen. Together their ε is infinite, for those with "
+    "privacy, because the difference of two such runs has no noise."
 )
 _UNITS = (PAIRED, "seed", "noise_seed")
 """What two runs of a pair have in common, and two pairs do not."""
@@ -47,7 +47,8 @@ def paired_differences(
     Returns:
         The settings, ``column``, ``pairs`` (how many seeds both were run with), ``mean``, ``low`` and
         ``high`` (Student's interval of level 0.95 for the mean difference over seeds, or nan), ``note``
-        (why there is no interval, or what is wrong with it) and ``differences`` (one for each seed).
+        (why there is no interval, or what is wrong with it) and ``differences`` (one for each seed);
+        the attribute ``baseline`` names the first setting.
     """
     units = [unit for unit in _UNITS if unit in runs]
     told_apart = [setting for setting in settings if setting not in units]
@@ -66,7 +67,17 @@ def paired_differences(
             of_seeds = differences.dropna().groupby(level="seed").mean()
             named = dict(zip(told_apart, values, strict=True))
             rows.append({**named, "column": column, **_interval([*of_seeds], column)})
-    return pd.DataFrame(rows)
+    found = pd.DataFrame(rows)
+    first = zip(told_apart, groups[0][0], strict=True)
+    found.attrs["baseline"] = " ".join(f"{key}={value}" for key, value in first)
+    return found
+
+
+def share_noise(runs: pd.DataFrame) -> bool:
+    """Return whether two private runs are of one pair: seen together, they have no noise."""
+    units = [unit for unit in _UNITS if unit in runs]
+    private = runs[runs["epsilon_sound"].notna()].dropna(subset=units[:2])
+    return bool(private.duplicated(units).any())
 
 
 def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
@@ -119,10 +130,11 @@ def interval_words(row: Differences, shown: Callable[[float], str], unit: str = 
 
 
 def table_of(differences: pd.DataFrame) -> Table:
-    """Return the differences of shares as a table of points of a percent."""
-    title = f"Paired differences to the first row ({LEVEL:.0%} intervals over seeds)"
+    """Return the differences of shares as a table of percentage points."""
+    baseline = differences.attrs["baseline"]
+    title = f"Paired differences to {baseline}, the first row ({LEVEL:.0%} intervals over seeds)"
     settings = list(differences.columns[: differences.columns.get_loc("column")])
-    table = Table(title, (*map(str, settings), "of", "pairs", "difference", "interval"))
+    table = Table(title, (*map(str, settings), "column", "pairs", "difference", "interval"))
 
     def percent(share: float) -> str:
         return f"{100 * share:+.2f}"
@@ -130,9 +142,9 @@ def table_of(differences: pd.DataFrame) -> Table:
     for values, row in zip(
         differences[settings].itertuples(index=False), differences.itertuples(), strict=True
     ):
-        mean = "-" if math.isnan(row.mean) else f"{percent(row.mean)} %"
+        mean = "-" if math.isnan(row.mean) else f"{percent(row.mean)} points"
         told = (row.column.replace("_", " "), str(row.pairs), mean)
-        table.add(*map(str, values), *told, interval_words(row, percent, " %"))
+        table.add(*map(str, values), *told, interval_words(row, percent, " points"))
     return table
 
 

@@ -86,7 +86,7 @@ def run_folders(given: str) -> list[tuple[str, Path]]:
     """
     top = Path(given)
     if not top.is_dir():
-        raise ConfigError(f"fedpriv runs: there is no folder {given}")
+        raise ConfigError(f"there is no folder {given}")
     found = [path for path, kind in _below(str(top)) if kind == _RUN]
     if not found and not search_folders(given):
         raise ConfigError(f"{given}: no run folder is there or below it")

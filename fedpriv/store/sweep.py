@@ -20,6 +20,7 @@ from fedpriv.store.pairs import (
     PAIRED,
     TOGETHER,
     paired_differences,
+    share_noise,
     table_of,
     write_differences,
 )
@@ -200,7 +201,7 @@ def show_sweep(folder: Path) -> None:
         if len(differences):
             write_differences(differences, folder / "paired_differences.csv")
             out.print(table_of(differences))
-            if runs["epsilon_sound"].notna().any():
+            if share_noise(runs):
                 out.print(TOGETHER)
     out.print(f"sweep folder: {folder}")
 

@@ -87,9 +87,7 @@ def _refuse(parts: Parts) -> None:
         raise ConfigError("budget_view", settings.budget_view, f"{SOUND} in a search")
     if settings.publish:
         raise ConfigError("publish", settings.publish, "null in a search")
-    if settings.paired is not None:
-        hint = "trials with common noise have no finite epsilon together"
-        raise ConfigError("paired", settings.paired, "null in a search", hint)
+    refuse_paired(settings.paired)
     if settings.resume:
         raise ConfigError(
             "resume", settings.resume, "null in a search, which goes on when it is given again"
@@ -105,6 +103,13 @@ def _refuse(parts: Parts) -> None:
             f"algorithm={algorithm.name} samples lots whose privacy cost depends on how many records a "
             "client has, which is not known before a search; use Poisson sampling"
         )
+
+
+def refuse_paired(name: object) -> None:
+    """Raise ConfigError for trials that share their noise; ``name``: the value of the key ``paired``."""
+    if name is not None:
+        hint = "trials with common noise have no finite epsilon together"
+        raise ConfigError("paired", name, "null in a search", hint)
 
 
 def refuse_unlike(first: PlannedTrial, other: PlannedTrial) -> None:

@@ -73,9 +73,31 @@ def test_ready_made_configurations_have_no_keys_to_list(command):
     assert "the option must be left out" in said.sentence
 
 
-def test_listing_imports_nothing_heavy():
+def test_a_recipe_is_shown_with_what_it_sets(command):
+    said = " ".join(command("list", "recipe", "mnist_local_eps1").out.split())
+    for setting in (
+        "algorithm dp_fl_server",
+        "algorithm.learning_rate 1.75",
+        "epsilon 1",
+        "rounds 300",
+    ):
+        assert setting in said
+    assert "did you mean mnist_local_eps1?" in command("list", "recipe", "mnist_locl_eps1").sentence
+
+
+def test_a_recipe_of_ones_own_is_shown_too(command, tmp_path):
+    (tmp_path / "mine" / "recipe").mkdir(parents=True)
+    (tmp_path / "mine" / "recipe" / "own.yaml").write_text(
+        "# @package _global_\n# mine\ndefaults:\n  - override /model: cnn\nclipper:\n  clip_norm: 3\n"
+    )
+    said = " ".join(command("list", "--config-dir", "mine", "recipe", "own").out.split())
+    assert "own mine model cnn clipper.clip_norm 3" in said
+
+
+@pytest.mark.parametrize("words", ["'algorithm'", "'recipe', 'mnist_local_eps1'"])
+def test_listing_imports_nothing_heavy(words):
     code = (
-        "import sys; from fedpriv import cli; cli.run(['list', 'algorithm']);"
+        f"import sys; from fedpriv import cli; cli.run(['list', {words}]);"
         "print([m for m in ('numpy', 'torch', 'hydra', 'omegaconf') if m in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

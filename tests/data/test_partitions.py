@@ -189,7 +189,7 @@ def test_either_shard_count_follows_from_the_other(keys, follows):
             lambda: Shards(shards=40, shards_per_client=5),
             "shards must be clients * shards_per_client = 10 * 5 = 50, or null, got 40",
         ),
-        (lambda: Shards(shards=45), "shards must be a multiple of partition.clients = 10, got 45"),
+        (lambda: Shards(shards=45), "clients must be a divisor of partition.shards = 45 (1, 3, "),
         (lambda: Shards(shards=0), "shards must be a whole number >= 1, got 0"),
         (lambda: Dirichlet(alpha=0), "alpha must be > 0 and <= 1e+06, got 0"),
         (lambda: Dirichlet(min_records=0), "min_records must be a whole number >= 1, got 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 
 import pandas as pd
 import pytest
@@ -111,6 +112,12 @@ def test_what_is_given_away_or_searched_is_not_paired(other):
         build_parts(fedpriv.compose(["algorithm=dp_fl", "paired=one", *other]))
 
 
+def test_a_paired_search_is_refused_before_its_packages_are_asked_for(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    said = command("train", "-m", "hydra/sweeper=search", "paired=one", "hydra.sweeper.epsilon=1")
+    assert "paired must be null in a search, got one" in said.sentence
+
+
 def test_a_search_refuses_paired_trials():
     config = fedpriv.compose(
         ["algorithm=dp_fl", "rounds=2", "noise_schedule=constant", "paired=one"]
@@ -146,6 +153,22 @@ def test_a_sweep_of_paired_runs_compares_them_by_their_differences(command, tmp_
     assert found.loc["test_accuracy", "mean"] == pytest.approx((runs[40] - runs[4]).mean())
     assert "Paired differences" in said.out
     assert "Together their ε is infinite" in " ".join(said.out.split())
+
+
+def test_the_plan_of_a_paired_run_says_that_noise_is_shared(command):
+    plan = command("train", "algorithm=dp_fl", "paired=clean", "dry_run=true").out
+    said = " ".join(plan.replace("│", " ").split())
+    assert "noise of every run with paired=clean" in said
+    assert "their ε do not add up" in said
+    assert "paired" not in command("train", "algorithm=dp_fl", "dry_run=true").out
+
+
+def test_a_baseline_without_privacy_has_no_common_noise_to_warn_of(command):
+    given = ("runtime.plots=false", "runtime.progress=none", "rounds=1", "paired=one")
+    said = command("train", "-m", "algorithm=fedavg,dp_fl", *given)
+    assert said.status == 0, said.err
+    assert "Paired differences to algorithm=fedavg" in " ".join(said.out.split())
+    assert "is infinite" not in said.out
 
 
 @pytest.mark.parametrize(

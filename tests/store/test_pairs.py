@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedpriv.store.pairs import interval_words, paired_differences, table_of
+from fedpriv.store.pairs import interval_words, paired_differences, share_noise, table_of
 
 
 def runs_of(values: dict[str, list[float]], name: str | None = "one") -> pd.DataFrame:
@@ -36,6 +36,22 @@ def test_seeds_that_only_one_of_the_two_has_do_not_count():
     (row,) = paired_differences(runs, ["clipper"], ["test_accuracy"]).itertuples()
     assert row.pairs == 2
     assert row.mean == pytest.approx(0.15)
+
+
+def test_the_table_names_the_baseline_and_counts_points():
+    runs = runs_of({"none": [0.1, 0.2, 0.3], "mine": [0.2, 0.4, 0.5]})
+    table = table_of(paired_differences(runs, ["clipper"], ["test_accuracy"]))
+    assert table.title.startswith("Paired differences to clipper=none, the first row")
+    assert "+16.67 points" in table.rows[0]
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "share"), [((1, 2), True), ((1, None), False), ((None, None), False)]
+)
+def test_only_private_runs_of_one_pair_share_noise(epsilons, share):
+    runs = runs_of({"none": [0.1], "mine": [0.2]}).assign(epsilon_sound=epsilons)
+    assert share_noise(runs) is share
+    assert not share_noise(runs.assign(seed=[0, 1]))
 
 
 def test_one_pair_has_no_interval():

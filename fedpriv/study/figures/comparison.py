@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedpriv.common.words import in_short
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
-from fedpriv.store.pairs import PAIRED, TOGETHER, interval_words, paired_differences
+from fedpriv.store.pairs import PAIRED, TOGETHER, interval_words, paired_differences, share_noise
 from fedpriv.store.table import Table
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
 from fedpriv.study.figures.provenance import provenance
@@ -285,7 +285,7 @@ def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
             "curve": run.job.curve.label,
             "seed": run.job.seed,
             PAIRED: run.summary[PAIRED],
-            **{name: run.summary.get(name) for name in columns},
+            **{name: run.summary.get(name) for name in ("epsilon_sound", *columns)},
         }
         for run in runs
         if PAIRED in run.summary
@@ -295,7 +295,7 @@ def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
     yield "Runs of one seed have the same lots, cohorts and noise: bands and deviations of single curves say"
     yield "nothing about their differences. 95 % intervals over seeds, to the first curve:"
     yield ""
-    if any(run.summary.get("epsilon_sound") is not None for run in runs):
+    if share_noise(pd.DataFrame(rows)):
         yield TOGETHER
         yield ""
     table = Table("", ("", "point", "curve", "quantity", "pairs", "difference", "interval"))

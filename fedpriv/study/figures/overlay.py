@@ -70,7 +70,7 @@ def find_runs(given: str) -> list[StoredRun]:
     """The folder itself if it is a run, else the runs in it."""
     path = Path(given)
     if not path.is_dir():
-        raise ConfigError(f"fedpriv plot: there is no folder {given}")
+        raise ConfigError(f"there is no folder {given}")
     inside = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
     found = [run for run in map(StoredRun, inside) if run.files.metrics.exists()]
     if not found:

@@ -109,6 +109,11 @@ def write_entry(path: Path, entry: LeaderboardEntry) -> None:
 
 def read_entry(path: Path) -> LeaderboardEntry:
     """Raises ConfigError for what is not an entry through and through."""
+    if path.is_dir():
+        hint = "fedpriv leaderboard add makes one from runs"
+        raise ConfigError(
+            "the entry", str(path), "a JSON file of a leaderboard entry, not a folder", hint
+        )
     content = saved_json(path, _LARGEST)
     if content.pop("schema_version", None) != SCHEMA_VERSION:
         raise ConfigError(f"{path} is no entry: its schema_version is not {SCHEMA_VERSION}")

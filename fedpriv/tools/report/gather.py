@@ -92,7 +92,7 @@ def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
     for one in given:
         path = Path(one)
         if not path.is_dir():
-            raise ConfigError(f"fedpriv report: there is no folder {one}")
+            raise ConfigError(f"there is no folder {one}")
         found = [path]
         if not (is_run(path) or is_figure(path)):
             try:  # not those that links lead to, which may be anywhere
