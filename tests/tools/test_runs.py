@@ -134,7 +134,7 @@ REFUSED = {
     "did you mean seed?",
     ("--filter", "seed"): "--filter must be KEY=VALUE, KEY!=VALUE, KEY>NUMBER or KEY<NUMBER, got seed",
     ("--filter", "seed>x"): "--filter must be a number after seed>, got seed>x",
-    ("nowhere",): "fedpriv: there is no folder nowhere",
+    ("nowhere",): "there is no folder nowhere",
     ("--csv", "runs.txt"): "--csv must be a file that ends in .csv, got runs.txt",
 }  # fmt: skip
 
