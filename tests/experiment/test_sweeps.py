@@ -225,24 +225,27 @@ def edit(path, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("file", ["summary.json", "config.yaml"])
 def test_a_damaged_run_is_run_anew_and_does_not_count(file, command, tmp_path):
-    command(*TRAIN, "seed=0,1")
+    given = (*TRAIN, "paired=one", "seed=0,1")
+    command(*given)
     before, damaged = swept(tmp_path), tmp_path / "swept" / "0"
     if file == "summary.json":
         accuracy = json.loads((damaged / file).read_text())["test_accuracy"]
         edit(damaged / file, f'"test_accuracy": {accuracy}', '"test_accuracy": 0.999')
     else:
         edit(damaged / file, "seed: 0", "seed: 1")
-    again = command(*TRAIN, "seed=0,1")
+    again = command(*given)
     assert again.status == 0
     assert f"{file} is not as the run wrote it" in again.sentence
     assert "note: run 0 is damaged; its job is run anew" in again.out
     assert "not in the table, damaged: 0" in again.out
-    third = command(*TRAIN, "seed=0,1")
+    third = command(*given)
     assert third.sentence == again.sentence
     assert "run anew" not in third.out
     text = (tmp_path / "swept" / "sweep.csv").read_text()
     assert ".0," not in text
-    assert " paired " not in third.out.splitlines()[3]
+    header = third.out.partition("Sweep")[2].splitlines()[2]
+    assert "seeds" in header
+    assert "paired" not in header
     after = swept(tmp_path)
     assert set(after.loc[after["run"] == 0, "stop_reason"]) == {"damaged"}
     counted = after[after["stop_reason"] == "rounds"].sort_values("seed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 
 import pandas as pd
@@ -22,6 +23,9 @@ def test_membership_prints_a_table_and_writes_json_csv_and_picture(command, by_h
     assert outcome.status == 0, outcome.err
     assert all(name in outcome.out for name in ("loss", "calibrated", "white_box", "blind"))
     assert "too few non-members" in outcome.out
+    assert re.search(
+        r"loss +│ [01]\.\d{3} \[.+\] │ \d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\] % ", outcome.out
+    )
     written = json.loads((by_heart / "audit" / "membership.json").read_text())
     assert written["attacks"]["loss"]["auc"] > 0.5
     assert written["members"] == written["nonmembers"] == 192
