@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from fedpriv.common.config import compose
+from fedpriv.common.errors import Interrupted
 from fedpriv.experiment.run import run
 
 RUN = (
@@ -317,3 +318,26 @@ def test_a_healthy_run_says_nothing_on_standard_error(algorithm, tmp_path, comma
         assert summary_of(tmp_path / "run")["rounds"] == 3
     for by in ("runs", "report"):
         assert command(*COMMANDS[by]).err == ""
+
+
+def test_a_report_that_ctrl_c_ended_is_no_damage(tmp_path, command, monkeypatch):
+    from fedpriv.store import run_plots
+
+    given = [*RUN[:-1], "epsilon=null", "rounds=9", f"runtime.run_dir={tmp_path / 'run'}"]
+    (tmp_path / "stop").touch()
+    for begun in ([], [f"resume={tmp_path / 'run'}"]):
+        stopping = [f"runtime.stop_file={tmp_path / 'stop'}", *begun]
+        with monkeypatch.context() as patch:
+            patch.setattr(run_plots, "plot_run", interrupt)
+            with pytest.raises(Interrupted):
+                run(compose([*given, *stopping]), overrides=given)
+        run(compose([*given, stopping[0], f"resume={tmp_path / 'run'}"]), overrides=given)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_plots, "plot_run", interrupt)
+        assert command("train", "resume=run").status == 130
+    done = command("train", "resume=run")
+    assert (done.status, done.err) == (0, "")
+
+
+def interrupt(*_) -> None:
+    raise KeyboardInterrupt

@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
 
 def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[str, object]]:
-    """Write ledger, privacy statement, summary and plots; return (summary, privacy facts)."""
+    """Write plots, ledger, privacy statement and summary; return (summary, privacy facts)."""
     folder, loop = run.folder, run.loop
     settings, algorithm = loop.settings, loop.parts.algorithm
     run.close(stop_reason)
     caveats = run.caveats(stop_reason)
-    if loop.budget is not None:
-        if differing := loop.budget.recount():
-            caveats.append(RECOUNTED.format(differing=differing))
-        folder.write_text(folder.ledger, ledger_text(loop.budget.ledger, loop.budget.claim))
+    if loop.budget is not None and (differing := loop.budget.recount()):
+        caveats.append(RECOUNTED.format(differing=differing))
     circumstances = Circumstances(
         unit=algorithm.unit,
         trust=algorithm.trust,
@@ -40,15 +38,18 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         before=0 if loop.statistics is None else loop.statistics.numbers,
     )
     privacy = privacy_facts(loop.budget, circumstances, stop_reason)
-    folder.write_json(folder.privacy_json, privacy)
-    folder.write_text(folder.privacy_text, privacy_words(privacy))
-    _write_model(run)
+    # first, as it takes longest: a report that Ctrl-C ends meanwhile leaves the files of the last one whole
     if settings.runtime.plots and loop.rounds_done:
         from fedpriv.store.run_plots import plot_run
 
         labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
         with saying_where(folder.plots):
             plot_run(folder, privacy, labels)
+    if loop.budget is not None:
+        folder.write_text(folder.ledger, ledger_text(loop.budget.ledger, loop.budget.claim))
+    folder.write_json(folder.privacy_json, privacy)
+    folder.write_text(folder.privacy_text, privacy_words(privacy))
+    _write_model(run)
     if settings.publish:
         with saying_where(folder.public):
             write_public(folder, privacy, settings.publish_test_metrics)
