@@ -244,7 +244,8 @@ class _OptionsOfGroup(Names):
     """Options of the group that stands before."""
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        names = [name for name, _ in options(ctx.params["group"])]
+        group = ctx.params["group"]
+        names = [name for name, _ in options(group)] if group in LISTED else []
         return Names(names).shell_complete(ctx, param, incomplete)
 
 

@@ -335,9 +335,15 @@ def only_moves_the_end(jobs: Sequence[SweepJob]) -> str | None:
     if len(set(values)) < 2 or last is None or None in ends:
         return None
     if len(set(ends)) < 2:
+        paired = all(job.values.get("paired") is not None for job in same)
+        rows = (
+            "such rows are equal, as they are paired"
+            if paired
+            else "such rows differ by chance alone"
+        )
         return (
             f"{given} changes nothing: all of these runs end after {counted(last, 'round')}, within the "
-            "smallest of these budgets, with the same noise multiplier; such rows differ by chance alone; "
+            f"smallest of these budgets, with the same noise multiplier; {rows}; "
             "noise_schedule=calibrated calibrates it to each epsilon"
         )
     return (

@@ -45,6 +45,7 @@ def test_a_sweep_whose_rounds_end_before_any_budget_says_that_epsilon_changes_no
     said = command(*SWEEP, "rounds=3")
     assert "changes nothing: all of these runs end after 3 rounds" in said.out
     assert "with the same noise multiplier; such rows differ by chance alone" in said.out
+    assert "such rows are equal" in command(*SWEEP, "rounds=3", "paired=one").out
 
 
 def test_one_epsilon_is_no_sweep_over_it(command):
