@@ -39,7 +39,7 @@ class Augmentation:
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Refuse records that are no images, or images as small as the border."""
-        dataset = parts.dataset
+        dataset = parts.dataset.without_features()  # features refuse augmentation themselves
         shape = tuple(dataset.input_shape)
         if len(shape) != 3 or dataset.vocabulary_size is not None:
             hint = "its records are no images of channels, height and width"

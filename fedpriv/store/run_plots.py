@@ -33,7 +33,7 @@ _WIDTH = 1.5  # points, of a line
 
 
 def plot_run(
-    folder: RunFolder, privacy: dict[str, Any], labels_per_client: np.ndarray | None
+    folder: RunFolder, privacy: Mapping[str, object], labels_per_client: np.ndarray | None
 ) -> list[Path]:
     """Draw every plot the run has data for into ``plots/``; returns the files.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 from fedpriv.common.words import counted, counted_span, percent_up, round_up
@@ -102,7 +103,7 @@ def _of_a_published_run(facts: dict[str, Any]) -> str:
     )
 
 
-def composition_word(facts: dict[str, Any]) -> str:
+def composition_word(facts: Mapping[str, object]) -> str:
     """What the configured accountant's ε is: without a budget nothing is enforced."""
     return "composed" if facts["budget"] is None else "enforced"
 

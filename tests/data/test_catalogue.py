@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fedpriv.common.errors import ConfigError, DataError
-from fedpriv.data.catalogue import DATASETS, dataset_status, download
+from fedpriv.data.catalogue import dataset_status, download
 from fedpriv.data.mnist import FashionMnist, Mnist
 
 NAMES = [
@@ -31,7 +31,7 @@ def test_the_real_files_are_listed_as_sound(real_data, monkeypatch):
 
 
 def test_sound_files_are_not_downloaded_again(tiny_mnist, data, monkeypatch):
-    monkeypatch.setitem(DATASETS, "mnist", tiny_mnist)
+    monkeypatch.setattr("fedpriv.data.catalogue.STORED", (tiny_mnist,))
     monkeypatch.setattr(tiny_mnist, "download", lambda *_: pytest.fail("downloaded"))
     assert download("mnist", data).usable
 
