@@ -28,11 +28,12 @@ from hydra.utils import get_object
 from fedpriv.algorithms.augmentation import Augmented
 from fedpriv.algorithms.server_optimizer import ServerOptimizerKeys
 from fedpriv.common.fields import describe
-from fedpriv.common.groups import GROUPS, conf_dir, options
+from fedpriv.common.groups import GROUPS, options
 from fedpriv.common.option_keys import Key, extended_by, keys_of_option, keys_of_text
 from fedpriv.store.table import Column, Table, markdown_text
 
 ROOT = Path(__file__).resolve().parents[1]
+CONF = ROOT / "conf"  # of the checkout, also where another fedpriv is installed
 PAGE = ROOT / "docs" / "keys.md"
 OWN_VALUE = "own value"
 SHARED = {"server_optimizer": ServerOptimizerKeys, "augmentation": Augmented}
@@ -79,11 +80,11 @@ def main(arguments: list[str] | None = None) -> int:
 def generated() -> Iterator[tuple[Path, str]]:
     """Yield each file with the text that it should have; the page, which reads the others, last."""
     for group in GROUPS:
-        for path in sorted((conf_dir() / group).rglob("*.yaml")):
+        for path in sorted((CONF / group).rglob("*.yaml")):
             text = path.read_text("utf-8")
             yield path, with_fields(text, classes_of(path), own=_targets(text))
     for name, kind in SHARED.items():
-        path = conf_dir() / "keys" / f"{name}.yaml"
+        path = CONF / "keys" / f"{name}.yaml"
         yield path, with_fields(path.read_text("utf-8"), {(): kind}, own=[()])
     yield PAGE, page()
 
@@ -159,7 +160,7 @@ def _dumped(value: Any) -> str:
 
 def page() -> str:
     """Return the page of all keys."""
-    keys = keys_of_text((conf_dir() / "config.yaml").read_text("utf-8"))
+    keys = keys_of_text((CONF / "config.yaml").read_text("utf-8"))
     of_run = [key for key in keys if key.value and key.path[0] not in ("defaults", "hydra")]
     lines = [INTRODUCTION, "", "## Every run", "", _table(of_run)]
     for group in GROUPS:
