@@ -80,8 +80,8 @@ _FIRST = {
         "fedpriv.verify",
         "fedpriv.tools.verify",
         "chance charge checks command context correlated directions discreteness "
-        "draws files lots noise resumed sampling sensitivity shares "
-        "statistics steps subject synthetic table units variations",
+        "draws files lots noise sampling sensitivity shares "
+        "statistics subject synthetic table units variations",
     ),
     "fedpriv.audit.epsilon.audit": "fedpriv.tools.audit.epsilon_audit",
     "fedpriv.audit.epsilon.estimate": "fedpriv.tools.audit.epsilon_estimate",

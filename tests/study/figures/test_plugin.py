@@ -88,9 +88,8 @@ def test_jobs_that_may_compose_otherwise_are_each_composed_before_the_first(
 
 @pytest.mark.parametrize("swept", ["algorithm=dp_fl,nope", "noise_schedule=constant,x", "seed=0,1"])
 def test_a_job_that_cannot_be_composed_is_refused_before_the_first_runs(swept, command, tmp_path):
-    said = command(
-        "train", "-m", swept, "rounds=1", *(["+rounds=1"] if swept == "seed=0,1" else [])
-    )
+    twice = ["+rounds=1"] if swept == "seed=0,1" else []
+    said = command("train", "-m", swept, "rounds=1", *twice, verbatim=True)
     assert said.status == 2
     assert not list(tmp_path.rglob("metrics.csv"))
 
