@@ -46,7 +46,7 @@ from fedpriv.experiment.requeue import leave_if_requeued
 from fedpriv.experiment.train_arguments import (
     asks_for_figure,
     flags_first,
-    refuse_given_twice,
+    note_given_twice,
     resumed,
     with_resumed_overrides,
     with_run_dir,
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
         raise ConfigError("--config-dir", str(own), "an existing folder")
     _State.own_targets = set() if own is None else targets_of_yamls(own)
     given = arguments
-    refuse_given_twice(given)
+    note_given_twice(given)
     arguments = flags_first(with_resumed_overrides(arguments))
     arguments = with_run_dir(arguments)
     refuse_unknown_protocol(arguments)

@@ -10,6 +10,7 @@ import yaml
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import ADDED, LISTED, conf_dir
+from fedpriv.common.notices import complain
 from fedpriv.experiment.consent import FLAG
 from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.stored_run import StoredRun
@@ -41,24 +42,20 @@ def without_allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return allowed, rest
 
 
-def refuse_given_twice(arguments: Sequence[str]) -> None:
-    """Raise ConfigError for a key or group that is given twice with different values.
+def note_given_twice(arguments: Sequence[str]) -> None:
+    """Say which key or group is given twice with different values, of which the last counts.
 
-    Hydra would let the last value win without a word, so that a private run may become one without privacy.
+    Scripts override their own defaults so. Without a word, a private run might become one without privacy.
     """
     values: dict[str, str] = {}
     for argument in arguments:
         key, equals, value = argument.lstrip("+").partition("=")
         if not equals or key.startswith(("-", "~")) or key in ADDED:
             continue
-        first = values.setdefault(key, value)
+        first = values.get(key, value)
+        values[key] = value
         if first != value:
-            both = f"{key}={first} and {key}={value} are both given; keep one"
-            listed = not set("[]{}()' ") & set(first + value) and not key.startswith("hydra")
-            hint = (
-                f", or run each with -m {key}={first},{value}" if listed and first and value else ""
-            )
-            raise ConfigError(both + hint)
+            complain(f"note: {key}={first} and {key}={value} are both given; the last one counts")
 
 
 def flags_first(arguments: list[str]) -> list[str]:
