@@ -33,8 +33,8 @@ from fedpriv.common.config import (
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.groups import ADDED, GROUPS
 from fedpriv.common.notices import complain
-from fedpriv.common.orphans import job_of_a_worker
 from fedpriv.common.words import counted
+from fedpriv.common.workers import end_earlier_workers, job_of_a_worker
 from fedpriv.experiment.consent import (
     refuse_odd_paths,
     refuse_strangers,
@@ -268,6 +268,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     _State.process, _State.task_started, _State.sweep_dir = os.getpid(), False, None
     _State.figure = asks_for_figure(arguments)
     _State.failures.clear()
+    end_earlier_workers()
     try:
         while True:
             try:

@@ -38,7 +38,7 @@ QUICK = (
 """What ``pytest -m quick`` runs: rooms of parts, which run no experiment, but for …"""
 NOT_QUICK = (
     "common/test_config.py", "common/test_dp_accounting_shim.py",
-    "common/test_groups.py", "common/test_orphans.py", "common/test_torchvision_shim.py",
+    "common/test_groups.py", "common/test_workers.py", "common/test_torchvision_shim.py",
     "data/test_cifar10.py", "engine/test_text.py", "models/test_images.py",
     "privacy/accountants/test_composition.py", "privacy/accountants/test_pld.py",
     "privacy/accountants/test_prv.py", "privacy/accountants/test_without_replacement.py",

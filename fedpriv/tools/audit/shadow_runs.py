@@ -18,9 +18,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
-from fedpriv.common.orphans import job_of_a_worker
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.words import counted
+from fedpriv.common.workers import end_earlier_workers, job_of_a_worker
 from fedpriv.data.names import Shadow
 from fedpriv.data.shadow import outside_pool, records_at, shadow_clients
 from fedpriv.experiment import checkpoint
@@ -135,6 +135,7 @@ def _trained(configs: list[DictConfig], place: str, jobs: int) -> Iterator[None]
     with StopFile(Path(place), watched=True) as stop:
         for config in configs:
             config.runtime.stop_file = str(stop.path)
+        end_earlier_workers()
         workers = Parallel(n_jobs=min(jobs, len(configs)), return_as="generator_unordered")
         for error in workers(delayed(_in_worker)(OmegaConf.to_container(c)) for c in configs):
             if error is None:

@@ -1,12 +1,15 @@
-"""A worker that its launcher keeps for several jobs (joblib's) ends with the process that launched it.
+"""The processes that joblib keeps for several jobs: when they end.
 
-Else it waits for ever for a next job, with all of its memory, when that process was killed.
+A worker ends with the process that launched it. Else it would wait for a next job for ever, with all of its
+memory, when that process was killed. And a command begins with new workers: one of an earlier command would
+write into the folder where that command was given, and would run its modules.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +28,13 @@ def job_of_a_worker() -> Iterator[None]:
             _watched.set()
             threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
         yield
+
+
+def end_earlier_workers() -> None:
+    """End the idle workers of earlier commands of this process."""
+    loky = sys.modules.get("joblib.externals.loky")
+    if loky is not None:
+        loky.get_reusable_executor(reuse=True).shutdown()
 
 
 def _end_with(parent: int) -> None:

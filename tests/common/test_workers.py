@@ -12,7 +12,7 @@ import pytest
 LAUNCHING = """
 import os, sys, time
 from joblib import Parallel, delayed
-from fedpriv.common.orphans import job_of_a_worker
+from fedpriv.common.workers import job_of_a_worker
 
 def job(seconds, mark):
     with job_of_a_worker():
