@@ -190,7 +190,7 @@ SECRET = {
 }
 PUBLIC = {
     "common.random_streams", "models", "data", "attacks", "tools.audit", *BENCH, "tools.verify",
-    "algorithms.problem",  # records that read no data
+    "algorithms.run_context",  # records that read no data
     "privacy.accountants.monte_carlo_losses",  # samples that a price is found by
 }  # fmt: skip
 OPERATING_SYSTEM = {

@@ -1,12 +1,13 @@
 """Algorithms: what clients compute in a round, and how the server steps.
 
-Begin with ``trainer`` (one round, the same for all) and ``work`` (the clients' computation of a local step),
-of which there are three kinds: ``record_work`` (each client clips records to its own clip norm),
-``record_sums`` (records, to the server's clip norm) and ``client_work`` (whole uploads, which ``uploads``
-computes). ``optimizers`` make a change of weights of a noised mean; ``server_steps`` move the global weights.
+Begin with ``trainer`` (one round, the same for all) and ``client_computation`` (the computation of a local
+step), of which there are three kinds: ``record_computation`` (each client clips records to its own clip
+norm), ``record_sums`` (records, to the server's clip norm) and ``upload_computation`` (whole uploads, which
+``uploads`` computes). ``optimizers`` turn a noised mean into a change of weights; ``server_steps`` move the
+global weights.
 
 An algorithm is a class of settings, importable without torch, whose ``start`` makes the trainer of a run:
-``base`` is what all share, ``local_steps`` and ``server_step`` are the bases at record and at client level.
+``base`` is what all share, ``record_level`` and ``client_level`` are the bases at record and at client level.
 What belongs to one published work alone stands in a file of its own.
 """
 

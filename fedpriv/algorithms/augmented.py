@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.augmentation import ZEROS, Augmentation
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.data.records import ChosenRows
 from fedpriv.privacy.core.sampling import draws_of_copies
 
@@ -42,7 +42,7 @@ class AugmentedRows:
 
 def augmented(
     augmentation: Augmentation,
-    problem: Problem,
+    context: RunContext,
     place: tuple[int, int],
     cohort: np.ndarray,
     lots: Sequence[np.ndarray],
@@ -52,8 +52,8 @@ def augmented(
     t, step = place
     words = [
         draws_of_copies(
-            problem.streams,
-            problem.records_of(t, client),
+            context.streams,
+            context.records_of(t, client),
             lot,
             augmentation.multiplicity,
             t,
@@ -63,7 +63,7 @@ def augmented(
         for client, lot in zip(cohort, lots, strict=True)
     ]
     moves = torch.from_numpy(augmentation.moves(np.concatenate(words)))
-    return AugmentedRows(images, moves.to(problem.model.device), augmentation.fill)
+    return AugmentedRows(images, moves.to(context.model.device), augmentation.fill)
 
 
 def moved(images: Tensor, moves: Tensor, fill: str) -> Tensor:

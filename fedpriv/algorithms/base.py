@@ -29,8 +29,8 @@ from fedpriv.privacy.mechanisms.mechanism import Asking, Mechanism
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.augmentation import Augmentation
-    from fedpriv.algorithms.problem import Problem
     from fedpriv.algorithms.rounds_search import RoundsSearch
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.server_optimizer import ServerOptimizer
     from fedpriv.algorithms.trainer import Trainer
     from fedpriv.privacy.clippers import Clipper
@@ -209,7 +209,7 @@ class Algorithm(Saved, ABC):
     # ---- the work
 
     @abstractmethod
-    def start(self, problem: Problem) -> Trainer:
+    def start(self, context: RunContext) -> Trainer:
         """Return the trainer of one run, on data and a model."""
 
     @abstractmethod

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import proximal_words
-from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
-from fedpriv.algorithms.server_step import ServerStepAlgorithm
+from fedpriv.algorithms.client_level import ServerStepAlgorithm
+from fedpriv.algorithms.record_level import LocalStepsAlgorithm
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, or_null, same_as, whole
 from fedpriv.common.words import counted, records_of
@@ -25,7 +25,7 @@ from fedpriv.privacy.core.trust import CENTRAL_TRUST
 from fedpriv.privacy.mechanisms.claims import dp_fedavg
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.uploads import Uploads
 
 
@@ -77,10 +77,10 @@ class CdpFedAvg(ServerStepAlgorithm):
     def expected_cohort(self, clients: int | None) -> float | None:
         return None if clients is None else self.client_rate * clients
 
-    def uploads(self, problem: Problem) -> Uploads:
+    def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import LocalChanges
 
-        return LocalChanges(problem, *self._local)
+        return LocalChanges(context, *self._local)
 
     @property
     def _local(self) -> tuple[int, int | None, float, float]:

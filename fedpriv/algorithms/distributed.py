@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from fedpriv.algorithms.augmentation import Augmented
 from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+from fedpriv.algorithms.client_level import ServerStepAlgorithm
 from fedpriv.algorithms.server_optimizer import ServerOptimizer, ServerOptimizerKeys
-from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.algorithms.sum_of_uploads import SumOfUploads
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, same_as, text
@@ -33,7 +33,7 @@ from fedpriv.privacy.core.sampling import PoissonSampling, Sampling, WholeData
 from fedpriv.privacy.core.trust import CENTRAL_TRUST, DISTRIBUTED_TRUST, LOCAL_TRUST, Trust
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.trainer import Trainer
     from fedpriv.algorithms.uploads import Uploads
 
@@ -78,21 +78,21 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
         """How every client samples its lot."""
         return WholeData() if self.sample_rate == 1 else PoissonSampling(self.sample_rate)
 
-    def start(self, problem: Problem) -> Trainer:
+    def start(self, context: RunContext) -> Trainer:
         from fedpriv.algorithms.record_sums import RecordSums
         from fedpriv.algorithms.server_steps import AddChange
         from fedpriv.algorithms.trainer import Trainer
 
         rows = self.discrete is not None
-        work = RecordSums(
-            problem,
+        computation = RecordSums(
+            context,
             self.sampling_of(0),
             rows=rows,
-            combines=problem.rule is not None,
+            combines=context.rule is not None,
             augmentation=self.augmentation,
         )
-        server = AddChange(problem.model, problem.data.records_per_client)
-        return Trainer(problem, work, self.server.make(problem.model), server)
+        server = AddChange(context.model, context.data.records_per_client)
+        return Trainer(context, computation, self.server.make(context.model), server)
 
     def records_per_step(self, records: float) -> float:
         return self.sample_rate * records
@@ -141,23 +141,23 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
         trusted server does not say who there is."""
         return WholeData(ZERO_OUT) if self.distributed else WholeData()
 
-    def uploads(self, problem: Problem) -> Uploads:
+    def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import LocalChanges
 
-        return LocalChanges(problem, self.local_epochs, self.batch_size, self.local_learning_rate)
+        return LocalChanges(context, self.local_epochs, self.batch_size, self.local_learning_rate)
 
     def denominator(self, cohort: int, clients: int) -> float:
         """c, which the server sees; K with central trust."""
         return float(max(1, cohort)) if self.distributed else float(clients)
 
-    def start(self, problem: Problem) -> Trainer:
-        trainer = super().start(problem)
+    def start(self, context: RunContext) -> Trainer:
+        trainer = super().start(context)
         if self.discrete is not None:
-            from fedpriv.algorithms.client_work import ClientWork
+            from fedpriv.algorithms.upload_computation import UploadComputation
 
-            trainer.work = ClientWork(
-                problem,
-                self.uploads(problem),
+            trainer.computation = UploadComputation(
+                context,
+                self.uploads(context),
                 self.denominator,
                 noise_on_the_mean=False,
                 upload_weight=None,

@@ -11,7 +11,7 @@ server is honest but curious and sees every upload: trust is local, and each cli
 from __future__ import annotations
 
 from fedpriv.algorithms.augmentation import Augmented
-from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
+from fedpriv.algorithms.record_level import LocalStepsAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.fields import Allowed, declared, field
 from fedpriv.privacy.mechanisms.claims import ADAP_DPFL_READINGS, Claim, adap_dpfl

@@ -52,7 +52,7 @@ from fedpriv.privacy.matrix.cohorts import (
 )
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.trainer import Trainer
     from fedpriv.privacy.matrix.strategy import Strategy
     from fedpriv.privacy.matrix.workload import Workload
@@ -311,25 +311,25 @@ class DpFtrl(Algorithm):
 
     # ---- the work
 
-    def start(self, problem: Problem) -> Trainer:
-        from fedpriv.algorithms.client_work import ClientWork
+    def start(self, context: RunContext) -> Trainer:
         from fedpriv.algorithms.cooled_sgd import CooledSgd
         from fedpriv.algorithms.server_steps import AddChange
         from fedpriv.algorithms.trainer import Trainer
+        from fedpriv.algorithms.upload_computation import UploadComputation
         from fedpriv.algorithms.uploads import LocalChanges
 
         uploads = LocalChanges(
-            problem, self.local_epochs, self.batch_size, self.local_learning_rate
+            context, self.local_epochs, self.batch_size, self.local_learning_rate
         )
-        work = ClientWork(
-            problem,
+        computation = UploadComputation(
+            context,
             uploads,
             lambda cohort, clients: self.cohorts.expected(clients),
             noise_on_the_mean=False,
             upload_weight=self.learning_rate if self.optimizer == "sgd" else None,
         )
         optimizer = CooledSgd(self.learning_rate, self.momentum, self.workload.rates)
-        return Trainer(problem, work, optimizer, AddChange(problem.model))
+        return Trainer(context, computation, optimizer, AddChange(context.model))
 
     def records_per_step(self, records: float) -> float:
         if isinstance(self.cohorts, BMinSep):

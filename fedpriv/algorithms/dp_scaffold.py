@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.dp_fl import DpFl
-from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
+from fedpriv.algorithms.record_level import LocalStepsAlgorithm
 from fedpriv.algorithms.server_optimizer import (
     SERVER_OPTIMIZERS,
     ServerOptimizer,
@@ -32,7 +32,7 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, one_of, same_as, set_apart, whole
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.trainer import Trainer
 
 
@@ -87,23 +87,23 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
                 "warm_start", self.warm_start, f"< {rounds}, the number of rounds", hint
             )
 
-    def start(self, problem: Problem) -> Trainer:
+    def start(self, context: RunContext) -> Trainer:
         from fedpriv.algorithms.control_variates import ControlVariates, ScaffoldStep
-        from fedpriv.algorithms.record_work import RecordWork
+        from fedpriv.algorithms.record_computation import RecordComputation
         from fedpriv.algorithms.trainer import Trainer
 
-        samplings = [self.sampling_of(int(n)) for n in problem.data.records_per_client]
+        samplings = [self.sampling_of(int(n)) for n in context.data.records_per_client]
         variates = ControlVariates(
             self.learning_rate,
             self.local_steps,
             self.warm_start,
-            problem.data.client_count,
-            problem.model.size,
-            problem.model.device,
+            context.data.client_count,
+            context.model.size,
+            context.model.device,
         )
-        server = ScaffoldStep(problem.model, variates, self.server)
-        work = RecordWork(problem, samplings, self.local_steps, server)
-        return Trainer(problem, work, variates, server)
+        server = ScaffoldStep(context.model, variates, self.server)
+        computation = RecordComputation(context, samplings, self.local_steps, server)
+        return Trainer(context, computation, variates, server)
 
     def without_variates(self) -> DpFl:
         """DP-FedAvg with the same local steps: to an observer, who knows the control variates, as good."""

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.errors import ReleaseError
 from fedpriv.data.records import ReleasedStatistics
 from fedpriv.features.base import EPSILON
@@ -40,11 +40,11 @@ class FeatureStatistics:
         known: Whether they have been released.
     """
 
-    def __init__(self, problem: Problem, asked: ReleasedStatistics, row_per_client: bool):
+    def __init__(self, context: RunContext, asked: ReleasedStatistics, row_per_client: bool):
         """``row_per_client``: whether each client's sum is released by itself; else the sum of all is."""
-        layer = problem.model.module
+        layer = context.model.module
         assert isinstance(layer, NormalizedInputs)
-        self._problem, self._asked, self._layer = problem, asked, layer
+        self._context, self._asked, self._layer = context, asked, layer
         self._row_per_client = row_per_client
         self.known = False
 
@@ -63,7 +63,7 @@ class FeatureStatistics:
         noise_std = opened.noise_std(FEATURE_STATISTICS)
         if noise_std is None:
             raise ReleaseError(f"{FEATURE_STATISTICS} was released without noise")
-        records = float(self._problem.data.records_per_client[opened.cohort].sum())
+        records = float(self._context.data.records_per_client[opened.cohort].sum())
         of_sum = np.linalg.norm(np.broadcast_to(noise_std, holders))
         moments = released.then(lambda sums: sums.double().sum(0) / records)
         self._set(moments.then(lambda both: _normalizing(both, float(of_sum) / records)))
@@ -71,7 +71,7 @@ class FeatureStatistics:
     def _of_records(self, clients: np.ndarray) -> tuple[Tensor, Tensor, int]:
         """(mean and mean square of each channel of every record of ``clients`` [n, 2 C], in whose sum each
         counts [n], of how many sums)."""
-        data = self._problem.data
+        data = self._context.data
         own = [data.clients[client][:] for client in clients]  # who reads them may leave one out
         inputs = data.train.inputs
         blocks = torch.from_numpy(np.concatenate(own)).to(inputs.device).split(_BLOCK)

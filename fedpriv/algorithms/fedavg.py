@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
+from fedpriv.algorithms.record_level import LocalStepsAlgorithm
 
 
 class FedAvg(LocalStepsAlgorithm):

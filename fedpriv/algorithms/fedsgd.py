@@ -15,7 +15,7 @@ distribution as the sum of m, and the ledger still has one release for each clie
 from __future__ import annotations
 
 from fedpriv.algorithms.base import UnsampledReports
-from fedpriv.algorithms.server_step import GradientAlgorithm
+from fedpriv.algorithms.client_level import GradientAlgorithm
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import Sampling, WholeData
 from fedpriv.privacy.mechanisms.claims import ldp_fedsgd

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.privacy.mechanisms import Bounded, OpenRound, Visible
 from fedpriv.privacy.mechanisms.bounded import mean_of_reports
 from fedpriv.privacy.noise_schedules import LossQuery
@@ -19,12 +19,12 @@ class ReportedLoss:
     (unit ``client``). Only the mean is used, so one Gaussian is drawn for it.
     """
 
-    def __init__(self, problem: Problem, query: LossQuery, unit: str):
-        self.problem, self.query, self.unit = problem, query, unit
+    def __init__(self, context: RunContext, query: LossQuery, unit: str):
+        self.context, self.query, self.unit = context, query, unit
 
     def ask(self, opened: OpenRound) -> Visible:
         """The noised answer of the round's clients about the model as it is now."""
-        model = self.problem.model
+        model = self.context.model
         answer = opened.release_after(
             self.query.query.name, self.answer(opened.cohort, opened.round_index)
         )
@@ -34,11 +34,11 @@ class ReportedLoss:
 
     def answer(self, cohort: np.ndarray, round_index: int) -> Bounded:
         """The mean of the reports of ``cohort`` [c], not yet noised."""
-        problem, model = self.problem, self.problem.model
+        context, model = self.context, self.context.model
         losses = []
         with torch.no_grad():
             for client in cohort:
-                own = problem.records_asked(round_index, client)
-                records = problem.data.train.subset(own)
+                own = context.records_asked(round_index, client)
+                records = context.data.train.subset(own)
                 losses.append(model.record_losses(records.inputs, records.targets))
             return mean_of_reports(losses, self.query.bound, self.unit == "client")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 
 from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
-from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
+from fedpriv.algorithms.record_level import LocalStepsAlgorithm
 from fedpriv.common.conflicts import Combination
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, one_of, same_as, set_apart
@@ -32,7 +32,7 @@ from fedpriv.privacy.mechanisms.claims import naseri_cdp, naseri_ldp, naseri_ldp
 from fedpriv.privacy.mechanisms.mechanism import Asking
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.uploads import Uploads
 
 FIXED, PRINTED = "fixed_denominator", "as_printed"
@@ -56,10 +56,10 @@ class NaseriCdp(CdpFedAvg):
         super().__attrs_post_init__()
         self.claim = self.own_claim(naseri_cdp(self.noise))
 
-    def uploads(self, problem: Problem) -> Uploads:
+    def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import ProjectedChanges
 
-        return ProjectedChanges(problem, *self._local)
+        return ProjectedChanges(context, *self._local)
 
     @property
     def noise_on_the_mean(self) -> bool:

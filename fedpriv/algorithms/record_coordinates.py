@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, StackedModel
 from fedpriv.engine.norms import norms_above
-from fedpriv.privacy.clippers.clip import ChunkClip
+from fedpriv.privacy.clippers.step_clip import ChunkClip
 
 _VALUES = 2**26  # numbers in the gradients that are held at a time
 
 
 def transformed_sums(
-    problem: Problem,
+    context: RunContext,
     stacked: StackedModel,
     records: Records,
     owners: Tensor,
@@ -28,7 +28,7 @@ def transformed_sums(
     Args:
         changes: What is added to the global weights of each member [m, d]; None: nothing.
     """
-    model = problem.model
+    model = context.model
     sums = torch.zeros(members, model.size, dtype=torch.float64, device=model.device)
     norms = model.flat.new_zeros(len(owners))
     losses, finite = torch.zeros_like(norms), torch.zeros_like(norms, dtype=torch.bool)
@@ -36,7 +36,7 @@ def transformed_sums(
     for first in range(0, len(owners), at_once):
         own = torch.arange(first, min(first + at_once, len(owners)))
         whose = owners[own].to(model.device)
-        found = _gradients(problem, stacked, records.subset(own.numpy()), changes, whose)
+        found = _gradients(context, stacked, records.subset(own.numpy()), changes, whose)
         rows = clip.transformed(found.sums.to(model.flat.dtype), whose)
         length = norms_above(rows)
         usable = found.finite & length.isfinite()
@@ -49,7 +49,7 @@ def transformed_sums(
 
 
 def _gradients(
-    problem: Problem,
+    context: RunContext,
     stacked: StackedModel,
     records: Records,
     changes: Tensor | None,
@@ -59,8 +59,8 @@ def _gradients(
     count = len(records)
     if changes is None:
         each = torch.arange(count)
-        return problem.engine.clipped_sums(records.inputs, records.targets, each, count, _whole)
-    weights = changes[whose].add_(problem.model.flat)
+        return context.engine.clipped_sums(records.inputs, records.targets, each, count, _whole)
+    weights = changes[whose].add_(context.model.flat)
     present = torch.ones(count, 1, dtype=torch.bool, device=weights.device)
     one = (records.inputs.unsqueeze(1), records.targets.unsqueeze(1), present)
     return stacked.clipped_sums(weights, *one, _whole)

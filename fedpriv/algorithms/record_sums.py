@@ -8,23 +8,23 @@ from torch import Tensor
 
 from fedpriv.algorithms.augmentation import Augmentation
 from fedpriv.algorithms.augmented import augmented
-from fedpriv.algorithms.problem import Problem
-from fedpriv.algorithms.work import StepState, Turn, Work
+from fedpriv.algorithms.client_computation import ClientComputation, LocalStep, StepState
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.engine.interface import Sliced
 from fedpriv.engine.parts import asking_for
-from fedpriv.privacy.clippers.clip import ChunkAnswer
 from fedpriv.privacy.clippers.parts import rows_like
+from fedpriv.privacy.clippers.step_clip import ChunkAnswer
 from fedpriv.privacy.core.sampling import Sampling, sample_lot
 
 _RECORDS_OF_NO_DATA = 256
 
 
-class RecordSums(Work):
+class RecordSums(ClientComputation):
     """Lots of all clients, their records clipped one by one to the one clip norm, which the server holds."""
 
     def __init__(
         self,
-        problem: Problem,
+        context: RunContext,
         sampling: Sampling,
         *,
         rows: bool,
@@ -33,11 +33,11 @@ class RecordSums(Work):
     ):
         """``rows``: each client's sum is an answer of its own, for what adds them up; else their sum is;
         ``combines``: each is released by itself, for a rule; ``augmentation``: the copies of each record."""
-        self.problem, self._sampling, self._rows = problem, sampling, rows or combines
+        self.context, self._sampling, self._rows = context, sampling, rows or combines
         self.combines = combines
         self._augmentation = augmentation
-        problem.prove_engine(None if augmentation is None else augmentation.multiplicity)
-        self.device = problem.model.device
+        context.prove_engine(None if augmentation is None else augmentation.multiplicity)
+        self.device = context.model.device
         self._server = torch.zeros(1, dtype=torch.int64, device=self.device)
 
     def holder_count(self) -> int:
@@ -48,34 +48,41 @@ class RecordSums(Work):
 
     def initial_norm(self) -> float:
         """Mean gradient norm of the initial model on random records: no data is read, so it is free."""
-        inputs, targets = self.problem.random_records(_RECORDS_OF_NO_DATA)
+        inputs, targets = self.context.random_records(_RECORDS_OF_NO_DATA)
         owners = torch.zeros(len(targets), dtype=torch.int64)
-        result = self.problem.engine.clipped_sums(
+        result = self.context.engine.clipped_sums(
             inputs, targets, owners, 1, lambda norms, clients: torch.ones_like(norms)
         )
         return float(result.norms.mean())
 
-    def _lots(self, turn: Turn) -> list[np.ndarray]:
-        problem, t = self.problem, turn.round_index
+    def _lots(self, local_step: LocalStep) -> list[np.ndarray]:
+        context, t = self.context, local_step.round_index
         return [
             sample_lot(
-                problem.streams, self._sampling, problem.records_of(t, client), t, turn.step, client
+                context.streams,
+                self._sampling,
+                context.records_of(t, client),
+                t,
+                local_step.step,
+                client,
             )
-            for client in turn.cohort
+            for client in local_step.cohort
         ]
 
     def compute(self, state: StepState) -> ChunkAnswer:
         """Sample the clients' lots, and scale and sum the gradients of their records."""
-        model, turn, clip = self.problem.model, state.turn, self.chunk_clip(state)
-        lots = self._lots(turn)
+        model, local_step, clip = self.context.model, state.local_step, self.chunk_clip(state)
+        lots = self._lots(local_step)
         sizes = torch.tensor([len(lot) for lot in lots])
         inputs: Sliced
-        inputs, targets = self.problem.data.train.rows(np.concatenate(lots))
+        inputs, targets = self.context.data.train.rows(np.concatenate(lots))
         if self._augmentation is not None:
-            place = (turn.round_index, turn.step)
-            inputs = augmented(self._augmentation, self.problem, place, turn.cohort, lots, inputs)
+            place = (local_step.round_index, local_step.step)
+            inputs = augmented(
+                self._augmentation, self.context, place, local_step.cohort, lots, inputs
+            )
         units = torch.repeat_interleave(torch.arange(len(lots)), sizes)
-        result = self.problem.engine.clipped_sums(
+        result = self.context.engine.clipped_sums(
             inputs,
             targets,
             units,
@@ -88,7 +95,7 @@ class RecordSums(Work):
         if model.weight_decay:
             losses = losses + model.penalty(model.flat)
         return ChunkAnswer(
-            turn.cohort,
+            local_step.cohort,
             result.sums if self._rows else result.sums.double().sum(0, keepdim=True),
             partial=not self._rows,
             scaled=clip.scaled,
@@ -100,9 +107,9 @@ class RecordSums(Work):
         )
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
-        sizes = self.problem.data.records_per_client[cohort]
+        sizes = self.context.data.records_per_client[cohort]
         expected = [self._sampling.expected_size(int(n)) for n in sizes]
-        whole, flat = sum(expected), self.problem.model.flat
+        whole, flat = sum(expected), self.context.model.flat
         if self.combines:
             own = flat.new_tensor(expected)[:, None]
             return released.to(flat.dtype) / own, flat.new_tensor([whole])

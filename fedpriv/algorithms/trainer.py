@@ -3,9 +3,10 @@
     for each local step:   fix clip norms → clients draw lots, clip, sum → release → optimiser
     then:                  the server step
 
-What differs is whose units are clipped and who holds the clip norm (:mod:`fedpriv.algorithms.work`): the
-records of every client's lot, or the uploads of a cohort. At client level there is one local step here; what
-a client trains on its own is part of its upload (:mod:`fedpriv.algorithms.uploads`).
+Algorithms differ in the units that are clipped (the records of every client's lot, or the uploads of a
+cohort) and in who holds the clip norm (:mod:`fedpriv.algorithms.client_computation`). At client level there
+is one local step here; the training of a client on its own data is part of its upload
+(:mod:`fedpriv.algorithms.uploads`).
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.algorithms.client_computation import ClientComputation, LocalStep
 from fedpriv.algorithms.optimizers import Optimizer
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.server_steps import ServerStep
-from fedpriv.algorithms.work import Turn, Work
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.engine.parts import layers_of
 from fedpriv.engine.saved_state import SavedState
-from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.clippers.parts import whole_norms
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, OpenRound, Visible
 from fedpriv.privacy.mechanisms.bounded import sum_per_owner
 
@@ -66,21 +67,29 @@ class RoundOutcome:
 
 
 class Trainer:
-    """Runs the rounds of one algorithm on one problem."""
+    """The rounds of one algorithm."""
 
-    def __init__(self, problem: Problem, work: Work, optimizer: Optimizer, server: ServerStep):
-        self.problem, self.work, self.server = problem, work, server
+    def __init__(
+        self,
+        context: RunContext,
+        computation: ClientComputation,
+        optimizer: Optimizer,
+        server: ServerStep,
+    ):
+        self.context, self.computation, self.server = context, computation, server
         self._optimizer = optimizer
         self._beside_weights: dict[str, Any] | None = None
         self._held: SavedState | None = None  # the model as the last round left it
         self._observe_noise = getattr(optimizer, "observe_noise", None)
-        if problem.rule is not None:
-            server.rule = problem.rule
+        if context.rule is not None:
+            server.rule = context.rule
         try:
-            problem.clipper.see_layers(layers_of(problem.model))
+            context.clipper.see_layers(layers_of(context.model))
         except ArgumentError as error:
             raise error.within("clipper") from None
-        problem.clipper.start(work.holder_count(), problem.model.device, work.initial_norm)
+        context.clipper.start(
+            computation.holder_count(), context.model.device, computation.initial_norm
+        )
 
     @fact
     def optimizer(self) -> Optimizer:
@@ -94,26 +103,28 @@ class Trainer:
             ReleaseError: Something else was released than announced (before the weights move), or the model
                 changed outside the server step. Nothing of the round is charged or saved.
         """
-        work, clipper, model = self.work, self.problem.clipper, self.problem.model
+        computation, clipper, model = self.computation, self.context.clipper, self.context.model
         t, cohort = opened.round_index, opened.cohort
-        if (attack := self.problem.attack) is not None:
+        if (attack := self.context.attack) is not None:
             attack.observe(t, model.flat.clone())
-        if (rule := self.problem.rule) is not None:
+        if (rule := self.context.rule) is not None:
             rule.begin(t)
-        holders = work.holders(cohort)
+        holders = computation.holders(cohort)
         if opened.aborted:
             return self._nothing(opened, holders)
         before, self._held = self._held or self.saved_state(), None
         self._optimizer.begin_round(holders)
         changes: Visible | None = None  # what the local steps so far add to the weights [h, d]
         not_finite = 0
-        for step in range(work.steps):
+        for step in range(computation.steps):
             so_far = None if changes is None else changes.values
-            turn, clip = Turn(t, step, cohort), Clip(clipper, t, holders)
+            local_step, clip = LocalStep(t, step, cohort), StepClip(clipper, t, holders)
             # public; with parts of the user's own the streams that follow depend on it
             opened.streams.bind("step", (clip.limits, *(clip.transform or ())), so_far)
             opened.begin_step(model.size)  # noise is drawn while the clients compute
-            computed = work.compute_cohort(turn, so_far, clip)  # the clients, in chunks
+            computed = computation.compute_cohort(
+                local_step, so_far, clip
+            )  # the clients, in chunks
             answers = {GRADIENT: computed.answer}
             if clipper.asks(t):
                 answers[CLIP_STATISTIC] = clip.statistic(computed.norms, computed.owners)
@@ -130,7 +141,7 @@ class Trainer:
         opened.refuse_unless_complete()
         self._refuse_changed(before, t)
         assert changes is not None  # there is at least one local step
-        self.server.apply(cohort, work.sent(turn, changes))
+        self.server.apply(cohort, computation.sent(local_step, changes))
         if rule is not None and not rule.used:
             raise ReleaseError(
                 f"round {t + 1}: {type(self.server).__name__}.apply did not call average, so that "
@@ -147,32 +158,34 @@ class Trainer:
             facts=dict(opened.facts),
         )
 
-    def _mean(self, released: Visible, clip: Clip, cohort: np.ndarray) -> tuple[Visible, Tensor]:
+    def _mean(
+        self, released: Visible, clip: StepClip, cohort: np.ndarray
+    ) -> tuple[Visible, Tensor]:
         """Return the noised mean gradient of each holder [h, d], and the public denominators [h].
 
         Where a rule combines uploads before the server's optimiser, the mean is the rule's [1, d].
         """
-        mean, denominators = self.work.mean(released.values, cohort)
+        mean, denominators = self.computation.mean(released.values, cohort)
         gradients = released.like(clip.restored(mean))
-        if self.work.combines:
+        if self.computation.combines:
             gradients = released.like(self.server.average(cohort, gradients)[None])
         return gradients, denominators
 
     def _observe(
         self,
         opened: OpenRound,
-        clip: Clip,
+        clip: StepClip,
         holders: Tensor,
         released: Mapping[str, Visible],
         gradients: Visible,
         denominators: Tensor,
     ) -> None:
         """Let the clipper, and an optimiser that corrects for noise, see what was released."""
-        clipper = self.problem.clipper
+        clipper = self.context.clipper
         if self._observe_noise is not None or clipper.transforms:
             std = opened.noise_std(GRADIENT)  # public: noise multiplier × clip norm
             noise = denominators.new_tensor([0.0] if std is None else std)
-            noise = noise / denominators if self.work.divides else noise
+            noise = noise / denominators if self.computation.divides else noise
             noise = clip.restored_noise(noise[:, None])
             if self._observe_noise is not None:
                 self._observe_noise(noise)
@@ -182,18 +195,18 @@ class Trainer:
 
     def _add_penalties(self, mean: Tensor, so_far: Tensor | None) -> None:
         """Add the gradients of weight decay and of the proximal term, which read no record, in place."""
-        model, work = self.problem.model, self.work
-        if model.weight_decay and work.has_weight_decay:
+        model, computation = self.context.model, self.computation
+        if model.weight_decay and computation.has_weight_decay:
             weights = model.flat if so_far is None else model.flat + so_far
             mean.add_(weights, alpha=model.weight_decay)
-        if so_far is not None and work.proximal:
-            mean.add_(so_far, alpha=work.proximal)
+        if so_far is not None and computation.proximal:
+            mean.add_(so_far, alpha=computation.proximal)
 
     def saved_state(self) -> SavedState:
         """Copy what the model may save: its weights as they are, and the rest as it was when the first round
         began; without privacy the rest too as it is, running statistics say."""
-        state = SavedState(self.problem.model, self._beside_weights)
-        if self.problem.private:
+        state = SavedState(self.context.model, self._beside_weights)
+        if self.context.private:
             self._beside_weights = state.beside_weights
         return state
 
@@ -207,7 +220,7 @@ class Trainer:
         self._refuse_changed(self._held, round_index)
 
     def _refuse_changed(self, state: SavedState, round_index: int) -> None:
-        changed = state.change(weights_alone=not self.problem.private)
+        changed = state.change(weights_alone=not self.context.private)
         if changed is not None:
             raise ReleaseError(
                 f"round {round_index + 1}: {changed} changed outside the server step"
@@ -215,7 +228,7 @@ class Trainer:
 
     def _nothing(self, opened: OpenRound, holders: Tensor) -> RoundOutcome:
         """Of a round in which nothing was released: the weights stay."""
-        clip, none = Clip(self.problem.clipper, opened.round_index, holders), torch.zeros(0)
+        clip, none = StepClip(self.context.clipper, opened.round_index, holders), torch.zeros(0)
         norms = clip.norms.cpu().numpy()
         return RoundOutcome(
             math.nan, math.nan, 0, True, norms, none, none.long(), dict(opened.facts)
@@ -223,22 +236,22 @@ class Trainer:
 
     def state_dict(self) -> dict[str, object]:
         state = {
-            "weights": self.problem.model.flat.clone(),
+            "weights": self.context.model.flat.clone(),
             "optimizer": self._optimizer.state_dict(),
-            "clipper": self.problem.clipper.state_dict(),
+            "clipper": self.context.clipper.state_dict(),
         }
         if server := self.server.state_dict():
             state["server"] = server
-        if (rule := self.problem.rule) is not None:
+        if (rule := self.context.rule) is not None:
             state["rule"] = rule.state_dict()
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         saved: Mapping[str, Any] = state
-        self.problem.model.set(saved["weights"])
+        self.context.model.set(saved["weights"])
         self._held = None
         self._optimizer.load_state_dict(saved["optimizer"])
-        self.problem.clipper.load_state_dict(saved["clipper"])
+        self.context.clipper.load_state_dict(saved["clipper"])
         self.server.load_state_dict(saved.get("server", {}))
-        if (rule := self.problem.rule) is not None:
+        if (rule := self.context.rule) is not None:
             rule.load_state_dict(saved["rule"])

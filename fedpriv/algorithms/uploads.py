@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.engine import ClippedSums, StackedModel, rows_at
 from fedpriv.privacy.core.sampling import PoissonSampling, WholeData, sample_lot, shuffle
 from fedpriv.privacy.mechanisms.bounded import sum_per_owner
@@ -58,13 +58,13 @@ class Gradients:
     sign = 1
     replaces = False
 
-    def __init__(self, sample_rate: float, problem: Problem):
-        self.problem = problem
-        problem.prove_engine()
+    def __init__(self, sample_rate: float, context: RunContext):
+        self.context = context
+        context.prove_engine()
         self._sampling = WholeData() if sample_rate == 1 else PoissonSampling(sample_rate)
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        data = self.problem.data
+        data = self.context.data
         lots = [self._lot(round_index, int(client)) for client in clients]
         sizes = torch.tensor([len(lot) for lot in lots])
         records = data.train.subset(np.concatenate(lots))
@@ -72,7 +72,7 @@ class Gradients:
         return self._gradients(records.inputs, records.targets, sizes, expected)
 
     def _lot(self, round_index: int, client: int) -> np.ndarray:
-        own, streams = self.problem.records_of(round_index, client), self.problem.streams
+        own, streams = self.context.records_of(round_index, client), self.context.streams
         return sample_lot(streams, self._sampling, own, round_index, 0, client)
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class Gradients:
     ) -> UploadBatch:
         client_of_record = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
         lots = (inputs, targets, client_of_record, len(sizes))
-        result = self.problem.engine.clipped_sums(*lots, None)
+        result = self.context.engine.clipped_sums(*lots, None)
         sums, losses, finite = result.sums, result.losses, result.finite
         broken = (~sums.isfinite().all(dim=1)).nonzero().flatten().tolist()
         if broken:
@@ -93,7 +93,7 @@ class Gradients:
             own = slice(ends[k] - int(sizes[k]), ends[k])
             alone = self._alone(inputs[own], targets[own])
             sums[k], losses[own], finite[own] = alone.sums[0], alone.losses, alone.finite
-        model = self.problem.model
+        model = self.context.model
         denominators = torch.tensor(expected, dtype=sums.dtype).to(sums.device)
         if model.weight_decay:
             losses = losses + model.penalty(model.flat)
@@ -110,11 +110,11 @@ class Gradients:
         """The gradient sum of one client. A record that is not finite spills into the sums of others
         (0 · nan is nan) where norms are not measured, and contributes zero where they are."""
         lot = (inputs, targets, torch.zeros(len(targets), dtype=torch.int64), 1)
-        found = self.problem.engine.clipped_sums(*lot, None)
+        found = self.context.engine.clipped_sums(*lot, None)
         if bool(found.sums.isfinite().all()):
             return found
-        found = self.problem.engine.clipped_sums(*lot, lambda norms, _: torch.ones_like(norms))
-        return replace(found, sums=found.sums.to(self.problem.model.flat.dtype))
+        found = self.context.engine.clipped_sums(*lot, lambda norms, _: torch.ones_like(norms))
+        return replace(found, sums=found.sums.to(self.context.model.flat.dtype))
 
 
 class LocalChanges:
@@ -125,20 +125,20 @@ class LocalChanges:
 
     def __init__(
         self,
-        problem: Problem,
+        context: RunContext,
         epochs: int,
         batch_size: int | None,
         learning_rate: float,
         proximal: float = 0.0,
     ):
         """``proximal``: μ of FedProx (Li et al. 2020), which adds μ/2 ‖θ_k - θ‖² to a client's loss."""
-        self.problem, self.proximal = problem, proximal
+        self.context, self.proximal = context, proximal
         self.epochs, self.batch_size, self.learning_rate = epochs, batch_size, learning_rate
-        self._stacked = StackedModel(problem.model)
+        self._stacked = StackedModel(context.model)
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        data, streams = self.problem.data, self.problem.streams
-        records = [self.problem.records_of(round_index, int(k)) for k in clients]
+        data, streams = self.context.data, self.context.streams
+        records = [self.context.records_of(round_index, int(k)) for k in clients]
 
         def order(client: int, epoch: int) -> np.ndarray:
             return shuffle(streams, records[client], round_index, epoch, clients[client])
@@ -165,7 +165,7 @@ class LocalChanges:
     ) -> UploadBatch:
         """``order(client, epoch)``: the indices of a client's records as the epoch visits them; ``project``:
         called after every batch."""
-        start = self.problem.model.flat
+        start = self.context.model.flat
         batch = self.batch_size or max(sizes)
         weights = start.repeat(len(sizes), 1)
         loss_sum = start.new_zeros(len(sizes), dtype=torch.float64)
@@ -191,8 +191,8 @@ class ProjectedChanges(LocalChanges):
     """The same, projected onto a ball around θ after every batch: that of radius S, the clip norm."""
 
     def projection(self, round_index: int) -> Projection:
-        server = torch.zeros(1, dtype=torch.int64, device=self.problem.model.device)
-        radius = float(self.problem.clipper.clip_norm(round_index, server))
+        server = torch.zeros(1, dtype=torch.int64, device=self.context.model.device)
+        radius = float(self.context.clipper.clip_norm(round_index, server))
         return partial(project_to_ball, radius=radius)
 
 
@@ -215,17 +215,17 @@ class FullBatchDescent:
 
     sign = -1
 
-    def __init__(self, problem: Problem, steps: int, learning_rate: float, replaces: bool):
-        self.problem, self.steps, self.learning_rate = problem, steps, learning_rate
+    def __init__(self, context: RunContext, steps: int, learning_rate: float, replaces: bool):
+        self.context, self.steps, self.learning_rate = context, steps, learning_rate
         self.replaces = replaces
-        self._stacked = StackedModel(problem.model)
+        self._stacked = StackedModel(context.model)
         self._gathered: dict[bytes, tuple[list[np.ndarray], tuple[Tensor, Tensor, Tensor]]] = {}
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        own = [self.problem.records_of(round_index, int(client)) for client in clients]
+        own = [self.context.records_of(round_index, int(client)) for client in clients]
         key = np.asarray(clients).tobytes()
         if key not in self._gathered or not _same(self._gathered[key][0], own):
-            data = self.problem.data
+            data = self.context.data
             indices, present = _padded(own, data.train.targets.device)
             inputs, targets = (rows_at(x, indices) for x in (data.train.inputs, data.train.targets))
             held = sum(kept[2].numel() for _, kept in self._gathered.values())
@@ -241,7 +241,7 @@ class FullBatchDescent:
         return self._train(inputs[None], targets[None], there[None]).uploads[0]
 
     def _train(self, inputs: Tensor, targets: Tensor, present: Tensor) -> UploadBatch:
-        start = self.problem.model.flat
+        start = self.context.model.flat
         weights = start.repeat(len(targets), 1)
         loss_sum = start.new_zeros(len(targets), dtype=torch.float64)
         for step in range(self.steps):

@@ -20,16 +20,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.algorithms.base import Algorithm, UnsampledReports
-from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
+from fedpriv.algorithms.client_level import ServerStepAlgorithm
+from fedpriv.algorithms.record_level import LocalStepsAlgorithm
 from fedpriv.algorithms.rounds_search import RoundsSearch
-from fedpriv.algorithms.server_step import ServerStepAlgorithm
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.mechanisms.claims import Claim, wei
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.uploads import Uploads
 
 SENSITIVITIES = ("one_step", "update", "weights")
@@ -119,11 +119,11 @@ class ModelCdp(UnsampledReports, ServerStepAlgorithm):
         self.local_learning_rate = checks.number("learning_rate", learning_rate, above=0)
         self.clients_per_round = clients_per_round
 
-    def uploads(self, problem: Problem) -> Uploads:
+    def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import FullBatchDescent
 
         replaces = self.sensitivity == "weights"
-        return FullBatchDescent(problem, self.local_steps, self.local_learning_rate, replaces)
+        return FullBatchDescent(context, self.local_steps, self.local_learning_rate, replaces)
 
     def denominator(self, cohort: int, clients: int) -> float:
         return float(cohort)

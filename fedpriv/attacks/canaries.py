@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem, RoundWeights
+from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.federated import FederatedData
@@ -171,7 +171,7 @@ def marked(inputs: Tensor) -> Tensor:
 
 
 class PlantedCanaries:
-    """Canaries at work in a problem: which of them take part. What they send is for others to say."""
+    """Canaries at work in a run: which of them take part. What they send is for others to say."""
 
     def __init__(self, canaries: Canaries):
         self.canaries = canaries
@@ -185,9 +185,9 @@ class PlantedCanaries:
         self._absent_records = canaries.first + np.flatnonzero(absent)
         self._absent_clients = canaries.homes[absent]
 
-    def join(self, problem: Problem) -> None:
-        """Take part in a problem on their ``data``."""
-        problem.canaries = self
+    def join(self, context: RunContext) -> None:
+        """Take part in a run on their ``data``."""
+        context.canaries = self
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
         """The cohort without the canaries that are not there."""
@@ -213,10 +213,10 @@ class PlantedDirections(PlantedCanaries):
     canaries: Directions
     silent = False
 
-    def join(self, problem: Problem) -> None:
-        super().join(problem)
+    def join(self, context: RunContext) -> None:
+        super().join(context)
         if self.canaries.unit == "record":
-            problem.engine = _EngineWithCanaries(problem.engine, self)
+            context.engine = _EngineWithCanaries(context.engine, self)
         else:
             self.attackers = self.canaries.homes
 

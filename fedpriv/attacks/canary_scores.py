@@ -22,10 +22,10 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem
-from fedpriv.algorithms.work import CohortAnswer, Turn, Work
+from fedpriv.algorithms.client_computation import ClientComputation, CohortAnswer, LocalStep
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.attacks.canaries import PlantedCanaries, PlantedDirections
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.events import describe_event, parse_event
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, Sampling, TruncatedPoissonSampling
@@ -96,7 +96,7 @@ def ideal_scores(
     return total
 
 
-class WatchedWork:
+class WatchedComputation:
     """An algorithm's work, beside which an auditor writes down what canaries are part of.
 
     Attributes:
@@ -109,31 +109,39 @@ class WatchedWork:
 
     size: float | None = None
 
-    def __init__(self, work: Work, problem: Problem, planted: PlantedCanaries, alone: bool = False):
-        self._work, self._problem, self._planted = work, problem, planted
+    def __init__(
+        self,
+        computation: ClientComputation,
+        context: RunContext,
+        planted: PlantedCanaries,
+        alone: bool = False,
+    ):
+        self._computation, self._context, self._planted = computation, context, planted
         self.alone = alone
         self.scores = np.zeros(len(planted.canaries))
         self.released: Counter[Kind] = Counter()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._work, name)
+        return getattr(self._computation, name)
 
-    def compute_cohort(self, turn: Turn, changes: Tensor | None, clip: Clip) -> CohortAnswer:
-        for joint, own in self._parts(turn):
+    def compute_cohort(
+        self, local_step: LocalStep, changes: Tensor | None, clip: StepClip
+    ) -> CohortAnswer:
+        for joint, own in self._parts(local_step):
             self._count(joint, own)
-        return self._work.compute_cohort(turn, changes, clip)
+        return self._computation.compute_cohort(local_step, changes, clip)
 
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
         """Scores [m], the higher the likelier there; the model was ``before`` [d] at the start."""
         raise NotImplementedError
 
-    def _parts(self, turn: Turn) -> Iterator[tuple[JointQuery, np.ndarray]]:
+    def _parts(self, local_step: LocalStep) -> Iterator[tuple[JointQuery, np.ndarray]]:
         """What a turn releases, each with the canaries that may be part of it [n]."""
         canaries = self._planted.canaries
-        for group in self._problem.mechanism.announce(turn.round_index).groups:
+        for group in self._context.mechanism.announce(local_step.round_index).groups:
             own = np.flatnonzero(np.isin(canaries.homes, group.clients))
             if canaries.unit == "record" or self.alone:
-                own = own[np.isin(canaries.homes[own], turn.cohort)]
+                own = own[np.isin(canaries.homes[own], local_step.cohort)]
             yield group.upload.joint, own
 
     def _count(self, joint: JointQuery, own: np.ndarray) -> bool:
@@ -146,51 +154,61 @@ class WatchedWork:
         return True
 
 
-class WatchedDirections(WatchedWork):
+class WatchedDirections(WatchedComputation):
     """Beside which the auditor adds up the log-likelihood ratio of each canary's coordinate."""
 
     _planted: PlantedDirections
 
-    def __init__(self, work: Work, problem: Problem, planted: PlantedCanaries, alone: bool = False):
-        super().__init__(work, problem, planted, alone)
+    def __init__(
+        self,
+        computation: ClientComputation,
+        context: RunContext,
+        planted: PlantedCanaries,
+        alone: bool = False,
+    ):
+        super().__init__(computation, context, planted, alone)
         self.size = 0.0
-        self._pending: tuple[Turn, Tensor, np.ndarray] | None = None
+        self._pending: tuple[LocalStep, Tensor, np.ndarray] | None = None
 
-    def compute_cohort(self, turn: Turn, changes: Tensor | None, clip: Clip) -> CohortAnswer:
-        known = self._of_others(turn, changes)
-        found = self._work.compute_cohort(turn, changes, clip)
+    def compute_cohort(
+        self, local_step: LocalStep, changes: Tensor | None, clip: StepClip
+    ) -> CohortAnswer:
+        known = self._of_others(local_step, changes)
+        found = self._computation.compute_cohort(local_step, changes, clip)
         norms = clip.norms.double().cpu().numpy() / found.answer.divided_by
-        self._pending = (turn, known, norms)
+        self._pending = (local_step, known, norms)
         return found
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         """Writes down the canaries' scores, then goes on as the algorithm does."""
         assert self._pending is not None  # clipped() came before
-        turn, known, norms = self._pending
-        self._look(turn, released - known if len(known) else released, norms)
-        return self._work.mean(released, cohort)
+        local_step, known, norms = self._pending
+        self._look(local_step, released - known if len(known) else released, norms)
+        return self._computation.mean(released, cohort)
 
-    def _of_others(self, turn: Turn, changes: Tensor | None) -> Tensor:
+    def _of_others(self, local_step: LocalStep, changes: Tensor | None) -> Tensor:
         """What everybody else adds; nothing is taken for known where their lot tells who else is in it."""
         tells = (FixedSizeSampling, TruncatedPoissonSampling)
-        if self.alone or any(isinstance(sampling, tells) for sampling in self._samplings(turn)):
+        if self.alone or any(
+            isinstance(sampling, tells) for sampling in self._samplings(local_step)
+        ):
             return torch.zeros(0)
-        problem = self._problem
-        holders = self._work.holders(turn.cohort)
+        context = self._context
+        holders = self._computation.holders(local_step.cohort)
         with self._planted.silenced():
-            clip = Clip(problem.clipper, turn.round_index, holders)
-            return self._work.compute_cohort(turn, changes, clip).answer.values
+            clip = StepClip(context.clipper, local_step.round_index, holders)
+            return self._computation.compute_cohort(local_step, changes, clip).answer.values
 
-    def _samplings(self, turn: Turn) -> list[Sampling]:
-        groups = self._problem.mechanism.announce(turn.round_index).groups
+    def _samplings(self, local_step: LocalStep) -> list[Sampling]:
+        groups = self._context.mechanism.announce(local_step.round_index).groups
         return [group.upload.joint.sampling for group in groups]
 
-    def _look(self, turn: Turn, seen: Tensor, norms: np.ndarray) -> None:
+    def _look(self, local_step: LocalStep, seen: Tensor, norms: np.ndarray) -> None:
         canaries = self._planted.canaries
-        for joint, own in self._parts(turn):
+        for joint, own in self._parts(local_step):
             rows = np.zeros(len(own), dtype=np.int64)
             if canaries.unit == "record":
-                rows = np.searchsorted(turn.cohort, canaries.homes[own])
+                rows = np.searchsorted(local_step.cohort, canaries.homes[own])
             if self._count(joint, own):
                 self.size = float(
                     torch.linalg.vector_norm(seen[int(rows[0])]).clamp_min(1e-300).log()
@@ -208,7 +226,7 @@ class WatchedDirections(WatchedWork):
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
         """Of every release, and of the model now by how far it moved since it was ``before`` [d]."""
         canaries = self._planted.canaries
-        moved = (self._problem.model.flat - before).double().cpu().numpy()
+        moved = (self._context.model.flat - before).double().cpu().numpy()
         towards = -1.0 if canaries.unit == "record" else 1.0  # gradients are subtracted
         return {RELEASES: self.scores, FINAL: towards * moved[canaries.coordinates]}
 

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem, RoundWeights
-from fedpriv.algorithms.work import CohortAnswer, Turn, Work
+from fedpriv.algorithms.client_computation import ClientComputation, CohortAnswer, LocalStep
+from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import GRADIENT
 
 _LARGE = 1e5
@@ -32,8 +32,11 @@ HOME = 0
 
 
 class CraftedRecord:
-    """The record at work (:class:`fedpriv.algorithms.problem.Participants`). ``replaced``: whether the coin
-    chooses its label (the client's last record makes room for it); else it is there or not."""
+    """The crafted record of a run (:class:`fedpriv.algorithms.run_context.Participants`).
+
+    ``replaced``: the coin chooses the label of the record, which takes the place of the client's last record;
+    otherwise the coin chooses whether the record is there.
+    """
 
     def __init__(self, data: FederatedData, replaced: bool):
         self.attackers = np.zeros(0, dtype=int)
@@ -66,41 +69,52 @@ class CraftedRecord:
 class NeighboursSeen:
     """An algorithm's work, beside which an auditor adds up the log-likelihood ratio of the two neighbours."""
 
-    def __init__(self, work: Work, problem: Problem, record: CraftedRecord):
-        self._work, self._problem, self._record = work, problem, record
+    def __init__(self, computation: ClientComputation, context: RunContext, record: CraftedRecord):
+        self._computation, self._context, self._record = computation, context, record
         self.score = 0.0
-        self._pending: tuple[Turn, Tensor, Tensor, Tensor] | None = None
+        self._pending: tuple[LocalStep, Tensor, Tensor, Tensor] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._work, name)
+        return getattr(self._computation, name)
 
-    def compute_cohort(self, turn: Turn, changes: Tensor | None, clip: Clip) -> CohortAnswer:
-        one, other = (self._noiseless(turn, changes, coin) for coin in (True, False))
-        found = self._work.compute_cohort(turn, changes, clip)
-        self._pending = (turn, one, other, clip.norms / found.answer.divided_by)
+    def compute_cohort(
+        self, local_step: LocalStep, changes: Tensor | None, clip: StepClip
+    ) -> CohortAnswer:
+        one, other = (self._noiseless(local_step, changes, coin) for coin in (True, False))
+        found = self._computation.compute_cohort(local_step, changes, clip)
+        self._pending = (local_step, one, other, clip.norms / found.answer.divided_by)
         return found
 
-    def _noiseless(self, turn: Turn, changes: Tensor | None, coin: bool) -> Tensor:
+    def _noiseless(self, local_step: LocalStep, changes: Tensor | None, coin: bool) -> Tensor:
         before, self._record.coin = self._record.coin, coin
         try:
-            clip = Clip(self._problem.clipper, turn.round_index, self._work.holders(turn.cohort))
-            return self._work.compute_cohort(turn, changes, clip).answer.values[0].double().clone()
+            clip = StepClip(
+                self._context.clipper,
+                local_step.round_index,
+                self._computation.holders(local_step.cohort),
+            )
+            return (
+                self._computation.compute_cohort(local_step, changes, clip)
+                .answer.values[0]
+                .double()
+                .clone()
+            )
         finally:
             self._record.coin = before
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         assert self._pending is not None  # clipped() came before
-        turn, one, other, norms = self._pending
+        local_step, one, other, norms = self._pending
         apart = one - other
         distance = float(torch.linalg.vector_norm(apart))
-        noise = self._multiplier(turn) * float(norms[0])
+        noise = self._multiplier(local_step) * float(norms[0])
         if distance > 0:
             along = float((released[0].double() - (one + other) / 2) @ apart) / distance
             self.score += distance * along / noise**2 if noise > 0 else along
-        return self._work.mean(released, cohort)
+        return self._computation.mean(released, cohort)
 
-    def _multiplier(self, turn: Turn) -> float:
-        for group in self._problem.mechanism.announce(turn.round_index).groups:
+    def _multiplier(self, local_step: LocalStep) -> float:
+        for group in self._context.mechanism.announce(local_step.round_index).groups:
             if HOME in group.clients:
                 return group.upload.joint.query(GRADIENT).noise_multiplier
         raise AssertionError("a client is in one of the groups")

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem, RoundWeights
+from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.uploads import LocalChanges, Projection, project_to_ball
 from fedpriv.attacks.names import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT
 from fedpriv.common.errors import ArgumentError, ConfigError, ReleaseError
@@ -100,17 +100,17 @@ class MaliciousClients(Saved):
         self.data = replace(data, train=train, clients=clients)
         self._forget_norms()
 
-    def join(self, problem: Problem) -> None:
-        """Take part in a problem on ``data``. Raises ConfigError where nobody sees the uploads that the
+    def join(self, context: RunContext) -> None:
+        """Take part in a run on ``data``. Raises ConfigError where nobody sees the uploads that the
         threat model counts on."""
-        algorithm = problem.mechanism.algorithm
+        algorithm = context.mechanism.algorithm
         if self.sees_uploads and algorithm.unit != "record":
             raise ConfigError(
                 f"attack: {type(self).__name__} sees the uploads of honest clients (sees_uploads), which at "
                 f"client level (algorithm={algorithm.name}) nobody sees before they are clipped and noised"
             )
-        self._training = _PoisonedTraining(problem, self.settings)
-        problem.attack = self
+        self._training = _PoisonedTraining(context, self.settings)
+        context.attack = self
 
     # ---- to override
 
@@ -170,29 +170,29 @@ class MaliciousClients(Saved):
     def _trained(self, aggregation: RoundWeights, clients: np.ndarray, own: Tensor) -> Tensor:
         """Return what attackers [a] would send by their training, boost and norm bound [a, d]; ``own``: by
         the algorithm's training."""
-        settings, turn = self.settings, aggregation.round_index
+        settings, local_step = self.settings, aggregation.round_index
         boost = torch.from_numpy(self._boosts(aggregation, clients)).to(own)[:, None]
         if settings.dp_steps == FOLLOW:
-            sent = self._constrained(turn, clients, own) * boost
+            sent = self._constrained(local_step, clients, own) * boost
         else:
             constrains = type(self).constrain is not MaliciousClients.constrain
             radius = None if settings.norm_bound is None else settings.norm_bound / boost
 
             def project(radius: Tensor | None, weights: Tensor, start: Tensor) -> None:
                 if constrains:  # else changes + start would round
-                    allowed = self._constrained(turn, clients, weights - start)
+                    allowed = self._constrained(local_step, clients, weights - start)
                     weights.copy_(allowed.add(start))
                 if radius is not None:
                     project_to_ball(weights, start, radius)
 
             train, bounded = self._training.changes, partial(project, radius)
             if settings.boosted == MALICIOUS_PART:
-                bad = train(turn, clients, {}, self._poisoned, bounded)
+                bad = train(local_step, clients, {}, self._poisoned, bounded)
                 clean = dict(enumerate(self.data.clients))
-                good = train(turn, clients, clean, {}, partial(project, None))
+                good = train(local_step, clients, clean, {}, partial(project, None))
                 sent = good.add_(bad.mul_(boost))
             else:
-                sent = train(turn, clients, self._clean, self._poisoned, bounded).mul_(boost)
+                sent = train(local_step, clients, self._clean, self._poisoned, bounded).mul_(boost)
         if settings.norm_bound is not None:
             project_to_ball(sent, torch.zeros_like(sent[0]), settings.norm_bound)
         return sent
@@ -248,9 +248,9 @@ class MaliciousClients(Saved):
 class _PoisonedTraining(LocalChanges):
     """The attackers' plain SGD on clean and poisoned records."""
 
-    def __init__(self, problem: Problem, settings: AttackSettings):
+    def __init__(self, context: RunContext, settings: AttackSettings):
         super().__init__(
-            problem, settings.local_epochs, settings.batch_size, settings.learning_rate
+            context, settings.local_epochs, settings.batch_size, settings.learning_rate
         )
         self.settings = settings
 
@@ -274,7 +274,7 @@ class _PoisonedTraining(LocalChanges):
             return mixed(*own[client], stream)
 
         sizes = [len(good) + len(bad) for good, bad in own]
-        train = self.problem.data.train
+        train = self.context.data.train
         return self._train(train.inputs, train.targets, sizes, order, project).uploads
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.attacks.canaries import Canaries, PlantedCanaries, coins_of, homes_of, with_records
-from fedpriv.attacks.canary_scores import WatchedWork
+from fedpriv.attacks.canary_scores import WatchedComputation
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.federated import FederatedData
@@ -104,7 +104,7 @@ class PlantedMislabelled(PlantedCanaries):
         return own + other * len(canaries)
 
 
-class WatchedMislabelled(WatchedWork):
+class WatchedMislabelled(WatchedComputation):
     """What somebody finds out who asks the final model alone."""
 
     _planted: PlantedMislabelled
@@ -118,7 +118,7 @@ class WatchedMislabelled(WatchedWork):
 
     def _fallen(self, before: Tensor, records: Records) -> np.ndarray:
         """By how much the loss of each record has fallen [m]; one that is not finite counts as very large."""
-        model = self._problem.model
+        model = self._context.model
         now = model.flat.clone()
         losses = []
         for weights in (before, now):  # the second are the model's own

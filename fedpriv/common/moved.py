@@ -83,6 +83,12 @@ _FIRST = {
         "draws files lots noise sampling sensitivity shares "
         "statistics subject synthetic table units variations",
     ),
+    "fedpriv.algorithms.client_work": "fedpriv.algorithms.upload_computation",
+    "fedpriv.algorithms.local_steps": "fedpriv.algorithms.record_level",
+    "fedpriv.algorithms.problem": "fedpriv.algorithms.run_context",
+    "fedpriv.algorithms.record_work": "fedpriv.algorithms.record_computation",
+    "fedpriv.algorithms.server_step": "fedpriv.algorithms.client_level",
+    "fedpriv.algorithms.work": "fedpriv.algorithms.client_computation",
     "fedpriv.audit.epsilon.audit": "fedpriv.tools.audit.epsilon_audit",
     "fedpriv.audit.epsilon.estimate": "fedpriv.tools.audit.epsilon_estimate",
     "fedpriv.audit.epsilon.evaluate": "fedpriv.tools.audit.epsilon_evaluate",
@@ -111,6 +117,7 @@ _FIRST = {
     "fedpriv.figures.ends": "fedpriv.study.figures.final_points",
     "fedpriv.groups": "fedpriv.common.groups",
     "fedpriv.listing": "fedpriv.cli.listing",
+    "fedpriv.privacy.clippers.clip": "fedpriv.privacy.clippers.step_clip",
     "fedpriv.privacy.claims": "fedpriv.privacy.mechanisms.claims",
     "fedpriv.privacy.monte_carlo.bound": "fedpriv.privacy.accountants.monte_carlo_bound",
     "fedpriv.privacy.monte_carlo.losses": "fedpriv.privacy.accountants.monte_carlo_losses",
@@ -184,6 +191,12 @@ _FIRST_MODULES = {new: old for old, new in _FIRST.items()} | {
 """Module, or class of a module that several were merged into → the first module of the class."""
 
 _FIRST_NAMES = {
+    "fedpriv.algorithms.client_computation.ClientComputation": "fedpriv.algorithms.work.Work",
+    "fedpriv.algorithms.client_computation.LocalStep": "fedpriv.algorithms.work.Turn",
+    "fedpriv.algorithms.record_computation.RecordComputation": "fedpriv.algorithms.record_work.RecordWork",
+    "fedpriv.algorithms.run_context.RunContext": "fedpriv.algorithms.problem.Problem",
+    "fedpriv.algorithms.upload_computation.UploadComputation": "fedpriv.algorithms.client_work.ClientWork",
+    "fedpriv.privacy.clippers.step_clip.StepClip": "fedpriv.privacy.clippers.clip.Clip",
     "fedpriv.privacy.clippers.parts.LayerGroups": "fedpriv.privacy.clippers.parts.Parts",
 }
 """Class that got another name → its first dotted path. A clipper of the user's own holds one of these, and

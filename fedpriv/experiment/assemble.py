@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.aggregation.checked import CheckedRule
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.attacks.canaries import PlantedCanaries
     from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.data.federated import ClientSizes, FederatedData
@@ -71,7 +71,7 @@ def assemble(
     tune_allocator(reading=True)
     device = resolve_device(settings.runtime.device)
     state, passed_over = (None, None) if folder is None else saved_state(folder, identity, device)
-    problem = make_problem(
+    context = make_context(
         parts,
         device,
         settings.canaries,
@@ -80,9 +80,9 @@ def assemble(
         canary=settings.canary,
     )
     tune_allocator()
-    threads = choose_threads(settings.runtime.threads, work_per_round(parts, problem))
-    attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
-    budget = make_budget(parts, problem.data, attackers) if parts.private else None
+    threads = choose_threads(settings.runtime.threads, work_per_round(parts, context))
+    attackers = np.zeros(0, dtype=int) if context.attack is None else context.attack.attackers
+    budget = make_budget(parts, context.data, attackers) if parts.private else None
     begun = folder is not None
     if folder is None:
         folder = new_run_folder(parts)
@@ -93,15 +93,15 @@ def assemble(
         folder.write_text(folder.config, configuration.dump(config))
     else:
         folder.remove_leftovers()
-    digest = run_digest(config, settings.rounds, problem)
-    problem.streams, name = streams_of_run(settings, digest, folder)
+    digest = run_digest(config, settings.rounds, context)
+    context.streams, name = streams_of_run(settings, digest, folder)
     if settings.paired is None and own_targets(identity):
-        problem.streams = replace(problem.streams, history=History())
+        context.streams = replace(context.streams, history=History())
     notes = (
         [] if passed_over is None else [f"warning: {passed_over}; the checkpoint before it serves"]
     )
     origin = Origin(
-        identity, name, numeric_environment(device, threads, problem.engine.name, problem.chunk)
+        identity, name, numeric_environment(device, threads, context.engine.name, context.chunk)
     )
     if begun and state is None:
         notes.append(f"{folder.path} has no checkpoint and no round: it begins with round 1")
@@ -109,12 +109,12 @@ def assemble(
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
         notes += checkpoint.compare_files(folder, state)
         _mend_configuration(folder, config, identity)
-    drawn = second_draw(parts, problem)  # before the algorithm sees the data
-    loop = Loop(parts, problem, budget)
+    drawn = second_draw(parts, context)  # before the algorithm sees the data
+    loop = Loop(parts, context, budget)
     loop.second_draw = drawn
     refuse_uncalled_by_trainer(loop.trainer)
     loop.cpu_began = began  # reading the data counts
-    if problem.canaries is not None:
+    if context.canaries is not None:
         from fedpriv.experiment.canaries import watch_canaries
 
         watch_canaries(loop)
@@ -142,18 +142,18 @@ def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[st
     folder.write_text(folder.config, configuration.dump(config))
 
 
-def make_problem(
+def make_context(
     parts: Parts,
     device: torch.device,
     canaries: int = 0,
     seed: int = 0,
     fewer: bool = False,
     canary: str = DIRECTION,
-) -> Problem:
+) -> RunContext:
     """Data, model and engine, with the attackers among the clients, if there are any; the streams are
     nobody's yet. ``canaries``: so many of the kind ``canary`` are planted, or as many as there is room for
     (``fewer``); ``seed``: of their coins, and of what they are."""
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.data.federated import federate
     from fedpriv.data.shadow import of_shadow
     from fedpriv.engine import FlatModel, make_engine
@@ -183,7 +183,7 @@ def make_problem(
         count = min(canaries, _room(parts, data, model.size, canary)) if fewer else canaries
         planted = _planted(parts, data, count, model.size, seed, canary)
         data = planted.canaries.data
-    problem = Problem(
+    context = RunContext(
         data=data,
         model=model,
         engine=make_engine(model, engine=settings.runtime.engine),
@@ -195,34 +195,34 @@ def make_problem(
     )
     if is_own(algorithm):
         refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
-    problem.rule = _start_rule(parts, problem)
+    context.rule = _start_rule(parts, context)
     parts.mechanism.join(data.records_per_client)
-    inputs, _ = problem.random_records(_probes(module))
+    inputs, _ = context.random_records(_probes(module))
     refuse_own_randomness(module, inputs)
     if parts.private:
         refuse_record_mixing(module, inputs, per_record=algorithm.unit == "record")
         if is_own(parts.model):
-            problem.probed_lots = _probe_own_model(parts, problem)
+            context.probed_lots = _probe_own_model(parts, context)
     if attack is not None:
-        attack.join(problem)
+        attack.join(context)
     if planted is not None:
-        planted.join(problem)
-    problem.chunk = settings.chunk
+        planted.join(context)
+    context.chunk = settings.chunk
     if settings.chunk is None:
         cohort = algorithm.expected_cohort(data.client_count)
         assert cohort is not None
-        problem.chunk = chunk_size(cohort, work_per_round(parts, problem))
-    return problem
+        context.chunk = chunk_size(cohort, work_per_round(parts, context))
+    return context
 
 
-def _start_rule(parts: Parts, problem: Problem) -> CheckedRule | None:
+def _start_rule(parts: Parts, context: RunContext) -> CheckedRule | None:
     """Start the rule of a run, or return None. Raises ConfigError for one that cannot be used."""
     from fedpriv.aggregation.checked import CheckedRule, refuse_unrepeatable
     from fedpriv.experiment.uncalled import refuse_uncalled
 
     if parts.aggregation is None:
         return None
-    model, clients = problem.model, problem.data.client_count
+    model, clients = context.model, context.data.client_count
     rule = CheckedRule(parts.aggregation, model)
     refuse_wrong_signatures("rule", rule.rule)
     refuse_uncalled("rule", rule.rule)
@@ -249,12 +249,12 @@ def _attackers(parts: Parts, data: FederatedData) -> MaliciousClients:
     return attackers
 
 
-def _probe_own_model(parts: Parts, problem: Problem) -> tuple[int, ...]:
+def _probe_own_model(parts: Parts, context: RunContext) -> tuple[int, ...]:
     """Refuse a model of the user's own in which one record reaches another; return the sizes of the lots it
     was probed with. What its first call makes, caches say, is there afterwards. Raises ConfigError."""
     from fedpriv.engine.probe import lot_sizes, refuse_dependent_records
 
-    algorithm, data, model = parts.algorithm, problem.data, problem.model
+    algorithm, data, model = parts.algorithm, context.data, context.model
     largest = int(data.records_per_client.max())
     clients = min(data.client_count, algorithm.clients_per_round or data.client_count)
     everyone = algorithm.records_per_step(clients / data.client_count * len(data.train))
@@ -264,13 +264,13 @@ def _probe_own_model(parts: Parts, problem: Problem) -> tuple[int, ...]:
     sizes = lot_sizes(model.size, [of_client, everyone], model.isolated)
 
     def draw(records: int) -> tuple[torch.Tensor, torch.Tensor]:
-        inputs, targets = problem.random_records(records)
+        inputs, targets = context.random_records(records)
         return inputs.cpu(), targets.cpu()
 
     engine = parts.settings.runtime.engine
     refuse_dependent_records(model.module, draw, sizes, engine, model.isolated)
     if not model.isolated:
-        model.record_losses(*problem.random_records(2))
+        model.record_losses(*context.random_records(2))
     return tuple(sizes)
 
 
@@ -321,14 +321,14 @@ def refuse_smaller_clients(parts: Parts, smallest: int) -> None:
         )
 
 
-def work_per_round(parts: Parts, problem: Problem) -> float:
+def work_per_round(parts: Parts, context: RunContext) -> float:
     """Parameters × records (copies of them) of one local step of all clients: a measure of how much there is
     to do."""
-    algorithm, data = parts.algorithm, problem.data
+    algorithm, data = parts.algorithm, context.data
     share = min(1.0, (algorithm.clients_per_round or data.client_count) / data.client_count)
     records = algorithm.records_per_step(share * float(data.records_per_client.sum()))
     copies = 1 if algorithm.augmentation is None else algorithm.augmentation.multiplicity
-    return problem.model.size * records * copies
+    return context.model.size * records * copies
 
 
 def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.ndarray) -> Budget:

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import torch
 
-from fedpriv.algorithms.problem import Problem
-from fedpriv.algorithms.trainer import Work
+from fedpriv.algorithms.run_context import RunContext
+from fedpriv.algorithms.trainer import ClientComputation
 from fedpriv.attacks.canaries import PlantedCanaries
-from fedpriv.attacks.canary_scores import Kind, WatchedDirections, WatchedWork
+from fedpriv.attacks.canary_scores import Kind, WatchedComputation, WatchedDirections
 from fedpriv.attacks.mislabelled import PlantedMislabelled, WatchedMislabelled
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.loop import Loop
@@ -20,22 +20,26 @@ from fedpriv.store.canary_file import CanaryFile
 from fedpriv.store.folder import RunFolder
 
 
-def watch_canaries(loop: Loop) -> WatchedWork:
+def watch_canaries(loop: Loop) -> WatchedComputation:
     """Let every release of the loop be looked at."""
-    watched = watched_work(loop.trainer.work, loop.problem)
-    loop.trainer.work = cast("Work", watched)  # it passes on what else it is asked
+    watched = watched_computation(loop.trainer.computation, loop.context)
+    loop.trainer.computation = cast(
+        "ClientComputation", watched
+    )  # it passes on what else it is asked
     return watched
 
 
-def watched_work(work: Work, problem: Problem, alone: bool = False) -> WatchedWork:
-    """A problem's work with somebody who looks for its canaries; see :class:`WatchedWork`."""
-    watched = WatchedMislabelled if kind_of(problem) == MISLABELLED else WatchedDirections
-    return watched(work, problem, cast("PlantedCanaries", problem.canaries), alone)
+def watched_computation(
+    computation: ClientComputation, context: RunContext, alone: bool = False
+) -> WatchedComputation:
+    """Return the clients' computation of a run, watched for the canaries of the run."""
+    watched = WatchedMislabelled if kind_of(context) == MISLABELLED else WatchedDirections
+    return watched(computation, context, cast("PlantedCanaries", context.canaries), alone)
 
 
-def kind_of(problem: Problem) -> str:
+def kind_of(context: RunContext) -> str:
     """Of the canaries in it."""
-    return MISLABELLED if isinstance(problem.canaries, PlantedMislabelled) else DIRECTION
+    return MISLABELLED if isinstance(context.canaries, PlantedMislabelled) else DIRECTION
 
 
 class CanaryScores(Quiet):
@@ -45,9 +49,9 @@ class CanaryScores(Quiet):
 
     def __init__(self, loop: Loop, folder: RunFolder, state: Mapping[str, Any] | None):
         self._loop, self._folder = loop, folder
-        self._watched = cast("WatchedWork", loop.trainer.work)
+        self._watched = cast("WatchedComputation", loop.trainer.computation)
         if state is None:
-            self._before = loop.problem.model.flat.clone()
+            self._before = loop.context.model.flat.clone()
             return
         self._before = state["weights_before"]
         self._watched.scores = state["scores"].double().numpy().copy()
@@ -56,16 +60,16 @@ class CanaryScores(Quiet):
 
     def scores(self) -> dict[str, list[float]]:
         """By observer."""
-        before = self._before.to(self._loop.problem.model.device)
+        before = self._before.to(self._loop.context.model.device)
         found = self._watched.scores_by_observer(before)
         return {observer: scores.tolist() for observer, scores in found.items()}
 
     def close(self) -> None:
-        coins = cast("PlantedCanaries", self._loop.problem.canaries).canaries.coins
+        coins = cast("PlantedCanaries", self._loop.context.canaries).canaries.coins
         kinds = [{**kind.plain(), "count": n} for kind, n in self._watched.released.items()]
         file = CanaryFile(
             coins.tolist(), self.scores(), kinds, self._loop.rounds_done, False,
-            kind_of(self._loop.problem),
+            kind_of(self._loop.context),
         )  # fmt: skip
         self._folder.audit.mkdir(exist_ok=True)
         self._folder.write_json(self._folder.canaries, file.plain())

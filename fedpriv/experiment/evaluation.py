@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class Evaluation:
     backdoor_accuracy: float | None = None
 
 
-def evaluate(problem: Problem) -> Evaluation:
+def evaluate(context: RunContext) -> Evaluation:
     """Loss and accuracy of the weights as they are."""
-    data, model = problem.data, problem.model
+    data, model = context.data, context.model
     loss, accuracy = model.evaluate(data.test.inputs, data.test.targets)
-    if problem.attack is None:
+    if context.attack is None:
         return Evaluation(loss, accuracy)
-    triggered = problem.attack.test
+    triggered = context.attack.test
     return Evaluation(loss, accuracy, model.evaluate(triggered.inputs, triggered.targets)[1])
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fedpriv.algorithms.feature_statistics import FeatureStatistics
 from fedpriv.algorithms.losses import ReportedLoss
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.trainer import RoundOutcome
 from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.evaluation import Evaluation, evaluate
@@ -78,22 +78,22 @@ class Loop:
     """State and rounds of one run. ``budget``: None where the algorithm claims no privacy; ``second_draw``:
     None unless cohorts and lots of an algorithm of the user's own are drawn again."""
 
-    def __init__(self, parts: Parts, problem: Problem, budget: Budget | None):
-        self.parts, self.problem, self.budget = parts, problem, budget
+    def __init__(self, parts: Parts, context: RunContext, budget: Budget | None):
+        self.parts, self.context, self.budget = parts, context, budget
         self.settings, self.schedule = parts.settings, parts.noise_schedule
-        self.mechanism = problem.mechanism
-        self.trainer = parts.algorithm.start(problem)
+        self.mechanism = context.mechanism
+        self.trainer = parts.algorithm.start(context)
         averaging = self.settings.averaging
-        self.average = None if averaging is None else AveragedModel(averaging, problem.model)
+        self.average = None if averaging is None else AveragedModel(averaging, context.model)
         self.statistics = None
         if (statistics := parts.released_statistics) is not None:
             row_per_client = parts.algorithm.row_per_client
-            self.statistics = FeatureStatistics(problem, statistics, row_per_client)
+            self.statistics = FeatureStatistics(context, statistics, row_per_client)
         asked = self.schedule.loss_query
         self._loss_query = None
         if asked is not None:
-            self._loss_query = ReportedLoss(problem, asked, parts.algorithm.unit)
-        self._own = OwnState(parts, self.trainer, problem.model, problem.attack)
+            self._loss_query = ReportedLoss(context, asked, parts.algorithm.unit)
+        self._own = OwnState(parts, self.trainer, context.model, context.attack)
         self.second_draw: SecondDraw | None = None
         self.rounds_done = 0
         self.not_finite = 0
@@ -144,7 +144,7 @@ class Loop:
             evaluation = None
             if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
                 with self.evaluated_model():
-                    evaluation = evaluate(self.problem)
+                    evaluation = evaluate(self.context)
                 if self._stops_by_test_loss and not math.isfinite(evaluation.loss):
                     stop = DIVERGED
             self.trainer.refuse_changed(self.rounds_done - 1)  # by a loss, or by evaluating
@@ -167,9 +167,9 @@ class Loop:
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
         """Let every client release statistics of its features, and charge it for them."""
         announced = self.mechanism.announce_before()
-        self.problem.streams.bind("announced", announced)
-        everyone = np.arange(self.problem.data.client_count)
-        opened = self.mechanism.open(announced, everyone, self.problem.streams, everyone)
+        self.context.streams.bind("announced", announced)
+        everyone = np.arange(self.context.data.client_count)
+        opened = self.mechanism.open(announced, everyone, self.context.streams, everyone)
         statistics.release(opened)
         assert self.budget is not None
         self.budget.charge_before(opened.close(), announced)
@@ -182,18 +182,18 @@ class Loop:
         Returns:
             The round that was opened, exact statistics of it, and the signal that the schedule read.
         """
-        problem, t = self.problem, self.rounds_done
-        problem.streams.bind("announced", announced)
-        sampled = self.parts.algorithm.cohort(problem.streams, t, eligible.copy())
+        context, t = self.context, self.rounds_done
+        context.streams.bind("announced", announced)
+        sampled = self.parts.algorithm.cohort(context.streams, t, eligible.copy())
         if self.second_draw is not None:
             self.second_draw.hold_cohort(announced, eligible, sampled)
-        cohort = problem.joined_by_attackers(t, sampled)
+        cohort = context.joined_by_attackers(t, sampled)
         charged = None if self.budget is None else self.budget.payers(cohort)
-        opened = self.mechanism.open(announced, cohort, problem.streams, charged)
+        opened = self.mechanism.open(announced, cohort, context.streams, charged)
         if self.second_draw is not None:
             self.second_draw.watch(opened)
         outcome = self.trainer.round(opened)
-        problem.streams.bind("weights", problem.model.flat)
+        context.streams.bind("weights", context.model.flat)
         self.trainer.hold_state()
         signal = self._release_signal(opened)
         if self.budget is not None:
@@ -221,7 +221,7 @@ class Loop:
 
     def _eligible(self, announced: Announcement) -> np.ndarray:
         if self.budget is None:
-            return np.ones(self.problem.data.client_count, dtype=bool)
+            return np.ones(self.context.data.client_count, dtype=bool)
         return self.budget.eligible(announced)
 
     def eligible(self) -> np.ndarray:
@@ -244,9 +244,9 @@ class Loop:
 
     def _validation_loss(self) -> float:
         """J of the global weights on the public split."""
-        records = self.problem.data.validation
+        records = self.context.data.validation
         assert records is not None
-        return self.problem.model.evaluate(records.inputs, records.targets)[0]
+        return self.context.model.evaluate(records.inputs, records.targets)[0]
 
     def fraction(self) -> float | None:
         """How far the run is, 0 … 1, by rounds or by budget, whichever is further."""
@@ -270,11 +270,11 @@ class Loop:
         )
         if self.statistics is not None:
             optional["statistics"] = self.statistics.state_dict()
-        if (attack := self.problem.attack) is not None and (state := attack.state_dict()):
+        if (attack := self.context.attack) is not None and (state := attack.state_dict()):
             optional["attack"] = state
         if own := self._own.state_dict():
             optional["own"] = own
-        if (history := self.problem.streams.history) is not None:
+        if (history := self.context.streams.history) is not None:
             optional["history"] = history.state_dict()
         if self.aborted_rounds:
             optional["aborted_rounds"] = self.aborted_rounds
@@ -302,14 +302,14 @@ class Loop:
         self.mechanism.load_state_dict(saved["mechanism"])
         self.schedule.load_state_dict(saved["schedule"])
         if "attack" in saved:
-            assert self.problem.attack is not None
-            self.problem.attack.load_state_dict(saved["attack"])
+            assert self.context.attack is not None
+            self.context.attack.load_state_dict(saved["attack"])
         self._own.load_state_dict(saved.get("own", {}))
         if self.average is not None:
             self.average.load_state_dict(saved["average"])
         if self.statistics is not None:
             self.statistics.load_state_dict(saved["statistics"])
-        if (history := self.problem.streams.history) is not None:
+        if (history := self.context.streams.history) is not None:
             history.load_state_dict(saved["history"])
         if self.budget is not None:
             self.budget.load_state_dict(saved["budget"])

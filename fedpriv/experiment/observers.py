@@ -55,7 +55,7 @@ class Metrics(Quiet):
     def __init__(self, loop: Loop, folder: RunFolder, state: Mapping[str, Any] | None):
         self._loop = loop
         self._diagnostics = loop.settings.runtime.diagnostics
-        self._attack = loop.problem.attack
+        self._attack = loop.context.attack
         attacked = () if self._attack is None else ATTACK_METRICS
         columns: tuple[str, ...] = (*METRICS, *attacked, *loop.parts.algorithm.metrics)
         if not self._diagnostics:  # how long a round took tells how many took part to it
@@ -200,15 +200,15 @@ class SnapshotFiles(Quiet):
 
     def __init__(self, loop: Loop, folder: RunFolder):
         runtime = loop.settings.runtime
-        self._problem, self._average = loop.problem, loop.average
+        self._context, self._average = loop.context, loop.average
         self._files = Snapshots(folder, runtime.snapshot_interval, dated=runtime.diagnostics)
 
     def begin(self, rounds_done: int) -> None:
         self._files.begin(rounds_done)
-        self._files.offer(rounds_done, self._problem, self._average)
+        self._files.offer(rounds_done, self._context, self._average)
 
     def see(self, done: Round) -> None:
-        self._files.offer(done.number, self._problem, self._average)
+        self._files.offer(done.number, self._context, self._average)
 
 
 class Checkpoints(Quiet):

@@ -28,7 +28,7 @@ from fedpriv.common.exact import attributes_of, exact_digest
 from fedpriv.experiment.consent import TARGET, targets
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
 
 
 def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
@@ -54,17 +54,17 @@ def digest_of_targets(targets: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def digest_of_parts(problem: Problem, targets: Iterable[str]) -> str:
+def digest_of_parts(context: RunContext, targets: Iterable[str]) -> str:
     """Return a digest of what the parts of a run hold once they are made: the numbers, text and arrays in
     attributes of objects, and in the modules that ``targets`` name or that these import. Paths do not
     count, nor do objects of other packages."""
     targets = list(targets)
     packages = {"fedpriv", *(target.partition(".")[0] for target in targets)}
-    mechanism, attackers = problem.mechanism, problem.attack
+    mechanism, attackers = context.mechanism, context.attack
     attack = None if attackers is None else attackers.settings
-    parts = [mechanism.algorithm, problem.clipper, mechanism.schedule, problem.model.module, attack]
-    if problem.rule is not None:
-        parts += [problem.rule.settings, problem.rule.rule]
+    parts = [mechanism.algorithm, context.clipper, mechanism.schedule, context.model.module, attack]
+    if context.rule is not None:
+        parts += [context.rule.settings, context.rule.rule]
     names = [name for name in sorted(_files_of(targets)) if name in sys.modules]
     modules = {name: _digest_of_module(sys.modules[name]) for name in names}
     return exact_digest(tuple(parts), modules, attributes=partial(_held, packages=packages))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedpriv.algorithms.problem import Attack
+from fedpriv.algorithms.run_context import Attack
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.common.attributes import PACKAGE, attribute_digests, changed_attributes, is_own
 from fedpriv.common.errors import ConfigError
@@ -27,12 +27,12 @@ class OwnState:
     def __init__(
         self, parts: Parts, trainer: Trainer, model: FlatModel, attackers: Attack | None = None
     ):
-        work, attack = trainer.work, parts.attack
-        rule = trainer.problem.rule
+        computation, attack = trainer.computation, parts.attack
+        rule = trainer.context.rule
         saved: dict[str, Any] = {
             "algorithm": parts.algorithm,
-            "work": work,
-            "uploads": work.uploads,
+            "work": computation,
+            "uploads": computation.uploads,
             "attack": attack,
             "attack.trigger": None if attack is None else attack.trigger,
             "accountant": parts.accountant,

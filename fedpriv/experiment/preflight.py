@@ -97,7 +97,7 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
         return None
     images.prepare()
     if needs_model:
-        return _sizes_of_problem(parts)
+        return _client_sizes(parts)
     seed = parts.split_seed
     reads = parts.noise_schedule.reads_validation
     if not parts.partition.by_count:
@@ -118,14 +118,14 @@ def _needs_model(parts: Parts) -> bool:
     return parts.attack is not None or bool(parts.settings.canaries) or _engine(parts) == "fast"
 
 
-def _sizes_of_problem(parts: Parts) -> ClientSizes:
+def _client_sizes(parts: Parts) -> ClientSizes:
     """Build all that a run has before its first round."""
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.second_draw import second_draw
     from fedpriv.experiment.uncalled import refuse_uncalled_by_trainer
 
     settings = parts.settings
-    problem = assemble.make_problem(
+    context = assemble.make_context(
         parts,
         resolve_device(settings.runtime.device),
         settings.canaries,
@@ -133,11 +133,11 @@ def _sizes_of_problem(parts: Parts) -> ClientSizes:
         fewer=EPSILON_AUDIT in settings.audit,
         canary=settings.canary,
     )
-    attackers = np.zeros(0, dtype=int) if problem.attack is None else problem.attack.attackers
-    budget = assemble.make_budget(parts, problem.data, attackers) if parts.private else None
-    second_draw(parts, problem)
-    refuse_uncalled_by_trainer(Loop(parts, problem, budget).trainer)
-    return ClientSizes(problem.data.records_per_client)
+    attackers = np.zeros(0, dtype=int) if context.attack is None else context.attack.attackers
+    budget = assemble.make_budget(parts, context.data, attackers) if parts.private else None
+    second_draw(parts, context)
+    refuse_uncalled_by_trainer(Loop(parts, context, budget).trainer)
+    return ClientSizes(context.data.records_per_client)
 
 
 def hold(held: ExitStack, folder: RunFolder) -> None:

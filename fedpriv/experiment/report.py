@@ -34,7 +34,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         attackers=_attackers(loop),
         published=settings.publish,
         paired=settings.paired,
-        numbers=loop.problem.model.size if algorithm.real_noise else 0,
+        numbers=loop.context.model.size if algorithm.real_noise else 0,
         before=0 if loop.statistics is None else loop.statistics.numbers,
     )
     privacy = privacy_facts(loop.budget, circumstances, stop_reason)
@@ -42,7 +42,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
     if settings.runtime.plots and loop.rounds_done:
         from fedpriv.store.run_plots import plot_run
 
-        labels = loop.problem.data.labels_per_client if settings.runtime.diagnostics else None
+        labels = loop.context.data.labels_per_client if settings.runtime.diagnostics else None
         with saying_where(folder.plots):
             plot_run(folder, privacy, labels)
     if loop.budget is not None:
@@ -59,7 +59,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
 
 
 def _attackers(loop: Loop) -> list[int]:
-    attack = loop.problem.attack
+    attack = loop.context.attack
     return [] if attack is None else attack.attackers.tolist()
 
 
@@ -98,22 +98,22 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
         "test_accuracy": results.test_accuracy,
         "test_loss": results.test_loss,
         "best_test_accuracy": results.best_test_accuracy,
-        **({} if loop.problem.attack is None else _attack_facts(loop, results)),
+        **({} if loop.context.attack is None else _attack_facts(loop, results)),
         "records_not_finite": loop.not_finite if settings.runtime.diagnostics else None,
-        "parameters": loop.problem.model.size,
-        "engine": loop.problem.engine.name,
-        "test_records": len(loop.problem.data.test),
+        "parameters": loop.context.model.size,
+        "engine": loop.context.engine.name,
+        "test_records": len(loop.context.data.test),
         "seconds": round(loop.seconds, 3) if settings.runtime.diagnostics else None,
         "cpu_seconds": round(loop.cpu_seconds, 3) if settings.runtime.diagnostics else None,
     }
 
 
 def _attack_facts(loop: Loop, results: Results) -> dict[str, Any]:
-    assert loop.problem.attack is not None
+    assert loop.context.attack is not None
     return {
         "backdoor_accuracy": results.backdoor_accuracy,
         "highest_backdoor_accuracy": results.highest_backdoor_accuracy,
         "attacked_rounds": results.attacked_rounds,
-        "backdoor_test_records": len(loop.problem.attack.test),
+        "backdoor_test_records": len(loop.context.attack.test),
         "attackers": _attackers(loop),
     }

@@ -87,7 +87,7 @@ class Reporter:
             self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
 
     def _data_lines(self) -> Iterator[tuple[str, str]]:
-        data = self.loop.problem.data
+        data = self.loop.context.data
         sizes = data.records_per_client
         yield (
             "records",
@@ -104,8 +104,8 @@ class Reporter:
             "model",
             (
                 f"{model_name(self.loop.parts.model)}, "
-                f"{self.loop.problem.model.size:,} parameters, engine {self.loop.problem.engine.name}, "
-                f"device {self.loop.problem.model.device}"
+                f"{self.loop.context.model.size:,} parameters, engine {self.loop.context.engine.name}, "
+                f"device {self.loop.context.model.device}"
             ),
         )
         left_out = data.client_count - int(self.loop.eligible().sum())

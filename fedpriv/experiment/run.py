@@ -112,7 +112,7 @@ def run(
         if folder is None and not _reusing(parts):
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:
-            plan = plan_of_smallest(parts, running.loop.problem.data.records_per_client)
+            plan = plan_of_smallest(parts, running.loop.context.data.records_per_client)
         summary, privacy = _to_the_end(running, plan, label, config)
     return RunResult(plan, running.folder.path, summary, privacy)
 

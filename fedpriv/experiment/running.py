@@ -60,7 +60,7 @@ class Run:
             self._tables.append(ClientsTable(loop, folder, kept.get("clients")))
         if diagnostics or not loop.parts.algorithm.trust.secret_cohort:
             self._tables.append(ParticipationLog(folder, kept.get("participation")))
-        if loop.problem.canaries is not None:
+        if loop.context.canaries is not None:
             self._tables.append(CanaryScores(loop, folder, kept.get(CanaryScores.name)))
         self._snapshots = SnapshotFiles(loop, folder)
         self._checkpoints = Checkpoints(loop, folder, origin, self._tables)
@@ -87,9 +87,9 @@ class Run:
         client in every round."""
         loop, mechanism = self.loop, self.loop.mechanism
         costs = loop.parts.costs()
-        clip_norm = loop.problem.clipper.clip_norm(0, loop.problem.model.flat.new_zeros(1).long())
+        clip_norm = loop.context.clipper.clip_norm(0, loop.context.model.flat.new_zeros(1).long())
         sensitivity = clip_norm.cpu().numpy()
-        everyone = np.arange(loop.problem.data.client_count)
+        everyone = np.arange(loop.context.data.client_count)
         for rounds, samples in runs.items():
             sigma = cast("UniformBudget", loop.schedule).noise_multiplier_over(rounds)
             joint = mechanism.joint(costs.sampling, sigma, 0)
@@ -103,7 +103,7 @@ class Run:
     def caveats(self, stop_reason: str | None = None) -> list[str]:
         """What a reader of the privacy numbers must know, in words."""
         loop = self.loop
-        budget, problem, algorithm = loop.budget, loop.problem, loop.parts.algorithm
+        budget, context, algorithm = loop.budget, loop.context, loop.parts.algorithm
         if budget is None:
             return []
         delta = loop.settings.delta
@@ -112,11 +112,11 @@ class Run:
             "search": algorithm.search is not None,
             "validation": loop.schedule.reads_validation,
             "delta": algorithm.unit == "record"
-            and delta * problem.data.records_per_client.min() >= 1,
+            and delta * context.data.records_per_client.min() >= 1,
             "delta_of_clients": algorithm.unit == "client"
-            and delta * problem.data.client_count >= 1,
+            and delta * context.data.client_count >= 1,
             "paired": loop.settings.paired is not None,
-            "attackers": problem.attack is not None,
+            "attackers": context.attack is not None,
             "aggregation": loop.parts.aggregation is not None,
             "canaries": loop.settings.canaries > 0,
             "mislabelled": loop.settings.canary == MISLABELLED,
@@ -133,11 +133,11 @@ class Run:
             for name, one in loop.parts.trackers.items()
             if is_own(one)
         }
-        samplings = own_samplings(loop.parts, problem.data.client_count)
+        samplings = own_samplings(loop.parts, context.data.client_count)
         own = [
             own_code(targets) if targets else None,
             own_sampling(samplings) if samplings else None,
-            own_model(problem.probed_lots, problem.model.isolated) if problem.probed_lots else None,
+            own_model(context.probed_lots, context.model.isolated) if context.probed_lots else None,
             None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,

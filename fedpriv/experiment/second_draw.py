@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.attributes import PACKAGE, is_own
 from fedpriv.common.errors import ReleaseError
 from fedpriv.data.federated import with_train
@@ -30,13 +30,13 @@ class SecondDraw:
     """The draws of one run, made again. It is made before the algorithm sees the data, and lets the run's
     training records note which of them are read."""
 
-    def __init__(self, parts: Parts, problem: Problem):
-        self._algorithm, self._problem = parts.algorithm, problem
-        self._streams, self._name = problem.streams, type(parts.algorithm).__name__
-        clients = problem.data.client_count
+    def __init__(self, parts: Parts, context: RunContext):
+        self._algorithm, self._context = parts.algorithm, context
+        self._streams, self._name = context.streams, type(parts.algorithm).__name__
+        clients = context.data.client_count
         self._of_clients = parts.algorithm.client_sampling(clients)
-        self._train = ReadRecords.of(problem.data.train)
-        problem.data = with_train(problem.data, self._train)
+        self._train = ReadRecords.of(context.data.train)
+        context.data = with_train(context.data, self._train)
 
     # ---- who takes part
 
@@ -100,13 +100,13 @@ class SecondDraw:
         step: int,
         log: list[np.ndarray],
     ) -> None:
-        t, problem = opened.round_index, self._problem
+        t, context = opened.round_index, self._context
         cohort = [int(client) for client in opened.cohort]
         if any(is_own(samplings[client]) for client in cohort):
             return
         lots = [
             sample_lot(
-                self._streams, samplings[k], problem.records_of(t, k), t, step, opened.cohort[i]
+                self._streams, samplings[k], context.records_of(t, k), t, step, opened.cohort[i]
             )
             for i, k in enumerate(cohort)
         ]
@@ -120,10 +120,10 @@ class SecondDraw:
             )
 
 
-def second_draw(parts: Parts, problem: Problem) -> SecondDraw | None:
+def second_draw(parts: Parts, context: RunContext) -> SecondDraw | None:
     """Return the second draw of a run, or None where what samples is fedpriv's own, or nothing is charged."""
     own = is_own(parts.algorithm) or is_own(parts.mechanism)
-    return SecondDraw(parts, problem) if own and parts.private else None
+    return SecondDraw(parts, context) if own and parts.private else None
 
 
 def drawn_by(algorithm: Algorithm) -> type[Algorithm]:

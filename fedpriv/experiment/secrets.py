@@ -21,7 +21,7 @@ from fedpriv.common.secret_streams import KEY_BYTES, SecretStreams, derived_key
 from fedpriv.experiment.own_code import digest_of_parts, digest_of_targets, own_targets
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.experiment.settings import Settings
     from fedpriv.store.folder import RunFolder
 
@@ -47,7 +47,7 @@ _LATER = frozenset(
 """Keys of groups that came once streams of runs had been drawn: null is the same as absent."""
 
 
-def run_digest(config: DictConfig, rounds: int | None, problem: Problem) -> str:
+def run_digest(config: DictConfig, rounds: int | None, context: RunContext) -> str:
     """What the run is, in 64 hexadecimal digits: its identity with its T, its data, its initial weights and
     engine, and code of the user's own with what its objects hold.
 
@@ -66,13 +66,13 @@ def run_digest(config: DictConfig, rounds: int | None, problem: Problem) -> str:
     targets = own_targets(kept).values()
     parts = [
         json.dumps(kept, sort_keys=True, default=str),
-        problem.data.digest,
-        problem.model.digest,
-        problem.engine.name,
+        context.data.digest,
+        context.model.digest,
+        context.engine.name,
         digest_of_targets(targets),
     ]
     if targets:
-        parts.append(digest_of_parts(problem, targets))
+        parts.append(digest_of_parts(context, targets))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -21,7 +21,7 @@ from fedpriv.store.saved import saved_tensors
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.experiment.averaging import AveragedModel
 
 _NAME = re.compile(r"round(\d{6,})\.pt")
@@ -54,7 +54,7 @@ class Snapshots:
                 path.unlink()
 
     def offer(
-        self, rounds_done: int, problem: Problem, average: AveragedModel | None = None
+        self, rounds_done: int, context: RunContext, average: AveragedModel | None = None
     ) -> None:
         """Write one if it is due after so many rounds."""
         if self._interval is None or rounds_done % self._interval:
@@ -66,8 +66,8 @@ class Snapshots:
         state = {
             "schema_version": SCHEMA_VERSION,
             "round": rounds_done,
-            "weights": problem.model.flat.detach().cpu().clone(),
-            "clipper": problem.clipper.state_dict(),
+            "weights": context.model.flat.detach().cpu().clone(),
+            "clipper": context.clipper.state_dict(),
         }
         if average is not None:
             state["averaged"] = average.weights.cpu().clone()

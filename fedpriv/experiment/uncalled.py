@@ -101,19 +101,19 @@ def refuse_unasked(parts: Parts) -> None:
 def refuse_uncalled_by_trainer(trainer: Any) -> None:
     """The same, and signatures, for what an algorithm makes of itself once it starts: its server step,
     uploads and so on."""
-    work = trainer.work
+    computation = trainer.computation
     parts = {
         "trainer": trainer,
-        "work": work,
+        "work": computation,
         "server step": trainer.server,
         "optimizer": trainer.optimizer,
-        "uploads": work.uploads,
+        "uploads": computation.uploads,
     }
     for what, part in parts.items():
         if part is not None:
             refuse_wrong_signatures(what, part)
             refuse_uncalled(what, part)
-    if trainer.problem.rule is not None:
+    if trainer.context.rule is not None:
         _refuse_unused_rule(trainer)
 
 
@@ -121,8 +121,8 @@ def _refuse_unused_rule(trainer: Any) -> None:
     """Raise ConfigError for an own algorithm or server step that does not let the rule combine uploads."""
     from fedpriv.algorithms.server_steps import ServerStep  # a dry run does without torch
 
-    algorithm = trainer.problem.mechanism.algorithm
-    if trainer.work.combines:
+    algorithm = trainer.context.mechanism.algorithm
+    if trainer.computation.combines:
         return
     if not algorithm.row_per_client:
         raise ConfigError(

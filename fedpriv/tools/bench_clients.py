@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedpriv.algorithms import CdpFedAvg
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
@@ -106,8 +106,8 @@ def stacked_round(model: FlatModel, records: Records, work: LocalTraining) -> Ca
     clipper = ConstantClipper(clip_norm=CLIP_NORM)
     mechanism, streams = algorithm.mechanism(clipper, NoNoise()), SecretStreams.simulated(0, 0)
     mechanism.join(data.records_per_client)
-    problem = Problem(data, model, make_engine(model), clipper, 0, streams, mechanism)
-    trainer = algorithm.start(problem)
+    context = RunContext(data, model, make_engine(model), clipper, 0, streams, mechanism)
+    trainer = algorithm.start(context)
     everyone, rounds = np.arange(CLIENTS), iter(range(2**62))
 
     def step() -> None:

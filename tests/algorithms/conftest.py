@@ -16,8 +16,8 @@ from torch.nn import functional
 
 from fedpriv.algorithms import DpFl
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.algorithms.local_steps import LocalStepsAlgorithm
-from fedpriv.algorithms.problem import Problem, RoundWeights
+from fedpriv.algorithms.record_level import LocalStepsAlgorithm
+from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.trainer import RoundOutcome, Trainer
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.digits import Digits
@@ -95,7 +95,7 @@ class Caught:
     ``releases``: what the last round says it released.
     """
 
-    problem: Problem
+    context: RunContext
     uploads: list[Tensor]
     algorithm: Algorithm
     trainer: Trainer
@@ -103,11 +103,11 @@ class Caught:
 
     def round(self, round_index: int, cohort: np.ndarray, sigma: float) -> RoundOutcome:
         """A round as a run makes it, and its record."""
-        problem = self.problem
-        mechanism = mechanism_of(self.algorithm, problem.clipper, sigma)
-        mechanism.join(problem.data.records_per_client)
-        problem.mechanism = mechanism
-        opened = mechanism.open(mechanism.announce(round_index), cohort, problem.streams)
+        context = self.context
+        mechanism = mechanism_of(self.algorithm, context.clipper, sigma)
+        mechanism.join(context.data.records_per_client)
+        context.mechanism = mechanism
+        opened = mechanism.open(mechanism.announce(round_index), cohort, context.streams)
         outcome = self.trainer.round(opened)
         self.releases = opened.close()
         return outcome
@@ -137,26 +137,26 @@ class Caught:
 
     def noise_anew(self, noise_seed: int) -> None:
         """Other noise from now on, on the same lots."""
-        streams = self.problem.streams
-        self.problem.streams = streams.with_noise(noise_seed.to_bytes(32, "big"))
+        streams = self.context.streams
+        self.context.streams = streams.with_noise(noise_seed.to_bytes(32, "big"))
 
     @property
     def everyone(self) -> np.ndarray:
-        return np.arange(self.problem.data.client_count)
+        return np.arange(self.context.data.client_count)
 
     @property
     def weights(self) -> Tensor:
-        return self.problem.model.flat
+        return self.context.model.flat
 
 
-class Work(Caught):
+class ClientComputation(Caught):
     """A training whose clients take the steps."""
 
     @property
     def lot_sizes(self) -> Tensor:
         """q n_k of every client [K]."""
         rate = self.algorithm.sample_rate
-        return rate * torch.tensor(self.problem.data.records_per_client, dtype=torch.float32)
+        return rate * torch.tensor(self.context.data.records_per_client, dtype=torch.float32)
 
     def play(
         self, round_index: int = 0, cohort: Sequence[int] | None = None, sigma: float = 0.0
@@ -185,8 +185,8 @@ def digits() -> FederatedData:
 
 
 @pytest.fixture
-def work(digits):
-    """(data, clipper, model, engine, seeds, and an algorithm or the settings of DP-FL) → Work."""
+def computation(digits):
+    """(data, clipper, model, engine, seeds, an algorithm or the settings of DP-FL) → its computation."""
 
     def build(
         *,
@@ -198,7 +198,7 @@ def work(digits):
         noise_seed: int = 0,
         algorithm: LocalStepsAlgorithm | None = None,
         **settings,
-    ) -> Work:
+    ) -> ClientComputation:
         data = digits if data is None else data
         keys = {"sample_rate": 0.5, "optimizer": "sgd", "learning_rate": 1.0, **settings}
         uploads: list[Tensor] = []
@@ -206,7 +206,7 @@ def work(digits):
         flat = FlatModel((model or Logistic(seed=0)).build(data.input_shape, data.classes))
         clipper = clipper or ConstantClipper(1.0)
         algorithm = algorithm or DpFl("dp_fl", **keys)
-        problem = Problem(
+        context = RunContext(
             data=data,
             model=flat,
             engine=SeenInputs(make_engine(flat, engine=engine)),
@@ -216,7 +216,7 @@ def work(digits):
             mechanism=mechanism_of(algorithm, clipper, 0.0),
             attack=Eavesdropper(data, uploads),
         )
-        return Work(problem, uploads, algorithm, algorithm.start(problem))
+        return ClientComputation(context, uploads, algorithm, algorithm.start(context))
 
     return build
 
@@ -240,10 +240,10 @@ def numbered():
 def lots_of():
     """(work) → the lots of its last round's first step, a set of record numbers per participant."""
 
-    def read(work: Work) -> list[set[int]]:
-        inputs, client = work.problem.engine.calls[-1]
-        numbers = (inputs[:, 0] * len(work.problem.data.train)).round().int()
-        count = len(work.uploads[-1])
+    def read(computation: ClientComputation) -> list[set[int]]:
+        inputs, client = computation.context.engine.calls[-1]
+        numbers = (inputs[:, 0] * len(computation.context.data.train)).round().int()
+        count = len(computation.uploads[-1])
         return [set(numbers[client == k].tolist()) for k in range(count)]
 
     return read
@@ -284,7 +284,7 @@ class Served(Caught):
 
     @property
     def heard(self) -> Overheard:
-        return self.problem.clipper
+        return self.context.clipper
 
     def play(
         self, round_index: int = 0, cohort: Sequence[int] | None = None, sigma: float = 0.0
@@ -322,7 +322,7 @@ def serve(digits):
 
         flat = FlatModel((model or Logistic(seed=0)).build(data.input_shape, data.classes))
         overheard = Overheard(clipper or ConstantClipper(1.0))
-        problem = Problem(
+        context = RunContext(
             data=data,
             model=flat,
             engine=make_engine(flat),
@@ -332,7 +332,7 @@ def serve(digits):
             mechanism=mechanism_of(algorithm, overheard, 0.0),
             attack=Eavesdropper(data, uploads, attack),
         )
-        return Served(problem, uploads, algorithm, algorithm.start(problem))
+        return Served(context, uploads, algorithm, algorithm.start(context))
 
     return build
 
@@ -363,8 +363,8 @@ def gradient_of():
     """(training, positions of records) → gradient of their mean loss [d], by autograd alone."""
 
     def compute(training: Served, records: np.ndarray) -> Tensor:
-        module = copy.deepcopy(training.problem.model.module)
-        train = training.problem.data.train
+        module = copy.deepcopy(training.context.model.module)
+        train = training.context.data.train
         loss = functional.cross_entropy(module(train.inputs[records]), train.targets[records])
         grads = torch.autograd.grad(loss, list(module.parameters()))
         return torch.cat([grad.reshape(-1) for grad in grads])

@@ -120,17 +120,19 @@ class Network(ModelFactory):
 
 
 @pytest.mark.parametrize("engine", ["fast", "opacus"])
-def test_the_mean_over_a_record_s_copies_is_clipped(work, lots_sampled, engine):
+def test_the_mean_over_a_record_s_copies_is_clipped(computation, lots_sampled, engine):
     clip_norm, client, t = 0.3, 4, 5
-    training = work(clipper=ConstantClipper(clip_norm), model=Network(0), engine=engine, **COPIES)
+    training = computation(
+        clipper=ConstantClipper(clip_norm), model=Network(0), engine=engine, **COPIES
+    )
     sums, outcome = training.released(t, cohort=[client])
-    problem, own = training.problem, training.problem.data.clients[client]
+    context, own = training.context, training.context.data.clients[client]
     lot = np.array(sorted(lots_sampled[-1]))
-    records = problem.data.train.subset(lot)
-    drawn = draws_of_copies(problem.streams, own, lot, 3, t, 0, client)
+    records = context.data.train.subset(lot)
+    drawn = draws_of_copies(context.streams, own, lot, 3, t, 0, client)
     moves = torch.from_numpy(training.algorithm.augmentation.moves(drawn))
     copies = moved(records.inputs, moves, "reflect")
-    model, expected, norms = problem.model, torch.zeros(problem.model.size), []
+    model, expected, norms = context.model, torch.zeros(context.model.size), []
     for inputs, target in zip(copies, records.targets, strict=True):
         loss = cross_entropy(model(inputs), target.expand(3)).mean()
         gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
@@ -143,10 +145,10 @@ def test_the_mean_over_a_record_s_copies_is_clipped(work, lots_sampled, engine):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_copies_that_are_the_image_itself_change_nothing(work, monkeypatch, steps):
+def test_copies_that_are_the_image_itself_change_nothing(computation, monkeypatch, steps):
     monkeypatch.setattr(Augmentation, "moves", as_it_is)
     settings = {"local_steps": steps, "clipper": ConstantClipper(0.5), "model": Mlp(0, 16)}
-    uploads = [work(**settings, **keys).play()[0] for keys in ({}, COPIES)]
+    uploads = [computation(**settings, **keys).play()[0] for keys in ({}, COPIES)]
     torch.testing.assert_close(uploads[1], uploads[0], rtol=1e-4, atol=1e-6)
 
 
@@ -161,23 +163,23 @@ def test_nor_do_they_at_a_server_that_steps(serve, monkeypatch):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_lots_are_those_of_training_without_copies(work, lots_sampled, steps):
-    work(local_steps=steps).play()
+def test_lots_are_those_of_training_without_copies(computation, lots_sampled, steps):
+    computation(local_steps=steps).play()
     plain = lots_sampled[-steps:]
-    work(local_steps=steps, **COPIES).play()
+    computation(local_steps=steps, **COPIES).play()
     assert lots_sampled[-steps:] == plain
 
 
-def test_a_round_gives_the_same_again_and_another_round_something_else(work):
-    training = work(**COPIES)
+def test_a_round_gives_the_same_again_and_another_round_something_else(computation):
+    training = computation(**COPIES)
     first, again, other = (training.released(t)[0] for t in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_empty_lots_have_no_copies(work, steps):
-    uploads, outcome = work(sample_rate=1e-9, local_steps=steps, **COPIES).play()
+def test_empty_lots_have_no_copies(computation, steps):
+    uploads, outcome = computation(sample_rate=1e-9, local_steps=steps, **COPIES).play()
     assert not uploads.any()
     assert len(outcome.norms) == 0
 

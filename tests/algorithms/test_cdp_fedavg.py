@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from fedpriv.algorithms import CdpFedAvg
-from fedpriv.algorithms import client_work as module
+from fedpriv.algorithms import upload_computation as module
 from fedpriv.common.errors import ConfigError
 from fedpriv.models import Cnn, Mlp
 from fedpriv.privacy.clippers import (
@@ -39,14 +39,14 @@ def cdp(**settings) -> CdpFedAvg:
 
 def trained(training, client: int, round_index: int = 0) -> torch.Tensor:
     """The change of one client's weights [d] by SGD over its epochs and batches, naively."""
-    algorithm, data = training.algorithm, training.problem.data
-    own = copy.deepcopy(training.problem.model.module)
+    algorithm, data = training.algorithm, training.context.data
+    own = copy.deepcopy(training.context.model.module)
     records = data.clients[client]
     size = algorithm.batch_size or len(records)
     optimizer = torch.optim.SGD(own.parameters(), lr=algorithm.local_learning_rate)
     start = torch.nn.utils.parameters_to_vector(own.parameters()).detach().clone()
     for epoch in range(algorithm.local_epochs):
-        stream = training.problem.streams.sampling("batches", round_index, epoch, client)
+        stream = training.context.streams.sampling("batches", round_index, epoch, client)
         order = records[stream.permutation(len(records))]
         for batch in (order[i : i + size] for i in range(0, len(order), size)):
             optimizer.zero_grad()
@@ -85,7 +85,7 @@ def test_a_batch_as_large_as_the_data_is_the_whole_data(serve, ragged):
 def test_the_train_loss_is_the_mean_over_what_was_trained_on(serve, ragged):
     training = serve(cdp(), data=ragged)
     everything = ragged.train.subset(np.concatenate(ragged.clients))
-    expected, _ = training.problem.model.evaluate(everything.inputs, everything.targets)
+    expected, _ = training.context.model.evaluate(everything.inputs, everything.targets)
     assert training.play().train_loss == pytest.approx(expected, rel=1e-5)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedpriv.algorithms import DdpFedAvg, DpFlServer
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.digits import Digits
@@ -46,7 +46,7 @@ class Training:
         algorithm.learn_size(lambda: model.size)
         self.algorithm, self.model, self.clipper = algorithm, model, clipper
         self.mechanism = algorithm.mechanism(clipper, ConstantNoise(sigma))
-        self.problem = Problem(
+        self.context = RunContext(
             data=data,
             model=model,
             engine=make_engine(model),
@@ -56,13 +56,13 @@ class Training:
             mechanism=self.mechanism,
         )
         self.mechanism.join(data.records_per_client)
-        self.trainer = algorithm.start(self.problem)
+        self.trainer = algorithm.start(self.context)
 
     def round(self, cohort=None, round_index: int = 0):
         """(what was released, the records of it, the outcome)."""
         cohort = np.arange(CLIENTS) if cohort is None else np.array(cohort)
         opened = self.mechanism.open(
-            self.mechanism.announce(round_index), cohort, self.problem.streams
+            self.mechanism.announce(round_index), cohort, self.context.streams
         )
         seen = {}
         release = opened.release

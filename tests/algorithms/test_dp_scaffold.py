@@ -26,9 +26,9 @@ def scaffold(**settings) -> DpScaffold:
 
 def gradient(training, client: int, weights: torch.Tensor) -> torch.Tensor:
     """Of the mean loss of a client's whole data at ``weights`` [d], by autograd."""
-    module = copy.deepcopy(training.problem.model.module)
+    module = copy.deepcopy(training.context.model.module)
     torch.nn.utils.vector_to_parameters(weights.clone(), module.parameters())
-    data = training.problem.data
+    data = training.context.data
     own = data.clients[client]
     functional.cross_entropy(module(data.train.inputs[own]), data.train.targets[own]).backward()
     return torch.cat([p.grad.reshape(-1) for p in module.parameters()])
@@ -40,7 +40,7 @@ class Printed:
     def __init__(self, training, warm_start: int):
         self.training, self.warm_start = training, warm_start
         self.weights = training.weights.clone()
-        self.own = torch.zeros(training.problem.data.client_count, len(self.weights))
+        self.own = torch.zeros(training.context.data.client_count, len(self.weights))
         self.common = torch.zeros_like(self.weights)
 
     def play(self, round_index: int, cohort: list[int]) -> None:
@@ -62,8 +62,10 @@ class Printed:
 
 
 @pytest.mark.parametrize("warm_start", [0, 1])
-def test_rounds_are_those_of_the_printed_algorithm(warm_start, work, ragged):
-    training = work(algorithm=scaffold(warm_start=warm_start), data=ragged, clipper=NO_CLIPPING)
+def test_rounds_are_those_of_the_printed_algorithm(warm_start, computation, ragged):
+    training = computation(
+        algorithm=scaffold(warm_start=warm_start), data=ragged, clipper=NO_CLIPPING
+    )
     printed = Printed(training, warm_start)
     for round_index, cohort in enumerate([[0, 1, 2, 3, 4, 5], [1, 4], [0, 2, 4], [3]]):
         printed.play(round_index, cohort)
@@ -71,8 +73,8 @@ def test_rounds_are_those_of_the_printed_algorithm(warm_start, work, ragged):
         torch.testing.assert_close(training.weights, printed.weights, rtol=1e-3, atol=1e-5)
 
 
-def test_a_warm_round_moves_nothing_and_is_released_like_any_other(work, ragged):
-    training = work(algorithm=scaffold(warm_start=1), data=ragged)
+def test_a_warm_round_moves_nothing_and_is_released_like_any_other(computation, ragged):
+    training = computation(algorithm=scaffold(warm_start=1), data=ragged)
     before = training.weights.clone()
     training.play(0, sigma=1.0)
     assert torch.equal(training.weights, before)
@@ -82,9 +84,9 @@ def test_a_warm_round_moves_nothing_and_is_released_like_any_other(work, ragged)
     assert warm == sum(release.count for release in training.releases) == STEPS
 
 
-def test_control_variates_are_the_mean_of_what_the_client_released(work, ragged):
+def test_control_variates_are_the_mean_of_what_the_client_released(computation, ragged):
     """The only thing that they are made of: noised gradients; so they cost nothing."""
-    training = work(algorithm=scaffold(warm_start=0), data=ragged)
+    training = computation(algorithm=scaffold(warm_start=0), data=ragged)
     training.play(0, sigma=1.0)  # c_k = c = 0: the upload is -η times the sum of noised gradients
     state = training.trainer.state_dict()["optimizer"]
     torch.testing.assert_close(
@@ -92,11 +94,11 @@ def test_control_variates_are_the_mean_of_what_the_client_released(work, ragged)
     )
 
 
-def test_the_ledger_is_that_of_averaging(work, ragged):
+def test_the_ledger_is_that_of_averaging(computation, ragged):
     plain = DpFl("dp_fl", 0.5, optimizer="sgd", learning_rate=ETA, local_steps=STEPS)
     entered = []
     for algorithm in (scaffold(sample_rate=0.5), plain):
-        training = work(algorithm=algorithm, data=ragged, clipper=ConstantClipper(0.3))
+        training = computation(algorithm=algorithm, data=ragged, clipper=ConstantClipper(0.3))
         training.play(0, sigma=1.5)
         entered.append(
             [
@@ -112,9 +114,9 @@ def test_the_ledger_is_that_of_averaging(work, ragged):
     assert entered[0] == entered[1]
 
 
-def test_a_restored_run_goes_on_bit_for_bit(work, ragged):
+def test_a_restored_run_goes_on_bit_for_bit(computation, ragged):
     def fresh():
-        return work(algorithm=scaffold(optimizer="momentum"), data=ragged)
+        return computation(algorithm=scaffold(optimizer="momentum"), data=ragged)
 
     whole, first, second = fresh(), fresh(), fresh()
     for round_index in range(4):
@@ -138,7 +140,7 @@ def test_a_setting_that_is_not_allowed_is_named(argument, value):
     assert error.value.argument == argument
 
 
-def test_control_variates_help_where_clients_differ(work, digits):
+def test_control_variates_help_where_clients_differ(computation, digits):
     """Noise-free, two digits a client, many local steps: the loss falls further than by averaging."""
     order = np.argsort(digits.train.targets.numpy(), kind="stable")
     clients = [np.sort(own) for own in np.array_split(order, 10)]
@@ -151,10 +153,10 @@ def test_control_variates_help_where_clients_differ(work, digits):
         DpScaffold("s", local_learning_rate=0.5, warm_start=0, **settings),
         DpFl("f", optimizer="sgd", learning_rate=0.5, **settings),
     ):
-        training = work(algorithm=algorithm, data=data, clipper=ConstantClipper(1e6))
+        training = computation(algorithm=algorithm, data=data, clipper=ConstantClipper(1e6))
         for round_index in range(10):
             training.play(round_index)
-        model = training.problem.model
+        model = training.context.model
         losses.append(model.evaluate(data.train.inputs, data.train.targets)[0])
     assert losses[0] < 0.8 * losses[1]
 

@@ -13,10 +13,10 @@ import torch
 import fedpriv
 from fedpriv.algorithms import feature_statistics
 from fedpriv.algorithms.feature_statistics import FeatureStatistics
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.errors import ReleaseError
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.core.noise import Noise
@@ -49,24 +49,24 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made() -> Callable[..., tuple[Parts, Problem]]:
+def made() -> Callable[..., tuple[Parts, RunContext]]:
     """(overrides) → the parts of a run and what it works on; to be left as they are."""
-    kept: dict[tuple[str, ...], tuple[Parts, Problem]] = {}
+    kept: dict[tuple[str, ...], tuple[Parts, RunContext]] = {}
 
-    def make(*overrides: str) -> tuple[Parts, Problem]:
+    def make(*overrides: str) -> tuple[Parts, RunContext]:
         if overrides not in kept:
             parts = build_parts(fedpriv.compose([*RUN, *overrides]))
-            kept[overrides] = parts, make_problem(parts, torch.device("cpu"))
+            kept[overrides] = parts, make_context(parts, torch.device("cpu"))
         return kept[overrides]
 
     return make
 
 
-def released(parts: Parts, problem: Problem, noise: int = 0) -> torch.Tensor:
+def released(parts: Parts, context: RunContext, noise: int = 0) -> torch.Tensor:
     """The sums that leave the clients, from the means that the first layer then has [2 C]."""
     sums = []
     statistics = FeatureStatistics(
-        problem, parts.released_statistics, parts.algorithm.row_per_client
+        context, parts.released_statistics, parts.algorithm.row_per_client
     )
     everyone, streams = np.arange(CLIENTS), SecretStreams.simulated(0, noise, "a run")
     opened = parts.mechanism.open(parts.mechanism.announce_before(), everyone, streams, everyone)
@@ -84,27 +84,27 @@ def released(parts: Parts, problem: Problem, noise: int = 0) -> torch.Tensor:
     return sums[0]
 
 
-def exact(problem: Problem) -> torch.Tensor:
+def exact(context: RunContext) -> torch.Tensor:
     """Σ of the records' statistics, each shortened to the clip norm, without noise [2 C]."""
-    x = problem.data.train.inputs.double().flatten(2)
+    x = context.data.train.inputs.double().flatten(2)
     both = torch.cat([x.mean(2), x.square().mean(2)], dim=1)
     norms = both.norm(dim=1, keepdim=True)
     return (both * (CLIP_NORM / norms).clamp_max(1.0)).sum(0)
 
 
-def noise_over_exact(parts: Parts, problem: Problem, keys: int = 60) -> float:
+def noise_over_exact(parts: Parts, context: RunContext, keys: int = 60) -> float:
     """The standard deviation of what was added, in units of noise multiplier × clip norm."""
-    sums = torch.stack([released(parts, problem, key) for key in range(keys)])
-    return float((sums - exact(problem)).square().mean().sqrt()) / (MULTIPLIER * CLIP_NORM)
+    sums = torch.stack([released(parts, context, key) for key in range(keys)])
+    return float((sums - exact(context)).square().mean().sqrt()) / (MULTIPLIER * CLIP_NORM)
 
 
-def moved_by_one_record(parts: Parts, problem: Problem, factor: float) -> float:
+def moved_by_one_record(parts: Parts, context: RunContext, factor: float) -> float:
     """How far the sum goes for one record ``factor`` times as large, L2."""
-    inputs = problem.data.train.inputs.clone()
-    inputs[problem.data.clients[3][0]] *= factor
-    train = replace(problem.data.train, inputs=inputs)
-    other = replace(problem, data=replace(problem.data, train=train))
-    return float((released(parts, other) - released(parts, problem)).norm())
+    inputs = context.data.train.inputs.clone()
+    inputs[context.data.clients[3][0]] *= factor
+    train = replace(context.data.train, inputs=inputs)
+    other = replace(context, data=replace(context.data, train=train))
+    return float((released(parts, other) - released(parts, context)).norm())
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -122,25 +122,25 @@ def test_one_record_moves_the_sum_by_no_more_than_twice_the_clip_norm(factor, ma
 
 
 def test_one_record_more_moves_the_sum_by_the_clip_norm(made):
-    parts, problem = made()
-    absent = moved_by_one_record(parts, problem, 0.0)  # contributes zeros
+    parts, context = made()
+    absent = moved_by_one_record(parts, context, 0.0)  # contributes zeros
     assert 0.9 * CLIP_NORM < absent <= CLIP_NORM + 1e-2
 
 
 def test_a_record_that_is_not_finite_counts_as_zeros(made):
-    parts, problem = made()
-    there = moved_by_one_record(parts, problem, math.inf)
-    assert there == pytest.approx(moved_by_one_record(parts, problem, 0.0), abs=1e-6)
+    parts, context = made()
+    there = moved_by_one_record(parts, context, math.inf)
+    assert there == pytest.approx(moved_by_one_record(parts, context, 0.0), abs=1e-6)
 
 
 def test_mean_and_variance_are_those_of_the_training_records(made):
     """With little noise and no clipping."""
-    parts, problem = made(
+    parts, context = made(
         "features.statistics_noise_multiplier=1e-4", "features.statistics_clip_norm=100"
     )
-    released(parts, problem)
-    x = problem.data.train.inputs.double().transpose(0, 1).flatten(1)
-    layer = problem.model.module
+    released(parts, context)
+    x = context.data.train.inputs.double().transpose(0, 1).flatten(1)
+    layer = context.model.module
     assert torch.allclose(layer.mean.double(), x.mean(1), atol=1e-4)
     assert torch.allclose(layer.variance.double(), x.var(1, unbiased=False) + 1e-5, atol=2e-4)
     normalized = (x - layer.mean[:, None]) * layer.variance.rsqrt()[:, None]
@@ -148,22 +148,22 @@ def test_mean_and_variance_are_those_of_the_training_records(made):
 
 
 def test_a_variance_below_the_noise_is_cut_there(made):
-    parts, problem = made("features.statistics_noise_multiplier=1e4")
-    released(parts, problem)
+    parts, context = made("features.statistics_noise_multiplier=1e4")
+    released(parts, context)
     floor = 1e4 * CLIP_NORM / RECORDS
-    assert float(problem.model.module.variance.min()) == pytest.approx(floor, rel=1e-3)
+    assert float(context.model.module.variance.min()) == pytest.approx(floor, rel=1e-3)
 
 
 def test_the_same_streams_release_the_same_and_others_something_else(made):
-    parts, problem = made()
-    assert torch.equal(released(parts, problem, 1), released(parts, problem, 1))
-    assert not torch.equal(released(parts, problem, 1), released(parts, problem, 2))
+    parts, context = made()
+    assert torch.equal(released(parts, context, 1), released(parts, context, 1))
+    assert not torch.equal(released(parts, context, 1), released(parts, context, 2))
 
 
 def test_what_no_mechanism_released_does_not_become_part_of_the_model(made):
-    parts, problem = made()
+    parts, context = made()
     statistics = FeatureStatistics(
-        problem, parts.released_statistics, parts.algorithm.row_per_client
+        context, parts.released_statistics, parts.algorithm.row_per_client
     )
     with pytest.raises(ReleaseError, match=r"the model's first layer takes what a mechanism"):
         statistics._set((torch.zeros(5), torch.ones(5)))
@@ -204,14 +204,14 @@ def test_planted_less_noise_than_is_announced_is_stopped(made, monkeypatch):
 
 
 def test_planted_a_release_without_noise_is_stopped(made, monkeypatch):
-    parts, problem = made()
+    parts, context = made()
     monkeypatch.setattr(parts.mechanism, "before", GaussianQuery(FEATURE_STATISTICS, 0.0))
     with pytest.raises(ReleaseError, match="feature_statistics was released without noise"):
-        released(parts, problem)
+        released(parts, context)
 
 
 def test_planted_something_else_is_released_than_announced(made, monkeypatch):
-    parts, problem = made()
+    parts, context = made()
     monkeypatch.setattr(parts.mechanism, "before", GaussianQuery("other_statistics", 8.0))
     with pytest.raises(ReleaseError, match=r"feature_statistics, which was not announced"):
-        released(parts, problem)
+        released(parts, context)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedpriv.algorithms import FedSgd, LdpFedSgd
-from fedpriv.algorithms import client_work as module
+from fedpriv.algorithms import upload_computation as module
 from fedpriv.models import Cnn, Mlp
 from fedpriv.privacy.clippers import (
     AutomaticClipper,
@@ -77,7 +77,7 @@ def test_the_second_step_begins_where_the_first_one_ended(serve, ragged, gradien
 def test_the_train_loss_is_the_mean_over_the_records_that_were_read(serve, ragged):
     training = serve(fedsgd(), data=ragged, clipper=NoClipper())
     everything = ragged.train.subset(np.concatenate(ragged.clients))
-    expected, _ = training.problem.model.evaluate(everything.inputs, everything.targets)
+    expected, _ = training.context.model.evaluate(everything.inputs, everything.targets)
     assert training.play().train_loss == pytest.approx(expected, rel=1e-5)
 
 
@@ -102,7 +102,7 @@ def test_a_lot_is_divided_by_its_expected_size(serve, ragged, gradient_of):
     for round_index in range(3):
         training.released(round_index)
         for k, own in enumerate(ragged.clients):
-            stream = training.problem.streams.sampling("lot", round_index, 0, k)
+            stream = training.context.streams.sampling("lot", round_index, 0, k)
             lot = own[PoissonSampling(rate).sample(stream, len(own))]
             expected = torch.zeros_like(training.weights)
             if len(lot):

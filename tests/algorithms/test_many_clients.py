@@ -12,7 +12,7 @@ ROUND = """
 import numpy as np
 import torch
 from fedpriv.algorithms import CdpFedAvg, LdpFedSgd
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.engine import FlatModel, make_engine
@@ -34,7 +34,7 @@ for algorithm in (LdpFedSgd("ldp_fedsgd"), CdpFedAvg("cdp_fedavg", client_rate=1
     mechanism = Mechanism(algorithm, clipper, ConstantNoise(1.0))
     mechanism.join(data.records_per_client)
     trainer = algorithm.start(
-        Problem(
+        RunContext(
             data=data,
             model=model,
             engine=make_engine(model),

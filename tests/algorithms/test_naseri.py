@@ -32,13 +32,17 @@ def ldp(**more) -> NaseriLdp:
     return NaseriLdp("naseri_ldp", **{"sample_rate": 0.1, "learning_rate": RATE, **more})
 
 
-def projected(work, client: int, radius: float) -> tuple[torch.Tensor, list[float]]:
+def projected(computation, client: int, radius: float) -> tuple[torch.Tensor, list[float]]:
     """(Δ of a client by a loop of its own, the norm of its change after every batch)."""
-    data, model, algorithm = work.problem.data, work.problem.model, work.algorithm
-    start, norms = work.weights.clone(), []
+    data, model, algorithm = (
+        computation.context.data,
+        computation.context.model,
+        computation.algorithm,
+    )
+    start, norms = computation.weights.clone(), []
     own = data.clients[client]
     for epoch in range(algorithm.local_epochs):
-        stream = work.problem.streams.sampling("batches", 0, epoch, client)
+        stream = computation.context.streams.sampling("batches", 0, epoch, client)
         order = own[stream.permutation(len(own))]
         for first in range(0, len(order), algorithm.batch_size):
             batch = data.train.subset(order[first : first + algorithm.batch_size])
@@ -50,7 +54,7 @@ def projected(work, client: int, radius: float) -> tuple[torch.Tensor, list[floa
                 change *= min(1.0, radius / float(change.norm()))
                 model.set(start + change)
                 norms.append(float(change.norm()))
-    found = work.weights - start
+    found = computation.weights - start
     model.set(start)
     return found, norms
 
@@ -58,11 +62,11 @@ def projected(work, client: int, radius: float) -> tuple[torch.Tensor, list[floa
 @pytest.mark.parametrize("model", [None, Mlp(seed=0)])
 @pytest.mark.parametrize("radius", [0.05, 0.4, 100.0])
 def test_the_change_is_pulled_back_onto_the_ball_after_every_batch(serve, model, radius):
-    work = serve(cdp(), clipper=ConstantClipper(radius), model=model)
-    expected = [projected(work, client, radius) for client in range(3)]
+    computation = serve(cdp(), clipper=ConstantClipper(radius), model=model)
+    expected = [projected(computation, client, radius) for client in range(3)]
     assert all(norm <= radius * (1 + 1e-5) for _, norms in expected for norm in norms)
-    work.play(cohort=[0, 1, 2])
-    for sent, (change, _) in zip(work.uploads[-1], expected, strict=True):
+    computation.play(cohort=[0, 1, 2])
+    for sent, (change, _) in zip(computation.uploads[-1], expected, strict=True):
         assert torch.allclose(sent, change, atol=1e-5)
         assert float(sent.norm()) <= radius * (1 + 1e-5)
 
@@ -81,16 +85,20 @@ def test_within_the_ball_nothing_is_pulled_back(serve):
                                                ("as_printed", 1), ("as_printed", 0)])  # fmt: skip
 def test_where_the_noise_of_cdp_stands(serve, noise, cohort):
     """Fixed: z S / (q K) on the mean. Printed: z S / q, whoever came; an empty cohort is noise only."""
-    work = serve(cdp(noise=noise), clipper=ConstantClipper(2.0), model=Mlp(seed=0, hidden=64))
-    before = work.weights.clone()
-    work.play(cohort=list(range(cohort)), sigma=0.0)
-    quiet = work.weights.clone()
-    work.problem.model.set(before)
-    work.play(cohort=list(range(cohort)), sigma=3.0)
-    found = work.weights - quiet
-    clients = work.problem.data.client_count
+    computation = serve(
+        cdp(noise=noise), clipper=ConstantClipper(2.0), model=Mlp(seed=0, hidden=64)
+    )
+    before = computation.weights.clone()
+    computation.play(cohort=list(range(cohort)), sigma=0.0)
+    quiet = computation.weights.clone()
+    computation.context.model.set(before)
+    computation.play(cohort=list(range(cohort)), sigma=3.0)
+    found = computation.weights - quiet
+    clients = computation.context.data.client_count
     expected = 3.0 * 2.0 / 0.5 / (clients if noise == "fixed_denominator" else 1)
-    entered = float(work.noise_std(GRADIENT)[0])  # on the sum over q K, or on the printed mean
+    entered = float(
+        computation.noise_std(GRADIENT)[0]
+    )  # on the sum over q K, or on the printed mean
     divided_by = 0.5 * clients if noise == "fixed_denominator" else 1.0
     assert entered / divided_by == pytest.approx(expected)
     assert float(found.std()) == pytest.approx(expected, rel=5 / math.sqrt(2 * len(found)))
@@ -100,8 +108,8 @@ def test_the_printed_mean_is_over_those_who_came(serve):
     printed, fixed = (serve(cdp(noise=n), clipper=ConstantClipper(1e3)) for n in
                       ("as_printed", "fixed_denominator"))  # fmt: skip
     start = printed.weights.clone()
-    for work in (printed, fixed):
-        work.play(cohort=[1, 2])
+    for computation in (printed, fixed):
+        computation.play(cohort=[1, 2])
     # K = 10, q = .5: divided by 2 who came, or by 5 expected
     assert torch.allclose((printed.weights - start) * 2, (fixed.weights - start) * 5, atol=1e-5)
 
@@ -150,17 +158,17 @@ def test_ldp_as_printed_needs_one_clip_norm():
 
 
 @pytest.mark.parametrize("noise", ["fixed_denominator", "as_printed"])
-def test_the_noise_that_ldp_adds_is_the_noise_it_is_charged_for(work, noise):
+def test_the_noise_that_ldp_adds_is_the_noise_it_is_charged_for(computation, noise):
     """On the gradient sum of client k: σ C, or σ p n_k."""
     algorithm = ldp(noise=noise, sample_rate=0.5, local_epochs=1)
     algorithm.local_steps = algorithm.samples_per_round = 1  # of which the change is seen
-    work = work(algorithm=algorithm, clipper=ConstantClipper(2.0), model=Mlp(seed=0))
-    before = work.trainer.state_dict()
-    quiet, _ = work.play(sigma=0.0)
-    work.trainer.load_state_dict(before)
-    loud, _ = work.play(sigma=0.7)
-    entered, sensitivity = work.noise_std(GRADIENT), work.sensitivity(GRADIENT)
-    sizes = work.problem.data.records_per_client
+    computation = computation(algorithm=algorithm, clipper=ConstantClipper(2.0), model=Mlp(seed=0))
+    before = computation.trainer.state_dict()
+    quiet, _ = computation.play(sigma=0.0)
+    computation.trainer.load_state_dict(before)
+    loud, _ = computation.play(sigma=0.7)
+    entered, sensitivity = computation.noise_std(GRADIENT), computation.sensitivity(GRADIENT)
+    sizes = computation.context.data.records_per_client
     for k, n in enumerate(sizes):
         std = 0.7 * (2.0 if noise == "fixed_denominator" else 0.5 * n)
         assert (entered[k], sensitivity[k]) == (pytest.approx(std), 2.0)
@@ -188,9 +196,9 @@ def test_bad_settings_name_the_key(make, changed, key):
 
 
 def test_the_gradients_query_is_named(serve):
-    work = serve(cdp(), clipper=ConstantClipper(0.1))
-    work.play()
-    assert [list(release.sensitivity) for release in work.releases] == [[GRADIENT]]
+    computation = serve(cdp(), clipper=ConstantClipper(0.1))
+    computation.play()
+    assert [list(release.sensitivity) for release in computation.releases] == [[GRADIENT]]
 
 
 def test_the_grid_of_the_printed_mean_does_not_tell_how_many_came(serve, ragged):

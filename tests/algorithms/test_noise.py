@@ -32,19 +32,19 @@ class Heard(AdapClipper):
         super().observe(holders, statistic, gradients, denominators)
 
 
-def noises(work, rounds: int = ROUNDS, **played) -> torch.Tensor:
+def noises(computation, rounds: int = ROUNDS, **played) -> torch.Tensor:
     """Noise of the gradient sum in repetitions of one round under other noise seeds [rounds, m, d]."""
-    exact, _ = work.released(sigma=0.0, **played)
+    exact, _ = computation.released(sigma=0.0, **played)
     samples = []
     for noise_seed in range(rounds):
-        work.noise_anew(noise_seed)
-        samples.append(work.released(sigma=SIGMA, **played)[0] - exact)
+        computation.noise_anew(noise_seed)
+        samples.append(computation.released(sigma=SIGMA, **played)[0] - exact)
     return torch.stack(samples)
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_the_noise_has_the_standard_deviation_that_the_ledger_enters(name, work):
-    training = work(clipper=CLIPPERS[name]())
+def test_the_noise_has_the_standard_deviation_that_the_ledger_enters(name, computation):
+    training = computation(clipper=CLIPPERS[name]())
     for round_index in (0, 1):  # so that adaptive clip norms differ between clients
         training.play(round_index, sigma=SIGMA)
     noise = noises(training, round_index=2)
@@ -60,24 +60,24 @@ def test_the_noise_has_the_standard_deviation_that_the_ledger_enters(name, work)
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_the_noise_has_mean_zero(name, work):
-    training = work(clipper=CLIPPERS[name]())
+def test_the_noise_has_mean_zero(name, computation):
+    training = computation(clipper=CLIPPERS[name]())
     noise = noises(training)
     spread = noise.double().std()
     assert abs(noise.double().mean()) < 5 * spread / math.sqrt(noise.numel())
 
 
-def test_the_noise_is_gaussian(work):
-    noise = noises(work()).double().flatten() / SIGMA
+def test_the_noise_is_gaussian(computation):
+    noise = noises(computation()).double().flatten() / SIGMA
     shares = [(noise.abs() < width).double().mean().item() for width in (1, 2, 3)]
     expected = [math.erf(width / math.sqrt(2)) for width in (1, 2, 3)]
     np.testing.assert_allclose(shares, expected, atol=5 / math.sqrt(len(noise)))
 
 
 @pytest.mark.parametrize("name", ["sound", "scalar", "vector", "unclipped"])
-def test_the_noise_of_a_round_is_scaled_by_the_clip_norm_that_clipped_in_it(name, work):
+def test_the_noise_of_a_round_is_scaled_by_the_clip_norm_that_clipped_in_it(name, computation):
     fast = {"alpha": 3.0, "quantile_learning_rate": 1.0, "bit_noise": 1.0}
-    training = work(clipper=AdapClipper(name, initial_clip_norm=0.5, **fast))
+    training = computation(clipper=AdapClipper(name, initial_clip_norm=0.5, **fast))
     noise = noises(training)
     training.play(sigma=SIGMA)
     next_norm = training.trainer.state_dict()["clipper"]["bounds"]
@@ -87,9 +87,11 @@ def test_the_noise_of_a_round_is_scaled_by_the_clip_norm_that_clipped_in_it(name
 
 
 @pytest.mark.parametrize("reading", ["sound", "scalar"])
-def test_the_clipping_statistic_gets_the_noise_that_the_ledger_charges(reading, work, joint_of):
+def test_the_clipping_statistic_gets_the_noise_that_the_ledger_charges(
+    reading, computation, joint_of
+):
     clipper = Heard(reading, initial_clip_norm=0.8, bit_noise=4.0)
-    training = work(clipper=clipper)
+    training = computation(clipper=clipper)
     joint = joint_of(training.algorithm, PoissonSampling(0.5), SIGMA, clipper)
     charged = {query.name: query.noise_multiplier for query in joint.queries}[CLIP_STATISTIC]
     answers = []
@@ -105,9 +107,9 @@ def test_the_clipping_statistic_gets_the_noise_that_the_ledger_charges(reading, 
     np.testing.assert_allclose(measured, entered, rtol=5 / math.sqrt(2 * 400))
 
 
-def test_the_statistic_and_the_gradient_have_noise_of_their_own(work):
+def test_the_statistic_and_the_gradient_have_noise_of_their_own(computation):
     clipper = Heard("scalar", initial_clip_norm=1.0)
-    training = work(clipper=clipper, sample_rate=EMPTY)
+    training = computation(clipper=clipper, sample_rate=EMPTY)
     gradients, answers = [], []
     for noise_seed in range(300):
         training.noise_anew(noise_seed)
@@ -117,24 +119,24 @@ def test_the_statistic_and_the_gradient_have_noise_of_their_own(work):
     assert abs(torch.corrcoef(pairs)[0, 1]) < 5 / math.sqrt(pairs.shape[1])
 
 
-def test_an_empty_lot_gets_noise(work):
-    released, outcome = work(sample_rate=EMPTY).released(sigma=SIGMA)
+def test_an_empty_lot_gets_noise(computation):
+    released, outcome = computation(sample_rate=EMPTY).released(sigma=SIGMA)
     assert len(outcome.norms) == 0
     assert (released != 0).all()
 
 
-def test_an_empty_lot_without_noise_is_zero(work):
-    released, _ = work(sample_rate=EMPTY).released(sigma=0.0)
+def test_an_empty_lot_without_noise_is_zero(computation):
+    released, _ = computation(sample_rate=EMPTY).released(sigma=0.0)
     assert (released == 0).all()
 
 
-def test_a_round_of_empty_lots_is_healthy(work):
-    _, outcome = work(sample_rate=EMPTY).released(sigma=SIGMA)
+def test_a_round_of_empty_lots_is_healthy(computation):
+    _, outcome = computation(sample_rate=EMPTY).released(sigma=SIGMA)
     assert outcome.healthy
 
 
-def test_the_noise_of_a_client_does_not_depend_on_who_else_takes_part(work):
-    training = work(sample_rate=EMPTY)
+def test_the_noise_of_a_client_does_not_depend_on_who_else_takes_part(computation):
+    training = computation(sample_rate=EMPTY)
     together, _ = training.released(sigma=SIGMA)
     alone, _ = training.released(cohort=[3], sigma=SIGMA)
     few, _ = training.released(cohort=[0, 3, 9], sigma=SIGMA)
@@ -142,53 +144,53 @@ def test_the_noise_of_a_client_does_not_depend_on_who_else_takes_part(work):
     assert torch.equal(together[3], few[1])
 
 
-def test_no_two_rounds_or_clients_share_noise(work):
-    training = work(sample_rate=EMPTY)
+def test_no_two_rounds_or_clients_share_noise(computation):
+    training = computation(sample_rate=EMPTY)
     rows = torch.cat([training.released(round_index=r, sigma=SIGMA)[0] for r in range(30)])
     likeness = torch.corrcoef(rows) - torch.eye(len(rows))
     assert likeness.abs().max() < 7 / math.sqrt(rows.shape[1])
 
 
-def test_no_two_local_steps_share_noise(work):
-    one, _ = work(sample_rate=EMPTY).released(sigma=SIGMA)
-    two, _ = work(sample_rate=EMPTY, local_steps=2).released(sigma=SIGMA)
+def test_no_two_local_steps_share_noise(computation):
+    one, _ = computation(sample_rate=EMPTY).released(sigma=SIGMA)
+    two, _ = computation(sample_rate=EMPTY, local_steps=2).released(sigma=SIGMA)
     first, second = one.flatten(), (two - one).flatten()
     likeness = torch.corrcoef(torch.stack([first, second]))[0, 1]
     assert abs(likeness) < 5 / math.sqrt(len(first))
 
 
-def test_the_noise_seed_changes_the_noise(work):
-    a, _ = work(noise_seed=0).released(sigma=SIGMA)
-    b, _ = work(noise_seed=1).released(sigma=SIGMA)
+def test_the_noise_seed_changes_the_noise(computation):
+    a, _ = computation(noise_seed=0).released(sigma=SIGMA)
+    b, _ = computation(noise_seed=1).released(sigma=SIGMA)
     assert (a != b).all()
 
 
-def test_the_noise_seed_changes_nothing_but_the_noise(work):
-    a, _ = work(noise_seed=0).released(sigma=0.0)
-    b, _ = work(noise_seed=1).released(sigma=0.0)
+def test_the_noise_seed_changes_nothing_but_the_noise(computation):
+    a, _ = computation(noise_seed=0).released(sigma=0.0)
+    b, _ = computation(noise_seed=1).released(sigma=0.0)
     assert torch.equal(a, b)
 
 
-def test_the_seed_does_not_change_the_noise_of_a_given_noise_seed(work):
-    a, _ = work(seed=0, sample_rate=EMPTY).released(sigma=SIGMA)
-    b, _ = work(seed=1, sample_rate=EMPTY).released(sigma=SIGMA)
+def test_the_seed_does_not_change_the_noise_of_a_given_noise_seed(computation):
+    a, _ = computation(seed=0, sample_rate=EMPTY).released(sigma=SIGMA)
+    b, _ = computation(seed=1, sample_rate=EMPTY).released(sigma=SIGMA)
     assert torch.equal(a, b)
 
 
-def test_the_noise_does_not_depend_on_the_data(work):
+def test_the_noise_does_not_depend_on_the_data(computation):
     """Subtracting two runs that differ in their lots leaves the difference of the exact sums."""
     loud, silent = [], []
     for seed in (0, 1):
-        training = work(seed=seed)
+        training = computation(seed=seed)
         loud.append(training.released(sigma=SIGMA)[0])
         silent.append(training.released(sigma=0.0)[0])
     on_grid = 2 * SIGMA * 2.0**-14  # each is rounded to a grid of std 2^-14
     np.testing.assert_allclose(loud[0] - loud[1], silent[0] - silent[1], atol=on_grid)
 
 
-def test_the_noise_of_one_client_is_the_stream_named_by_its_coordinates(work):
-    training = work(sample_rate=EMPTY, noise_seed=5)
+def test_the_noise_of_one_client_is_the_stream_named_by_its_coordinates(computation):
+    training = computation(sample_rate=EMPTY, noise_seed=5)
     released, _ = training.released(round_index=4, cohort=[2], sigma=1.0)
-    stream = training.problem.streams.noise(GRADIENT, 4, 0, 2)
+    stream = training.context.streams.noise(GRADIENT, 4, 0, 2)
     expected = stream.standard_normal(released.shape[1])
     np.testing.assert_allclose(released[0], expected, atol=2.0**-14)  # the grid's width

@@ -108,8 +108,8 @@ def test_adam_refuses_a_state_that_cannot_fit_and_says_its_size():
 
 
 @pytest.mark.parametrize("optimizer_state", ["kept", "reset"])
-def test_a_client_that_sits_out_a_round_keeps_its_adam_state(optimizer_state, work):
-    training = work(optimizer="adam", optimizer_state=optimizer_state, learning_rate=0.01)
+def test_a_client_that_sits_out_a_round_keeps_its_adam_state(optimizer_state, computation):
+    training = computation(optimizer="adam", optimizer_state=optimizer_state, learning_rate=0.01)
     training.play(round_index=0, sigma=1.0)
     before = training.trainer.state_dict()["optimizer"]
     training.play(round_index=1, cohort=[1, 4], sigma=1.0)
@@ -120,10 +120,10 @@ def test_a_client_that_sits_out_a_round_keeps_its_adam_state(optimizer_state, wo
     assert not torch.equal(before["first"][[1, 4]], after["first"][[1, 4]])
 
 
-def test_adam_in_a_round_reads_only_the_noised_gradient(work):
+def test_adam_in_a_round_reads_only_the_noised_gradient(computation):
     """The step of Adam equals torch's on what a round of SGD would have released."""
-    released, _ = work().released(sigma=2.0)
-    training = work(optimizer="adam", learning_rate=0.01)
+    released, _ = computation().released(sigma=2.0)
+    training = computation(optimizer="adam", learning_rate=0.01)
     uploads, _ = training.play(sigma=2.0)
     gradients = released / training.lot_sizes[:, None]
     for upload, gradient in zip(uploads, gradients, strict=True):

@@ -17,10 +17,10 @@ MU, ETA = 0.8, 0.2
 
 def naive(training, client: int, steps: list) -> torch.Tensor:
     """The change of weights [d] by gradient descent on loss + μ/2 ‖w - θ‖² over batches of records."""
-    module = copy.deepcopy(training.problem.model.module)
+    module = copy.deepcopy(training.context.model.module)
     start = [p.detach().clone() for p in module.parameters()]
     optimizer = torch.optim.SGD(module.parameters(), lr=ETA)
-    train = training.problem.data.train
+    train = training.context.data.train
     for batch in steps:
         optimizer.zero_grad()
         loss = functional.cross_entropy(module(train.inputs[batch]), train.targets[batch])
@@ -42,7 +42,7 @@ def test_at_client_level_it_is_in_the_clients_own_steps(serve, ragged):
     for client in range(6):
         own, steps = ragged.clients[client], []
         for epoch in range(2):
-            order = training.problem.streams.sampling("batches", 0, epoch, client)
+            order = training.context.streams.sampling("batches", 0, epoch, client)
             shuffled = own[order.permutation(len(own))]
             steps += [shuffled[i : i + 20] for i in range(0, len(own), 20)]
         torch.testing.assert_close(
@@ -50,30 +50,30 @@ def test_at_client_level_it_is_in_the_clients_own_steps(serve, ragged):
         )
 
 
-def record_level(work, data, **settings):
+def record_level(computation, data, **settings):
     keys = {"sample_rate": 1.0, "local_steps": 4, "learning_rate": ETA}
-    return work(data=data, clipper=ConstantClipper(1e6), **{**keys, **settings})
+    return computation(data=data, clipper=ConstantClipper(1e6), **{**keys, **settings})
 
 
-def test_at_record_level_it_joins_after_the_noise(work, ragged):
-    training = record_level(work, ragged, proximal=MU)
+def test_at_record_level_it_joins_after_the_noise(computation, ragged):
+    training = record_level(computation, ragged, proximal=MU)
     expected = [naive(training, k, [ragged.clients[k]] * 4) for k in range(6)]
     uploads, _ = training.play()
     torch.testing.assert_close(uploads, torch.stack(expected), rtol=1e-3, atol=1e-5)
 
 
-def test_it_changes_no_release(work, ragged):
+def test_it_changes_no_release(computation, ragged):
     """The first step of a round releases the same, noise included, and every step the same kinds."""
     entered = []
     for proximal in (None, MU):
-        training = record_level(work, ragged, proximal=proximal)
+        training = record_level(computation, ragged, proximal=proximal)
         training.play(sigma=1.0)
         entered.append([(r.joint, r.clients.tolist(), r.count) for r in training.releases])
     assert entered[0] == entered[1]
 
 
-def test_it_holds_clients_near_the_global_weights(work, ragged):
-    free, held = (record_level(work, ragged, proximal=mu).play()[0] for mu in (0.0, 2.0))
+def test_it_holds_clients_near_the_global_weights(computation, ragged):
+    free, held = (record_level(computation, ragged, proximal=mu).play()[0] for mu in (0.0, 2.0))
     assert (held.norm(dim=1) < free.norm(dim=1)).all()
 
 

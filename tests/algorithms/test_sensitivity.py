@@ -54,38 +54,38 @@ def with_inputs(digits: FederatedData, value: float) -> FederatedData:
     return replace(digits, train=Records(inputs, digits.train.targets))
 
 
-def differences(work, make, pair) -> tuple[float, float]:
+def differences(computation, make, pair) -> tuple[float, float]:
     """(change of the first client's exact gradient sum, sensitivity in the ledger)."""
     sums = []
     for data in pair:
-        training = work(data=data, clipper=make(), sample_rate=1.0)
+        training = computation(data=data, clipper=make(), sample_rate=1.0)
         released, _ = training.released()
         sums.append(released[0])
     return (sums[0] - sums[1]).norm().item(), float(training.sensitivity(GRADIENT)[0])
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_leaving_out_any_record_moves_the_sum_by_at_most_the_sensitivity(name, work, digits):
+def test_leaving_out_any_record_moves_the_sum_by_at_most_the_sensitivity(name, computation, digits):
     for left_out in range(RECORDS):
         pair = neighbours(digits, left_out)
-        change, sensitivity = differences(work, CLIPPERS[name], pair)
+        change, sensitivity = differences(computation, CLIPPERS[name], pair)
         assert 0 < change <= sensitivity * ROUNDING
 
 
 @pytest.mark.parametrize("value", NASTY)
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_a_nasty_record_moves_the_sum_by_at_most_the_sensitivity(name, value, work, digits):
+def test_a_nasty_record_moves_the_sum_by_at_most_the_sensitivity(name, value, computation, digits):
     pair = neighbours(with_inputs(digits, NASTY[value]), left_out=0)
-    change, sensitivity = differences(work, CLIPPERS[name], pair)
+    change, sensitivity = differences(computation, CLIPPERS[name], pair)
     assert change <= sensitivity * ROUNDING
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_the_sensitivity_holds_at_weights_that_training_has_moved(name, work, digits):
+def test_the_sensitivity_holds_at_weights_that_training_has_moved(name, computation, digits):
     with_it, without = neighbours(digits, left_out=5)
     sums = []
     for data in (with_it, without):
-        training = work(data=data, clipper=CLIPPERS[name](), sample_rate=1.0)
+        training = computation(data=data, clipper=CLIPPERS[name](), sample_rate=1.0)
         stream = torch.Generator().manual_seed(1)
         training.weights.copy_(5 * torch.randn(len(training.weights), generator=stream))
         released, _ = training.released()
@@ -95,12 +95,12 @@ def test_the_sensitivity_holds_at_weights_that_training_has_moved(name, work, di
 
 
 @pytest.mark.parametrize("name", ["constant", "automatic", "sound"])
-def test_the_sensitivity_holds_in_later_local_steps(name, work, digits, lots_sampled):
+def test_the_sensitivity_holds_in_later_local_steps(name, computation, digits, lots_sampled):
     """Rounds whose second lot alone has the record, against the same with a record that counts 0."""
     sensitivities, sums, joined = [], [], []
     for value in (1e5, float("nan")):
         data = with_inputs(small(digits, list(range(RECORDS))), value)
-        training = work(data=data, clipper=CLIPPERS[name](), sample_rate=0.5, local_steps=2)
+        training = computation(data=data, clipper=CLIPPERS[name](), sample_rate=0.5, local_steps=2)
         for round_index in range(12):
             lots_sampled.clear()
             released, _ = training.released(round_index)
@@ -116,10 +116,10 @@ def test_the_sensitivity_holds_in_later_local_steps(name, work, digits, lots_sam
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_the_sensitivity_holds_on_sampled_lots(name, work, digits):
+def test_the_sensitivity_holds_on_sampled_lots(name, computation, digits):
     """Over many lots: those that have the record change by at most the sensitivity, the others by 0."""
     pair = neighbours(digits, left_out=3)
-    trainings = [work(data=data, clipper=CLIPPERS[name](), sample_rate=0.5) for data in pair]
+    trainings = [computation(data=data, clipper=CLIPPERS[name](), sample_rate=0.5) for data in pair]
     joined = 0
     for round_index in range(30):
         sums, sizes = [], []
@@ -136,15 +136,15 @@ def test_the_sensitivity_holds_on_sampled_lots(name, work, digits):
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-def test_another_clients_upload_does_not_change(name, work, digits):
+def test_another_clients_upload_does_not_change(name, computation, digits):
     with_it, without = (
-        work(data=data, clipper=CLIPPERS[name](), sample_rate=1.0).released(sigma=2.0)[0]
+        computation(data=data, clipper=CLIPPERS[name](), sample_rate=1.0).released(sigma=2.0)[0]
         for data in neighbours(with_inputs(digits, 1e5), left_out=0)
     )
     np.testing.assert_allclose(with_it[1], without[1], atol=1e-4)
 
 
-def statistics(work, reading: str, pair) -> tuple[list[float], float]:
+def statistics(computation, reading: str, pair) -> tuple[list[float], float]:
     """(what the first client answers about its norms on both data sets, its sensitivity).
 
     The noise, where there is some, is the same on both."""
@@ -157,50 +157,54 @@ def statistics(work, reading: str, pair) -> tuple[list[float], float]:
 
     for data in pair:
         clipper = Heard(reading, initial_clip_norm=1.0)
-        training = work(data=data, clipper=clipper, sample_rate=1.0)
+        training = computation(data=data, clipper=clipper, sample_rate=1.0)
         training.released()
     return heard, float(training.sensitivity(CLIP_STATISTIC)[0])
 
 
 @pytest.mark.parametrize("reading", ["scalar", "sound"])
 @pytest.mark.parametrize("left_out", range(0, RECORDS, 3))
-def test_the_clipping_statistic_moves_by_at_most_its_sensitivity(reading, left_out, work, digits):
-    heard, sensitivity = statistics(work, reading, neighbours(digits, left_out))
+def test_the_clipping_statistic_moves_by_at_most_its_sensitivity(
+    reading, left_out, computation, digits
+):
+    heard, sensitivity = statistics(computation, reading, neighbours(digits, left_out))
     assert 0 < abs(heard[0] - heard[1]) <= sensitivity * ROUNDING
 
 
 @pytest.mark.parametrize("reading", ["scalar", "sound"])
 @pytest.mark.parametrize("value", NASTY)
 def test_a_nasty_record_moves_the_clipping_statistic_by_at_most_its_sensitivity(
-    reading, value, work, digits
+    reading, value, computation, digits
 ):
     pair = neighbours(with_inputs(digits, NASTY[value]), left_out=0)
-    heard, sensitivity = statistics(work, reading, pair)
+    heard, sensitivity = statistics(computation, reading, pair)
     assert abs(heard[0] - heard[1]) <= sensitivity * ROUNDING
 
 
-def test_the_unclipped_statistic_is_entered_with_infinite_sensitivity(work):
-    training = work(clipper=AdapClipper("unclipped"))
+def test_the_unclipped_statistic_is_entered_with_infinite_sensitivity(computation):
+    training = computation(clipper=AdapClipper("unclipped"))
     training.released()
     assert np.isinf(training.sensitivity(CLIP_STATISTIC)).all()
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "1e30"])
-def test_a_record_without_a_finite_gradient_contributes_zero_and_is_counted(value, work, digits):
+def test_a_record_without_a_finite_gradient_contributes_zero_and_is_counted(
+    value, computation, digits
+):
     with_it, without = neighbours(with_inputs(digits, NASTY[value]), left_out=0)
-    released, outcome = work(data=with_it, sample_rate=1.0).released()
-    alone, clean = work(data=without, sample_rate=1.0).released()
+    released, outcome = computation(data=with_it, sample_rate=1.0).released()
+    alone, clean = computation(data=without, sample_rate=1.0).released()
     assert (outcome.not_finite, clean.not_finite) == (1, 0)
     np.testing.assert_allclose(released[0], alone[0], atol=1e-6)
 
 
-def test_a_round_in_which_no_gradient_is_finite_goes_on_like_one_of_empty_lots(work, digits):
+def test_a_round_in_which_no_gradient_is_finite_goes_on_like_one_of_empty_lots(computation, digits):
     """Whether it happens is private: stopping would tell."""
     broken = replace(
         digits, train=Records(digits.train.inputs * float("nan"), digits.train.targets)
     )
-    released, outcome = work(data=broken).released(sigma=1.0)
+    released, outcome = computation(data=broken).released(sigma=1.0)
     assert outcome.healthy
     assert released.isfinite().all()
-    nobody, _ = work(sample_rate=1e-9).released(sigma=1.0)
+    nobody, _ = computation(sample_rate=1e-9).released(sigma=1.0)
     np.testing.assert_allclose(released, nobody, rtol=1e-4)

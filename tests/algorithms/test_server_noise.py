@@ -145,7 +145,7 @@ def test_no_two_rounds_share_noise(trust, serve):
 def test_the_noise_is_the_stream_named_by_its_round(serve):
     training = serve(CDP, noise_seed=5)
     noise = training.released(4, cohort=[], sigma=1.0)[0]
-    stream = training.problem.streams.noise(f"{GRADIENT}_of_all", 4)
+    stream = training.context.streams.noise(f"{GRADIENT}_of_all", 4)
     expected = torch.from_numpy(stream.standard_normal(len(noise))).float()
     torch.testing.assert_close(noise, expected, rtol=0, atol=2.0**-14)  # the grid's width
 

@@ -35,21 +35,21 @@ class Greedy(ConstantClipper):
 
 
 @pytest.fixture(params=["records", "clients"])
-def either(request, work, serve, ragged):
+def either(request, computation, serve, ragged):
     """(clipper) → a training whose unit is the record, or the client."""
 
     def build(clipper=None):
         if request.param == "records":
-            return work(data=ragged, clipper=clipper, sample_rate=1.0, local_steps=2)
+            return computation(data=ragged, clipper=clipper, sample_rate=1.0, local_steps=2)
         return serve(LDP, data=ragged, clipper=clipper)
 
     return build
 
 
 @pytest.mark.parametrize("scale", [1e4, -1e4])
-def test_a_rule_that_scales_a_unit_beyond_the_clip_norm_is_cut(scale, work, serve, ragged):
+def test_a_rule_that_scales_a_unit_beyond_the_clip_norm_is_cut(scale, computation, serve, ragged):
     """Client 0 has one record; of both kinds of sums it is the one unit."""
-    records = work(data=ragged, clipper=Greedy(scale), sample_rate=1.0)
+    records = computation(data=ragged, clipper=Greedy(scale), sample_rate=1.0)
     sums = [records.released()[0][0]]
     sums.append(serve(LDP, data=ragged, clipper=Greedy(scale)).released(cohort=[0])[0])
     for own in sums:
@@ -100,9 +100,9 @@ def test_a_clipper_that_asks_something_else_than_it_announces_is_refused(
 
 @pytest.mark.parametrize("announced", [1, 3])
 def test_another_number_of_samples_than_announced_is_refused_before_the_weights_move(
-    announced, work, ragged
+    announced, computation, ragged
 ):
-    training = work(data=ragged, local_steps=2)
+    training = computation(data=ragged, local_steps=2)
     training.algorithm.samples_per_round = announced
     before = training.weights.clone()
     with pytest.raises(ReleaseError, match=f"did not release {announced} samples of each client"):
@@ -112,14 +112,14 @@ def test_another_number_of_samples_than_announced_is_refused_before_the_weights_
 
 def test_work_that_moves_the_global_weights_itself_is_refused(either):
     training = either()
-    clipped = training.trainer.work.compute_cohort
+    clipped = training.trainer.computation.compute_cohort
 
-    def leaky(turn, changes, clip):
-        found = clipped(turn, changes, clip)
+    def leaky(local_step, changes, clip):
+        found = clipped(local_step, changes, clip)
         training.weights.add_(1e-3 * found.answer.values[0].to(training.weights.dtype))
         return found
 
-    training.trainer.work.compute_cohort = leaky
+    training.trainer.computation.compute_cohort = leaky
     with pytest.raises(ReleaseError, match="changed outside the server step"):
         training.play(sigma=1.0)
 
@@ -154,18 +154,18 @@ ALIKE_OR_NOT = {
 
 @pytest.mark.parametrize("name", ALIKE_OR_NOT)
 def test_losses_asked_on_all_records_are_charged_to_every_client_however_it_samples(
-    name, work, ragged
+    name, computation, ragged
 ):
     """Clients of several groups answer one query; the sample of the upload does not have it."""
     algorithm = ALIKE_OR_NOT[name]()
-    training = work(algorithm=algorithm, data=ragged)
-    problem = training.problem
+    training = computation(algorithm=algorithm, data=ragged)
+    context = training.context
     schedule = Asking(2.0)
-    mechanism = Mechanism(algorithm, problem.clipper, schedule)
+    mechanism = Mechanism(algorithm, context.clipper, schedule)
     mechanism.join(ragged.records_per_client)
-    opened = mechanism.open(mechanism.announce(0), training.everyone, problem.streams)
+    opened = mechanism.open(mechanism.announce(0), training.everyone, context.streams)
     training.trainer.round(opened)
-    reported = ReportedLoss(problem, schedule.loss_query, algorithm.unit).ask(opened)
+    reported = ReportedLoss(context, schedule.loss_query, algorithm.unit).ask(opened)
     assert np.isfinite(reported.values)
     losses = [r for r in opened.close() if r.joint.names == {TRAINING_LOSS}]
     assert sorted(np.concatenate([r.clients for r in losses])) == training.everyone.tolist()

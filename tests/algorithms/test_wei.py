@@ -34,17 +34,17 @@ def algorithm(sensitivity: str, **more):  # type: ignore[no-untyped-def]
     return wei_cdp("wei_cdp", sensitivity, **keys)
 
 
-def descended(work, client: int, steps: int) -> torch.Tensor:
+def descended(computation, client: int, steps: int) -> torch.Tensor:
     """w_k by torch's own gradients."""
-    data, model = work.problem.data, work.problem.model
-    before = work.weights.clone()
+    data, model = computation.context.data, computation.context.model
+    before = computation.weights.clone()
     own = data.train.subset(data.clients[client])
     for _ in range(steps):
         loss = functional.cross_entropy(model.module(own.inputs), own.targets)
         gradients = torch.autograd.grad(loss, model.parameters())
         with torch.no_grad():
             model.flat.sub_(torch.cat([g.reshape(-1) for g in gradients]), alpha=RATE)
-    after = work.weights.clone()
+    after = computation.weights.clone()
     model.set(before)
     return after
 
@@ -59,29 +59,33 @@ def clipped(vectors: list[torch.Tensor], clip_norm: float) -> torch.Tensor:
 def test_the_mean_of_the_clipped_weights_takes_the_place_of_the_global_ones(
     serve, even, steps, clip_norm, model
 ):
-    work = serve(
+    computation = serve(
         algorithm("weights", local_steps=steps), data=even, clipper=ConstantClipper(clip_norm),
         model=model,
     )  # fmt: skip
-    expected = clipped([descended(work, k, steps) for k in range(CLIENTS)], clip_norm).mean(0)
-    work.play()
-    assert torch.allclose(work.weights, expected, atol=1e-5)
-    assert work.sensitivity(GRADIENT).tolist() == [clip_norm]
+    expected = clipped([descended(computation, k, steps) for k in range(CLIENTS)], clip_norm).mean(
+        0
+    )
+    computation.play()
+    assert torch.allclose(computation.weights, expected, atol=1e-5)
+    assert computation.sensitivity(GRADIENT).tolist() == [clip_norm]
 
 
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("clip_norm", [0.05, 100.0])
 def test_the_mean_of_the_clipped_changes_is_added(serve, even, steps, clip_norm):
-    work = serve(
+    computation = serve(
         algorithm("update", local_steps=steps), data=even, clipper=ConstantClipper(clip_norm)
     )
-    before = work.weights.clone()
-    changes = [descended(work, k, steps) - before for k in range(CLIENTS)]
-    work.play()
-    assert torch.allclose(work.weights, before + clipped(changes, clip_norm).mean(0), atol=1e-5)
+    before = computation.weights.clone()
+    changes = [descended(computation, k, steps) - before for k in range(CLIENTS)]
+    computation.play()
+    assert torch.allclose(
+        computation.weights, before + clipped(changes, clip_norm).mean(0), atol=1e-5
+    )
 
 
-def test_without_clipping_one_step_is_the_same_by_all_three(serve, work, even):
+def test_without_clipping_one_step_is_the_same_by_all_three(serve, computation, even):
     weights = serve(algorithm("weights"), data=even, clipper=NoClipper())
     update = serve(algorithm("update"), data=even, clipper=NoClipper())
     weights.play()
@@ -90,25 +94,25 @@ def test_without_clipping_one_step_is_the_same_by_all_three(serve, work, even):
 
 
 def test_a_cohort_is_averaged_over_those_who_came(serve, even):
-    work = serve(algorithm("weights"), data=even, clipper=NoClipper())
-    expected = torch.stack([descended(work, k, 1) for k in (1, 4, 7)]).mean(0)
-    work.play(cohort=[1, 4, 7])
-    assert torch.allclose(work.weights, expected, atol=1e-5)
-    again = torch.stack([descended(work, k, 1) for k in (0, 2)]).mean(0)
-    work.play(round_index=1, cohort=[0, 2])
-    assert torch.allclose(work.weights, again, atol=1e-5)
+    computation = serve(algorithm("weights"), data=even, clipper=NoClipper())
+    expected = torch.stack([descended(computation, k, 1) for k in (1, 4, 7)]).mean(0)
+    computation.play(cohort=[1, 4, 7])
+    assert torch.allclose(computation.weights, expected, atol=1e-5)
+    again = torch.stack([descended(computation, k, 1) for k in (0, 2)]).mean(0)
+    computation.play(round_index=1, cohort=[0, 2])
+    assert torch.allclose(computation.weights, again, atol=1e-5)
 
 
 def test_the_average_has_the_noise_of_m_uploads(serve, even):
     """Each of m uploads gets N(0, (z C)²): their mean has z C / √m."""
-    work = serve(
+    computation = serve(
         algorithm("weights"), data=even, clipper=ConstantClipper(2.0), model=Mlp(seed=0, hidden=64)
     )
-    quiet, _ = work.released(sigma=0.0)
-    loud, _ = work.released(sigma=3.0)
+    quiet, _ = computation.released(sigma=0.0)
+    loud, _ = computation.released(sigma=3.0)
     noise = (loud - quiet) / CLIENTS
     expected = 3.0 * 2.0 / math.sqrt(CLIENTS)
-    assert work.noise_std(GRADIENT).tolist() == [pytest.approx(3.0 * 2.0)]
+    assert computation.noise_std(GRADIENT).tolist() == [pytest.approx(3.0 * 2.0)]
     n = len(noise)
     assert abs(float(noise.mean())) < 5 * expected / math.sqrt(n)
     assert float(noise.std()) == pytest.approx(expected, rel=5 / math.sqrt(2 * n))

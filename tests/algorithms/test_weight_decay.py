@@ -29,14 +29,14 @@ def svm(decay: float = DECAY) -> Svm:
 
 
 @pytest.fixture
-def both(work, serve, odd):
+def both(computation, serve, odd):
     """(kind, clipper) → the same training with λ and without."""
 
     def build(kind: str, clipper):
         shared = {"data": odd, "clipper": clipper}
         if kind == "records":
             settings = {"learning_rate": RATE, "sample_rate": 0.5}
-            return [work(model=svm(decay), **shared, **settings) for decay in (DECAY, 0.0)]
+            return [computation(model=svm(decay), **shared, **settings) for decay in (DECAY, 0.0)]
         algorithm = {"clients": LdpFedSgd, "baseline": FedSgd}[kind](kind, learning_rate=RATE)
         return [serve(algorithm, model=svm(decay), **shared) for decay in (DECAY, 0.0)]
 
@@ -77,24 +77,24 @@ def test_the_training_loss_has_it(kind, both):
     assert with_it.train_loss == pytest.approx(without.train_loss + penalty, rel=1e-5)
 
 
-def test_later_local_steps_decay_the_weights_of_the_client(work, odd):
+def test_later_local_steps_decay_the_weights_of_the_client(computation, odd):
     """Of gradients clipped to next to nothing, λ alone remains: θ ← (1 - ηλ) θ, each step."""
     settings = {"data": odd, "learning_rate": RATE, "local_steps": 3}
-    training = work(model=svm(), clipper=ConstantClipper(1e-9), **settings)
+    training = computation(model=svm(), clipper=ConstantClipper(1e-9), **settings)
     start = training.weights.clone()
     training.play()
     expected = (1 - RATE * DECAY) ** 3 * start
     torch.testing.assert_close(training.weights, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_training_loss_of_later_steps_is_that_at_the_clients_weights(work, odd):
+def test_the_training_loss_of_later_steps_is_that_at_the_clients_weights(computation, odd):
     settings = {"data": odd, "learning_rate": RATE, "local_steps": 2, "sample_rate": 1.0}
-    training = work(model=svm(), clipper=ConstantClipper(1e-9), **settings)
+    training = computation(model=svm(), clipper=ConstantClipper(1e-9), **settings)
     start = training.weights.clone()
     _, outcome = training.play()
-    training.problem.model.set((1 - RATE * DECAY) * start)
+    training.context.model.set((1 - RATE * DECAY) * start)
     records = odd.train.subset(torch.cat([torch.from_numpy(own) for own in odd.clients]).numpy())
-    expected, _ = training.problem.model.evaluate(records.inputs, records.targets)
+    expected, _ = training.context.model.evaluate(records.inputs, records.targets)
     assert outcome.train_loss == pytest.approx(expected, rel=1e-5)
 
 
@@ -103,7 +103,7 @@ def test_clients_that_train_decay_their_own_weights_and_the_server_none(serve, o
     training = serve(algorithm, data=odd, clipper=NoClipper(), model=svm())
     start = training.weights.clone()
     training.play()
-    model, expected = training.problem.model, []
+    model, expected = training.context.model, []
     for own in odd.clients:
         records, weights = odd.train.subset(own), start.clone().requires_grad_()
         for _ in range(2):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.algorithms.problem import Problem, RoundWeights
+from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.attacks import Backdoor, PixelPattern
 from fedpriv.attacks.malicious import MaliciousClients
@@ -60,7 +60,7 @@ class Nobody:
 class Federation:
     """A training with attackers (or without), and everything that was sent to the server."""
 
-    problem: Problem
+    context: RunContext
     algorithm: Algorithm
     trainer: Trainer | None
     malicious: MaliciousClients | None
@@ -68,19 +68,19 @@ class Federation:
 
     @property
     def weights(self) -> Tensor:
-        return self.problem.model.flat
+        return self.context.model.flat
 
     def play(self, round_index: int = 0, cohort: list[int] | None = None, sigma: float = 0.0):
         """A round; what each client of the cohort sent, by client."""
         self.sent.clear()
-        cohort = np.arange(self.problem.data.client_count) if cohort is None else np.array(cohort)
+        cohort = np.arange(self.context.data.client_count) if cohort is None else np.array(cohort)
         if self.malicious is not None:
             cohort = self.malicious.with_attackers(round_index, cohort)
-        problem = self.problem
-        mechanism = mechanism_of(self.algorithm, problem.clipper, sigma)
-        mechanism.join(problem.data.records_per_client)
-        problem.mechanism = mechanism
-        opened = mechanism.open(mechanism.announce(round_index), cohort, problem.streams)
+        context = self.context
+        mechanism = mechanism_of(self.algorithm, context.clipper, sigma)
+        mechanism.join(context.data.records_per_client)
+        context.mechanism = mechanism
+        opened = mechanism.open(mechanism.announce(round_index), cohort, context.streams)
         self.trainer.round(opened)
         opened.close()
         return {
@@ -107,7 +107,7 @@ def federation(digits):
             data = malicious.data
         clipper = clipper or ConstantClipper(1.0)
         model = FlatModel(Logistic(seed=0).build(data.input_shape, data.classes))
-        problem = Problem(
+        context = RunContext(
             data=data,
             model=model,
             engine=make_engine(model),
@@ -117,11 +117,11 @@ def federation(digits):
             mechanism=mechanism_of(algorithm, clipper, 0.0),
         )
         if malicious is None:
-            problem.attack = Nobody(data)
+            context.attack = Nobody(data)
         else:
-            malicious.join(problem)
-        made = Federation(problem, algorithm, None, malicious)
-        original = problem.foreign
+            malicious.join(context)
+        made = Federation(context, algorithm, None, malicious)
+        original = context.foreign
 
         def noted(aggregation, clients, uploads):
             rows, foreign = original(aggregation, clients, uploads)
@@ -129,8 +129,8 @@ def federation(digits):
             made.sent.append((clients.copy(), sent.clone()))
             return rows, foreign
 
-        problem.foreign = noted
-        made.trainer = algorithm.start(problem)
+        context.foreign = noted
+        made.trainer = algorithm.start(context)
         return made
 
     return build

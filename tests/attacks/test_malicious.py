@@ -166,7 +166,7 @@ def test_attackers_that_follow_add_the_noise_and_others_do_not(federation):
 def test_following_attackers_with_clean_records_only_would_be_honest_ones(federation):
     """What sets them apart is the poisoned share, which leaves n_k alone."""
     made = federation(PRIVATE["naseri_ldp"](), {"dp_steps": "follow", "poisoned_fraction": 0.25})
-    data, malicious = made.problem.data, made.malicious
+    data, malicious = made.context.data, made.malicious
     for k in malicious.attackers.tolist():
         own = malicious.records_of(0, k)
         assert len(own) == len(data.clients[k])

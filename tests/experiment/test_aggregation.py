@@ -217,19 +217,19 @@ def test_the_mean_composes_to_null_and_moves_no_stream(train):
     seen = []
     start = Loop.__init__
 
-    def noted(loop, parts, problem, budget):
-        seen.append(problem)
-        start(loop, parts, problem, budget)
+    def noted(loop, parts, context, budget):
+        seen.append(context)
+        start(loop, parts, context, budget)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loop, "__init__", noted)
         train("algorithm=dp_fl", "rounds=1")
-    (problem,) = seen
-    digest = run_digest(config, 1, problem)
+    (context,) = seen
+    digest = run_digest(config, 1, context)
     older = config.copy()
     older.__dict__["_content"].pop("aggregation")
     assert "aggregation" not in older
-    assert run_digest(older, 1, problem) == digest
+    assert run_digest(older, 1, context) == digest
 
 
 def test_it_is_listed_and_a_key_of_the_mean_is_named(command, plugins):

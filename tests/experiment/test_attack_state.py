@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.attacks.malicious import MaliciousClients
 from fedpriv.experiment.loop import Loop
@@ -113,7 +113,7 @@ def test_attackers_see_the_global_model_of_each_round(attacked, monkeypatch, plu
     observe, round_of = MaliciousClients.observe, Trainer.round
 
     def noted_round(trainer, opened):
-        sent_out.append((opened.round_index, trainer.problem.model.flat.clone()))
+        sent_out.append((opened.round_index, trainer.context.model.flat.clone()))
         return round_of(trainer, opened)
 
     def noted(self, round_index, weights):
@@ -136,14 +136,14 @@ def test_neurotoxin_leaves_alone_what_the_last_global_update_moved_most(
     name, attacked, monkeypatch
 ):
     sent = []
-    foreign = Problem.foreign
+    foreign = RunContext.foreign
 
-    def noted(problem, aggregation, clients, uploads):
-        rows, found = foreign(problem, aggregation, clients, uploads)
-        sent.append((problem.attack.free, found.values[rows]))
+    def noted(context, aggregation, clients, uploads):
+        rows, found = foreign(context, aggregation, clients, uploads)
+        sent.append((context.attack.free, found.values[rows]))
         return rows, found
 
-    monkeypatch.setattr(Problem, "foreign", noted)
+    monkeypatch.setattr(RunContext, "foreign", noted)
     said = attacked("run", *ALGORITHMS[name])
     assert said.status == 0, said.err
     assert sent[0][0] is None

@@ -14,7 +14,7 @@ import fedpriv
 from fedpriv.common.config import fingerprint, identity
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment import secrets
-from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 
@@ -77,15 +77,15 @@ def test_a_run_stopped_after_every_round_is_the_run_that_was_not(
 def test_runs_made_before_there_were_copies_are_what_they_were(algorithm):
     config = fedpriv.compose([f"algorithm={algorithm}"])
     parts = build_parts(config)
-    problem = make_problem(parts, torch.device("cpu"))
+    context = make_context(parts, torch.device("cpu"))
     older = copy.deepcopy(config)
     with open_dict(older):
         assert [older.algorithm.pop(key) for key in KEYS] == [None] * 4
-    found = [secrets.run_digest(c, parts.settings.rounds, problem) for c in (config, older)]
+    found = [secrets.run_digest(c, parts.settings.rounds, context) for c in (config, older)]
     assert found[0] == found[1]
     assert fingerprint(identity(config)) == fingerprint(identity(older))
     copied = fedpriv.compose([f"algorithm={algorithm}", *COPIES])
-    assert secrets.run_digest(copied, parts.settings.rounds, problem) != found[0]
+    assert secrets.run_digest(copied, parts.settings.rounds, context) != found[0]
 
 
 @pytest.mark.parametrize(

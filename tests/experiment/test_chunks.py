@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import fedpriv
-from fedpriv.algorithms.client_work import ClientWork
-from fedpriv.algorithms.record_work import RecordWork
+from fedpriv.algorithms.record_computation import RecordComputation
+from fedpriv.algorithms.upload_computation import UploadComputation
 from fedpriv.common.config import fingerprint, identity
 from fedpriv.common.errors import ReleaseError
 from fedpriv.common.exact import exact_digest
-from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.machine import chunk_size
-from fedpriv.privacy.clippers.clip import ChunkAnswer, Clip
+from fedpriv.privacy.clippers.step_clip import ChunkAnswer, StepClip
 
 RECORDS = ("algorithm=dp_fl", "partition=iid", "partition.clients=7", "epsilon=null", "rounds=3")
 CLIENTS = (
@@ -66,41 +66,41 @@ RUNS = {
 def started(*overrides):
     """The parts of a run that is about to begin, and its work."""
     parts = build_parts(fedpriv.compose(overrides))
-    problem = make_problem(parts, torch.device("cpu"))
-    problem.mechanism.announce(0)
-    return problem, parts.algorithm.start(problem)
+    context = make_context(parts, torch.device("cpu"))
+    context.mechanism.announce(0)
+    return context, parts.algorithm.start(context)
 
 
-def everything(problem, trainer) -> dict[str, str]:
+def everything(context, trainer) -> dict[str, str]:
     """A digest of all that a round may change, by its name."""
     parts = {
-        "weights": problem.model.flat,
+        "weights": context.model.flat,
         "trainer": trainer.state_dict(),
-        "clipper": vars(problem.clipper),
-        "attack": None if problem.attack is None else vars(problem.attack),
-        "streams": problem.streams,
-        "buffers": dict(problem.model.module.state_dict()),
-        "settings": {k: v for k, v in vars(trainer.work).items() if not hasattr(v, "of")},
+        "clipper": vars(context.clipper),
+        "attack": None if context.attack is None else vars(context.attack),
+        "streams": context.streams,
+        "buffers": dict(context.model.module.state_dict()),
+        "settings": {k: v for k, v in vars(trainer.computation).items() if not hasattr(v, "of")},
     }
     return {name: exact_digest(part) for name, part in parts.items()}
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_computing_changes_no_state_and_gives_the_same_bits_again(name):
-    problem, trainer = started(*RUNS[name])
-    work, cohort = trainer.work, np.array([0, 2, 3, 5])
-    clip = Clip(problem.clipper, 0, work.holders(cohort))
-    holders = len(work.holders(cohort))
-    for step in range(work.steps):
+    context, trainer = started(*RUNS[name])
+    computation, cohort = trainer.computation, np.array([0, 2, 3, 5])
+    clip = StepClip(context.clipper, 0, computation.holders(cohort))
+    holders = len(computation.holders(cohort))
+    for step in range(computation.steps):
         added = None
         if step:
             generator = torch.Generator().manual_seed(step)
-            added = torch.randn(holders, problem.model.size, generator=generator) * 0.01
-        turn = trainer_turn(step, cohort)
-        state = work.step_state(turn, added, clip, slice(1, 3))
-        before, given = everything(problem, trainer), exact_digest(state)
-        one, other = work.compute(state), work.compute(state)
-        assert everything(problem, trainer) == before
+            added = torch.randn(holders, context.model.size, generator=generator) * 0.01
+        local_step = trainer_turn(step, cohort)
+        state = computation.step_state(local_step, added, clip, slice(1, 3))
+        before, given = everything(context, trainer), exact_digest(state)
+        one, other = computation.compute(state), computation.compute(state)
+        assert everything(context, trainer) == before
         assert exact_digest(state) == given
         assert one.clients.tolist() == [2, 3]
         for field in fields(one):
@@ -111,9 +111,9 @@ def test_computing_changes_no_state_and_gives_the_same_bits_again(name):
 
 
 def trainer_turn(step: int, cohort: np.ndarray):
-    from fedpriv.algorithms.work import Turn
+    from fedpriv.algorithms.client_computation import LocalStep
 
-    return Turn(0, step, cohort)
+    return LocalStep(0, step, cohort)
 
 
 # ---- the size of a chunk
@@ -145,20 +145,20 @@ def test_the_size_of_a_chunk_changes_rounding_alone(name, chunk, ran):
 def test_the_lots_of_clients_do_not_depend_on_the_size_of_a_chunk():
     reads = []
     for chunk in (None, 3):
-        problem, trainer = started(*RECORDS)
-        problem.chunk = chunk
+        context, trainer = started(*RECORDS)
+        context.chunk = chunk
         cohort = np.arange(7)
         lots = []
-        sample = trainer.work._lots
+        sample = trainer.computation._lots
 
-        def noting(turn, sample=sample, lots=lots):
-            records, units = sample(turn)
+        def noting(local_step, sample=sample, lots=lots):
+            records, units = sample(local_step)
             lots.append(records.inputs)
             return records, units
 
-        trainer.work._lots = noting
-        clip = Clip(problem.clipper, 0, trainer.work.holders(cohort))
-        trainer.work.compute_cohort(trainer_turn(0, cohort), None, clip)
+        trainer.computation._lots = noting
+        clip = StepClip(context.clipper, 0, trainer.computation.holders(cohort))
+        trainer.computation.compute_cohort(trainer_turn(0, cohort), None, clip)
         reads.append(lots)
     assert [len(lots) for lots in reads] == [1, 3]
     assert torch.equal(torch.cat(reads[0]), torch.cat(reads[1]))
@@ -185,25 +185,27 @@ def test_a_run_in_chunks_goes_on_as_if_it_had_not_been_interrupted(
 
 
 def left_out(state):
-    return replace(state, turn=replace(state.turn, cohort=state.turn.cohort[1:]))
+    return replace(state, local_step=replace(state.local_step, cohort=state.local_step.cohort[1:]))
 
 
 def twice(state):
-    cohort = np.concatenate([state.turn.cohort[:1], state.turn.cohort])
-    return replace(state, turn=replace(state.turn, cohort=cohort))
+    cohort = np.concatenate([state.local_step.cohort[:1], state.local_step.cohort])
+    return replace(state, local_step=replace(state.local_step, cohort=cohort))
 
 
 @pytest.mark.parametrize(
-    ("settings", "kind"), [(RECORDS, RecordWork), (CLIENTS, ClientWork)], ids=["records", "clients"]
+    ("settings", "kind"),
+    [(RECORDS, RecordComputation), (CLIENTS, UploadComputation)],
+    ids=["records", "clients"],
 )
 @pytest.mark.parametrize(("fault", "word"), [(left_out, "missing"), (twice, "there twice")])
 def test_a_missing_and_a_double_client_end_the_run(settings, kind, fault, word, train, monkeypatch):
     compute = kind.compute
 
     def faulty(self, state):
-        given = fault(state) if 5 in state.turn.cohort else state
-        if kind is RecordWork:  # their clip norms come and go with them
-            positions = np.searchsorted(state.turn.cohort, given.turn.cohort)
+        given = fault(state) if 5 in state.local_step.cohort else state
+        if kind is RecordComputation:  # their clip norms come and go with them
+            positions = np.searchsorted(state.local_step.cohort, given.local_step.cohort)
             given = replace(given, limits=state.limits[torch.from_numpy(positions)])
         return compute(self, given)
 
@@ -225,8 +227,8 @@ def answer(clients, sums, partial=False, scaled=True) -> ChunkAnswer:
 
 @pytest.fixture
 def clip():
-    problem, _ = started(*RECORDS)
-    return lambda cohort: Clip(problem.clipper, 0, torch.tensor(cohort))
+    context, _ = started(*RECORDS)
+    return lambda cohort: StepClip(context.clipper, 0, torch.tensor(cohort))
 
 
 @pytest.mark.parametrize(
@@ -281,8 +283,8 @@ def test_partial_sums_are_added_in_the_order_of_the_chunks(clip):
         (99.5, 8e7, 24),  # expected, not realised
     ],
 )
-def test_the_rule_makes_at_least_four_chunks_of_much_work(cohort, work, size):
-    assert chunk_size(cohort, work) == size
+def test_the_rule_makes_at_least_four_chunks_of_much_work(cohort, computation, size):
+    assert chunk_size(cohort, computation) == size
 
 
 def test_the_rule_looks_at_the_configuration_alone(monkeypatch):

@@ -18,7 +18,7 @@ import fedpriv
 from fedpriv.common.config import fingerprint, identity
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.experiment import secrets
-from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts
 
 ROUND = ("algorithm=dp_fl", "epsilon=null", "rounds=1", "algorithm.optimizer=sgd", "clipper=constant",
@@ -87,8 +87,8 @@ def test_initial_weights_and_partition_stay(train):
 def digest(*overrides: str) -> str:
     config = fedpriv.compose(list(overrides))
     parts = build_parts(config)
-    problem = make_problem(parts, torch.device("cpu"))
-    return secrets.run_digest(config, parts.settings.rounds, problem)
+    context = make_context(parts, torch.device("cpu"))
+    return secrets.run_digest(config, parts.settings.rounds, context)
 
 
 SAME = [
@@ -119,25 +119,25 @@ def test_what_can_change_a_release_makes_another_run(override):
 def test_keys_that_came_later_leave_a_run_what_it_is_while_they_are_null():
     config = fedpriv.compose(["model=cnn", "algorithm=dp_fl"])
     parts = build_parts(config)
-    problem = make_problem(parts, torch.device("cpu"))
+    context = make_context(parts, torch.device("cpu"))
     older = copy.deepcopy(config)
     with open_dict(older):
         for key in ("activation", "tempering", "weight_standardization"):
             assert older.model.pop(key) is None
         assert older.algorithm.pop("learning_rate_decay") is None
-    found = [secrets.run_digest(c, parts.settings.rounds, problem) for c in (config, older)]
+    found = [secrets.run_digest(c, parts.settings.rounds, context) for c in (config, older)]
     assert found[0] == found[1]
     assert fingerprint(identity(config)) == fingerprint(identity(older))
     for key in ("model.activation=tanh", "algorithm.learning_rate_decay=0.99"):
         other = fedpriv.compose(["model=cnn", "algorithm=dp_fl", key])
-        assert secrets.run_digest(other, parts.settings.rounds, problem) != found[0]
+        assert secrets.run_digest(other, parts.settings.rounds, context) != found[0]
 
 
 def test_a_search_s_last_run_is_none_of_those_it_made():
     config = fedpriv.compose(["algorithm=wei_cdp_optimal", "epsilon=50", "delta=0.01"])
     parts = build_parts(config)
-    problem = make_problem(parts, torch.device("cpu"))
-    assert len({secrets.run_digest(config, t, problem) for t in (1, 2, None)}) == 3
+    context = make_context(parts, torch.device("cpu"))
+    assert len({secrets.run_digest(config, t, context) for t in (1, 2, None)}) == 3
 
 
 def test_records_edited_behind_the_same_path_get_other_noise(tmp_path):

@@ -304,7 +304,7 @@ def test_weights_that_move_between_two_rounds_are_refused(train, monkeypatch):
     def moves(self, done):
         see(self, done)
         if done.number == 2:
-            self._loop.problem.model.flat.add_(1)
+            self._loop.context.model.flat.add_(1)
 
     monkeypatch.setattr(Metrics, "see", moves)
     with pytest.raises(ReleaseError, match="round 3: the global weights were changed outside"):

@@ -225,9 +225,9 @@ def test_a_raw_upload_in_the_weights_is_refused(plug_in, tmp_path):
         "Own",
         """
         from fedpriv.algorithms import DpFl
-        from fedpriv.algorithms.record_work import RecordWork
+        from fedpriv.algorithms.record_computation import RecordComputation
 
-        class Adds(RecordWork):
+        class Adds(RecordComputation):
             def compute_cohort(self, turn, changes, clip):
                 found = super().compute_cohort(turn, changes, clip)
                 self.problem.model.flat.add_(found.answer.values.sum(0), alpha=-0.01)

@@ -71,14 +71,14 @@ ASKS = "self.model.flat.add_(self.average(cohort, uploads))"
 SOMETIMES = "return self.average(cohort, uploads) if len(cohort) > 100 else None"
 START = """
 from fedpriv.algorithms import LdpFedSgd
-from fedpriv.algorithms.client_work import ClientWork
+from fedpriv.algorithms.upload_computation import UploadComputation
 from fedpriv.algorithms.server_steps import AddChange
 from fedpriv.algorithms.trainer import Trainer
 
 
 class Mine(LdpFedSgd):
     def start(self, problem):
-        work = ClientWork(problem, self.uploads(problem), self.denominator, noise_on_the_mean=False,
+        work = UploadComputation(problem, self.uploads(problem), self.denominator, noise_on_the_mean=False,
                           upload_weight=None)
         return Trainer(problem, work, self.server.make(problem.model), AddChange(problem.model))
 """

@@ -138,10 +138,10 @@ import numpy as np
 import torch
 
 from fedpriv.algorithms import {base}
-from fedpriv.algorithms.record_work import RecordWork
+from fedpriv.algorithms.record_computation import RecordComputation
 
 
-class Picks(RecordWork):
+class Picks(RecordComputation):
     def _lots(self, turn):
         problem = self.problem
         lots = [{lot} for client in turn.cohort]

@@ -94,47 +94,47 @@ class Asking(NoiseSchedule):
         return 4.0
 
 
-def reported(problem) -> float:
+def reported(context) -> float:
     """The signal that the schedule reads of clients 0 and 1."""
-    mechanism = Mechanism(problem.mechanism.algorithm, problem.clipper, Asking())
-    mechanism.join(problem.data.records_per_client)
-    opened = mechanism.open(mechanism.announce(0), np.array([0, 1]), problem.streams)
-    return ReportedLoss(problem, Asking.loss_query, "client").ask(opened).values
+    mechanism = Mechanism(context.mechanism.algorithm, context.clipper, Asking())
+    mechanism.join(context.data.records_per_client)
+    opened = mechanism.open(mechanism.announce(0), np.array([0, 1]), context.streams)
+    return ReportedLoss(context, Asking.loss_query, "client").ask(opened).values
 
 
-def test_the_public_penalty_is_added_to_what_is_released(digits_problem):
+def test_the_public_penalty_is_added_to_what_is_released(digits_context):
     """Summed before the noise in single precision, a large one let a record move the answer 29 times as far
     as was declared."""
-    problem = digits_problem
-    problem.model.module.weight_decay = 1e9
-    problem.model.weight_decay = 1e9
-    problem.model.loss = lambda outputs, targets: torch.full((len(outputs),), 0.5)
-    first = reported(problem)
+    context = digits_context
+    context.model.module.weight_decay = 1e9
+    context.model.weight_decay = 1e9
+    context.model.loss = lambda outputs, targets: torch.full((len(outputs),), 0.5)
+    first = reported(context)
     moved = iter((0.5, 0.5 + 1e-6))
-    problem.model.loss = lambda outputs, targets: torch.full(
+    context.model.loss = lambda outputs, targets: torch.full(
         (len(outputs),), next(moved), dtype=torch.float64
     )
-    second = reported(problem)
+    second = reported(context)
     assert first > 1e5
     assert second - first == pytest.approx(5e-7, rel=0.05)
 
 
-def test_what_a_client_holds_leaves_the_uploads_of_others_alone(digits_problem):
+def test_what_a_client_holds_leaves_the_uploads_of_others_alone(digits_context):
     """One record that is not finite had all clients computed again by another rule: records of 1e25, finite,
     then counted as zero."""
     from fedpriv.algorithms.uploads import Gradients
 
-    problem = digits_problem
-    inputs = problem.data.train.inputs.clone()
-    for own in problem.data.clients:
+    context = digits_context
+    inputs = context.data.train.inputs.clone()
+    for own in context.data.clients:
         inputs[own[0]] = 1e25
-    problem.data = replace(problem.data, train=Records(inputs, problem.data.train.targets))
+    context.data = replace(context.data, train=Records(inputs, context.data.train.targets))
     everyone = np.arange(8)
-    clean = Gradients(1.0, problem).of(0, everyone).uploads
+    clean = Gradients(1.0, context).of(0, everyone).uploads
     poisoned = inputs.clone()
-    poisoned[problem.data.clients[0][1]] = float("nan")
-    problem.data = replace(problem.data, train=Records(poisoned, problem.data.train.targets))
-    found = Gradients(1.0, problem).of(0, everyone).uploads
+    poisoned[context.data.clients[0][1]] = float("nan")
+    context.data = replace(context.data, train=Records(poisoned, context.data.train.targets))
+    found = Gradients(1.0, context).of(0, everyone).uploads
     moved = (found - clean)[1:].norm(dim=1) / clean[1:].norm(dim=1)
     assert (moved < 1e-5).all()  # computed alone, a client's sum may be rounded otherwise
     assert found[0].isfinite().all()
@@ -158,24 +158,24 @@ def test_a_label_that_no_model_has_is_refused_before_the_run():
         federated.federate(Mislabelled(), Iid(4), validation=False, seed=0)
 
 
-def test_losses_stay_between_zero_and_the_bound(digits_problem):
+def test_losses_stay_between_zero_and_the_bound(digits_context):
     """The sensitivity b/n is that of numbers in [0, b]: a model's own loss may be anything."""
-    problem = digits_problem
+    context = digits_context
     answers = []
     for loss in (-5.0, 0.5, 9.0, float("nan"), float("inf"), -float("inf")):
-        problem.model.loss = lambda outputs, targets, loss=loss: torch.full((len(outputs),), loss)
-        answers.append(reported(problem))
+        context.model.loss = lambda outputs, targets, loss=loss: torch.full((len(outputs),), loss)
+        answers.append(reported(context))
     assert answers == [0.0, 0.5, 2.0, 2.0, 2.0, 0.0]
 
 
 @pytest.fixture
-def digits_problem():
+def digits_context():
     import fedpriv
-    from fedpriv.experiment.assemble import make_problem
+    from fedpriv.experiment.assemble import make_context
     from fedpriv.experiment.build import build_parts
 
     parts = build_parts(fedpriv.compose(["algorithm=ldp_fedsgd", *FEW]))
-    return make_problem(parts, torch.device("cpu"))
+    return make_context(parts, torch.device("cpu"))
 
 
 def test_the_engine_proves_its_rules_on_records_that_read_no_data(train, monkeypatch):

@@ -72,7 +72,7 @@ NEVER = {
         "algorithm",
         """
         from fedpriv.algorithms import DpFl
-        from fedpriv.algorithms.record_work import RecordWork
+        from fedpriv.algorithms.record_computation import RecordComputation
         from fedpriv.algorithms.server_steps import WeightedAverage
         from fedpriv.algorithms.trainer import Trainer
 
@@ -81,7 +81,7 @@ NEVER = {
                 data = problem.data
                 samplings = [self.sampling_of(int(n)) for n in data.records_per_client]
                 server = WeightedAverage(problem.model, data.records_per_client)
-                work = RecordWork(problem, samplings, self.local_steps, server)
+                work = RecordComputation(problem, samplings, self.local_steps, server)
                 return Trainer(problem, work, self._client_optimizer(problem), server)
 
             def server_step(self, problem):

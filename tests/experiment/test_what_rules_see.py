@@ -8,8 +8,8 @@ import torch
 from rules import EVERY, PRIVATE
 
 from fedpriv.aggregation.checked import CheckedRule
-from fedpriv.algorithms.client_work import ClientWork
 from fedpriv.algorithms.server_steps import ServerStep
+from fedpriv.algorithms.upload_computation import UploadComputation
 from fedpriv.common.config import compose
 from fedpriv.common.secret_streams import standard_normals
 from fedpriv.privacy.core.names import REPLACE_ONE
@@ -86,16 +86,18 @@ def test_a_rule_sees_what_is_in_the_ledger_and_nothing_else(name, combined, monk
 
 def plant_uploads_without_noise(monkeypatch) -> None:
     """Let the rule be handed the clipped uploads as they were before the noise."""
-    clipped, mean = ClientWork.compute_cohort, ClientWork.mean
+    clipped, mean = UploadComputation.compute_cohort, UploadComputation.mean
 
-    def kept(work, turn, changes, clip):
-        found = clipped(work, turn, changes, clip)
-        work.planted = found.answer.values.clone()
+    def kept(computation, local_step, changes, clip):
+        found = clipped(computation, local_step, changes, clip)
+        computation.planted = found.answer.values.clone()
         return found
 
-    monkeypatch.setattr(ClientWork, "compute_cohort", kept)
+    monkeypatch.setattr(UploadComputation, "compute_cohort", kept)
     monkeypatch.setattr(
-        ClientWork, "mean", lambda work, _, cohort: mean(work, work.planted, cohort)
+        UploadComputation,
+        "mean",
+        lambda computation, _, cohort: mean(computation, computation.planted, cohort),
     )
 
 

@@ -14,7 +14,7 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.clippers import (
     ConstantClipper,
 )
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.names import SOUND
 from fedpriv.privacy.mechanisms import (
     GRADIENT,
@@ -69,7 +69,7 @@ def clipped(of: Mechanism, rows: int, value: float = 0.0, divided_by: float = 1.
     """A clipped sum of ``rows`` holders whose numbers are all ``value``."""
     clipper = of.clipper
     clipper.start(3 if of.algorithm.unit == "record" else 1, "cpu", lambda: 1.0)
-    clip = Clip(clipper, 0, torch.arange(rows))
+    clip = StepClip(clipper, 0, torch.arange(rows))
     clip.factors(torch.ones(rows), torch.arange(rows))
     values = torch.full((rows, SIZE), value, dtype=torch.float64)
     return clip.bounded(values, divided_by)
@@ -99,7 +99,7 @@ def budget(of: Mechanism, epsilon: float | None = None, **settings) -> Budget:
 
 def clipped_small(of: Mechanism) -> Bounded:
     of.clipper.start(3, "cpu", None)
-    clip = Clip(of.clipper, 0, torch.arange(3))
+    clip = StepClip(of.clipper, 0, torch.arange(3))
     clip.factors(torch.ones(3), torch.arange(3))
     return clip.bounded(torch.zeros(3, 1, dtype=torch.float64))
 

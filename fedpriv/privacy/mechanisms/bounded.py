@@ -2,7 +2,7 @@
 
 A :class:`Bounded` is made by the functions of this module alone: each cuts what one unit contributes to the
 bound that it states, so that the stated sensitivity holds whatever it is given. A clipper's clipped sum is
-one (:class:`fedpriv.privacy.clippers.clip.Clip`), and so are the statistics below.
+one (:class:`fedpriv.privacy.clippers.step_clip.StepClip`), and so are the statistics below.
 
 Types do not stop somebody who wants to cheat: Python lets any code read and write anything. They stop what
 happens by mistake.
@@ -137,7 +137,7 @@ def mean_of_reports(values: list[Tensor], bound: float, whole_clients: bool) -> 
 
 
 def clipped_sum(values: Tensor, clip_norms: Tensor, divided_by: float = 1.0) -> Bounded:
-    """What a clipper's factors made of a sum: for :class:`~fedpriv.privacy.clippers.clip.Clip` alone."""
+    """Return a clipped sum as a bounded value; called by ``privacy.clippers.step_clip.StepClip`` alone."""
     return Bounded(values, clip_norms, DOUBLED, divided_by, made=_MADE_HERE)
 
 

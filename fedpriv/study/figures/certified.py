@@ -144,10 +144,10 @@ def _refuse(parts: Parts) -> None:
 
 def _triggered(overrides: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
     """(test inputs with the trigger, their true labels)."""
-    from fedpriv.experiment.assemble import make_problem
+    from fedpriv.experiment.assemble import make_context
 
-    problem = make_problem(build_parts(configuration.compose(list(overrides))), torch.device("cpu"))
-    test, attack = problem.data.test, problem.attack
+    context = make_context(build_parts(configuration.compose(list(overrides))), torch.device("cpu"))
+    test, attack = context.data.test, context.attack
     if attack is None:
         return test.inputs, test.targets.numpy()
     target = int(attack.test.targets[0])

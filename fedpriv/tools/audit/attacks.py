@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.records import Records
 from fedpriv.tools.audit.classifier import out_of_fold
@@ -37,26 +37,26 @@ SEEN = ("loss", "gradient norm", "inner product", "cosine")
 _WIDTH = 256  # of records shown to the blind classifier, if they are wider
 
 
-def loss_scores(problem: Problem, last: Tensor, candidates: Candidates) -> np.ndarray:
+def loss_scores(context: RunContext, last: Tensor, candidates: Candidates) -> np.ndarray:
     """-ℓ(θ_T) [n]."""
-    return -losses(problem.model, last, candidates.records)
+    return -losses(context.model, last, candidates.records)
 
 
 def calibrated_scores(
-    problem: Problem, first: Tensor, last: Tensor, candidates: Candidates
+    context: RunContext, first: Tensor, last: Tensor, candidates: Candidates
 ) -> np.ndarray:
     """ℓ(θ_0) - ℓ(θ_T) [n]."""
-    before, after = (losses(problem.model, w, candidates.records) for w in (first, last))
+    before, after = (losses(context.model, w, candidates.records) for w in (first, last))
     return before - after
 
 
 def white_box_scores(
-    problem: Problem, trajectory: Sequence[Tensor], candidates: Candidates, seed: int
+    context: RunContext, trajectory: Sequence[Tensor], candidates: Candidates, seed: int
 ) -> np.ndarray:
     """P(member) of each record by a classifier that was trained on others [n]."""
     features = np.concatenate(
         [
-            observed(problem, weights, after - before, candidates.records)
+            observed(context, weights, after - before, candidates.records)
             for weights, before, after in _steps(trajectory)
         ],
         axis=1,
@@ -71,15 +71,17 @@ def _steps(trajectory: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
     return [(here, here, after) for here, after in pairs] + [(pairs[-1][1], *pairs[-1])]
 
 
-def observed(problem: Problem, weights: Tensor, movement: Tensor, records: Records) -> np.ndarray:
+def observed(
+    context: RunContext, weights: Tensor, movement: Tensor, records: Records
+) -> np.ndarray:
     """What ``SEEN`` says of each record at ``weights``, beside the ``movement`` [d] → [n, 4]."""
     length = torch.linalg.vector_norm(movement)
     rows = []
-    for gradient in gradients(problem.model, problem.engine, weights, records):
+    for gradient in gradients(context.model, context.engine, weights, records):
         norm, inner = torch.linalg.vector_norm(gradient, dim=1), gradient @ movement
         cosine = inner / (norm * length).clamp_min(1e-30)
         rows.append(torch.stack([norm, inner, cosine], dim=1))
-    loss = losses(problem.model, weights, records)
+    loss = losses(context.model, weights, records)
     table = np.column_stack([loss, torch.cat(rows).double().cpu().numpy()])
     return np.nan_to_num(table, nan=0.0, posinf=1e30, neginf=-1e30).clip(-1e30, 1e30)
 

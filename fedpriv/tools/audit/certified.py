@@ -27,7 +27,7 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
-from fedpriv.tools.audit.epsilon_trial import problem_of
+from fedpriv.tools.audit.epsilon_trial import context_of
 
 Curve = Callable[[np.ndarray], np.ndarray]
 """FPR → the largest TPR."""
@@ -74,19 +74,19 @@ def votes_of_trainings(config: DictConfig, trainings: int, inputs: Tensor) -> np
     """How many of so many independent trainings (with the same initial weights) say each class of each of the
     ``inputs`` [n, …] → [n, classes]."""
     parts = build_parts(config)
-    problem = problem_of(parts)
-    weights, votes = problem.model.flat.clone(), None
+    context = context_of(parts)
+    weights, votes = context.model.flat.clone(), None
     for number in range(trainings):
-        problem.model.set(weights)
-        problem.streams = SecretStreams.simulated(
+        context.model.set(weights)
+        context.streams = SecretStreams.simulated(
             parts.settings.seed, number, "a training that votes"
         )
-        loop = Loop(parts, problem, None)
+        loop = Loop(parts, context, None)
         loop.settings = replace(loop.settings, evaluation_interval=10**9)
         loop.run([], Interrupts(None))
-        problem.model.module.eval()
+        context.model.module.eval()
         with torch.no_grad():
-            outputs = problem.model(inputs)
+            outputs = context.model(inputs)
         said = torch.nn.functional.one_hot(outputs.argmax(1), outputs.shape[1])
         votes = said if votes is None else votes + said
     assert votes is not None  # there is one training at least

@@ -37,10 +37,10 @@ class ContributionObserver:
 
     def __init__(self, subject: AuditedRun, seed: int):
         self._algorithm = _as_seen(subject)
-        self._problem = subject.problem
+        self._context = subject.context
         self._seed = seed
         self._sigmas = subject.noise_multipliers()
-        self._trainer = self._algorithm.start(self._problem)
+        self._trainer = self._algorithm.start(self._context)
 
     def rows(self, snapshot: Snapshot, clients: np.ndarray) -> np.ndarray:
         """Pooled contributions of ``clients`` at one snapshot, a row each."""
@@ -48,30 +48,30 @@ class ContributionObserver:
         pooled = []
         for client in clients:
             change = self.contribution(snapshot, int(client), sigma)
-            pooled.append(pool(self._problem.model, change))
+            pooled.append(pool(self._context.model, change))
         return torch.stack(pooled).double().cpu().numpy()
 
     def contribution(self, snapshot: Snapshot, client: int, noise_multiplier: float) -> Tensor:
         """What a round with ``client`` adds to the weights of the snapshot [d]."""
-        problem, place = self._problem, (snapshot.rounds, client)
+        context, place = self._context, (snapshot.rounds, client)
         # a server's noise is named by its round alone: every row gets a seed of its own
-        problem.streams = SecretStreams.simulated(self._seed, 0, f"audit {place}")
-        problem.model.set(snapshot.weights)
-        problem.clipper.load_state_dict(deepcopy(snapshot.clipper))
+        context.streams = SecretStreams.simulated(self._seed, 0, f"audit {place}")
+        context.model.set(snapshot.weights)
+        context.clipper.load_state_dict(deepcopy(snapshot.clipper))
         cohort = self.cohort(snapshot.rounds, client)
-        mechanism = problem.mechanism
+        mechanism = context.mechanism
         announced = mechanism.announce(snapshot.rounds, noise_multiplier)
-        self._trainer.round(mechanism.open(announced, cohort, problem.streams))
-        return problem.model.flat - snapshot.weights.to(problem.model.device)
+        self._trainer.round(mechanism.open(announced, cohort, context.streams))
+        return context.model.flat - snapshot.weights.to(context.model.device)
 
     def cohort(self, round_index: int, client: int) -> np.ndarray:
         """Who is in the round in which ``client`` is observed, ascending."""
         if self._algorithm.trust.sees_each_upload:
             return np.array([client])
-        everyone = np.ones(self._problem.data.client_count, dtype=bool)
-        drawn = self._algorithm.cohort(self._problem.streams, round_index, everyone)
+        everyone = np.ones(self._context.data.client_count, dtype=bool)
+        drawn = self._algorithm.cohort(self._context.streams, round_index, everyone)
         if client not in drawn and self._algorithm.clients_per_round is not None:
-            shuffled = self._problem.streams.sampling("audit_out").permutation(drawn)
+            shuffled = self._context.streams.sampling("audit_out").permutation(drawn)
             drawn = shuffled[1:]  # the cohort has a fixed size
         return np.union1d(drawn, [client])
 

@@ -10,18 +10,18 @@ from typing import cast
 import numpy as np
 from omegaconf import DictConfig
 
-from fedpriv.algorithms.problem import Problem
-from fedpriv.algorithms.work import Work
+from fedpriv.algorithms.client_computation import ClientComputation
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.attacks.canaries import PlantedCanaries
-from fedpriv.attacks.canary_scores import Kind, WatchedWork
+from fedpriv.attacks.canary_scores import Kind, WatchedComputation
 from fedpriv.attacks.crafted import HOME, CraftedRecord, NeighboursSeen
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.names import DIRECTION
-from fedpriv.experiment.assemble import make_problem, work_per_round
+from fedpriv.experiment.assemble import make_context, work_per_round
 from fedpriv.experiment.build import build_parts, without_rule
-from fedpriv.experiment.canaries import watch_canaries, watched_work
+from fedpriv.experiment.canaries import watch_canaries, watched_computation
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
@@ -58,22 +58,22 @@ def train_with_canaries(
     noise of ``seed``; ``fewer``: where there is no room for so many, as many as there is room for. The budget
     is not asked: the rounds are those that it allowed."""
     parts = build_parts(without_rule(config))
-    problem = problem_of(parts, canaries, seed, fewer, canary)
-    problem.streams = _streams(parts, seed)
-    loop = Loop(parts, problem, None)
+    context = context_of(parts, canaries, seed, fewer, canary)
+    context.streams = _streams(parts, seed)
+    loop = Loop(parts, context, None)
     loop.settings = replace(loop.settings, rounds=rounds, evaluation_interval=rounds)
     watched = watch_canaries(loop)
-    before = problem.model.flat.clone()
+    before = context.model.flat.clone()
     loop.run([], Interrupts(None))
     scores = watched.scores_by_observer(before)
-    coins = _planted(problem).canaries.coins
+    coins = _planted(context).canaries.coins
     found = {observer: Scores(values, coins) for observer, values in scores.items()}
     return CanaryTrial(found, watched.released, loop.rounds_done, independent=False, canary=canary)
 
 
-def _planted(problem: Problem) -> PlantedCanaries:
-    """Return the canaries of a problem that has some."""
-    return cast("PlantedCanaries", problem.canaries)
+def _planted(context: RunContext) -> PlantedCanaries:
+    """Return the canaries of a run that has some."""
+    return cast("PlantedCanaries", context.canaries)
 
 
 def must_be_apart(parts: Parts) -> bool:
@@ -88,15 +88,15 @@ def train_apart(
     """So many runs with one canary each, and noise of their own: independent trials. Where the server sees
     each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
     parts = build_parts(without_rule(config))
-    problem = problem_of(parts, 1, seed, canary=canary)
-    planted, weights = _planted(problem), problem.model.flat.clone()
+    context = context_of(parts, 1, seed, canary=canary)
+    planted, weights = _planted(context), context.model.flat.clone()
     coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
     found: dict[str, list[float]] = {}
     for number, coin in enumerate(coins):
         planted.toss(np.array([coin]))
-        problem.model.set(weights)
-        problem.streams = _streams(parts, seed, number)
-        watched = _one_run(parts, problem, rounds)
+        context.model.set(weights)
+        context.streams = _streams(parts, seed, number)
+        watched = _one_run(parts, context, rounds)
         for observer, (score,) in watched.scores_by_observer(weights).items():
             found.setdefault(observer, []).append(score)
         if watched.size is not None:
@@ -105,19 +105,19 @@ def train_apart(
     return CanaryTrial(scores, watched.released, rounds, independent=True, canary=canary)
 
 
-def _one_run(parts: Parts, problem: Problem, rounds: int) -> WatchedWork:
-    mechanism, algorithm, planted = problem.mechanism, parts.algorithm, _planted(problem)
+def _one_run(parts: Parts, context: RunContext, rounds: int) -> WatchedComputation:
+    mechanism, algorithm, planted = context.mechanism, parts.algorithm, _planted(context)
     seen = algorithm.trust.sees_each_upload
-    trainer = algorithm.start(problem)
+    trainer = algorithm.start(context)
     alone = seen and algorithm.unit == "client"
-    watched = watched_work(trainer.work, problem, alone)
-    trainer.work = cast("Work", watched)  # it passes on what else it is asked
-    cohort, everyone = planted.canaries.homes, np.ones(problem.data.client_count, dtype=bool)
+    watched = watched_computation(trainer.computation, context, alone)
+    trainer.computation = cast("ClientComputation", watched)  # it passes on what else it is asked
+    cohort, everyone = planted.canaries.homes, np.ones(context.data.client_count, dtype=bool)
     for t in range(rounds):
         if not seen:
-            sampled = algorithm.cohort(problem.streams, t, everyone)
-            cohort = problem.joined_by_attackers(t, sampled)
-        trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
+            sampled = algorithm.cohort(context.streams, t, everyone)
+            cohort = context.joined_by_attackers(t, sampled)
+        trainer.round(mechanism.open(mechanism.announce(t), cohort, context.streams))
     return watched
 
 
@@ -125,41 +125,41 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
     """So many runs of one client on whole data, with or without a crafted record by a coin of each run; see
     :mod:`fedpriv.attacks.crafted`. Raises ConfigError where lots are sampled."""
     parts = build_parts(without_rule(config))
-    problem = problem_of(parts)
-    mechanism, cohort = problem.mechanism, np.array([HOME])
+    context = context_of(parts)
+    mechanism, cohort = context.mechanism, np.array([HOME])
     sampling = mechanism.announce(0).groups[0].upload.joint.sampling
     if not (sampling.whole and parts.algorithm.trust.sees_each_upload):
         raise ConfigError(
             "a crafted record is looked for in uploads on whole data that the server sees"
         )
-    record = CraftedRecord(problem.data, sampling.neighbours == REPLACE_ONE)
-    problem.data, problem.canaries = record.data, record
-    weights, scores = problem.model.flat.clone(), []
+    record = CraftedRecord(context.data, sampling.neighbours == REPLACE_ONE)
+    context.data, context.canaries = record.data, record
+    weights, scores = context.model.flat.clone(), []
     coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
     for number, coin in enumerate(coins):
         record.coin = bool(coin)
-        problem.model.set(weights)
-        problem.streams = _streams(parts, seed, number)
-        trainer = parts.algorithm.start(problem)
-        seen = NeighboursSeen(trainer.work, problem, record)
-        trainer.work = cast("Work", seen)
+        context.model.set(weights)
+        context.streams = _streams(parts, seed, number)
+        trainer = parts.algorithm.start(context)
+        seen = NeighboursSeen(trainer.computation, context, record)
+        trainer.computation = cast("ClientComputation", seen)
         for t in range(rounds):
-            trainer.round(mechanism.open(mechanism.announce(t), cohort, problem.streams))
+            trainer.round(mechanism.open(mechanism.announce(t), cohort, context.streams))
         scores.append(seen.score)
     return CanaryTrial(
         {RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True
     )
 
 
-def problem_of(
+def context_of(
     parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False, canary: str = DIRECTION
-) -> Problem:
+) -> RunContext:
     if parts.released_statistics is not None:
         raise ConfigError(NO_STATISTICS)
     runtime = parts.settings.runtime
-    problem = make_problem(parts, resolve_device(runtime.device), canaries, seed, fewer, canary)
-    choose_threads(runtime.threads, work_per_round(parts, problem))
-    return problem
+    context = make_context(parts, resolve_device(runtime.device), canaries, seed, fewer, canary)
+    choose_threads(runtime.threads, work_per_round(parts, context))
+    return context
 
 
 def _streams(parts: Parts, seed: int, run: int | None = None) -> SecretStreams:

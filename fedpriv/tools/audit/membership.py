@@ -118,14 +118,14 @@ def audit_membership(
     if options.shadows:
         runs = shadow_runs(subject, options, training or Training())
     trajectory = subject.trajectory(options.snapshots)
-    problem, seed = subject.problem, options.seed
+    context, seed = subject.context, options.seed
     scores = {
-        LOSS: attacks.loss_scores(problem, subject.final, candidates),
-        CALIBRATED: attacks.calibrated_scores(problem, subject.initial, subject.final, candidates),
+        LOSS: attacks.loss_scores(context, subject.final, candidates),
+        CALIBRATED: attacks.calibrated_scores(context, subject.initial, subject.final, candidates),
         WHITE_BOX: attacks.white_box_scores(
-            problem, [weights for _, weights in trajectory], candidates, seed
+            context, [weights for _, weights in trajectory], candidates, seed
         ),
-        BLIND: attacks.blind_scores(candidates, problem.data.classes, seed),
+        BLIND: attacks.blind_scores(candidates, context.data.classes, seed),
     }
     facts = None
     if runs:
@@ -134,13 +134,13 @@ def audit_membership(
         facts = ShadowFacts(
             runs=[str(one.folder.path) for one in runs],
             records=min(sum(map(len, one.clients)) for one in runs),
-            records_of_run=int(problem.data.records_per_client.sum()),
+            records_of_run=int(context.data.records_per_client.sum()),
             own_variance=len(runs) >= OWN_VARIANCE,
             population=len(signals.target_z),
         )
     found = {name: judge(name, scores[name], candidates, seed) for name in scores}
     came = subject.took_part()
-    everyone = came is None or len(came) == problem.data.client_count
+    everyone = came is None or len(came) == context.data.client_count
     outcomes = [found[name] for name in found if name != BLIND]
     if subject.privacy().get("private"):
         subject.run.damage_of(subject.run.files.ledger)  # what the statement was made from

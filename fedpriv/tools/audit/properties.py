@@ -47,8 +47,8 @@ def read_property(subject: AuditedRun, choice: str) -> ClientProperty:
     clients have, or lack."""
     name, argument = parse_property(choice)
     meaning, value = _OF[name](subject, argument)
-    if subject.problem.attack is not None:
-        value[subject.problem.attack.attackers] = math.nan  # they train on other records
+    if subject.context.attack is not None:
+        value[subject.context.attack.attackers] = math.nan  # they train on other records
     known = np.isfinite(value)
     if not known.any():
         raise ConfigError(f"the property {choice} is known of no client")
@@ -72,7 +72,7 @@ def read_property(subject: AuditedRun, choice: str) -> ClientProperty:
 
 
 def _intensity(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
-    inputs = subject.problem.data.train.inputs
+    inputs = subject.context.data.train.inputs
     if not inputs.is_floating_point():
         raise ConfigError(
             "the property intensity is a mean of inputs, and these are tokens; take length"
@@ -81,14 +81,14 @@ def _intensity(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
 
 
 def _length(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
-    inputs = subject.problem.data.train.inputs
+    inputs = subject.context.data.train.inputs
     if inputs.is_floating_point():
         raise ConfigError("the property length counts tokens, and these inputs are numbers")
     return "mean number of tokens", _mean_of_records(subject, (inputs.flatten(1) != 0).sum(1))
 
 
 def _label(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
-    data, label = subject.problem.data, int(argument)
+    data, label = subject.context.data, int(argument)
     if data.labels_per_client is None:
         raise ConfigError(
             "the property label needs one label for each record; this is a language model"
@@ -107,16 +107,16 @@ def _writer(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
         )
     makers = dataset.load().client_ids
     assert makers is not None  # a natural partition is of them
-    numbers = subject.problem.data.numbers
+    numbers = subject.context.data.numbers
     makers = makers if numbers is None else makers[numbers]
-    writers = np.array([makers[own[0]] for own in subject.problem.data.clients])
+    writers = np.array([makers[own[0]] for own in subject.context.data.clients])
     student = (writers >= STUDENTS.start) & (writers < STUDENTS.stop)
     return "writer a student (NIST hsf_4), not a census employee", student.astype(float)
 
 
 def _file(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
     """Rows ``client,value``; a header is passed over, clients that are not in it are not audited."""
-    clients = subject.problem.data.client_count
+    clients = subject.context.data.client_count
     value = np.full(clients, math.nan)
     try:
         with open(argument, encoding="utf-8-sig", newline="") as file:
@@ -142,7 +142,7 @@ def _file(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
 
 def _mean_of_records(subject: AuditedRun, of_record: torch.Tensor) -> np.ndarray:
     values = of_record.double().cpu().numpy()
-    return np.array([values[own].mean() for own in subject.problem.data.clients])
+    return np.array([values[own].mean() for own in subject.context.data.clients])
 
 
 _OF: dict[str, Callable[[AuditedRun, str], tuple[str, np.ndarray]]] = {

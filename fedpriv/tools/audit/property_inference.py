@@ -92,7 +92,7 @@ def audit_property(subject: AuditedRun, options: PropertyOptions) -> PropertyAud
     auxiliary = _halves(found.has[clients], options.seed)
     scores = infer(subject, clients, found.has[clients], auxiliary, rounds, options.seed)
     target, has = ~auxiliary, found.has[clients] == 1
-    sizes = subject.problem.data.records_per_client[clients]
+    sizes = subject.context.data.records_per_client[clients]
     if auc(sizes[auxiliary & has], sizes[auxiliary & ~has]).value < 0.5:
         sizes = -sizes  # those with the property have fewer records
     noised = "noised " * any(sigma > 0 for sigma in subject.noise_multipliers().values())

@@ -54,20 +54,20 @@ def choose(
     """Draw at most ``most`` of each: members from the records of honest clients that took part in a round (of
     all where that is not known), non-members from ``pool`` where one is given. Raises ConfigError where there
     are too few."""
-    data = subject.problem.data
+    data = subject.context.data
     if subject.parts.settings.shadow is not None:
         raise ConfigError(
             f"{subject.run.path} is a shadow run, part of an audit of another run: audit that one"
         )
     clients, came = data.clients, subject.took_part()
     participants = np.arange(len(clients)) if came is None else came
-    if subject.problem.attack is not None:
-        participants = np.setdiff1d(participants, subject.problem.attack.attackers)
+    if subject.context.attack is not None:
+        participants = np.setdiff1d(participants, subject.context.attack.attackers)
     none = np.empty(0, dtype=np.int64)
     inside = np.concatenate([none, *(clients[k] for k in participants)])
     outside = others_of(data, nonmembers) if pool is None else pool
-    if nonmembers == HELD_OUT and subject.problem.attack is not None:
-        attack = cast("MaliciousClients", subject.problem.attack)
+    if nonmembers == HELD_OUT and subject.context.attack is not None:
+        attack = cast("MaliciousClients", subject.context.attack)
         outside = np.intersect1d(outside, attack.untouched)
     each = min(most, len(inside), len(outside))
     if each < FEWEST:

@@ -97,7 +97,7 @@ def shadow_runs(
         config.runtime.threads, config.runtime.stop_file = training.threads, training.stop_file
         if not stored.finished:
             missing.append(config)
-        wanted.append(ShadowRun(folder, shadow_clients(subject.problem.data, shadow)))
+        wanted.append(ShadowRun(folder, shadow_clients(subject.context.data, shadow)))
     done = len(wanted) - len(missing)
     training.say(f"{counted(len(wanted), 'shadow run')}, {done} done, in {options.shadow_runs}")
     for number, _ in enumerate(_trained(missing, options.shadow_runs, training.jobs), done + 1):
@@ -168,14 +168,14 @@ def _train(config: DictConfig) -> None:
 
 def pool_outside(subject: AuditedRun, options: MembershipOptions) -> np.ndarray:
     """The numbers of the pool's records that no client has."""
-    return outside_pool(subject.problem.data, options.nonmembers, options.seed)
+    return outside_pool(subject.context.data, options.nonmembers, options.seed)
 
 
 def signals_of(
     subject: AuditedRun, candidates: Candidates, runs: list[ShadowRun], options: MembershipOptions
 ) -> Signals:
     """What the audited model and the shadow models say of the candidates and of the population."""
-    data, model = subject.problem.data, subject.problem.model
+    data, model = subject.context.data, subject.context.model
     z = _population(subject, candidates, options)
     asked = records_at(data, np.concatenate([candidates.numbers, z]))
     n = len(candidates.numbers)
@@ -183,7 +183,7 @@ def signals_of(
     seen, inside = [], []
     own = {name: values.clone() for name, values in model.module.named_buffers()}
     for one in runs:
-        seen.append(log_odds(model, weights_of(StoredRun(one.folder), subject.problem), asked))
+        seen.append(log_odds(model, weights_of(StoredRun(one.folder), subject.context), asked))
         inside.append(np.isin(candidates.numbers, one.trained_on()))
     model.module.load_state_dict(own, strict=False)  # statistics that the shadow runs released
     shadows = np.stack(seen)
@@ -194,7 +194,7 @@ def _population(
     subject: AuditedRun, candidates: Candidates, options: MembershipOptions
 ) -> np.ndarray:
     """The numbers of RMIA's z: as many as candidates from outside the pool; of too few, the candidates."""
-    data = subject.problem.data
+    data = subject.context.data
     pool = np.concatenate([*data.clients, pool_outside(subject, options)])
     rest = np.setdiff1d(np.arange(len(data.train) + len(data.test)), pool)
     if len(rest) < _FEWEST_OF_POPULATION:

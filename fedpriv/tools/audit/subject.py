@@ -12,11 +12,11 @@ import numpy as np
 from omegaconf import DictConfig, open_dict
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment import checkpoint, snapshots
-from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.consent import refuse_odd_paths, refuse_strangers
 from fedpriv.experiment.instantiate import first_line
@@ -33,7 +33,7 @@ class AuditedRun:
 
     run: StoredRun
     parts: Parts
-    problem: Problem
+    context: RunContext
     initial: Tensor
     final: Tensor
     rounds: int
@@ -77,7 +77,7 @@ class AuditedRun:
 
     def took_part(self) -> np.ndarray | None:
         """Which clients did in any round, ascending; None where the run did not write it down."""
-        clients = self.run.participants(self.problem.data.client_count)
+        clients = self.run.participants(self.context.data.client_count)
         return None if clients is None else np.array(clients, dtype=np.int64)
 
     def noise_multipliers(self) -> dict[int, float]:
@@ -107,18 +107,18 @@ def open_run(
     parts = build_parts(without_rule(config))
     place = resolve_device(device)
     stored, rounds = _weights(run, place)
-    problem = make_problem(parts, place)
-    choose_threads(threads, problem.model.size * _RECORDS_AT_ONCE)
-    problem.model.module.eval()
-    initial = problem.model.flat.clone()
-    final = _fitted(run, problem, stored)
-    return AuditedRun(run, parts, problem, initial, final, rounds, config)
+    context = make_context(parts, place)
+    choose_threads(threads, context.model.size * _RECORDS_AT_ONCE)
+    context.model.module.eval()
+    initial = context.model.flat.clone()
+    final = _fitted(run, context, stored)
+    return AuditedRun(run, parts, context, initial, final, rounds, config)
 
 
-def weights_of(run: StoredRun, problem: Problem) -> Tensor:
+def weights_of(run: StoredRun, context: RunContext) -> Tensor:
     """The last weights of another run of the same model [d]. Raises FedprivError."""
-    stored, _ = _weights(run, problem.model.device)
-    return _fitted(run, problem, stored)
+    stored, _ = _weights(run, context.model.device)
+    return _fitted(run, context, stored)
 
 
 @dataclass(frozen=True)
@@ -130,24 +130,24 @@ class Unfinished:
     statistics: dict[str, Tensor]
 
 
-def _fitted(run: StoredRun, problem: Problem, stored: Any) -> Tensor:
+def _fitted(run: StoredRun, context: RunContext, stored: Any) -> Tensor:
     """What the model's weights are once they are those ``stored`` [d]; released statistics become its own."""
     try:
         if isinstance(stored, Unfinished):
-            problem.model.set(stored.weights)
-            problem.model.module.load_state_dict(stored.statistics, strict=False)
+            context.model.set(stored.weights)
+            context.model.module.load_state_dict(stored.statistics, strict=False)
         else:
-            problem.model.module.load_state_dict(stored)
+            context.model.module.load_state_dict(stored)
     except Exception as error:  # what stands in the file can be anything
         raise FedprivError(
             f"the weights in {run.path} do not fit the model of its config.yaml: {first_line(error)}"
         ) from None
-    if not problem.model.flat.isfinite().all():
+    if not context.model.flat.isfinite().all():
         raise FedprivError(
             f"the weights in {run.path} are not all finite numbers: the run diverged or its files are "
             "damaged, and there is nothing to find out from them"
         )
-    return problem.model.flat.clone()
+    return context.model.flat.clone()
 
 
 def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig:

@@ -51,7 +51,7 @@ def two_runs(context: Context) -> Iterator[Check]:
         return
     subject = context.subject
     rounds = subject.parts.settings.rounds
-    neighbour = subject.loop(context.variations[0]).problem
+    neighbour = subject.loop(context.variations[0]).context
     own = subject.run_streams(rounds)
     others = (
         ("another T", subject.run_streams((rounds or 0) + 1)),

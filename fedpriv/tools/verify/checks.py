@@ -151,7 +151,7 @@ class Verification:
 
     def _keys(self) -> int:
         """Return how many more noise keys make enough numbers of the gradient's noise."""
-        width = self.subject.problem.model.size
+        width = self.subject.context.model.size
         seen = self.reference.seen.values()
         numbers = sum(s.values.numel() for s in seen if s.values.shape[1] == width)
         wanted = self.context.samples

@@ -41,7 +41,7 @@ class Context:
         for tried in range(_TRIES):
             subject.sampling_name = f"lots {tried}"
             streams = subject.streams(subject.sampling_name, "again")
-            width = subject.problem.model.size
+            width = subject.context.model.size
             # each repetition draws whole vectors of whole numbers, which takes long
             repeated = samples // 50 if subject.whole_numbers else samples
             self.repeats = RepeatedReleases(streams, repeated, subject.rounds, width)

@@ -76,15 +76,15 @@ def published(
         chosen.runtime.run_dir = str(Path(place) / "run")
         parts = build_parts(chosen)  # its data are the subject's
         loop = subject.loop(variation, parts)
-        loop.problem.streams = subject.streams(sampling or subject.sampling_name, noise)
+        loop.context.streams = subject.streams(sampling or subject.sampling_name, noise)
         probe = Probe(loop, pinned=pinned)
         folder = RunFolder(chosen.runtime.run_dir).create()
         folder.write_json(folder.environment, {})
         shown = chosen.copy()
         shown.runtime.stop_file = shown.runtime.run_dir = None
         write_text(folder.config, configuration.dump(shown))
-        problem = loop.problem
-        numerics = numeric_environment(problem.model.device, 1, problem.engine.name, problem.chunk)
+        context = loop.context
+        numerics = numeric_environment(context.model.device, 1, context.engine.name, context.chunk)
         run = Run(loop, folder, Origin(configuration.identity(shown), "verify", numerics), None)
         ends = _Ends(Path(chosen.runtime.stop_file), ROUNDS)
         run.go(ends, probe, ends)

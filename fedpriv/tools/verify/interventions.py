@@ -72,8 +72,8 @@ def leave_out(budget: Budget, client: int) -> None:
 
 def uploaders(loop: Loop) -> list[Any]:
     """Return the objects of a loop that compute uploads before the server has them, by ``of``."""
-    work = vars(loop.trainer.work).values()
-    return [computes for computes in work if callable(getattr(computes, "of", None))]
+    computation = vars(loop.trainer.computation).values()
+    return [computes for computes in computation if callable(getattr(computes, "of", None))]
 
 
 def replace_upload(loop: Loop, client: int, craft: Craft) -> None:
@@ -95,25 +95,25 @@ def replace_upload(loop: Loop, client: int, craft: Craft) -> None:
 def silence(loop: Loop, client: int) -> None:
     """Let a client that is seen to take part contribute nothing: zeros clipped, shifted, scaled or compared
     with a clip norm would be something."""
-    work: Any = loop.trainer.work
-    clipped = work.compute_cohort
+    computation: Any = loop.trainer.computation
+    clipped = computation.compute_cohort
     in_rows = loop.parts.algorithm.discrete is not None
 
-    def without(turn: Any, *more: Any) -> Any:
-        of_all = work.denominator(turn.cohort)
-        work.denominator = lambda cohort: of_all
-        others = turn.cohort != client
+    def without(local_step: Any, *more: Any) -> Any:
+        of_all = computation.denominator(local_step.cohort)
+        computation.denominator = lambda cohort: of_all
+        others = local_step.cohort != client
         try:
-            found = clipped(replace(turn, cohort=turn.cohort[others]), *more)
+            found = clipped(replace(local_step, cohort=local_step.cohort[others]), *more)
         finally:
-            del work.denominator
+            del computation.denominator
         if in_rows and not others.all():  # the client still adds a share of noise, to zeros
             values = found.answer.values.new_zeros(len(others), found.answer.values.shape[1])
             values[torch.from_numpy(others)] = found.answer.values
             found.answer.values = values
         return found
 
-    work.compute_cohort = without
+    computation.compute_cohort = without
 
 
 def unequal_clients(data: FederatedData, seed: int) -> FederatedData:

@@ -77,7 +77,7 @@ def _drawn(context: Context, laws: dict[int, sampling.Law]) -> list[sampling.Lot
     is in all of them."""
     subject = context.subject
     streams, found = subject.streams("lots drawn alone", ""), []
-    for client, own in list(enumerate(subject.problem.data.clients))[:_CLIENTS]:
+    for client, own in list(enumerate(subject.context.data.clients))[:_CLIENTS]:
         if client not in laws or laws[client].whole or not len(own):
             continue
         how, everyone = subject.parts.algorithm.sampling_of(len(own)), np.arange(len(own))
@@ -89,7 +89,7 @@ def _drawn(context: Context, laws: dict[int, sampling.Law]) -> list[sampling.Lot
 
 def seen_lots(context: Context, made: Recording) -> list[sampling.Lot]:
     """Return the records that rounds read, as places among those of their client."""
-    data = context.subject.problem.data
+    data = context.subject.context.data
     owner, place = np.full(len(data.train), -1), np.zeros(len(data.train), dtype=int)
     for client, own in enumerate(data.clients):
         owner[own], place[own] = client, np.arange(len(own))

@@ -147,8 +147,8 @@ class Probe:
 
     def _wrap(self) -> None:
         loop, mechanism, trainer = self.loop, self.loop.mechanism, self.loop.trainer
-        open_round, work = mechanism.open, trainer.round
-        train = loop.problem.data.train
+        open_round, computation = mechanism.open, trainer.round
+        train = loop.context.data.train
 
         def opened(
             announcement: Announcement, cohort: np.ndarray, streams: Any, charged: Any = None
@@ -165,7 +165,7 @@ class Probe:
             object.__setattr__(train, "log", [])
             self.recording.asked.append([])
             try:
-                return work(opening)
+                return computation(opening)
             finally:
                 self.recording.reads.append(cast("ReadRecords", train).log)
                 object.__setattr__(train, "log", None)
@@ -259,7 +259,7 @@ class Probe:
 
     def see(self, done: Round) -> None:
         self.recording.uploads.append(self._uploads)
-        self.recording.weights.append(self.loop.problem.model.flat.detach().clone())
+        self.recording.weights.append(self.loop.context.model.flat.detach().clone())
         self.recording.states.append(self._state(done) if self._keep else {})
 
     def close(self) -> None:
@@ -274,7 +274,7 @@ class Probe:
         state: dict[str, Any] = {k: v for k, v in loop.state_dict().items() if k not in left_out}
         if loop.mechanism.charged_at_once is not None:  # noise for later rounds: the server's alone
             state["mechanism"] = {k: state["mechanism"].get(k) for k in ("digest", "clip_norm")}
-        buffers = dict(loop.problem.model.module.state_dict())
+        buffers = dict(loop.context.model.module.state_dict())
         told: dict[str, Any] = {
             "number": done.number,
             "noise_multiplier": done.noise_multiplier,

@@ -108,7 +108,7 @@ def resumed(subject: Subject) -> Iterator[Check]:
 def _run(subject: Subject, rounds: int, state: dict | None = None) -> Probe:
     """Run on to so many rounds, from a saved state or from the beginning."""
     loop = subject.loop()
-    loop.problem.streams = subject.streams(subject.sampling_name, "A")
+    loop.context.streams = subject.streams(subject.sampling_name, "A")
     if state is not None:
         loop.load_state_dict(state)
     probe = Probe(loop)

@@ -21,13 +21,13 @@ from omegaconf import DictConfig
 
 from fedpriv.aggregation.checked import CheckedRule
 from fedpriv.algorithms.dp_ftrl import DpFtrl
-from fedpriv.algorithms.problem import Problem
+from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.secret_streams import SecretStreams, derived_key
 from fedpriv.data.federated import with_train
 from fedpriv.data.records import ReadRecords
 from fedpriv.engine import FlatModel, make_engine
-from fedpriv.experiment.assemble import make_budget, make_problem
+from fedpriv.experiment.assemble import make_budget, make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
@@ -119,21 +119,21 @@ class Subject:
         self.parts = replace(parts, dataset=MadeUp(parts.dataset)) if synthetic else parts
         _refuse(self.parts)
         device = resolve_device(self.parts.settings.runtime.device)
-        problem = make_problem(self.parts, device)
+        context = make_context(self.parts, device)
         if unequal:
-            problem.data = unequal_clients(problem.data, seed)
-        choose_threads(self.parts.settings.runtime.threads, problem.model.size * 256)
-        self.problem: Problem = problem
+            context.data = unequal_clients(context.data, seed)
+        choose_threads(self.parts.settings.runtime.threads, context.model.size * 256)
+        self.context: RunContext = context
         self.budget: Budget | None = None
         if self.parts.private:
-            self.budget = make_budget(self.parts, problem.data, np.zeros(0, dtype=int))
+            self.budget = make_budget(self.parts, context.data, np.zeros(0, dtype=int))
         consecutive = self._rounds() if rounds is None else rounds
         self.round_numbers = list(range(consecutive))
         self.later = self._later(consecutive) if later else []
         self.round_numbers += self.later
         self._refuse_too_large()
         self.sampling_name = "lots 0"
-        self.unit_client, self.unit_record = 0, int(problem.data.clients[0][-1])
+        self.unit_client, self.unit_record = 0, int(context.data.clients[0][-1])
 
     # ---- facts
 
@@ -157,7 +157,7 @@ class Subject:
 
     @property
     def clients(self) -> int:
-        return self.problem.data.client_count
+        return self.context.data.client_count
 
     @property
     def trust(self) -> Trust:
@@ -170,10 +170,10 @@ class Subject:
     def layers(self) -> list[tuple[str, slice]]:
         """Return the place of each parameter among the numbers of the model."""
         found, first = [], 0
-        for name, parameter in self.problem.model.module.named_parameters():
+        for name, parameter in self.context.model.module.named_parameters():
             found.append((name, slice(first, first + parameter.numel())))
             first += parameter.numel()
-        return found if first == self.problem.model.size else []
+        return found if first == self.context.model.size else []
 
     def _numbers(self) -> float:
         """Return how many numbers a round releases."""
@@ -181,7 +181,7 @@ class Subject:
         cohort = algorithm.expected_cohort(self.clients) or self.clients
         apart = algorithm.row_per_client or self.parts.mechanism.uploads_apart
         rows = cohort if apart else 1
-        return rows * algorithm.samples_per_round * self.problem.model.size
+        return rows * algorithm.samples_per_round * self.context.model.size
 
     def _rounds(self) -> int:
         steps = self.parts.algorithm.samples_per_round
@@ -223,7 +223,7 @@ class Subject:
         )
 
     def run_streams(
-        self, rounds: int | None, problem: Problem | None = None, folder: RunFolder | None = None
+        self, rounds: int | None, context: RunContext | None = None, folder: RunFolder | None = None
     ) -> SecretStreams:
         """Return the streams that ``fedpriv train`` would give this configuration with so many rounds.
 
@@ -231,7 +231,7 @@ class Subject:
             folder: Where the run is published; None: it is not.
         """
         settings = replace(self.parts.settings, publish=folder is not None)
-        digest = run_digest(self.config, rounds, problem or self.problem)
+        digest = run_digest(self.config, rounds, context or self.context)
         return streams_of_run(settings, digest, folder)[0]
 
     # ---- the unit
@@ -239,7 +239,7 @@ class Subject:
     def told_apart(self, most: int = 5) -> list[int]:
         """Return clients that are looked at one by one: the first, the last, those with most and fewest
         records, and others at random."""
-        sizes = np.array([len(own) for own in self.problem.data.clients])
+        sizes = np.array([len(own) for own in self.context.data.clients])
         others = np.random.default_rng(self.seed).permutation(self.clients).tolist()
         chosen = (0, self.clients - 1, int(sizes.argmax()), int(sizes.argmin()), *others)
         return list(dict.fromkeys(chosen))[:most]
@@ -267,9 +267,9 @@ class Subject:
         chosen = max(often, key=lambda one: (often[one], -one))
         if not self.per_record:
             self.unit_client = chosen
-            self.unit_record = int(self.problem.data.clients[chosen][-1])
+            self.unit_record = int(self.context.data.clients[chosen][-1])
             return True
-        for client, own in enumerate(self.problem.data.clients):
+        for client, own in enumerate(self.context.data.clients):
             if chosen in own:
                 self.unit_client, self.unit_record = client, chosen
         return True
@@ -281,11 +281,11 @@ class Subject:
         if parts is None:
             kept = (self.parts.dataset, self.parts.partition, self.parts.model)
             parts = copy.deepcopy(self.parts, {id(part): part for part in kept})
-        data = self.problem.data
+        data = self.context.data
         if variation.data is not None:
             data = variation.data(data)
-        model = FlatModel(copy.deepcopy(self.problem.model.module), self.problem.model.isolated)
-        problem = Problem(
+        model = FlatModel(copy.deepcopy(self.context.model.module), self.context.model.isolated)
+        context = RunContext(
             data=with_train(data, ReadRecords.of(data.train)),
             model=model,
             engine=make_engine(model, engine=parts.settings.runtime.engine),
@@ -295,12 +295,12 @@ class Subject:
             mechanism=parts.mechanism,
         )
         if parts.aggregation is not None:
-            problem.rule = CheckedRule(parts.aggregation, model)
-        parts.mechanism.join(self.problem.data.records_per_client)
+            context.rule = CheckedRule(parts.aggregation, model)
+        parts.mechanism.join(self.context.data.records_per_client)
         budget = copy.deepcopy(self.budget)
         if variation.absent is not None and budget is not None:
             leave_out(budget, variation.absent)
-        loop = Loop(parts, problem, budget)
+        loop = Loop(parts, context, budget)
         if variation.upload is not None:
             replace_upload(loop, *variation.upload)
         if variation.silent is not None:
@@ -324,10 +324,10 @@ class Subject:
         with ExitStack() as stack:
             changed = variation
             if variation.within is not None:
-                stack.enter_context(variation.within(self.problem.data))
+                stack.enter_context(variation.within(self.context.data))
                 changed = replace(variation, data=None)
             loop = self.loop(changed)
-            loop.problem.streams = streams
+            loop.context.streams = streams
             if variation.nobody:
                 cohorts = [np.zeros(0, dtype=np.int64)] * (rounds or self.rounds)
             if cohorts is not None:

@@ -39,7 +39,7 @@ def checks(context: Context) -> Iterator[Check]:
         chosen = [client for client in chosen if _often(subject, reference, client)]
     made = []
     for i, client in enumerate(chosen):
-        records = subject.problem.data.clients[client]
+        records = subject.context.data.clients[client]
         subject.unit_client, subject.unit_record = client, int(records[-1])
         if subject.per_record:
             (subject.unit_record, _), *_ = _often(subject, reference, client).most_common(1)
@@ -103,6 +103,6 @@ def _with(cohort: np.ndarray, units: list[int]) -> np.ndarray:
 
 def _often(subject: Subject, reference: Recording, client: int) -> Counter[int]:
     """Return in how many lots each record of a client is."""
-    own = subject.problem.data.clients[client]
+    own = subject.context.data.clients[client]
     read = [indices[np.isin(indices, own)] for reads in reference.reads for indices in reads]
     return Counter(np.concatenate(read).tolist()) if read else Counter()

@@ -160,7 +160,7 @@ def _changes(subject: Subject) -> dict[str, Change]:
 
         return fill
 
-    if not subject.problem.data.train.inputs.is_floating_point():
+    if not subject.context.data.train.inputs.is_floating_point():
         return {"other tokens": _other_tokens, "empty": filled(0), "duplicated": copied}
     return {
         "huge": lambda x, y, data: (_HUGE * x + 100.0, _other_label(y, data.classes)),

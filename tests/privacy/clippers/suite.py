@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedpriv.privacy.clippers import Clipper
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import Unprotected
 
 laws = settings(
@@ -40,7 +40,7 @@ class ClipperSuite(ABC):
     def one_round(self, clipper: Clipper, norms: list[float], clients: list[int]) -> torch.Tensor:
         """A round without noise in which every client has a lot of these norms; its clip norms."""
         members = torch.tensor(clients)
-        clip = Clip(clipper, 0, members)
+        clip = StepClip(clipper, 0, members)
         owners = torch.arange(len(clients)).repeat_interleave(len(norms))
         released = None
         if clipper.asks(0):
@@ -64,7 +64,7 @@ class ClipperSuite(ABC):
     def test_what_keeps_to_the_clip_norm_is_enforced_without_a_change(self, norms):
         clipper = self.started()
         norms, owners = torch.tensor(norms), torch.zeros(len(norms), dtype=torch.long)
-        enforced = Clip(clipper, 0, torch.tensor([0])).factors(norms, owners)
+        enforced = StepClip(clipper, 0, torch.tensor([0])).factors(norms, owners)
         assert enforced.tolist() == clipper.factors(norms, clipper.clip_norm(0, owners)).tolist()
 
     def test_no_factor_is_negative_or_not_finite(self):

@@ -8,7 +8,7 @@ from checkpoints import saved
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import AdaClipper
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import Unprotected
 
 SIZE = 6
@@ -23,12 +23,12 @@ def started(**settings) -> AdaClipper:
 
 
 def observe(clipper, released: torch.Tensor, std: float = 0.0) -> None:
-    noise = Clip(clipper, 0, SERVER).restored_noise(torch.full((1, 1), std))
+    noise = StepClip(clipper, 0, SERVER).restored_noise(torch.full((1, 1), std))
     clipper.observe_restored(SERVER, Unprotected(released[None]), noise)
 
 
 def test_at_first_it_clips_at_the_initial_norm():
-    clip = Clip(started(), 0, SERVER)
+    clip = StepClip(started(), 0, SERVER)
     uploads = torch.randn(5, SIZE, generator=torch.Generator().manual_seed(0))
     inside = clip.transformed(uploads, SERVER.expand(len(uploads)))
     factors = clip.factors(inside.norm(dim=1), torch.zeros(5, dtype=torch.long))
@@ -56,14 +56,14 @@ def test_coordinates_that_vary_little_get_little_noise():
     spreads = torch.tensor([0.001, 0.001, 0.1, 0.1, 0.1, 0.1])
     for _ in range(100):
         observe(clipper, spreads * torch.randn(SIZE, generator=stream))
-    noise = Clip(clipper, 0, SERVER).restored_noise(torch.ones(1, 1))[0]
+    noise = StepClip(clipper, 0, SERVER).restored_noise(torch.ones(1, 1))[0]
     assert noise[:2].max() < 0.5 * noise[2:].min()
 
 
 def test_a_round_trip_changes_nothing():
     clipper = started()
     observe(clipper, torch.tensor([0.1, -0.2, 0.3, 0.0, 0.5, -0.4]))
-    clip, uploads = Clip(clipper, 0, SERVER), torch.randn(3, SIZE)
+    clip, uploads = StepClip(clipper, 0, SERVER), torch.randn(3, SIZE)
     torch.testing.assert_close(
         clip.restored(clip.transformed(uploads, SERVER.expand(len(uploads)))), uploads
     )
@@ -71,7 +71,7 @@ def test_a_round_trip_changes_nothing():
 
 def test_a_transform_that_moves_later_is_that_of_the_round():
     clipper = started()
-    clip = Clip(clipper, 0, SERVER)
+    clip = StepClip(clipper, 0, SERVER)
     before = clip.transformed(torch.ones(1, SIZE), SERVER).clone()
     observe(clipper, torch.full((SIZE,), 3.0))
     assert torch.equal(clip.transformed(torch.ones(1, SIZE), SERVER), before)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import AdapClipper
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import DOUBLED, Unprotected
 
 laws = settings(max_examples=80, deadline=None)
@@ -71,7 +71,7 @@ def noiseless_round(clipper: AdapClipper, norms: torch.Tensor) -> float:
     client = torch.tensor([0])
     answer = None
     if clipper.asks(0):
-        bounded = Clip(clipper, 0, client).statistic(
+        bounded = StepClip(clipper, 0, client).statistic(
             norms, torch.zeros(len(norms), dtype=torch.long)
         )
         answer = Unprotected(bounded.values)
@@ -131,7 +131,7 @@ def test_the_unclipped_mean_has_no_finite_sensitivity():
 
 def test_the_sensitivity_is_of_the_clip_norm_before_the_round():
     clipper = started("scalar", initial=2.0)
-    clip = Clip(clipper, 0, torch.tensor([0]))
+    clip = StepClip(clipper, 0, torch.tensor([0]))
     noiseless_round(clipper, torch.tensor([0.1, 0.1]))
     answer = clip.statistic(torch.tensor([1.0]), torch.tensor([0]))
     assert clipper.clip_norm(0, torch.tensor([0])).item() == pytest.approx(0.1)

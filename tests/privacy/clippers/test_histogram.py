@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.clippers import MedianHistogramClipper
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, AGGREGATOR, REPLACE_ONE
 from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.mechanisms import (
@@ -84,7 +84,7 @@ def test_the_clip_norm_stays_where_the_noise_left_no_median():
 def test_without_noise_the_clip_norm_is_the_next_edge_above_the_median_norm(norms):
     clipper, client = started(), torch.tensor([0])
     values, owners = torch.tensor(norms), torch.zeros(len(norms), dtype=torch.long)
-    counts = Unprotected(Clip(clipper, 0, client).statistic(values, owners).values)
+    counts = Unprotected(StepClip(clipper, 0, client).statistic(values, owners).values)
     clipper.observe(client, counts, Unprotected(torch.zeros(1, 3)), torch.ones(1))
     median = np.quantile(values.numpy(), 0.5, method="inverted_cdf")
     assert clipper.clip_norm(0, client).item() == min(e for e in clipper.edges if e >= median)
@@ -131,7 +131,7 @@ def test_interval_and_updates_together_need_no_rounds():
 
 def test_the_sensitivity_entered_is_one_whatever_the_clip_norm():
     clipper, client = started(initial_clip_norm=7.0), torch.tensor([0])
-    answer = Clip(clipper, 0, client).statistic(torch.tensor([3.0]), client)
+    answer = StepClip(clipper, 0, client).statistic(torch.tensor([3.0]), client)
     assert answer.sensitivity.tolist() == [1.0]
     assert answer.replaced == ONE_HOT
     assert answer.divided_by == 1.0

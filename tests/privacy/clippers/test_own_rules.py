@@ -7,7 +7,7 @@ import torch
 
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import GaussianQuery
 from fedpriv.privacy.mechanisms.bounded import bounded_sum
 
@@ -16,9 +16,9 @@ OWNERS = torch.zeros(4, dtype=torch.int64)
 HOLDERS = torch.zeros(1, dtype=torch.int64)
 
 
-def clip(clipper) -> Clip:
+def clip(clipper) -> StepClip:
     clipper.start(1, "cpu", lambda: 1.0)
-    return Clip(clipper, 0, HOLDERS)
+    return StepClip(clipper, 0, HOLDERS)
 
 
 class ByTheLargest(ConstantClipper):

@@ -10,7 +10,7 @@ from checkpoints import saved
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import PerLayerClipper, PerLayerQuantileClipper
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import Unprotected
 from fedpriv.privacy.mechanisms.bounded import bounded_rows
 
@@ -27,7 +27,7 @@ def started(clipper, clients: int = 2):
 
 def test_the_clip_norm_is_shared_out_evenly():
     clipper = started(PerLayerClipper(0.6))
-    clip = Clip(clipper, 0, torch.arange(2))
+    clip = StepClip(clipper, 0, torch.arange(2))
     factors = clip.factors(NORMS, OWNERS)
     own = 0.6 / math.sqrt(3)
     torch.testing.assert_close(factors * NORMS, NORMS.clamp_max(own))
@@ -36,7 +36,7 @@ def test_the_clip_norm_is_shared_out_evenly():
 
 
 def test_given_clip_norms_are_each_layers_and_the_sensitivity_is_the_root_of_their_squares():
-    clip = Clip(started(PerLayerClipper(None, [0.3, 0.4, 1.2])), 0, torch.arange(2))
+    clip = StepClip(started(PerLayerClipper(None, [0.3, 0.4, 1.2])), 0, torch.arange(2))
     torch.testing.assert_close(clip.norms, torch.full((2,), 1.3))
     kept = clip.factors(NORMS, OWNERS) * NORMS
     assert (kept <= torch.tensor([0.3, 0.4, 1.2]) * (1 + 1e-6)).all()
@@ -50,7 +50,7 @@ class SaysLess(PerLayerClipper):
 
 
 def test_what_a_clipper_says_of_the_whole_is_not_what_is_charged():
-    clip = Clip(started(SaysLess(None, [1.0, 1.0, 1.0])), 0, torch.arange(2))
+    clip = StepClip(started(SaysLess(None, [1.0, 1.0, 1.0])), 0, torch.arange(2))
     torch.testing.assert_close(clip.norms, torch.full((2,), math.sqrt(3.0)))
 
 
@@ -60,7 +60,7 @@ class ClipsNothing(PerLayerClipper):
 
 
 def test_no_rule_exceeds_the_clip_norms():
-    clip = Clip(started(ClipsNothing(0.6)), 0, torch.arange(2))
+    clip = StepClip(started(ClipsNothing(0.6)), 0, torch.arange(2))
     kept = clip.factors(NORMS, OWNERS) * NORMS
     assert (kept <= 0.6 / math.sqrt(3) * (1 + 1e-6)).all()
 
@@ -104,7 +104,7 @@ def quantile(**settings) -> PerLayerQuantileClipper:
 
 
 def test_the_bits_of_all_layers_move_by_half_the_root_of_their_number():
-    clip = Clip(started(quantile()), 0, torch.arange(2))
+    clip = StepClip(started(quantile()), 0, torch.arange(2))
     answer = clip.statistic(NORMS, OWNERS)
     expected = torch.tensor([[0.0, 0.0, 1.0], [-0.5, -0.5, -0.5]], dtype=torch.float64)
     torch.testing.assert_close(answer.values, expected, rtol=1e-6, atol=0.0)
@@ -124,7 +124,7 @@ def test_each_layer_moves_towards_its_own_quantile():
     holders, zero = torch.tensor([0]), torch.zeros(200, dtype=torch.long)
     spread = torch.linspace(0.01, 1.0, 200)[:, None] * torch.tensor([10.0, 1.0, 0.1])
     for round_index in range(200):
-        clip = Clip(clipper, round_index, holders)
+        clip = StepClip(clipper, round_index, holders)
         heard = Unprotected(clip.statistic(spread, zero).values)
         clipper.observe(holders, heard, Unprotected(torch.ones(1, 10)), torch.tensor([200.0]))
     torch.testing.assert_close(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import QuantileClipper
-from fedpriv.privacy.clippers.clip import Clip
 from fedpriv.privacy.clippers.quantile import split_multiplier
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE
 from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import (
@@ -60,7 +60,7 @@ def noiseless(initial: float, **keys) -> QuantileClipper:  # type: ignore[no-unt
 def round_of(clipper: QuantileClipper, norms: torch.Tensor) -> float:
     """One round of client 0 with the whole of ``norms`` as lot and no noise; the new clip norm."""
     client, owners = torch.tensor([0]), torch.zeros(len(norms), dtype=torch.long)
-    answer = Clip(clipper, 0, client).statistic(norms, owners)
+    answer = StepClip(clipper, 0, client).statistic(norms, owners)
     return observed(clipper, answer.values, float(len(norms)))
 
 

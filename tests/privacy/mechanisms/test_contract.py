@@ -39,7 +39,7 @@ from fedpriv.privacy.clippers import (
     NoClipper,
     QuantileClipper,
 )
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import (
@@ -84,7 +84,7 @@ def test_clip_norms_of_each_client_with_a_statistic_on_the_same_sample_are_one_r
     of = mechanism(DP_FL, clipper)
     answer = clipped(of, 3)
     clipper._norms.copy_(torch.tensor([0.1, 1.0, 10.0]))
-    clip = Clip(clipper, 0, torch.arange(3))
+    clip = StepClip(clipper, 0, torch.arange(3))
     clip.factors(torch.ones(3), torch.arange(3))
     answer = clip.bounded(torch.zeros(3, SIZE, dtype=torch.float64))
     bits = clip.statistic(torch.ones(30), torch.arange(3).repeat_interleave(10))
@@ -107,7 +107,7 @@ def test_randomized_bits_are_charged_beside_the_gaussian():
     )
     of = mechanism(LDP, clipper)
     answer = clipped(of, 1)
-    clip = Clip(clipper, 0, torch.zeros(1, dtype=torch.long))
+    clip = StepClip(clipper, 0, torch.zeros(1, dtype=torch.long))
     bits = clip.statistic(torch.tensor([0.1, 0.1, 9.0]), torch.zeros(3, dtype=torch.long))
     run = opened(of)
     visible = run.release({GRADIENT: answer, CLIP_STATISTIC: bits})
@@ -126,7 +126,7 @@ def test_a_query_that_an_aggregator_noises_gets_its_noise_once_for_all_reports()
     query = of.announce(0).groups[0].upload.joint.query(CLIP_STATISTIC)
     assert query.by == AGGREGATOR
     answer = clipped(of, 1)
-    clip = Clip(clipper, 0, torch.zeros(1, dtype=torch.long))
+    clip = StepClip(clipper, 0, torch.zeros(1, dtype=torch.long))
     counts = clip.statistic(torch.ones(3), torch.zeros(3, dtype=torch.long))
     run = opened(of)
     run.release({GRADIENT: answer, CLIP_STATISTIC: counts})

@@ -19,7 +19,7 @@ from fedpriv.data.federated import federate
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.clippers import ConstantClipper, MedianHistogramClipper
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.events import parse_event
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
@@ -116,7 +116,7 @@ def test_two_steps_of_a_cohort_have_noise_of_their_own():
     of.clipper.start(1, "cpu", None)
     found = []
     for _ in range(2):
-        clip = Clip(of.clipper, 0, torch.zeros(1, dtype=torch.long))
+        clip = StepClip(of.clipper, 0, torch.zeros(1, dtype=torch.long))
         answer = clip.bounded(torch.zeros(1, 50, dtype=torch.float64))
         found.append(run.release({GRADIENT: answer})[GRADIENT].values)
     assert not torch.isclose(*found).any()
@@ -203,7 +203,7 @@ def test_a_clip_norm_that_is_not_one_for_each_holder_is_named(norms):
 
     clipper = Bad(1.0, update_interval=1, updates=1)
     with pytest.raises(ReleaseError, match="one number for each of 3 holders"):
-        Clip(clipper, 0, torch.arange(3))
+        StepClip(clipper, 0, torch.arange(3))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from fedpriv.privacy.clippers import (
     MedianHistogramClipper,
     QuantileClipper,
 )
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core import noise as noise_module
 from fedpriv.privacy.core.names import CLIENT
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, TRAINING_LOSS, GaussianQuery
@@ -73,7 +73,7 @@ def chi_square(algorithm: str, clipper: str) -> dict[str, tuple[float, int]]:
     for t in range(ROUNDS):
         streams = SecretStreams.simulated(t, 0)
         run = of.open(of.announce(0), cohort, streams)
-        clip = Clip(of.clipper, 0, torch.arange(rows))
+        clip = StepClip(of.clipper, 0, torch.arange(rows))
         owners = torch.arange(rows).repeat_interleave(4)
         clip.factors(torch.ones(len(owners)), owners)
         answers = {GRADIENT: clip.bounded(torch.zeros(rows, SIZE, dtype=torch.float64), divided_by)}
@@ -131,7 +131,7 @@ def test_the_noise_of_a_mean_of_reports_is_that_of_all_who_report():
     for t in range(2_000):
         run = of.open(of.announce(0), np.arange(3), SecretStreams.simulated(t, 0))
         of.clipper.start(3, "cpu", None)
-        clip = Clip(of.clipper, 0, torch.arange(3))
+        clip = StepClip(of.clipper, 0, torch.arange(3))
         run.release({GRADIENT: clip.bounded(torch.zeros(3, 1, dtype=torch.float64))})
         answer = mean_of_reports(losses, 5.0, whole_clients=False)
         noises.append(float(run.release_after(TRAINING_LOSS, answer).values))
@@ -152,7 +152,7 @@ def test_bits_are_flipped_as_often_as_the_ledger_enters():
     owners, flipped, rounds = torch.zeros(clients, dtype=torch.long), 0, 50
     for t in range(rounds):
         run = of.open(of.announce(0), np.arange(clients), SecretStreams.simulated(t, 0))
-        clip = Clip(clipper, 0, torch.zeros(1, dtype=torch.long))
+        clip = StepClip(clipper, 0, torch.zeros(1, dtype=torch.long))
         clip.factors(torch.ones(1), owners[:1])
         answers = {
             GRADIENT: clip.bounded(torch.zeros(1, 1, dtype=torch.float64)),

@@ -28,7 +28,7 @@ from fedpriv.privacy.clippers import (
     ConstantClipper,
     QuantileClipper,
 )
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.privacy.mechanisms import (
@@ -150,7 +150,7 @@ def test_clippers_and_schedules_observe_what_is_visible_and_nothing_else():
     clipper = QuantileClipper(1.0)
     of = mechanism(LDP, clipper)
     answer = clipped(of, 1)
-    clip = Clip(clipper, 0, torch.zeros(1, dtype=torch.long))
+    clip = StepClip(clipper, 0, torch.zeros(1, dtype=torch.long))
     bits = clip.statistic(torch.ones(3), torch.zeros(3, dtype=torch.long))
     before = clipper._norms.clone()
     for private in (bits, bits.values, answer):

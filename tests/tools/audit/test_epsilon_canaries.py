@@ -11,7 +11,7 @@ import torch
 
 from fedpriv.attacks.canaries import marked
 from fedpriv.common import config as configuration
-from fedpriv.privacy.clippers.clip import ChunkClip
+from fedpriv.privacy.clippers.step_clip import ChunkClip
 from fedpriv.privacy.mechanisms import GaussianQuery
 from fedpriv.store.canary_file import FINAL, RELEASES
 from fedpriv.tools.audit.epsilon_evaluate import AuditSetup, one_run_bound
@@ -93,27 +93,27 @@ def test_sampled_canaries_are_found_too(overrides, rounds):
 
 def test_without_canaries_included_or_not_the_sizes_are_the_same():
     """What is public (denominators, sample rates) does not tell the coins."""
-    from fedpriv.experiment.assemble import make_problem
+    from fedpriv.experiment.assemble import make_context
     from fedpriv.experiment.build import build_parts
 
     found = []
     for seed in (0, 1):
         parts = build_parts(compose("algorithm=dp_fl", "rounds=1"))
-        problem = make_problem(parts, torch.device("cpu"), 50, seed)
-        found.append(problem)
-        mine = problem.canaries.canaries
-        there = sum(len(problem.records_of(0, k)) for k in range(problem.data.client_count))
-        assert there == len(problem.data.train) - int((~mine.coins).sum())
+        context = make_context(parts, torch.device("cpu"), 50, seed)
+        found.append(context)
+        mine = context.canaries.canaries
+        there = sum(len(context.records_of(0, k)) for k in range(context.data.client_count))
+        assert there == len(context.data.train) - int((~mine.coins).sum())
     assert (found[0].data.records_per_client == found[1].data.records_per_client).all()
     assert (found[0].canaries.canaries.coins != found[1].canaries.canaries.coins).any()
 
 
 def test_marks_are_read_back_and_no_record_has_one():
     from fedpriv.attacks.canaries import make_canaries
-    from fedpriv.experiment.assemble import make_problem
+    from fedpriv.experiment.assemble import make_context
     from fedpriv.experiment.build import build_parts
 
-    data = make_problem(
+    data = make_context(
         build_parts(compose("algorithm=dp_fl", "rounds=1")), torch.device("cpu")
     ).data
     made = make_canaries(

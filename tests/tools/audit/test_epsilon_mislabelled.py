@@ -13,7 +13,7 @@ from fedpriv.common import config as configuration
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.names import MISLABELLED
 from fedpriv.data.records import Records
-from fedpriv.experiment.assemble import make_problem
+from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
@@ -36,26 +36,26 @@ def compose(*overrides: str):
     return configuration.compose([*DIGITS, *overrides])
 
 
-def problem_of(*overrides: str, canaries: int = 40, change=None):
+def context_of(*overrides: str, canaries: int = 40, change=None):
     """(parts, a problem with canaries); ``change(data, canaries)``: other data in the place of theirs."""
     noise = (
         () if "noise_schedule=recalculated" in overrides else ("noise_schedule.noise_multiplier=1",)
     )
     parts = build_parts(compose(*noise, "rounds=3", *overrides))
-    problem = make_problem(parts, torch.device("cpu"), canaries, 0, canary=MISLABELLED)
+    context = make_context(parts, torch.device("cpu"), canaries, 0, canary=MISLABELLED)
     if change is not None:
-        problem.data = change(problem.data, problem.canaries.canaries)
-        problem.canaries.canaries = replace(problem.canaries.canaries, data=problem.data)
-    return parts, problem
+        context.data = change(context.data, context.canaries.canaries)
+        context.canaries.canaries = replace(context.canaries.canaries, data=context.data)
+    return parts, context
 
 
-def weights_after(parts, problem, coins: np.ndarray | None = None) -> torch.Tensor:
+def weights_after(parts, context, coins: np.ndarray | None = None) -> torch.Tensor:
     if coins is not None:
-        problem.canaries.toss(coins)
-    loop = Loop(parts, problem, None)
+        context.canaries.toss(coins)
+    loop = Loop(parts, context, None)
     loop.settings = replace(loop.settings, evaluation_interval=3)
     loop.run([], Interrupts(None))
-    return problem.model.flat.clone()
+    return context.model.flat.clone()
 
 
 def spoilt(which):
@@ -80,13 +80,13 @@ ADDED = {
 
 @pytest.mark.parametrize("name", ADDED)
 def test_what_an_absent_canary_is_changes_nothing(name):
-    parts, problem = problem_of(*ADDED[name])
-    coins = problem.canaries.canaries.coins
-    found = weights_after(parts, problem)
+    parts, context = context_of(*ADDED[name])
+    coins = context.canaries.canaries.coins
+    found = weights_after(parts, context)
     absent = spoilt(lambda canaries: canaries.first + np.flatnonzero(~coins))
-    assert torch.equal(found, weights_after(*problem_of(*ADDED[name], change=absent)))
+    assert torch.equal(found, weights_after(*context_of(*ADDED[name], change=absent)))
     present = spoilt(lambda canaries: canaries.first + np.flatnonzero(coins))
-    assert not torch.equal(found, weights_after(*problem_of(*ADDED[name], change=present)))
+    assert not torch.equal(found, weights_after(*context_of(*ADDED[name], change=present)))
 
 
 # fmt: off
@@ -107,24 +107,24 @@ CHOSEN = {
 def test_the_label_that_was_not_chosen_changes_nothing(name):
     found = []
     for coin in (True, False):
-        parts, problem = problem_of(*CHOSEN[name])
-        m = len(problem.canaries.canaries)
+        parts, context = context_of(*CHOSEN[name])
+        m = len(context.canaries.canaries)
         coins = np.full(m, coin)
-        found.append(weights_after(parts, problem, coins))
+        found.append(weights_after(parts, context, coins))
         others = spoilt(lambda canaries, c=coin, m=m: canaries.first + m * c + np.arange(m))
-        parts, problem = problem_of(*CHOSEN[name], change=others)
-        assert torch.equal(found[-1], weights_after(parts, problem, coins))
+        parts, context = context_of(*CHOSEN[name], change=others)
+        assert torch.equal(found[-1], weights_after(parts, context, coins))
     assert not torch.equal(*found)
 
 
 def test_without_any_the_run_is_one_that_has_none():
     """But for the public sizes of the clients' data, which count them all."""
     overrides = ADDED["records"]
-    parts, problem = problem_of(*overrides)
-    counted = problem.data.records_per_client
-    found = weights_after(parts, problem, np.zeros(40, dtype=bool))
+    parts, context = context_of(*overrides)
+    counted = context.data.records_per_client
+    found = weights_after(parts, context, np.zeros(40, dtype=bool))
     parts = build_parts(compose("noise_schedule.noise_multiplier=1", "rounds=3", *overrides))
-    plain = make_problem(parts, torch.device("cpu"))
+    plain = make_context(parts, torch.device("cpu"))
     assert plain.canaries is None
     plain.data.__dict__["records_per_client"] = counted
     plain.mechanism.join(counted)

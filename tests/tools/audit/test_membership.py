@@ -45,7 +45,7 @@ def test_members_and_non_members_are_equally_many_and_none_is_both(by_heart):
     assert candidates.each == 24 * 8
     rows = candidates.records.inputs.flatten(1).numpy()
     members, others = ({row.tobytes() for row in part} for part in candidates.split(rows))
-    trained = subject.problem.data.train.subset(np.concatenate(subject.problem.data.clients))
+    trained = subject.context.data.train.subset(np.concatenate(subject.context.data.clients))
     trained_on = {row.tobytes() for row in trained.inputs.flatten(1).numpy()}
     assert members <= trained_on
     assert not others & trained_on
@@ -63,7 +63,7 @@ def test_only_clients_that_took_part_have_members(train):
     )  # fmt: skip
     subject = open_run(result.folder)
     assert len(subject.took_part()) == 2
-    came = sum(len(subject.problem.data.clients[k]) for k in subject.took_part())
+    came = sum(len(subject.context.data.clients[k]) for k in subject.took_part())
     assert choose(subject, "test", 2000, 0).each == came
 
 
@@ -80,9 +80,9 @@ def test_too_few_non_members_are_said_and_leave_no_number(leaking):
 
 def test_non_members_of_another_kind_are_warned_of(by_heart, monkeypatch):
     subject = open_run(by_heart)
-    test = subject.problem.data.test
+    test = subject.context.data.test
     darker = Records(test.inputs + 1.0, test.targets)
-    object.__setattr__(subject.problem.data, "test", darker)
+    object.__setattr__(subject.context.data, "test", darker)
     audit = audit_membership(subject, MembershipOptions())
     assert audit.blind.auc.low > 0.9
     assert any("one distribution" in warning for warning in audit.warnings)
@@ -115,10 +115,10 @@ def test_the_weights_are_those_of_the_run(by_heart):
 
 def test_losses_and_gradients_of_single_records_are_those_of_autograd(by_heart):
     subject = open_run(by_heart)
-    problem, few = subject.problem, choose(subject, "held_out", 20, 0).records
-    model = problem.model
+    context, few = subject.context, choose(subject, "held_out", 20, 0).records
+    model = context.model
     seen = losses(model, subject.final, few)
-    rows = torch.cat(list(gradients(model, problem.engine, subject.final, few)))
+    rows = torch.cat(list(gradients(model, context.engine, subject.final, few)))
     for i in range(0, 40, 7):
         loss = functional.cross_entropy(model(few.inputs[i : i + 1]), few.targets[i : i + 1])
         expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
@@ -130,9 +130,9 @@ def test_losses_of_confident_predictions_are_told_apart(by_heart):
     """In single precision they would all be 0, and the attack by the loss would see ties."""
     subject = open_run(by_heart)
     few = choose(subject, "held_out", 20, 0).records
-    seen = losses(subject.problem.model, 1.5 * subject.final, few)
+    seen = losses(subject.context.model, 1.5 * subject.final, few)
     single = functional.cross_entropy(
-        subject.problem.model(few.inputs), few.targets, reduction="none"
+        subject.context.model(few.inputs), few.targets, reduction="none"
     )
     assert (single == 0).sum() > 2 * (seen == 0).sum() + 5
 
@@ -144,7 +144,7 @@ def test_held_out_records_of_an_attacked_run_are_the_data_sets_own(ran):
         "attack.trigger.size=2", "attack.attackers=3",
     )  # fmt: skip
     subject = open_run(result.folder)
-    data, attack = subject.problem.data, subject.problem.attack
+    data, attack = subject.context.data, subject.context.attack
     own = len(data.train) - 3 * 20  # half of each attacker's records were poisoned
     assert attack.untouched.tolist() == list(range(own))
     assert choose(subject, "held_out", 10**6, 0).each == own - 24 * 40
@@ -154,9 +154,9 @@ def test_what_is_observed_of_a_gradient_and_a_movement(by_heart):
     subject = open_run(by_heart)
     few = choose(subject, "held_out", 20, 0).records
     movement = subject.final - subject.initial
-    table = observed(subject.problem, subject.initial, movement, few)
-    problem = subject.problem
-    gradient = torch.cat(list(gradients(problem.model, problem.engine, subject.initial, few)))
+    table = observed(subject.context, subject.initial, movement, few)
+    context = subject.context
+    gradient = torch.cat(list(gradients(context.model, context.engine, subject.initial, few)))
     np.testing.assert_allclose(table[:, 1], gradient.norm(dim=1), rtol=1e-5)
     np.testing.assert_allclose(table[:, 2], gradient @ movement, rtol=1e-4, atol=1e-5)
     cosine = functional.cosine_similarity(gradient, movement[None])

@@ -35,7 +35,7 @@ def plain(ran):
 @pytest.fixture
 def planted(plain, tmp_path):
     """A property that the uploads show: a client's share of zeros."""
-    shares = plain.problem.data.labels_per_client[:, 0] / plain.problem.data.records_per_client
+    shares = plain.context.data.labels_per_client[:, 0] / plain.context.data.records_per_client
     path = tmp_path / "zeros.csv"
     path.write_text("client,value\n" + "".join(f"{k},{v}\n" for k, v in enumerate(shares)))
     return f"file:{path}"
@@ -76,7 +76,7 @@ def test_attackers_are_not_audited(ran):
     subject = open_run(attacked.folder)
     found = read_property(subject, "label:3")
     assert len(found.clients) == 53
-    assert not np.isin(subject.problem.attack.attackers, found.clients).any()
+    assert not np.isin(subject.context.attack.attackers, found.clients).any()
 
 
 def test_targets_are_not_learnt_from(plain, planted):
@@ -136,12 +136,12 @@ def test_with_central_trust_only_cohorts_are_seen(ran):
 
 
 def test_few_parameters_are_taken_as_they_are_and_many_are_pooled(plain, ran):
-    model = plain.problem.model
+    model = plain.context.model
     change = torch.randn(model.size)
     assert torch.equal(pool(model, change), change)
     wide = open_run(ran("algorithm=fedavg", "dataset=digits", "model=mlp", "rounds=1").folder)
-    pooled = pool(wide.problem.model, torch.ones(wide.problem.model.size))
-    assert len(pooled) < wide.problem.model.size / 8
+    pooled = pool(wide.context.model, torch.ones(wide.context.model.size))
+    assert len(pooled) < wide.context.model.size / 8
     assert float(pooled[0]) == pytest.approx((64 * 32) ** 0.5)
 
 
@@ -151,7 +151,7 @@ def test_few_parameters_are_taken_as_they_are_and_many_are_pooled(plain, ran):
 )
 def test_a_property_is_a_number_of_each_client(plain, choice, values):
     found = read_property(plain, choice)
-    data = plain.problem.data
+    data = plain.context.data
     for k in (0, 17):
         own = data.train.subset(data.clients[k])
         expected = own.inputs.mean() if values == "pixels" else (own.targets == 3).float().mean()

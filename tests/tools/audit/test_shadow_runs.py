@@ -162,10 +162,10 @@ def test_non_members_of_the_test_set_are_half_of_what_shadow_runs_train_on(by_he
 def test_what_a_shadow_run_trains_on_is_what_the_audit_takes_it_to(by_heart, store):
     runs = shadow_runs(open_run(by_heart), options(4, store), Training())
     shadow = open_run(runs[2].folder.path)
-    data = shadow.problem.data
+    data = shadow.context.data
     trained = runs[2].trained_on()
     np.testing.assert_array_equal(np.sort(trained), np.sort(np.concatenate(data.clients)))
-    odds = log_odds(shadow.problem.model, shadow.final, data.train)
+    odds = log_odds(shadow.context.model, shadow.final, data.train)
     inside = np.isin(np.arange(len(odds)), trained)
     assert (odds[inside] < 0).mean() < 0.01 < (odds[~inside] < 0).mean()
     with pytest.raises(ConfigError, match="is a shadow run, part of an audit"):
@@ -174,7 +174,7 @@ def test_what_a_shadow_run_trains_on_is_what_the_audit_takes_it_to(by_heart, sto
 
 def test_log_odds_are_told_apart_where_the_probability_is_one(by_heart):
     subject = open_run(by_heart)
-    model, data = subject.problem.model, subject.problem.data
+    model, data = subject.context.model, subject.context.data
     few = data.train.subset(data.clients[0])
     seen = log_odds(model, 20 * subject.final, few)
     assert np.isfinite(seen).all()
@@ -186,8 +186,8 @@ def test_log_odds_are_told_apart_where_the_probability_is_one(by_heart):
 
 def test_a_model_with_a_loss_of_its_own_has_odds_of_it(by_heart, monkeypatch):
     subject = open_run(by_heart)
-    model = subject.problem.model
-    few = subject.problem.data.test.subset(np.arange(50))
+    model = subject.context.model
+    few = subject.context.data.test.subset(np.arange(50))
     expected = log_odds(model, 0.1 * subject.final, few)
     monkeypatch.setattr(model, "loss", lambda outputs, targets: cross_entropy(outputs, targets))
     np.testing.assert_allclose(log_odds(model, 0.1 * subject.final, few), expected, rtol=1e-5)

@@ -32,14 +32,14 @@ def test_the_model_of_a_run_that_has_ended_or_not_normalizes_with_them(ran, trai
     stopped = train(*RELEASED, f"runtime.stop_file={stop}")
     (stopped.folder / "summary.json").unlink()
     for folder in (ran(*RELEASED).folder, stopped.folder):
-        layer = open_run(folder).problem.model.module
+        layer = open_run(folder).context.model.module
         assert torch.equal(layer.mean, stored["mean"])
         assert torch.equal(layer.variance, stored["variance"])
 
 
 def test_shadow_models_are_looked_at_with_their_own_and_the_run_keeps_its(ran, tmp_path):
     subject = open_run(ran(*RELEASED).folder)
-    layer = subject.problem.model.module
+    layer = subject.context.model.module
     before = layer.mean.clone()
     options = MembershipOptions(shadows=2, shadow_runs=str(tmp_path), nonmembers="held_out")
     pool = pool_outside(subject, options)
@@ -48,11 +48,11 @@ def test_shadow_models_are_looked_at_with_their_own_and_the_run_keeps_its(ran, t
     signals = signals_of(subject, candidates, runs, options)
     assert torch.equal(layer.mean, before)
     shadow = open_run(runs[0].folder.path)
-    assert not torch.equal(shadow.problem.model.module.mean, before)
+    assert not torch.equal(shadow.context.model.module.mean, before)
     from fedpriv.tools.audit.records import log_odds, records_at
 
-    asked = records_at(subject.problem.data, candidates.numbers)
-    own = log_odds(shadow.problem.model, shadow.final, asked)
+    asked = records_at(subject.context.data, candidates.numbers)
+    own = log_odds(shadow.context.model, shadow.final, asked)
     assert signals.shadows[0] == pytest.approx(own, abs=1e-6)
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from fedpriv.algorithms import CdpFedAvg, DpFl
-from fedpriv.algorithms.client_work import ClientWork
+from fedpriv.algorithms.client_computation import CohortAnswer
 from fedpriv.algorithms.optimizers import Adam
-from fedpriv.algorithms.record_work import RecordWork
+from fedpriv.algorithms.record_computation import RecordComputation
+from fedpriv.algorithms.upload_computation import UploadComputation
 from fedpriv.algorithms.uploads import ProjectedChanges
-from fedpriv.algorithms.work import CohortAnswer
 from fedpriv.data.records import Records
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.core.sampling import PoissonSampling
@@ -38,32 +38,32 @@ def does_not_clip(clip):
 # ---- clipping
 
 
-class NoClipping(RecordWork):
+class NoClipping(RecordComputation):
     def chunk_clip(self, state):
         return does_not_clip(super().chunk_clip(state))
 
 
-class ClipsTheMean(RecordWork):
+class ClipsTheMean(RecordComputation):
     """The sum of a lot is clipped instead of each gradient in it."""
 
     def chunk_clip(self, state):
         return does_not_clip(super().chunk_clip(state))
 
-    def compute_cohort(self, turn, changes, clip):
-        found = super().compute_cohort(turn, changes, clip)
+    def compute_cohort(self, local_step, changes, clip):
+        found = super().compute_cohort(local_step, changes, clip)
         values = found.answer.values
-        lots = self._lot_sizes[self.holders(turn.cohort)]
+        lots = self._lot_sizes[self.holders(local_step.cohort)]
         mean = values.norm(dim=1) / lots
         values.mul_((clip.norms / mean.clamp_min(1e-12)).clamp_max(1.0)[:, None])
         return found
 
 
-class ForgetsTheBias(RecordWork):
+class ForgetsTheBias(RecordComputation):
     """Norms are those of the first layer alone, and so is the clipping."""
 
     def chunk_clip(self, state):
-        records, _ = self._lots(state.turn)
-        module = self.problem.model.module
+        records, _ = self._lots(state.local_step)
+        module = self.context.model.module
         logits = module(records.inputs)
         error = logits.softmax(1) - nn.functional.one_hot(records.targets, logits.shape[1])
         own = (error.norm(dim=1) * records.inputs.flatten(1).norm(dim=1)).detach()
@@ -74,49 +74,49 @@ class ForgetsTheBias(RecordWork):
         return clip
 
 
-class PerLayer(ClientWork):
+class PerLayer(UploadComputation):
     """Each layer of an upload is clipped to C, and the whole is said to be."""
 
-    def compute_cohort(self, turn, changes, clip):
-        batch = self._uploads.of(turn.round_index, turn.cohort)
+    def compute_cohort(self, local_step, changes, clip):
+        batch = self._uploads.of(local_step.round_index, local_step.cohort)
         uploads, first = batch.uploads.nan_to_num(0.0, 0.0, 0.0).double(), 0
-        for parameter in self.problem.model.module.parameters():
+        for parameter in self.context.model.module.parameters():
             layer = uploads[:, first : first + parameter.numel()]
             layer.mul_((clip.norms / layer.norm(dim=1)).clamp_max(1.0)[:, None])
             first += parameter.numel()
-        return summed(self, turn, clip, uploads)
+        return summed(self, local_step, clip, uploads)
 
 
-class TrustsClients(ClientWork):
+class TrustsClients(UploadComputation):
     """Clients clip; the server adds up what it gets."""
 
-    def compute_cohort(self, turn, changes, clip):
-        batch = self._uploads.of(turn.round_index, turn.cohort)
-        return summed(self, turn, clip, batch.uploads.double())
+    def compute_cohort(self, local_step, changes, clip):
+        batch = self._uploads.of(local_step.round_index, local_step.cohort)
+        return summed(self, local_step, clip, batch.uploads.double())
 
 
-class CountsOneTwice(ClientWork):
+class CountsOneTwice(UploadComputation):
     """The first of a cohort is in the sum twice."""
 
     def compute(self, state):
-        own = state.turn.cohort
-        twice = replace(state.turn, cohort=np.concatenate([own[:1], own]))
-        return replace(super().compute(replace(state, turn=twice)), clients=own)
+        own = state.local_step.cohort
+        twice = replace(state.local_step, cohort=np.concatenate([own[:1], own]))
+        return replace(super().compute(replace(state, local_step=twice)), clients=own)
 
 
-class LastUnclipped(RecordWork):
+class LastUnclipped(RecordComputation):
     """The gradients of the last client are not clipped, those of all others are."""
 
     def chunk_clip(self, state):
         clip = super().chunk_clip(state)
-        honest, last = clip.factors, len(state.turn.cohort) - 1
+        honest, last = clip.factors, len(state.local_step.cohort) - 1
         clip.factors = lambda norms, owners: honest(norms, owners).where(
             owners.to(norms.device) != last, torch.ones_like(norms)
         )
         return clip
 
 
-class NeighboursNorm(RecordWork):
+class NeighboursNorm(RecordComputation):
     """Gradients of the last client but one are clipped to the last one's norm, and the other way round."""
 
     def chunk_clip(self, state):
@@ -126,40 +126,40 @@ class NeighboursNorm(RecordWork):
         return clip
 
 
-class LastUploadUnclipped(ClientWork):
+class LastUploadUnclipped(UploadComputation):
     """The server does not clip what the last client sends."""
 
     def _scaled(self, uploads, factors, clip, together):
-        last = self._clients == self.problem.data.client_count - 1
+        last = self._clients == self.context.data.client_count - 1
         factors = factors.where(~last, torch.ones_like(factors))
         return super()._scaled(uploads, factors, clip, together)
 
-    def compute_cohort(self, turn, changes, clip):
-        self._clients = torch.from_numpy(turn.cohort)
-        return super().compute_cohort(turn, changes, clip)
+    def compute_cohort(self, local_step, changes, clip):
+        self._clients = torch.from_numpy(local_step.cohort)
+        return super().compute_cohort(local_step, changes, clip)
 
 
 class LastWeighsTwo(LastUploadUnclipped):
     """The clipped upload of the last client counts twice."""
 
     def _scaled(self, uploads, factors, clip, together):
-        last = self._clients == self.problem.data.client_count - 1
+        last = self._clients == self.context.data.client_count - 1
         factors = factors * (1.0 + last.to(factors.dtype))
-        return ClientWork._scaled(self, uploads, factors, clip, together)
+        return UploadComputation._scaled(self, uploads, factors, clip, together)
 
 
 class WeighedByData(LastUploadUnclipped):
     """Clipped uploads are weighed by how many records a client has, as FedAvg does."""
 
     def _scaled(self, uploads, factors, clip, together):
-        records = torch.from_numpy(self.problem.data.records_per_client).to(factors.dtype)
+        records = torch.from_numpy(self.context.data.records_per_client).to(factors.dtype)
         factors = factors * (records / records.mean())[self._clients]
-        return ClientWork._scaled(self, uploads, factors, clip, together)
+        return UploadComputation._scaled(self, uploads, factors, clip, together)
 
 
-def summed(work, turn, clip, uploads):
+def summed(computation, local_step, clip, uploads):
     """The sum of uploads [c, d], said to be clipped."""
-    denominator = work.denominator(turn.cohort)
+    denominator = computation.denominator(local_step.cohort)
     clip.scaled = True
     norms = uploads.norm(dim=1).float()
     return CohortAnswer(
@@ -171,12 +171,12 @@ def summed(work, turn, clip, uploads):
 # ---- what is done with a release
 
 
-class RealisedLots(RecordWork):
+class RealisedLots(RecordComputation):
     """The noised sum is divided by how many records there are."""
 
-    def _lots(self, turn):
-        records, owners = super()._lots(turn)
-        self.counts = torch.bincount(owners, minlength=len(turn.cohort)).float()
+    def _lots(self, local_step):
+        records, owners = super()._lots(local_step)
+        self.counts = torch.bincount(owners, minlength=len(local_step.cohort)).float()
         return records, owners
 
     def mean(self, released, cohort):
@@ -184,11 +184,11 @@ class RealisedLots(RecordWork):
         return mean * (lot_sizes / self.counts.clamp_min(1.0))[:, None], lot_sizes
 
 
-class TwoLotsAsOne(RecordWork):
+class TwoLotsAsOne(RecordComputation):
     """Two lots are drawn and added up, noised once and charged once."""
 
-    def _lots(self, turn):
-        parts = [super(TwoLotsAsOne, self)._lots(replace(turn, step=step)) for step in (0, 1)]
+    def _lots(self, local_step):
+        parts = [super(TwoLotsAsOne, self)._lots(replace(local_step, step=step)) for step in (0, 1)]
         owners = torch.cat([own for _, own in parts])
         order = torch.argsort(owners, stable=True)
         inputs, targets = (
@@ -198,59 +198,59 @@ class TwoLotsAsOne(RecordWork):
         return Records(inputs, targets), owners[order]
 
 
-class CopiesAsRecords(RecordWork):
+class CopiesAsRecords(RecordComputation):
     """Each copy of an image is clipped by itself, and all are added up."""
 
-    def _lots(self, turn):
-        records, owners = super()._lots(turn)
+    def _lots(self, local_step):
+        records, owners = super()._lots(local_step)
         copies = records.inputs.copies
         targets = records.targets.repeat_interleave(copies)
         inputs = records.inputs[:].flatten(0, 1)
         return Records(inputs, targets), owners.repeat_interleave(copies)
 
 
-class RegularisedByTheLot(RecordWork):
+class RegularisedByTheLot(RecordComputation):
     """A penalty that grows with the loss of the lot."""
 
-    def compute_cohort(self, turn, changes, clip):
-        found = super().compute_cohort(turn, changes, clip)
+    def compute_cohort(self, local_step, changes, clip):
+        found = super().compute_cohort(local_step, changes, clip)
         self.loss = found.train_loss
         return found
 
     def mean(self, released, cohort):
         mean, lot_sizes = super().mean(released, cohort)
-        return mean + 0.01 * self.loss * self.problem.model.flat, lot_sizes
+        return mean + 0.01 * self.loss * self.context.model.flat, lot_sizes
 
 
-class StopsAtNotFinite(RecordWork):
+class StopsAtNotFinite(RecordComputation):
     """A gradient that is not finite ends the run."""
 
-    def compute_cohort(self, turn, changes, clip):
-        found = super().compute_cohort(turn, changes, clip)
+    def compute_cohort(self, local_step, changes, clip):
+        found = super().compute_cohort(local_step, changes, clip)
         if found.not_finite:
             raise RuntimeError("a gradient is not finite")
         return found
 
 
-class KeepsUnclipped(RecordWork):
+class KeepsUnclipped(RecordComputation):
     """Remembers the sums before clipping, for the optimiser."""
 
-    def compute_cohort(self, turn, changes, clip):
-        records, owners = self._lots(turn)
-        lots = (records.inputs, records.targets, owners, len(turn.cohort))
-        self.unclipped = self.problem.engine.clipped_sums(*lots, None).sums.nan_to_num(
+    def compute_cohort(self, local_step, changes, clip):
+        records, owners = self._lots(local_step)
+        lots = (records.inputs, records.targets, owners, len(local_step.cohort))
+        self.unclipped = self.context.engine.clipped_sums(*lots, None).sums.nan_to_num(
             0.0, 0.0, 0.0
         )
-        return super().compute_cohort(turn, changes, clip)
+        return super().compute_cohort(local_step, changes, clip)
 
 
 class UnclippedMoments(Adam):
     """Second moments of what was never clipped or noised."""
 
-    work: KeepsUnclipped
+    computation: KeepsUnclipped
 
     def step(self, clients, gradients):
-        self._second.mul_(0.9).add_(self.work.unclipped.float() ** 2)
+        self._second.mul_(0.9).add_(self.computation.unclipped.float() ** 2)
         return super().step(clients, gradients)
 
 
@@ -258,36 +258,36 @@ class UnclippedMoments(Adam):
 
 
 class OwnWork(DpFl):
-    """``work``: the name of one of the classes above."""
+    """``computation``: the name of one of the classes above."""
 
-    def __init__(self, *args, work, **settings):
+    def __init__(self, *args, computation, **settings):
         super().__init__(*args, **settings)
-        self.work = work
+        self.computation = computation
 
-    def start(self, problem):
-        trainer = super().start(problem)
-        trainer.work.__class__ = globals()[self.work]
-        if self.work == "KeepsUnclipped":
+    def start(self, context):
+        trainer = super().start(context)
+        trainer.computation.__class__ = globals()[self.computation]
+        if self.computation == "KeepsUnclipped":
             trainer._optimizer.__class__ = UnclippedMoments
-            trainer._optimizer.work = trainer.work
+            trainer._optimizer.computation = trainer.computation
         return trainer
 
 
 class OwnClientWork(CdpFedAvg):
-    def __init__(self, *args, work, **settings):
+    def __init__(self, *args, computation, **settings):
         super().__init__(*args, **settings)
-        self.work = work
+        self.computation = computation
 
-    def uploads(self, problem):
-        if self.work != "TrustsClients":
-            return super().uploads(problem)
+    def uploads(self, context):
+        if self.computation != "TrustsClients":
+            return super().uploads(context)
         return ProjectedChanges(
-            problem, self.local_epochs, self.batch_size, self.local_learning_rate
+            context, self.local_epochs, self.batch_size, self.local_learning_rate
         )
 
-    def start(self, problem):
-        trainer = super().start(problem)
-        trainer.work.__class__ = globals()[self.work]
+    def start(self, context):
+        trainer = super().start(context)
+        trainer.computation.__class__ = globals()[self.computation]
         return trainer
 
 
@@ -321,8 +321,8 @@ class CohortOfState(CdpFedAvg):
         super().__init__(*args, **settings)
         self.when = when
 
-    def start(self, problem):
-        trainer = super().start(problem)
+    def start(self, context):
+        trainer = super().start(context)
         if self.when == "start":
             self.ready = True
         honest = trainer.round

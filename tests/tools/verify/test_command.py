@@ -18,10 +18,10 @@ PLUG_IN = """
 import torch
 
 from fedpriv.algorithms import DpFl
-from fedpriv.algorithms.record_work import RecordWork
+from fedpriv.algorithms.record_computation import RecordComputation
 
 
-class Counts(RecordWork):
+class Counts(RecordComputation):
     def _lots(self, turn):
         records, owners = super()._lots(turn)
         self.count = torch.bincount(owners, minlength=len(turn.cohort))[:, None]

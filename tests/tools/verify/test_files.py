@@ -18,7 +18,7 @@ def with_a_canary(monkeypatch):
 
     def plant(run):
         write(run)
-        canary = run.loop.problem.data.train.inputs[0]
+        canary = run.loop.context.data.train.inputs[0]
         state = torch.load(run.folder.model, weights_only=True)
         write_tensors(run.folder.model, {**state, "example": canary})
 

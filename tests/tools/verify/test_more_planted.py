@@ -9,13 +9,13 @@ import torch
 from dp_accounting import dp_event
 from planted import CLIENTS, RECORDS
 
-from fedpriv.algorithms import record_work
+from fedpriv.algorithms import record_computation
 from fedpriv.algorithms.base import UnsampledReports
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.experiment.loop import Loop
 from fedpriv.privacy.clippers import quantile
-from fedpriv.privacy.clippers.clip import ChunkClip
+from fedpriv.privacy.clippers.step_clip import ChunkClip
 from fedpriv.privacy.core.sampling import PoissonSampling, sample_lot
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.ledger import Ledger
@@ -65,7 +65,7 @@ def test_no_noise_on_what_is_empty(caught, monkeypatch, overrides):
 
 def test_lots_that_come_again_in_the_round_after_the_next(caught, monkeypatch):
     monkeypatch.setattr(
-        record_work,
+        record_computation,
         "sample_lot",
         lambda streams, sampling, records, t, *place: sample_lot(
             streams, sampling, records, t % 2, *place
@@ -113,10 +113,10 @@ def test_a_run_that_ends_by_the_exact_loss(caught, monkeypatch):
 
 
 def test_a_schedule_that_hears_the_exact_loss(caught, monkeypatch):
-    work = Trainer.round
+    computation = Trainer.round
 
     def remembered(self, opened):
-        outcome = work(self, opened)
+        outcome = computation(self, opened)
         self.last = outcome.train_loss
         return outcome
 

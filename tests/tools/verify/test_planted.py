@@ -42,9 +42,9 @@ def about(found: list[str], kind: str) -> bool:
 @pytest.mark.parametrize(
     "work", ["NoClipping", "ClipsTheMean", pytest.param("ForgetsTheBias", marks=SLOW)]
 )
-def test_records_that_are_not_clipped_one_by_one(caught, work):
-    overrides = ("clipper.clip_norm=0.5",) if work == "ForgetsTheBias" else ()
-    assert about(caught(*own_work(work), *overrides), "sensitivity: gradient_sum")
+def test_records_that_are_not_clipped_one_by_one(caught, computation):
+    overrides = ("clipper.clip_norm=0.5",) if computation == "ForgetsTheBias" else ()
+    assert about(caught(*own_work(computation), *overrides), "sensitivity: gradient_sum")
 
 
 def test_copies_of_an_image_that_are_clipped_one_by_one(caught):
@@ -64,15 +64,15 @@ def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught, monkey
 
 
 @pytest.mark.parametrize("work", ["PerLayer", "TrustsClients"])
-def test_uploads_that_the_server_does_not_clip(caught, work):
-    assert about(caught(*own_client_work(work)), "sensitivity: gradient_sum: upload")
+def test_uploads_that_the_server_does_not_clip(caught, computation):
+    assert about(caught(*own_client_work(computation)), "sensitivity: gradient_sum: upload")
 
 
 @pytest.mark.parametrize("algorithm", ["dp_fl", "cdp_fedavg"])
 def test_layers_whose_sensitivity_is_said_to_be_that_of_the_largest(caught, monkeypatch, algorithm):
     """The clip norm of one layer is not what all of them together move the sum by."""
     monkeypatch.setattr(
-        "fedpriv.privacy.clippers.clip.whole_norms",
+        "fedpriv.privacy.clippers.step_clip.whole_norms",
         lambda limits: limits if limits.dim() == 1 else limits.amax(1),
     )
     own = CLIENTS[1:] if algorithm == "cdp_fedavg" else RECORDS[1:]
@@ -238,7 +238,7 @@ def test_noise_that_is_correlated_over_rounds(caught, streams_of, monkeypatch):
 @SLOW
 def test_noise_that_does_not_depend_on_the_run(caught, monkeypatch):
     monkeypatch.setattr(
-        "fedpriv.tools.verify.subject.run_digest", lambda config, rounds, problem: "always the same"
+        "fedpriv.tools.verify.subject.run_digest", lambda config, rounds, context: "always the same"
     )
     found = caught(*CLIENTS)
     assert "independence: of two runs: another T" in found
@@ -263,7 +263,7 @@ def test_a_sampler_that_goes_through_a_shuffled_order(caught, monkeypatch):
         half = len(records) // 2
         return records[sorted(order[:half] if t % 2 else order[half:])]
 
-    monkeypatch.setattr("fedpriv.algorithms.record_work.sample_lot", in_turn)
+    monkeypatch.setattr("fedpriv.algorithms.record_computation.sample_lot", in_turn)
     found = caught(*RECORDS)
     assert "sampling: lots: sizes" in found
     assert "sampling: lots: rounds" in found
@@ -283,9 +283,9 @@ def test_cohorts_that_need_what_a_run_sets(caught, when, found):
 
 
 @pytest.mark.parametrize("work", ["RealisedLots", "RegularisedByTheLot", "KeepsUnclipped"])
-def test_what_is_done_with_a_release_depends_on_records(caught, work):
-    more = ("algorithm.optimizer=adam",) if work == "KeepsUnclipped" else ()
-    found = caught(*own_work(work), *more)
+def test_what_is_done_with_a_release_depends_on_records(caught, computation):
+    more = ("algorithm.optimizer=adam",) if computation == "KeepsUnclipped" else ()
+    found = caught(*own_work(computation), *more)
     assert about(found, "outside: with other lots, cohorts and noise")
 
 
@@ -306,7 +306,7 @@ def test_batch_norm_is_refused_and_else_found(caught, monkeypatch):
     monkeypatch.setattr(
         "fedpriv.models.checks.refuse_record_mixing", lambda module, inputs, per_record: None
     )
-    monkeypatch.setattr("fedpriv.experiment.assemble._probe_own_model", lambda parts, problem: ())
+    monkeypatch.setattr("fedpriv.experiment.assemble._probe_own_model", lambda parts, context: ())
     monkeypatch.setattr("fedpriv.algorithms.trainer.Trainer._refuse_changed", lambda *given: None)
     found = caught(*overrides)
     assert about(found, "outside: ")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedpriv.privacy.clippers.clip import ChunkClip
+from fedpriv.privacy.clippers.step_clip import ChunkClip
 from fedpriv.privacy.core import modular
 from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
 from fedpriv.privacy.mechanisms.discrete_gaussian import DiscreteGaussianQuery

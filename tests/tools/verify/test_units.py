@@ -27,8 +27,10 @@ def test_every_unit_of_unequal_clients_passes(caught, overrides):
     ("work", "overrides"),
     [pytest.param("LastUnclipped", RECORDS, marks=SLOW), ("NeighboursNorm", ADAPTIVE)],
 )
-def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(caught, work, overrides):
-    own = ("algorithm._target_=planted.OwnWork", f"+algorithm.work={work}")
+def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(
+    caught, computation, overrides
+):
+    own = ("algorithm._target_=planted.OwnWork", f"+algorithm.work={computation}")
     found = caught(*overrides, *own, units=True)
     assert sensitivity_of(found, 3) or sensitivity_of(found, 2)
 
@@ -41,17 +43,17 @@ def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(caught, 
         "WeighedByData",
     ],
 )
-def test_planted_weights_of_clients(caught, work):
-    own = ("algorithm._target_=planted.OwnClientWork", f"+algorithm.work={work}")
+def test_planted_weights_of_clients(caught, computation):
+    own = ("algorithm._target_=planted.OwnClientWork", f"+algorithm.work={computation}")
     found = caught(*CLIENTS, *own, units=True)
     subject = Subject(compose(CLIENTS), unequal=True)
-    largest = int(np.argmax([len(records) for records in subject.problem.data.clients]))
-    assert sensitivity_of(found, largest if work == "WeighedByData" else 23)
+    largest = int(np.argmax([len(records) for records in subject.context.data.clients]))
+    assert sensitivity_of(found, largest if computation == "WeighedByData" else 23)
 
 
 def test_units_are_the_first_the_last_the_largest_the_smallest_and_others():
     subject = Subject(compose(CLIENTS), unequal=True)
-    sizes = [len(records) for records in subject.problem.data.clients]
+    sizes = [len(records) for records in subject.context.data.clients]
     assert max(sizes) > 3 * min(sizes)
     chosen = subject.told_apart(5)
     assert len(chosen) == 5

@@ -22,7 +22,7 @@ from fedpriv.privacy.core.sampling import SAMPLING_NAMES, Sampling, make_samplin
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.optimizers import Optimizer
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.server_steps import ServerStep
     from fedpriv.algorithms.trainer import Trainer
 
@@ -109,39 +109,39 @@ class LocalStepsAlgorithm(Algorithm):
         """How a client with ``records`` records samples its lots."""
         return make_sampling(self.sampling, self.sample_rate, records, self.max_lot_size)
 
-    def server_step(self, problem: Problem) -> ServerStep:
+    def server_step(self, context: RunContext) -> ServerStep:
         """What the server does with the changes: their average, weighted by records. To override."""
         from fedpriv.algorithms.server_steps import WeightedAverage
 
-        return WeightedAverage(problem.model, problem.data.records_per_client)
+        return WeightedAverage(context.model, context.data.records_per_client)
 
-    def start(self, problem: Problem) -> Trainer:
-        from fedpriv.algorithms.record_work import RecordWork
+    def start(self, context: RunContext) -> Trainer:
+        from fedpriv.algorithms.record_computation import RecordComputation
         from fedpriv.algorithms.trainer import Trainer
 
-        samplings = [self.sampling_of(int(n)) for n in problem.data.records_per_client]
-        server = self.server_step(problem)
+        samplings = [self.sampling_of(int(n)) for n in context.data.records_per_client]
+        server = self.server_step(context)
         if not callable(getattr(server, "apply", None)):
             raise ConfigError(
                 f"{type(self).__name__}.server_step must return an object with a method apply(cohort, "
                 f"uploads), got {type(server).__name__}"
             )
-        optimizer = self._decayed(self._client_optimizer(problem))
-        work = RecordWork(
-            problem, samplings, self.local_steps, server, self.proximal, self.augmentation
+        optimizer = self._decayed(self._client_optimizer(context))
+        computation = RecordComputation(
+            context, samplings, self.local_steps, server, self.proximal, self.augmentation
         )
-        return Trainer(problem, work, optimizer, server)
+        return Trainer(context, computation, optimizer, server)
 
-    def _client_optimizer(self, problem: Problem) -> Optimizer:
+    def _client_optimizer(self, context: RunContext) -> Optimizer:
         from fedpriv.algorithms.optimizers import Adam, Sgd
 
         if self.optimizer == "sgd":
             return Sgd(self.learning_rate)
         return Adam(
             self.learning_rate,
-            problem.data.client_count,
-            problem.model.size,
-            problem.model.device,
+            context.data.client_count,
+            context.model.size,
+            context.model.device,
             reset=self.optimizer_state == "reset",
         )
 

@@ -96,10 +96,10 @@ def test_a_cohort_larger_than_the_federation_is_refused():
         DpFl("mine", 0.1, participation="sampled", clients_per_round=11).check_clients(10)
 
 
-def test_fedavg_releases_nothing_that_is_accounted(work):
-    training = work(algorithm=FedAvg("fedavg", 0.1))
+def test_fedavg_releases_nothing_that_is_accounted(computation):
+    training = computation(algorithm=FedAvg("fedavg", 0.1))
     training.play(sigma=1.0)
-    assert training.problem.mechanism.announce(1).groups == ()
+    assert training.context.mechanism.announce(1).groups == ()
     assert training.releases == ()
 
 

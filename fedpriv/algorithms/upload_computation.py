@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem, RoundWeights
+from fedpriv.algorithms.client_computation import ClientComputation, LocalStep, StepState
+from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.uploads import Uploads
-from fedpriv.algorithms.work import StepState, Turn, Work
 from fedpriv.common.base_classes import fact
 from fedpriv.engine.parts import scaled_sum, upload_norms
-from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip
 from fedpriv.privacy.clippers.parts import rows_like, whole_norms
+from fedpriv.privacy.clippers.step_clip import ChunkAnswer, ChunkClip
 
 AT_ONCE = 256
 """Clients whose uploads are held at a time: bounds memory by this many models."""
@@ -25,14 +25,14 @@ _PIECE = 16  # uploads added up in single precision; the rest in double, so that
 _RECORDS_OF_NO_DATA = 256
 
 
-class ClientWork(Work):
+class UploadComputation(ClientComputation):
     """A cohort's uploads, and their clipped mean. The server holds the one clip norm."""
 
     divides = False  # what is released is a mean already
 
     def __init__(
         self,
-        problem: Problem,
+        context: RunContext,
         uploads: Uploads,
         denominator: Callable[[int, int], float],
         *,
@@ -50,10 +50,10 @@ class ClientWork(Work):
             rows: Whether each scaled upload is an answer of its own, for what adds them up; all are held.
             combines: Whether each is released by itself, for a rule.
         """
-        self.problem, self._uploads, self._denominator_of = problem, uploads, denominator
+        self.context, self._uploads, self._denominator_of = context, uploads, denominator
         self._noise_on_the_mean, self._upload_weight = noise_on_the_mean, upload_weight
         self._rows, self.combines = rows or combines, combines
-        self.device = problem.model.device
+        self.device = context.model.device
         self.has_weight_decay = uploads.sign == 1  # else the clients' own steps have it
         self._server = torch.zeros(1, dtype=torch.int64, device=self.device)
 
@@ -69,15 +69,15 @@ class ClientWork(Work):
 
     def initial_norm(self) -> float:
         """Norm of the upload of a client whose records are random: no data is read, so it is free."""
-        upload = self._uploads.of_records(*self.problem.random_records(_RECORDS_OF_NO_DATA))
+        upload = self._uploads.of_records(*self.context.random_records(_RECORDS_OF_NO_DATA))
         return float(upload.norm())
 
     def denominator(self, cohort: np.ndarray) -> float:
         """Of the sum of a cohort's uploads."""
-        return self._denominator_of(len(cohort), self.problem.data.client_count)
+        return self._denominator_of(len(cohort), self.context.data.client_count)
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
-        flat = self.problem.model.flat
+        flat = self.context.model.flat
         # the realised size of a cohort is nobody's to know: what is noised as a mean is one already
         known = 1.0 if self._noise_on_the_mean else self.denominator(cohort)
         return released.to(flat.dtype), flat.new_tensor([known])
@@ -91,27 +91,27 @@ class ClientWork(Work):
         stated = 1.0 if self._noise_on_the_mean else denominator
         return (None if self._rows else denominator), stated
 
-    def known_to_attackers(self, turn: Turn) -> RoundWeights | None:
-        if self.problem.others is None:
+    def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
+        if self.context.others is None:
             return None
         weights, weight = None, self._upload_weight
         if weight is not None:
-            weights = np.full(len(turn.cohort), weight / self.denominator(turn.cohort))
-        return RoundWeights(turn.round_index, turn.cohort, weights)
+            weights = np.full(len(local_step.cohort), weight / self.denominator(local_step.cohort))
+        return RoundWeights(local_step.round_index, local_step.cohort, weights)
 
     def compute(self, state: StepState) -> ChunkAnswer:
         """Compute Σ_k factor_k u_k over a chunk, a few hundred clients at a time."""
-        problem, clients, clip = self.problem, state.turn.cohort, self.chunk_clip(state)
+        context, clients, clip = self.context, state.local_step.cohort, self.chunk_clip(state)
         total = torch.zeros_like(state.weights, dtype=torch.float64)
         norms = [upload_norms(state.weights.new_zeros(0, len(total)), clip.parts)]
         finites, losses = [norms[0].new_zeros(0, dtype=torch.bool)], [total[:0]]
         records, rows, sent, left_out = [torch.zeros(0, dtype=torch.int64)], [], [], 0
         for first in range(0, len(clients), AT_ONCE):
             own = clients[first : first + AT_ONCE]
-            batch = self._uploads.of(state.turn.round_index, own)
+            batch = self._uploads.of(state.local_step.round_index, own)
             uploads = batch.uploads
             if state.aggregation is not None:
-                attackers = problem.foreign(state.aggregation, own, uploads)
+                attackers = context.foreign(state.aggregation, own, uploads)
                 assert attackers is not None
                 attack, foreign = attackers
                 sent.append(torch.linalg.vector_norm(foreign.values, dim=1))

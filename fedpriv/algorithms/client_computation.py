@@ -4,9 +4,9 @@
     answers = compute(state, clients) for every chunk     # reads records, changes nothing
     answer  = clip.merge(answers, cohort)                 # the one Bounded, in cohort order
 
-Optimisers, clippers and attackers change outside :meth:`Work.compute`, so that a chunk may be computed
-anywhere, and twice. Partial sums are added in the order of the chunks; losses and statistics are computed
-from vectors with a number for each unit, joined in the order of the cohort.
+Optimisers, clippers and attackers change outside :meth:`ClientComputation.compute`, so that a chunk may
+be computed anywhere, and twice. Partial sums are added in the order of the chunks. Losses and statistics are
+computed from vectors with a number for each unit, joined in the order of the cohort.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.problem import Problem, RoundWeights
+from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.common.base_classes import fact
-from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip, Clip
 from fedpriv.privacy.clippers.parts import whole_norms
+from fedpriv.privacy.clippers.step_clip import ChunkAnswer, ChunkClip, StepClip
 from fedpriv.privacy.mechanisms import Bounded, Visible
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Turn:
+class LocalStep:
     """One local step of one round. ``cohort`` [c]: who takes part, ascending."""
 
     round_index: int
@@ -51,7 +51,7 @@ class StepState:
         aggregation: What attackers know of the round; None where nobody attacks in this computation.
     """
 
-    turn: Turn
+    local_step: LocalStep
     weights: Tensor
     changes: Tensor | None
     limits: Tensor
@@ -84,7 +84,7 @@ def joined(vectors: list[Tensor]) -> Tensor:
     return vectors[0] if len(vectors) == 1 else torch.cat(vectors)
 
 
-class Work(ABC):
+class ClientComputation(ABC):
     """What the clients of a round compute, and whose clip norm bounds it.
 
     Attributes:
@@ -98,7 +98,7 @@ class Work(ABC):
         proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient joins there too.
     """
 
-    problem: Problem
+    context: RunContext
     steps: int = 1
     holds_norms: bool = False
     divides: bool = True
@@ -115,7 +115,9 @@ class Work(ABC):
     def compute(self, state: StepState) -> ChunkAnswer:
         """Compute the answer of a chunk of clients. Pure: nothing that outlives the call is changed."""
 
-    def compute_cohort(self, turn: Turn, changes: Tensor | None, clip: Clip) -> CohortAnswer:
+    def compute_cohort(
+        self, local_step: LocalStep, changes: Tensor | None, clip: StepClip
+    ) -> CohortAnswer:
         """Let a cohort compute in chunks, and join their answers.
 
         Args:
@@ -123,15 +125,15 @@ class Work(ABC):
             changes: What earlier local steps add to the global weights [h, d]; None: nothing yet.
             clip: The clip norms of this step, and the only maker of a bounded sum.
         """
-        cohort, problem = turn.cohort, self.problem
-        size = problem.chunk or len(cohort) or 1
+        cohort, context = local_step.cohort, self.context
+        size = context.chunk or len(cohort) or 1
         starts = range(0, len(cohort) or 1, size)
-        states = [self.step_state(turn, changes, clip, slice(at, at + size)) for at in starts]
+        states = [self.step_state(local_step, changes, clip, slice(at, at + size)) for at in starts]
         answers = [self.compute(state) for state in states]
         answer = clip.merge(answers, cohort, *self.divisors(cohort), apart=self.combines)
         if answers[0].sent_norms is not None:
             sent = joined([one.sent_norms for one in answers if one.sent_norms is not None])
-            problem.note_sent(turn.round_index, cohort, sent)
+            context.note_sent(local_step.round_index, cohort, sent)
         norms, finite, losses, records = (
             joined([getattr(one, name) for one in answers])
             for name in ("norms", "finite", "losses", "records")
@@ -152,24 +154,26 @@ class Work(ABC):
             not_finite=len(norms) - int(numbers[2]) + left_out,
         )
 
-    def step_state(self, turn: Turn, changes: Tensor | None, clip: Clip, chunk: slice) -> StepState:
+    def step_state(
+        self, local_step: LocalStep, changes: Tensor | None, clip: StepClip, chunk: slice
+    ) -> StepState:
         """Return what the clients of a chunk of the cohort compute from."""
         own = chunk if self.holds_norms else slice(None)
         transform = clip.transform
         return StepState(
-            Turn(turn.round_index, turn.step, turn.cohort[chunk]),
-            self.problem.model.flat,
+            LocalStep(local_step.round_index, local_step.step, local_step.cohort[chunk]),
+            self.context.model.flat,
             None if changes is None else changes[own],
             clip.limits[own],
             None if transform is None else (transform[0][own], transform[1][own]),
-            self.known_to_attackers(turn),
+            self.known_to_attackers(local_step),
         )
 
     def chunk_clip(self, state: StepState) -> ChunkClip:
         """Return what scales the units of a chunk."""
-        return ChunkClip(self.problem.clipper, state.limits, state.transform)
+        return ChunkClip(self.context.clipper, state.limits, state.transform)
 
-    def known_to_attackers(self, turn: Turn) -> RoundWeights | None:
+    def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
         """Return what attackers know when the cohort computes; None where nobody attacks by then."""
         return None
 
@@ -178,7 +182,7 @@ class Work(ABC):
         not), and the public denominator that the record of the release states."""
         return None, 1.0
 
-    def sent(self, turn: Turn, changes: Visible) -> Visible:
+    def sent(self, local_step: LocalStep, changes: Visible) -> Visible:
         """Return what reaches the server: the changes, unless attackers send something else."""
         return changes
 

@@ -9,16 +9,16 @@ import torch
 
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.clippers import AutomaticClipper, ConstantClipper, NoClipper, QuantileClipper
-from fedpriv.privacy.clippers.clip import Clip
+from fedpriv.privacy.clippers.step_clip import StepClip
 
 OWNERS = torch.tensor([0, 0, 1])
 NORMS = torch.tensor([0.001, 5.0, 1e30])
 HOLDERS = torch.arange(2)
 
 
-def clip(clipper) -> Clip:
+def clip(clipper) -> StepClip:
     clipper.start(2, "cpu", lambda: 1.0)
-    return Clip(clipper, 0, HOLDERS)
+    return StepClip(clipper, 0, HOLDERS)
 
 
 class ClipsNothing(ConstantClipper):

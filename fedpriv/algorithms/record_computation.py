@@ -14,30 +14,30 @@ from torch import Tensor
 
 from fedpriv.algorithms.augmentation import Augmentation
 from fedpriv.algorithms.augmented import augmented
-from fedpriv.algorithms.problem import Problem, RoundWeights
+from fedpriv.algorithms.client_computation import ClientComputation, LocalStep, StepState
 from fedpriv.algorithms.record_coordinates import transformed_sums
+from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.server_steps import ServerStep
-from fedpriv.algorithms.work import StepState, Turn, Work
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, StackedModel, padded_lots, rows_at, sum_dtype
 from fedpriv.engine.interface import Factors
 from fedpriv.engine.parts import asking_for
-from fedpriv.privacy.clippers.clip import ChunkAnswer, ChunkClip
 from fedpriv.privacy.clippers.parts import rows_like
+from fedpriv.privacy.clippers.step_clip import ChunkAnswer, ChunkClip
 from fedpriv.privacy.core.sampling import Sampling, sample_lot
 from fedpriv.privacy.mechanisms.visible import Visible
 
 _RECORDS_OF_NO_DATA = 256
 
 
-class RecordWork(Work):
+class RecordComputation(ClientComputation):
     """Lots, and the clipped sums of their gradients. Every client holds a clip norm."""
 
     holds_norms = True
 
     def __init__(
         self,
-        problem: Problem,
+        context: RunContext,
         samplings: list[Sampling],
         steps: int,
         server: ServerStep,
@@ -47,19 +47,19 @@ class RecordWork(Work):
         """``samplings``: how each client samples its lots [K]; ``proximal``: μ of μ/2 ‖w - θ‖²;
         ``augmentation``: the copies of each record."""
         self.proximal, self._augmentation = proximal, augmentation
-        self.problem, self.steps, self._server = problem, steps, server
+        self.context, self.steps, self._server = context, steps, server
         self._samplings = samplings
-        problem.prove_engine(None if augmentation is None else augmentation.multiplicity)
-        self.device = problem.model.device
+        context.prove_engine(None if augmentation is None else augmentation.multiplicity)
+        self.device = context.model.device
         sizes = [
             sampling.expected_size(int(n))
-            for sampling, n in zip(samplings, problem.data.records_per_client, strict=True)
+            for sampling, n in zip(samplings, context.data.records_per_client, strict=True)
         ]
         self._lot_sizes = torch.tensor(sizes, dtype=torch.float32, device=self.device)
-        self._stacked = StackedModel(problem.model, engine=problem.engine)
+        self._stacked = StackedModel(context.model, engine=context.engine)
 
     def holder_count(self) -> int:
-        return self.problem.data.client_count
+        return self.context.data.client_count
 
     def holders(self, cohort: np.ndarray) -> Tensor:
         return torch.from_numpy(cohort).to(self.device)
@@ -70,8 +70,8 @@ class RecordWork(Work):
         No data is read, so it is free (the paper: "training on random noise for one round").
         """
         records = _RECORDS_OF_NO_DATA
-        result = self.problem.engine.clipped_sums(
-            *self.problem.random_records(records),
+        result = self.context.engine.clipped_sums(
+            *self.context.random_records(records),
             torch.zeros(records, dtype=torch.int64),
             1,
             lambda norms, clients: torch.ones_like(norms),
@@ -80,16 +80,16 @@ class RecordWork(Work):
 
     def compute(self, state: StepState) -> ChunkAnswer:
         """Sample the clients' lots, and scale and sum the gradients of their records."""
-        model, clients, changes = self.problem.model, state.turn.cohort, state.changes
+        model, clients, changes = self.context.model, state.local_step.cohort, state.changes
         clip = self.chunk_clip(state)
-        records, units = self._lots(state.turn)
-        if self.problem.clipper.transforms:
+        records, units = self._lots(state.local_step)
+        if self.context.clipper.transforms:
             result = transformed_sums(
-                self.problem, self._stacked, records, units, changes, clip, len(clients)
+                self.context, self._stacked, records, units, changes, clip, len(clients)
             )
         elif changes is None:
             factors = asking_for(clip.parts, clip.factors)
-            result = self.problem.engine.clipped_sums(
+            result = self.context.engine.clipped_sums(
                 records.inputs, records.targets, units, len(clients), factors
             )
         elif self._augmentation is not None:
@@ -115,43 +115,43 @@ class RecordWork(Work):
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         lot_sizes = self._lot_sizes[self.holders(cohort)]
-        return released.to(self.problem.model.flat.dtype).div_(lot_sizes[:, None]), lot_sizes
+        return released.to(self.context.model.flat.dtype).div_(lot_sizes[:, None]), lot_sizes
 
-    def sent(self, turn: Turn, changes: Visible) -> Visible:
-        if self.problem.others is None:
+    def sent(self, local_step: LocalStep, changes: Visible) -> Visible:
+        if self.context.others is None:
             return changes
-        weights = self._server.weights(turn.cohort)
-        aggregation = RoundWeights(turn.round_index, turn.cohort, weights)
-        attackers = self.problem.foreign(aggregation, turn.cohort, changes.values)
+        weights = self._server.weights(local_step.cohort)
+        aggregation = RoundWeights(local_step.round_index, local_step.cohort, weights)
+        attackers = self.context.foreign(aggregation, local_step.cohort, changes.values)
         assert attackers is not None
         attack, foreign = attackers
         norms = torch.linalg.vector_norm(foreign.values, dim=1)
-        self.problem.note_sent(turn.round_index, turn.cohort, norms)
+        self.context.note_sent(local_step.round_index, local_step.cohort, norms)
         return changes.with_foreign(attack, foreign)
 
-    def _lots(self, turn: Turn) -> tuple[Records, Tensor]:
+    def _lots(self, local_step: LocalStep) -> tuple[Records, Tensor]:
         """(the records of all lots [n], or the copies of each; position in the cohort of each [n])."""
-        problem, t = self.problem, turn.round_index
+        context, t = self.context, local_step.round_index
         lots = [
             sample_lot(
-                problem.streams,
+                context.streams,
                 self._samplings[client],
-                problem.records_of(t, client),
+                context.records_of(t, client),
                 t,
-                turn.step,
+                local_step.step,
                 client,
             )
-            for client in turn.cohort
+            for client in local_step.cohort
         ]
         sizes = torch.tensor([len(lot) for lot in lots])
-        records = problem.data.train.subset(np.concatenate(lots))
+        records = context.data.train.subset(np.concatenate(lots))
         if self._augmentation is not None:
-            place, inputs = (t, turn.step), records.inputs
-            copies = augmented(self._augmentation, problem, place, turn.cohort, lots, inputs)
+            place, inputs = (t, local_step.step), records.inputs
+            copies = augmented(self._augmentation, context, place, local_step.cohort, lots, inputs)
             records = Records(
                 cast("Tensor", copies), records.targets
             )  # the engine takes copies too
-        return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
+        return records, torch.repeat_interleave(torch.arange(len(local_step.cohort)), sizes)
 
     def _one_by_one(
         self, records: Records, owners: Tensor, changes: Tensor, clip: ChunkClip
@@ -160,13 +160,13 @@ class RecordWork(Work):
         counts = torch.bincount(owners, minlength=len(changes)).tolist()
         lots = zip(records.inputs.split(counts), records.targets.split(counts), strict=True)
         factors = asking_for(clip.parts, clip.factors)
-        return self._stacked.clipped_apart(changes + self.problem.model.flat, lots, factors)
+        return self._stacked.clipped_apart(changes + self.context.model.flat, lots, factors)
 
     def _side_by_side(
         self, records: Records, owners: Tensor, changes: Tensor, clip: ChunkClip
     ) -> ClippedSums:
         """As the engine's joint pass, for members whose weights have come apart."""
-        model = self.problem.model
+        model = self.context.model
         losses = changes.new_zeros(len(records))
         finite = torch.zeros_like(losses, dtype=torch.bool)
         norms = (

@@ -24,7 +24,7 @@ from fedpriv.common.words import records_of
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.optimizers import Optimizer
-    from fedpriv.algorithms.problem import Problem
+    from fedpriv.algorithms.run_context import RunContext
     from fedpriv.algorithms.trainer import Trainer
     from fedpriv.algorithms.uploads import Uploads
 
@@ -51,7 +51,7 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
         return self.server.name
 
     @abstractmethod
-    def uploads(self, problem: Problem) -> Uploads:
+    def uploads(self, context: RunContext) -> Uploads:
         """What the clients compute, on data and a model."""
 
     @abstractmethod
@@ -63,27 +63,27 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
         """True where noise and sensitivity are of the mean over the participating clients, not of the sum."""
         return False
 
-    def start(self, problem: Problem) -> Trainer:
-        from fedpriv.algorithms.client_work import ClientWork
+    def start(self, context: RunContext) -> Trainer:
         from fedpriv.algorithms.server_steps import AddChange, ReplaceWeights
         from fedpriv.algorithms.trainer import Trainer
+        from fedpriv.algorithms.upload_computation import UploadComputation
 
-        self._refuse_realised_denominator(problem.data.client_count)
-        uploads = self.uploads(problem)
+        self._refuse_realised_denominator(context.data.client_count)
+        uploads = self.uploads(context)
         weight = None
         if self.optimizer == "sgd" and uploads.sign == -1:
             weight = 1.0 if uploads.replaces else self.learning_rate
-        work = ClientWork(
-            problem,
+        computation = UploadComputation(
+            context,
             uploads,
             self.denominator,
             noise_on_the_mean=self.noise_on_the_mean,
             upload_weight=weight,
-            combines=problem.rule is not None,
+            combines=context.rule is not None,
         )
         server = ReplaceWeights if uploads.replaces else AddChange
         return Trainer(
-            problem, work, self._server_optimizer(problem, uploads), server(problem.model)
+            context, computation, self._server_optimizer(context, uploads), server(context.model)
         )
 
     def _refuse_realised_denominator(self, clients: int) -> None:
@@ -96,12 +96,12 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
                 f"{self.trust.name} trust; divide by their expected number"
             )
 
-    def _server_optimizer(self, problem: Problem, uploads: Uploads) -> Optimizer:
+    def _server_optimizer(self, context: RunContext, uploads: Uploads) -> Optimizer:
         from fedpriv.algorithms.optimizers import NoOptimizer, OfChanges
 
         if uploads.replaces:
             return NoOptimizer()
-        optimizer = self.server.make(problem.model)
+        optimizer = self.server.make(context.model)
         return optimizer if uploads.sign == 1 else OfChanges(optimizer)
 
     def _server_words(self) -> tuple[str, str]:
@@ -126,10 +126,10 @@ class GradientAlgorithm(ServerStepAlgorithm):
         help="probability with which a record joins a client's lot, which does not amplify; 1: all",
     )
 
-    def uploads(self, problem: Problem) -> Uploads:
+    def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import Gradients
 
-        return Gradients(self.sample_rate, problem)
+        return Gradients(self.sample_rate, context)
 
     def denominator(self, cohort: int, clients: int) -> float:
         return float(cohort)

@@ -92,7 +92,7 @@ class RandomCopies:
 
 
 @dataclass
-class Problem:
+class RunContext:
     """What an algorithm works on.
 
     ``seed``: of what is public and may be common to several runs; ``streams``: what decides who takes

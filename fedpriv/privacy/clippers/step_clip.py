@@ -137,7 +137,7 @@ class ChunkClip:
         return answer
 
 
-class Clip(ChunkClip):
+class StepClip(ChunkClip):
     """The clip norms of one step, and the one maker of sums that were clipped to them.
 
     Attributes:
