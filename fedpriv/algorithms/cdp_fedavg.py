@@ -95,7 +95,7 @@ class CdpFedAvg(ServerStepAlgorithm):
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         expected = "" if clients is None else f" (about {self.client_rate * clients:.0f})"
-        batches = "whole data" if self.batch_size is None else f"batches of {self.batch_size}"
+        batches = "full batches" if self.batch_size is None else f"batches of {self.batch_size}"
         return (
             (
                 "each round",

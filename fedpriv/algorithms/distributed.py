@@ -169,7 +169,7 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
         return records
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
-        batches = "whole data" if self.batch_size is None else f"batches of {self.batch_size}"
+        batches = "full batches" if self.batch_size is None else f"batches of {self.batch_size}"
         return (
             (
                 "each round",

@@ -339,7 +339,7 @@ class DpFtrl(Algorithm):
     # ---- words
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
-        batches = "whole data" if self.batch_size is None else f"batches of {self.batch_size}"
+        batches = "full batches" if self.batch_size is None else f"batches of {self.batch_size}"
         server = f"sgd, learning rate {self.learning_rate:g}"
         if self.momentum:
             server += f", momentum {self.momentum:g}"

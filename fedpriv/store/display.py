@@ -24,19 +24,29 @@ def teller(progress: str) -> Callable[[str], None]:
 
 def statement_lines(privacy: Mapping[str, Any]) -> str:
     """The short statement shown at the end; privacy.txt has all of it."""
-    text = headline(dict(privacy))
+    lines = [headline(dict(privacy))]
     if privacy["private"]:
-        pairs = (
-            (composition_word(dict(privacy)), "epsilon"),
+        lines.append("Epsilon of the worst client:")
+        enforced = composition_word(dict(privacy))
+        for name, key in (
+            (enforced, "epsilon"),
             ("published", "epsilon_published"),
             ("sound", "epsilon_sound"),
-        )
-        numbers = ", ".join(
-            f"{name} {'none' if privacy[key] is None else round_up(privacy[key])}"
-            for name, key in pairs
-        )
-        text += f"\nEpsilon of the worst client: {numbers}.\nIn full, with caveats: privacy.txt"
-    return text
+        ):
+            epsilon = privacy[key]
+            value = "none" if epsilon is None else round_up(epsilon)
+            lines.append(f"  {name:<9} {value:<8} {_MEANINGS[name]}")
+        lines.append("In full, with caveats: privacy.txt")
+    return "\n".join(lines)
+
+
+_MEANINGS = {
+    "enforced": "the running total of the configured accountant, which the budget limits",
+    "composed": "the total by the configured accountant; no budget limits it",
+    "published": "the claim of the algorithm's paper for this run",
+    "sound": "proven for this run: the number to report",
+}
+"""One line of explanation for each ε that the statement on the screen names."""
 
 
 def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, str]]:

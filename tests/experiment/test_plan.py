@@ -179,7 +179,7 @@ def test_a_dry_run_needs_no_data_and_nothing_that_is_slow_to_import(sigma, proce
     words = " ".join(outcome.out.split())
     if sigma == 3:
         assert (outcome.status, outcome.err) == (0, "")
-        assert "3660 at the first noise multiplier" in words
+        assert "3660 at noise multiplier 3" in words
     else:
         assert outcome.status == 2
         assert "epsilon must be >= " in outcome.sentence
@@ -207,7 +207,7 @@ def test_a_price_that_depends_on_records_nobody_has_counted_is_not_told(override
     said, counted = dict(make_plan(parts).lines), dict(make_plan(parts, 100).lines)
     assert "known when the data has been read" in said["privacy cost"]
     assert said["released per lot"] == "gradient_sum"
-    assert not {"rounds allowed", "epsilon then"} & said.keys()
+    assert not {"rounds allowed", "epsilon at the end"} & said.keys()
     assert "rounds allowed" in counted
     assert "privacy cost" not in counted
 
@@ -233,5 +233,5 @@ def test_a_plan_of_known_data_names_the_smallest_client():
     """Lots of a fixed size cost a client with fewer records more: its size is told, not an even share."""
     settings = ("algorithm=dp_fl", "algorithm.sampling=fixed_size", "partition.clients=5")
     parts = build_parts(fedpriv.compose(settings))
-    assert "for a client of 287 records" in dict(make_plan(parts).lines)["epsilon then"]
-    assert "for a client of 206 records" in dict(make_plan(parts, 206).lines)["epsilon then"]
+    assert "for a client of 287 records" in dict(make_plan(parts).lines)["epsilon at the end"]
+    assert "for a client of 206 records" in dict(make_plan(parts, 206).lines)["epsilon at the end"]

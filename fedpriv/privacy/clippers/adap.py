@@ -144,10 +144,14 @@ class AdapClipper(StoredNorms):
 
     def describe(self) -> str:
         factor = "" if self.initial_alpha == 1 else f"{self.initial_alpha:g} times "
-        start = f"{self.initial:g}" if self.initial else f"{factor}the mean gradient norm on noise"
-        aim = (
-            f"towards the {self.target_quantile:g} quantile"
-            if self.reading == "sound"
-            else f"alpha {self.alpha:g}"
+        start = (
+            f"{self.initial:g}"
+            if self.initial
+            else f"{factor}the mean gradient norm of random records"
         )
-        return f"a clip norm per client, reading {self.reading}, {aim}, from {start}"
+        aim = (
+            f"moving towards the {self.target_quantile:g} quantile of the gradient norms"
+            if self.reading == "sound"
+            else f"then {self.alpha:g} times the released norm"
+        )
+        return f"one clip norm per client, starting at {start}, {aim} (reading={self.reading})"

@@ -187,6 +187,6 @@ class QuantileClipper(StoredNorms):
             else f"bits noised by the {self.noised_by}, std {self.bit_noise:g}"
         )
         return (
-            f"towards the {self.target_quantile:g} quantile from {self.initial:g} "
+            f"clip norm {self.initial:g} at first, moving towards the {self.target_quantile:g} quantile "
             f"({self.update}, {noise})"
         )
