@@ -22,9 +22,9 @@ from fedpriv.algorithms.record_computation import RecordComputation
 
 
 class Counts(RecordComputation):
-    def _lots(self, turn):
-        records, owners = super()._lots(turn)
-        self.count = torch.bincount(owners, minlength=len(turn.cohort))[:, None]
+    def _lots(self, local_step):
+        records, owners = super()._lots(local_step)
+        self.count = torch.bincount(owners, minlength=len(local_step.cohort))[:, None]
         return records, owners
 
     def mean(self, released, cohort):
@@ -33,9 +33,9 @@ class Counts(RecordComputation):
 
 
 class Mine(DpFl):
-    def start(self, problem):
-        trainer = super().start(problem)
-        trainer.work.__class__ = Counts
+    def start(self, context):
+        trainer = super().start(context)
+        trainer.computation.__class__ = Counts
         return trainer
 """
 

@@ -75,12 +75,12 @@ def test_lots_that_come_again_in_the_round_after_the_next(caught, monkeypatch):
 
 
 def test_two_lots_that_are_noised_and_charged_as_one(caught):
-    own = ("algorithm._target_=planted.OwnWork", "+algorithm.work=TwoLotsAsOne")
+    own = ("algorithm._target_=planted.OwnWork", "+algorithm.computation=TwoLotsAsOne")
     assert about(caught(*RECORDS, *own, rounds=8), "sensitivity: gradient_sum")
 
 
 def test_a_client_that_counts_twice(caught):
-    own = ("algorithm._target_=planted.OwnClientWork", "+algorithm.work=CountsOneTwice")
+    own = ("algorithm._target_=planted.OwnClientWork", "+algorithm.computation=CountsOneTwice")
     assert about(caught(*CLIENTS, *own), "sampling: cohorts: uploads")
 
 

@@ -25,11 +25,11 @@ QUANTILE = ("clipper=quantile", "clipper.initial_clip_norm=0.1", "clipper.bit_no
 
 
 def own_work(name: str) -> tuple[str, ...]:
-    return (*RECORDS, "algorithm._target_=planted.OwnWork", f"+algorithm.work={name}")
+    return (*RECORDS, "algorithm._target_=planted.OwnWork", f"+algorithm.computation={name}")
 
 
 def own_client_work(name: str) -> tuple[str, ...]:
-    return (*CLIENTS, "algorithm._target_=planted.OwnClientWork", f"+algorithm.work={name}")
+    return (*CLIENTS, "algorithm._target_=planted.OwnClientWork", f"+algorithm.computation={name}")
 
 
 def about(found: list[str], kind: str) -> bool:
@@ -40,7 +40,7 @@ def about(found: list[str], kind: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "work", ["NoClipping", "ClipsTheMean", pytest.param("ForgetsTheBias", marks=SLOW)]
+    "computation", ["NoClipping", "ClipsTheMean", pytest.param("ForgetsTheBias", marks=SLOW)]
 )
 def test_records_that_are_not_clipped_one_by_one(caught, computation):
     overrides = ("clipper.clip_norm=0.5",) if computation == "ForgetsTheBias" else ()
@@ -63,7 +63,7 @@ def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught, monkey
     assert about(caught(*RECORDS, *COPIES, rounds=2), "sensitivity: gradient_sum")
 
 
-@pytest.mark.parametrize("work", ["PerLayer", "TrustsClients"])
+@pytest.mark.parametrize("computation", ["PerLayer", "TrustsClients"])
 def test_uploads_that_the_server_does_not_clip(caught, computation):
     assert about(caught(*own_client_work(computation)), "sensitivity: gradient_sum: upload")
 
@@ -282,7 +282,7 @@ def test_cohorts_that_need_what_a_run_sets(caught, when, found):
 # ---- what else moves
 
 
-@pytest.mark.parametrize("work", ["RealisedLots", "RegularisedByTheLot", "KeepsUnclipped"])
+@pytest.mark.parametrize("computation", ["RealisedLots", "RegularisedByTheLot", "KeepsUnclipped"])
 def test_what_is_done_with_a_release_depends_on_records(caught, computation):
     more = ("algorithm.optimizer=adam",) if computation == "KeepsUnclipped" else ()
     found = caught(*own_work(computation), *more)

@@ -24,19 +24,19 @@ def test_every_unit_of_unequal_clients_passes(caught, overrides):
 
 
 @pytest.mark.parametrize(
-    ("work", "overrides"),
+    ("computation", "overrides"),
     [pytest.param("LastUnclipped", RECORDS, marks=SLOW), ("NeighboursNorm", ADAPTIVE)],
 )
 def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(
     caught, computation, overrides
 ):
-    own = ("algorithm._target_=planted.OwnWork", f"+algorithm.work={computation}")
+    own = ("algorithm._target_=planted.OwnWork", f"+algorithm.computation={computation}")
     found = caught(*overrides, *own, units=True)
     assert sensitivity_of(found, 3) or sensitivity_of(found, 2)
 
 
 @pytest.mark.parametrize(
-    "work",
+    "computation",
     [
         pytest.param("LastUploadUnclipped", marks=SLOW),
         pytest.param("LastWeighsTwo", marks=SLOW),
@@ -44,7 +44,7 @@ def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(
     ],
 )
 def test_planted_weights_of_clients(caught, computation):
-    own = ("algorithm._target_=planted.OwnClientWork", f"+algorithm.work={computation}")
+    own = ("algorithm._target_=planted.OwnClientWork", f"+algorithm.computation={computation}")
     found = caught(*CLIENTS, *own, units=True)
     subject = Subject(compose(CLIENTS), unequal=True)
     largest = int(np.argmax([len(records) for records in subject.context.data.clients]))
