@@ -1,11 +1,14 @@
-"""Tools: commands that read finished runs or answer questions about mechanisms.
+"""Commands that read finished runs or answer questions about mechanisms.
 
-Begin with the folder of the command you look for; each says where it begins.
+Begin with the folder of the command that you look for: ``audit``, ``verify``, ``report``, ``leaderboard``,
+or ``accounting`` for ``fedpriv account`` and ``fedpriv calibrate``. Each folder says where to begin.
 
-A folder each for ``fedpriv audit``, ``verify``, ``report``, ``leaderboard``, and for ``account`` with
-``calibrate`` (``accounting/``). The small ones are modules of this folder: ``run_table`` prints the table of
-``fedpriv runs`` and ``run_choice`` reads its filters; ``bench`` times the gradient engines against each
-other with the rows of ``bench_gradients`` and ``bench_clients``. Times of single rows mean little on a
-shared machine: ``bench_measuring`` lets rows take turns and compares medians. A new comparison is a new
-:class:`~fedpriv.tools.bench_measuring.TimedStep`, and perhaps a :class:`~fedpriv.tools.bench_measuring.Bar`.
+Two small commands are modules of this folder:
+
+- ``fedpriv runs``: ``run_table`` prints the table, ``run_choice`` reads its filters.
+- ``fedpriv bench``: ``bench`` times the gradient engines, with the rows of ``bench_gradients`` and
+  ``bench_clients``. Single times mean little on a shared machine, so ``bench_measuring`` lets the rows take
+  turns and compares medians. A new comparison is a new
+  :class:`~fedpriv.tools.bench_measuring.TimedStep`, and perhaps a new
+  :class:`~fedpriv.tools.bench_measuring.Bar`.
 """

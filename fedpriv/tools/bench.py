@@ -1,4 +1,4 @@
-"""The ``fedpriv bench`` command: times the settings, prints and writes the ratios."""
+"""The command ``fedpriv bench``, which times the settings and prints and writes their ratios."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PEERS = "python scripts/bench_peers.py, in a checkout"
 
 
 def own_settings(model: str) -> Iterator[Benchmark]:
-    """Yield the clipped sums at shared weights of a model, then clients that train it."""
+    """Yield the benchmarks of a model: clipped sums at shared weights, then clients that train it."""
     yield from gradients.settings(model)
     yield from clients.settings(model)
 
@@ -37,17 +37,17 @@ def run(
     json_path: str | Path | None = None,
     settings: Callable[[str], Iterable[Benchmark]] = own_settings,
 ) -> int:
-    """Print the table of the bar for this machine.
+    """Time the settings on this machine and print how they compare with their bars.
 
     Args:
         repeats: Timed calls of each row.
-        models: Which of ``cnn``, ``mlp`` and ``logistic``.
+        models: Models to time: ``cnn``, ``mlp`` or ``logistic``.
         threads: Threads of torch; None leaves them as they are.
-        json_path: Also write the numbers here.
-        settings: What is measured of a model.
+        json_path: File that the numbers are also written to; None: no file.
+        settings: Function from the name of a model to its benchmarks.
 
     Returns:
-        0: a bar that is not met is a finding, not a failure.
+        The exit status, which is 0: a bar that is not met is a finding, not a failure.
 
     Raises:
         ConfigError: An argument is not allowed.
@@ -75,27 +75,24 @@ def run(
 
 @contextmanager
 def _conditions(threads: int | None) -> Iterator[dict[str, object]]:
-    """Set the threads for the run; says what the numbers were measured under."""
+    """Set the threads for the run, and yield the conditions that the numbers were measured under."""
     before = torch.get_num_threads()
+    # Processes that wanted a processor in the last minute. Ratios mean something where this is near 0.
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     if threads is not None:
         torch.set_num_threads(threads)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of libraries that are timed, on their hooks
+            warnings.simplefilter("ignore")  # the timed libraries warn about their hooks
             yield {
                 "torch": torch.__version__,
                 "processors": f"{os.cpu_count()} {platform.machine()}",
-                "load": _load(),
+                "load": load,
                 "threads": torch.get_num_threads(),
                 "tuned allocator": "yes" if tune_allocator() else "no",
             }
     finally:
         torch.set_num_threads(before)
-
-
-def _load() -> str:
-    """Processes that wanted a processor in the last minute; ratios need it near 0."""
-    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
 def _print(result: Result) -> None:

@@ -1,9 +1,9 @@
-"""Clients that train: many clients, each with weights of its own, against a loop over them.
+"""Benchmarks of clients that train side by side, each with its own weights, against a loop over clients.
 
-    θ_k ← θ, several steps of SGD on own records;    θ ← θ + (1/m) Σ_k (θ_k - θ)
+    θ_k ← θ, then several steps of SGD on the records of client k;    θ ← θ + (1/m) Σ_k (θ_k - θ)
 
-The loop is bare PyTorch: one module, for each client a copy of the weights, the steps, the change. For
-convolutions it is also run in the channels_last layout.
+The loop is bare PyTorch with a single module. For each client it copies the weights, trains, and adds up the
+change of the weights. For convolutions it is also run in the channels_last layout.
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ CLIPPED, CLIPPED_LOOP = "clipped steps, side by side", "clipped steps, engine cl
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Each client's work in a round: ``epochs`` over ``records`` records in batches of ``batch``."""
+    """The training of each client in a round: ``epochs`` over ``records`` records.
+
+    Attributes:
+        records: Number of records of a client.
+        batch: Number of records of a batch.
+        epochs: Number of passes over the records.
+    """
 
     records: int
     batch: int
@@ -59,7 +65,7 @@ WHOLE_DATA = (
 
 
 def settings(model: str) -> Iterator[Benchmark]:
-    """Small batches for every model; the whole data and per-record clipping for the MLP."""
+    """Yield small batches for every model, and whole-data steps and per-record clipping for the MLP."""
     floor = LOOP_LAST if model == "cnn" else LOOP
     works = (SMALL_BATCHES,) if model == "cnn" else (SMALL_BATCHES, *WHOLE_DATA)
     for work in works:
@@ -71,13 +77,13 @@ def settings(model: str) -> Iterator[Benchmark]:
 
 
 def records_of(work: LocalTraining) -> Records:
-    """Random records of all clients, those of a client together."""
+    """Return random records of all clients, ordered by client."""
     n = CLIENTS * work.records
     return Records(torch.randn(n, *SHAPE), torch.randint(0, CLASSES, (n,)))
 
 
 def rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
-    """Ways to run a round in which each client does ``work``, on the same records."""
+    """Yield ways to run a round in which each client does ``work``, on the same records."""
     records = records_of(work)
 
     def build() -> nn.Module:
@@ -93,9 +99,9 @@ def rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
 
 
 def stacked_round(model: FlatModel, records: Records, work: LocalTraining) -> Callable[[], None]:
-    """A round of DP-FedAvg as runs do it, without noise."""
-    own = list(np.arange(len(records)).reshape(CLIENTS, work.records))
-    data = FederatedData(records, own, None, records, CLASSES, SHAPE)
+    """Return a round of DP-FedAvg as a run does it, without noise."""
+    indices = list(np.arange(len(records)).reshape(CLIENTS, work.records))
+    data = FederatedData(records, indices, None, records, CLASSES, SHAPE)
     algorithm = CdpFedAvg(
         name="bench",
         client_rate=1.0,
@@ -118,7 +124,7 @@ def stacked_round(model: FlatModel, records: Records, work: LocalTraining) -> Ca
 
 
 def loop_round(module: nn.Module, records: Records, work: LocalTraining) -> Callable[[], None]:
-    """The same round, neither clipped nor shuffled, by one module that is trained again and again."""
+    """Return the same round, neither clipped nor shuffled, as a loop that trains a single module."""
     parameters = list(module.parameters())
     lots = per_client(records, work)
     optimizer = torch.optim.SGD(parameters, lr=RATE)
@@ -141,7 +147,7 @@ def loop_round(module: nn.Module, records: Records, work: LocalTraining) -> Call
 
 
 def clipped_rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
-    """Local steps in which every record's gradient is clipped, at weights that differ."""
+    """Yield ways to do local steps that clip every record's gradient, at weights that differ by client."""
     records = records_of(work)
     fast = FlatModel(MODELS[model].build(SHAPE, CLASSES))
     yield TimedStep(CLIPPED_LOOP, clipped_round(fast, records, work, clipped_one_by_one(fast)))
@@ -155,7 +161,10 @@ def clipped_round(
     work: LocalTraining,
     clipped_sums: Callable[..., ClippedSums],
 ) -> Callable[[], Tensor]:
-    """The changes of the clients' weights [c, d]; ``clipped_sums`` as that of StackedModel."""
+    """Return a step that computes the changes of all clients' weights [c, d].
+
+    ``clipped_sums`` has the signature of :meth:`fedpriv.engine.StackedModel.clipped_sums`.
+    """
     batches = (CLIENTS, work.records // work.batch, work.batch)
     inputs, targets = records.inputs.view(*batches, *SHAPE), records.targets.view(batches)
     present = torch.ones(CLIENTS, work.batch, dtype=torch.bool)
@@ -175,7 +184,7 @@ def clipped_round(
 
 
 def clipped_one_by_one(model: FlatModel) -> Callable[..., ClippedSums]:
-    """The engine at the weights of one client after the other."""
+    """Return a ``clipped_sums`` that runs the engine at the weights of one client after the other."""
     engine = make_engine(model, engine="fast")
 
     def clipped_sums(weights, inputs, targets, present, factors) -> ClippedSums:  # type: ignore[no-untyped-def]
@@ -192,9 +201,9 @@ def clipped_one_by_one(model: FlatModel) -> Callable[..., ClippedSums]:
 
 
 def per_client(records: Records, work: LocalTraining) -> list[tuple[Tensor, Tensor]]:
-    """(inputs, targets) of each client."""
-    lots = zip(records.inputs.split(work.records), records.targets.split(work.records), strict=True)
-    return list(lots)
+    """Return (inputs, targets) of each client."""
+    inputs, targets = records.inputs.split(work.records), records.targets.split(work.records)
+    return list(zip(inputs, targets, strict=True))
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
-"""Clipped gradient sums of clients that share weights: the engine and a plain step.
+"""Benchmarks of clipped gradient sums of clients that share weights: the engine against a plain step.
 
-"Plain" is an ordinary forward and backward pass on the same records without privacy, the floor of any
-method; for convolutions in the channels_last layout, in which it is fastest.
+A plain step is an ordinary forward and backward pass on the same records without privacy, which no method
+can beat. For convolutions it is timed in the channels_last layout, where it is fastest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROUND = "whole round: fast engine, noise, Adam, average"
 
 
 def settings(model: str) -> Iterator[Benchmark]:
-    """The lots of 10 clients, and of one."""
+    """Yield the benchmarks of a model: lots of 10 clients, of one client, and isolated records."""
     floor = CHANNELS_LAST if model == "cnn" else PLAIN
     bars: tuple[Bar, ...] = ()
     if model != "logistic":
@@ -46,7 +46,7 @@ def settings(model: str) -> Iterator[Benchmark]:
 
 
 def isolated_rows_of(model: str, lot: int) -> Iterator[TimedStep]:
-    """Clipped gradient sums of one lot with ``isolate_records=true``, beside a plain step."""
+    """Yield a plain step and the clipped gradient sums of a lot with ``isolate_records=true``."""
     inputs, targets = torch.randn(lot, *SHAPE), torch.randint(0, CLASSES, (lot,))
     module = MODELS[model].build(SHAPE, CLASSES)
     yield TimedStep(
@@ -58,7 +58,7 @@ def isolated_rows_of(model: str, lot: int) -> Iterator[TimedStep]:
 
 
 def rows_of(model: str, clients: int, lot: int) -> Iterator[TimedStep]:
-    """Ways to get the clipped gradient sums of ``clients`` lots of ``lot`` random records."""
+    """Yield ways to compute the clipped gradient sums of ``clients`` lots of ``lot`` random records."""
     inputs = torch.randn(clients * lot, *SHAPE)
     targets = torch.randint(0, CLASSES, (clients * lot,))
 
@@ -80,7 +80,7 @@ def rows_of(model: str, clients: int, lot: int) -> Iterator[TimedStep]:
 
 
 def plain_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    """An ordinary forward and backward pass, for all records together."""
+    """Run an ordinary forward and backward pass on all records together."""
     module.zero_grad()
     functional.cross_entropy(module(inputs), targets).backward()
 
@@ -92,7 +92,7 @@ def fast_step(
     counts: Sequence[int],
     engine: str = "fast",
 ) -> Callable[[], torch.Tensor]:
-    """The engine's clipped sums of every client [clients, d]."""
+    """Return a step that computes the engine's clipped sums of all clients [clients, d]."""
     clients = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
     chosen = make_engine(model, engine=engine)
     if any(isinstance(layer, nn.Conv2d) for layer in model.module.modules()):
@@ -107,8 +107,11 @@ def fast_step(
 def round_step(
     module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, counts: Sequence[int]
 ) -> Callable[[], None]:
-    """A round of local differential privacy: each client's clipped sum with its own noise, as runs draw it,
-    its own Adam step, then the average of the clients as the new weights."""
+    """Return a round of local differential privacy.
+
+    Each client adds its own noise to its clipped sum, as runs draw it, and does an Adam step. The average of
+    the clients' weights becomes the new weights.
+    """
     model = FlatModel(module)
     sums_of = fast_step(model, inputs, targets, counts)
     weights = nn.Parameter(model.flat.repeat(len(counts), 1))
@@ -119,8 +122,10 @@ def round_step(
     @torch.no_grad()
     def step() -> None:
         weights.copy_(model.flat)
-        turn = next(rounds)
-        noise = Noise([streams.noise("bench", turn, k) for k in range(len(counts))], model.size)
+        round_index = next(rounds)
+        noise = Noise(
+            [streams.noise("bench", round_index, k) for k in range(len(counts))], model.size
+        )
         weights.grad = noise.add_to(sums_of(), std).div_(counts[0])
         adam.step()
         torch.mean(weights, 0, out=model.flat)
@@ -129,7 +134,7 @@ def round_step(
 
 
 def ragged(clients: int, lot: int) -> list[int]:
-    """Unequal lots of the same total, spread by about ± √lot as Poisson sampling would."""
+    """Return unequal lot sizes of the same total, spread by about ± √lot as by Poisson sampling."""
     counts = [lot] * clients
     for client in range(clients // 2):
         shift = (client * 5 + 3) % (2 * round(lot**0.5))

@@ -1,4 +1,4 @@
-"""What is timed and how: rows that take turns, ratios to a floor, bars they are held to."""
+"""The measuring of ``fedpriv bench``: rows that take turns, ratios to a floor, and bars to meet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TimedStep:
-    """Something to time: one call of ``step`` is one measurement."""
+    """A row to time; one call of ``step`` is one measurement."""
 
     name: str
     step: Callable[[], object]
@@ -18,7 +18,7 @@ class TimedStep:
 
 @dataclass(frozen=True)
 class Bar:
-    """``row`` takes at most ``at_most`` times as long as ``reference``."""
+    """The demand that ``row`` takes at most ``at_most`` times as long as ``reference``."""
 
     row: str
     reference: str
@@ -32,7 +32,14 @@ class Bar:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Rows that are timed in turn, ratios to ``floor``, and what they are held to."""
+    """Rows that are timed in turn and compared.
+
+    Attributes:
+        name: Title of the table.
+        floor: Name of the row that ratios refer to.
+        rows: What is timed.
+        bars: Ratios that are demanded of some rows.
+    """
 
     name: str
     floor: str
@@ -42,15 +49,17 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Result:
-    """Median milliseconds of each row of a setting."""
+    """The median milliseconds of each row of a benchmark."""
 
     setting: Benchmark
     median_ms: dict[str, float]
 
     def ratio(self, row: str, reference: str) -> float:
+        """Return the median of ``row`` divided by the median of ``reference``."""
         return self.median_ms[row] / self.median_ms[reference]
 
     def as_dict(self) -> dict[str, object]:
+        """Return the medians, ratios and bars in the layout of the ``--json`` file."""
         floor = self.setting.floor
         return {
             "setting": self.setting.name,
@@ -73,10 +82,10 @@ class Result:
 
 
 def measure(setting: Benchmark, repeats: int) -> Result:
-    """Time the rows in turn, so that whatever else the machine does falls on all of them.
+    """Time the rows in turn, so that other work of the machine slows down all rows alike.
 
-    Each is called once untimed before each timed call: a step of training follows another one like
-    it, not one that has just filled the caches with something else.
+    Each timed call follows an untimed call of the same row. A step of training follows another step of
+    training, so the caches must not be full of another row's data.
     """
     times: dict[str, list[float]] = {row.name: [] for row in setting.rows}
     for _ in range(repeats):

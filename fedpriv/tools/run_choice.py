@@ -1,4 +1,7 @@
-"""Which runs are shown, in which order: ``--filter`` and ``--sort``."""
+"""The choice and the order of the runs in a table: ``--filter`` and ``--sort``.
+
+A row is a mapping of keys to values, as ``fedpriv.store.run_folders.ListedRun.values`` makes it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ SHOWN = (
     "run", "algorithm", "dataset", "seed", "rounds", "state",
     "test_accuracy", "epsilon", "epsilon_published", "epsilon_sound",
 )  # fmt: skip
-"""The columns of every table; after them the keys that differ."""
+"""The columns of every table. The keys of the configuration that differ follow them."""
+
 Values = Mapping[str, object]
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
@@ -30,40 +34,57 @@ def refuse_unknown(flag: str, key: str, known: Collection[str]) -> None:
 def filtered(
     rows: Sequence[Values], filters: Sequence[str], known: Collection[str]
 ) -> list[Values]:
-    """The rows that every filter lets through. Raises ConfigError for what is no filter."""
-    for written in filters:
-        match = re.fullmatch(r"([^=<>!]+)(!=|>=|<=|=|>|<)(.*)", written, re.DOTALL)
+    """Return the rows that pass every filter.
+
+    Args:
+        rows: One mapping of keys to values for each run.
+        filters: Texts such as ``dataset=digits`` or ``test_accuracy>0.9``. Values are compared as numbers
+            where both are numbers, and as they are shown otherwise.
+        known: Keys that any run has.
+
+    Raises:
+        ConfigError: A text is no filter, its key is unknown, or ``<`` and ``>`` are given no number.
+    """
+    for text in filters:
+        match = re.fullmatch(r"([^=<>!]+)(!=|>=|<=|=|>|<)(.*)", text, re.DOTALL)
         if match is None:
             allowed = "KEY=VALUE, KEY!=VALUE, KEY>NUMBER or KEY<NUMBER"
-            raise ConfigError("--filter", written or "nothing", allowed)
-        key, sign, wanted = (part.strip() for part in match.groups())
+            raise ConfigError("--filter", text or "nothing", allowed)
+        key, sign, operand = (part.strip() for part in match.groups())
         refuse_unknown("--filter", key, known)
         if sign in _COMPARE:
-            limit = as_number(wanted)
+            limit = as_number(operand)
             if limit is None:
-                raise ConfigError("--filter", written, f"a number after {key}{sign}")
+                raise ConfigError("--filter", text, f"a number after {key}{sign}")
             numbers = [(row, as_number(row.get(key))) for row in rows]
             rows = [row for row, x in numbers if x is not None and _COMPARE[sign](x, limit)]
         else:
-            rows = [row for row in rows if _same(row.get(key), wanted) == (sign == "=")]
+            rows = [row for row in rows if _equal(row.get(key), operand) == (sign == "=")]
     return list(rows)
 
 
 def ordered(rows: Sequence[Values], keys: str, known: Collection[str]) -> list[Values]:
-    """The rows by these keys: numbers before words, what is absent last, ``-key`` descending."""
+    """Return the rows sorted by ``keys``, a text such as ``dataset,-test_accuracy``.
+
+    Numbers come before words, rows without the key come last, and ``-key`` sorts in descending order.
+
+    Raises:
+        ConfigError: No run has one of the keys.
+    """
     rows = list(rows)
-    for written in reversed(keys.split(",")):
-        key = written.strip().removeprefix("-")
+    # Sorting is stable, so the rows are sorted by the last key first.
+    for text in reversed(keys.split(",")):
+        key = text.strip().removeprefix("-")
         refuse_unknown("--sort", key, known)
-        there = [row for row in rows if row.get(key) is not None]
-        absent = [row for row in rows if row.get(key) is None]
-        there.sort(key=lambda row: _rank(row[key]), reverse=written.strip().startswith("-"))
-        rows = there + absent
+        with_key = [row for row in rows if row.get(key) is not None]
+        without_key = [row for row in rows if row.get(key) is None]
+        with_key.sort(key=lambda row: _rank(row[key]), reverse=text.strip().startswith("-"))
+        rows = with_key + without_key
     return rows
 
 
 def as_number(value: object) -> float | None:
-    """A number, also as it is written; None for anything else, NaN too."""
+    """Return a number, or the number that a text spells; None for anything else and for NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -73,11 +94,11 @@ def as_number(value: object) -> float | None:
     return None if math.isnan(number) else number
 
 
-def _same(value: object, wanted: str) -> bool:
-    a, b = as_number(value), as_number(wanted)
+def _equal(value: object, operand: str) -> bool:
+    a, b = as_number(value), as_number(operand)
     if a is not None and b is not None:
         return a == b
-    return show(value) == wanted
+    return show(value) == operand
 
 
 def _rank(value: object) -> tuple[bool, float, str]:

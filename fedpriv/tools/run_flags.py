@@ -1,4 +1,4 @@
-"""``fedpriv runs`` and its flags; imports nothing heavy."""
+"""The command ``fedpriv runs`` and its flags. This module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILTER = "KEY=VALUE, !=, >, >=, <, <= (quote the last four); may be given again
 
 
 class _TableFile(NewFile):
-    """A CSV file, or - for standard output."""
+    """The path of a CSV file, or ``-`` for standard output."""
 
     def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
         return Path("-") if str(value) == "-" else super().convert(value, param, ctx)
@@ -49,10 +49,12 @@ def runs(
     csv: Path | None,
     json: bool,
 ) -> int:
-    """The runs below folders (default: outputs), a row each: results, the three epsilons, and the keys of
-    the configuration that differ. A key is one of summary.json (test_accuracy), one of config.yaml
-    (clipper.clip_norm; config.epsilon where summary.json has that name too), a group (clipper), run or
-    state."""
+    """Show the runs below folders (default: outputs), one row each.
+
+    A row has the results, the three epsilons, and the keys of the configuration that differ. A key is one of
+    summary.json (test_accuracy), one of config.yaml (clipper.clip_norm; config.epsilon where summary.json
+    has that name too), a group (clipper), run or state.
+    """
     from fedpriv.tools.run_table import show_runs
 
     show_runs(folders or ("outputs",), filters, sort, reverse, columns, csv, json)

@@ -1,4 +1,4 @@
-"""The table of runs: on the console, as CSV, as JSON."""
+"""The table of ``fedpriv runs``: on the console, as CSV or as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedpriv.store.searches import read_search
 from fedpriv.store.table import Column, Table
 from fedpriv.tools.run_choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
 
-_MOST_KEYS = 6  # that differ, on the console
+_MOST_KEYS = 6  # differing keys that the console shows
 _HEADINGS = {
     "dataset": "data set", "test_accuracy": "accuracy (%)", "epsilon": "ε enforced",
     "epsilon_published": "ε published", "epsilon_sound": "ε sound",
@@ -37,8 +37,21 @@ def show_runs(
     to_csv: Path | None,
     to_json: bool,
 ) -> None:
-    """Print the runs below ``folders``, or write them. Raises ConfigError for unknown keys and folders
-    without runs."""
+    """Print the runs below ``folders``, or write them into a file.
+
+    Args:
+        folders: Run folders, or folders that have run folders below them.
+        filters: Filters that every shown run passes; see :func:`~fedpriv.tools.run_choice.filtered`.
+        sort: Keys to sort by; None keeps the order of the folders.
+        reverse: Print the last row first.
+        columns: Keys of the columns, separated by commas; None chooses them.
+        to_csv: The CSV file to write; ``-`` prints the CSV, None prints a table.
+        to_json: Print JSON instead of a table.
+
+    Raises:
+        ConfigError: No run has one of the keys, a folder has no runs, or ``to_csv`` is a file of another
+            kind.
+    """
     runs = read_runs(folders)
     values = {run.name: run.values() for run in runs}
     known = dict.fromkeys(key for row in values.values() for key in row)
@@ -49,8 +62,8 @@ def show_runs(
     rows = filtered(list(values.values()), filters, known)
     rows = ordered(rows, sort, known) if sort is not None else rows
     rows = rows[::-1] if reverse else rows
-    left = {row["run"] for row in rows}
-    keys = [] if chosen else differing([run for run in runs if run.name in left])
+    shown_runs = {row["run"] for row in rows}
+    keys = [] if chosen else differing([run for run in runs if run.name in shown_runs])
     shown = [*(chosen or SHOWN), *keys]
     if to_json or to_csv is not None:
         shown += [] if chosen else ["problem"]
@@ -60,38 +73,38 @@ def show_runs(
         if to_csv is None or str(to_csv) == "-":
             print(text, end="")
             return
-        _refuse_other_table(to_csv, shown)
+        # The file may be replaced where it is a table of runs: its header has these columns, or it begins
+        # with the columns of every table.
+        headers = (run_table([], header).csv().rstrip("\n") for header in (shown, SHOWN))
+        mark = rb"\A(%s\n|%s[,\n])" % tuple(re.escape(header.encode()) for header in headers)
+        refuse_foreign("--csv", to_csv, mark)
         write_text(to_csv, table)
         print(text if to_json else f"{counted(len(rows), 'run')}: {to_csv}", end="\n")
         return
     hidden = keys[_MOST_KEYS:]
     _print(rows, [key for key in shown if key not in hidden], hidden, len(runs))
-    for path in dict.fromkeys(path for given in folders for path in search_folders(given)):
+    for path in dict.fromkeys(path for folder in folders for path in search_folders(folder)):
         console().print(read_search(path).line(), soft_wrap=True)
 
 
-def _refuse_other_table(path: Path, columns: Sequence[str]) -> None:
-    """Raise ConfigError where ``path`` is anything but a table of runs: with these columns, or with those of
-    every table."""
-    headers = (run_table([], keys).csv().rstrip("\n") for keys in (columns, SHOWN))
-    mark = rb"\A(%s\n|%s[,\n])" % tuple(re.escape(header.encode()) for header in headers)
-    refuse_foreign("--csv", path, mark)
-
-
 def read_runs(folders: Sequence[str]) -> list[ListedRun]:
-    """The runs below the folders, each once, by names that are different."""
-    found: dict[Path, tuple[str, Path]] = {}
-    for given in folders:
-        for name, path in run_folders(given):
-            several = len(folders) > 1
-            found.setdefault(path.resolve(), (str(path) if several else name, path))
-    return [ListedRun(name, path) for name, path in found.values()]
+    """Return the runs below the folders, each once and with a name of its own.
+
+    Names are relative to the folder. Where several folders are given, a name is the whole path.
+    """
+    run_of_path: dict[Path, tuple[str, Path]] = {}
+    for folder in folders:
+        for name, path in run_folders(folder):
+            unique_name = str(path) if len(folders) > 1 else name
+            run_of_path.setdefault(path.resolve(), (unique_name, path))
+    return [ListedRun(name, path) for name, path in run_of_path.values()]
 
 
 def differing(runs: Sequence[ListedRun]) -> list[str]:
-    """The keys that every run has and that differ, and the groups that do, in the configuration's order.
+    """Return the keys and groups that differ between runs, in the order of the configuration.
 
-    A key that some lack belongs to another option of its group, which is said once, by the group.
+    A key that some runs lack belongs to an option of a group that these runs do not use. The group differs,
+    so such a key is left out.
     """
     settings = [run.settings() for run in runs if run.config]
     if not settings:
@@ -122,7 +135,7 @@ def _print(
     rows: Sequence[Values], columns: Sequence[str], hidden: Collection[str], total: int
 ) -> None:
     table, out = run_table(rows, columns), console()
-    if not out.is_terminal:  # whoever reads lines wants each run on one
+    if not out.is_terminal:  # programs that read the output expect one line for each run
         out = console(Measurement.get(out, out.options.update(max_width=10**5), table).maximum)
     out.print(table)
     fewer = "" if len(rows) == total else f" of {total}"

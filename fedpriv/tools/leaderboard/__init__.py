@@ -1,6 +1,7 @@
-"""``fedpriv leaderboard``: entries that anyone can run again, and the page that shows them.
+"""The command ``fedpriv leaderboard``: entries that anyone can reproduce, and the page that shows them.
 
-Begin with ``entry`` (one JSON file, perhaps somebody else's). ``measured`` takes accuracy and ε from a
-finished run, ``gather`` joins the runs of several seeds, ``trial`` runs an entry again and judges it,
-``page`` writes the table.
+Begin with ``entry``: an entry is one JSON file, which may come from another person. ``measured`` reads
+accuracy and ε from a finished run, ``gather`` joins the runs of several seeds to an entry, ``trial`` runs an
+entry again and judges it, and ``page`` writes the tables. ``overrides`` and ``code`` restrict what an entry
+may make ``fedpriv leaderboard check`` execute.
 """

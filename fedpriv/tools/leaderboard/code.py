@@ -1,4 +1,4 @@
-"""The commit whose code made an entry, and that code in a folder of its own."""
+"""The commit whose code made an entry, and an exported copy of that code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ import fedpriv
 from fedpriv.common.errors import ConfigError, show
 
 PARTS = ("fedpriv", "conf", "hydra_plugins")
-"""What of a checkout runs."""
+"""The folders of a checkout that a run needs."""
 
 
 def checkout() -> Path:
-    """The git checkout that fedpriv runs from. Raises ConfigError where it is an installed package."""
+    """Return the git checkout that fedpriv runs from.
+
+    Raises:
+        ConfigError: fedpriv runs from an installed package.
+    """
     root = Path(fedpriv.__file__).resolve().parents[1]
     if not (root / ".git").exists():
         raise ConfigError(
@@ -26,14 +30,21 @@ def checkout() -> Path:
 
 
 def full_commit(described: object, where: object) -> str:
-    """The commit of a run, in 40 digits, from what its environment.json says: a name by ``git describe``.
-    Raises ConfigError for a run of code that no commit has."""
+    """Return the 40 digits of the commit that made a run.
+
+    Args:
+        described: The commit in the run's environment.json, as ``git describe`` names it.
+        where: The run, for messages.
+
+    Raises:
+        ConfigError: No commit of this checkout has the code that made the run.
+    """
     if not isinstance(described, str):
         raise ConfigError(f"{where} was made by an installed package, whose commit is not known")
     if described.endswith("-dirty"):
         raise ConfigError(f"{where} was made by code with changes that are not committed")
-    found = re.fullmatch(r"(?:[\w.-]+-g)?([0-9a-f]{7,40})|([\w.][\w.-]*)", described, re.ASCII)
-    commit = found and _commit(checkout(), found[1] or f"refs/tags/{found[2]}")
+    match = re.fullmatch(r"(?:[\w.-]+-g)?([0-9a-f]{7,40})|([\w.][\w.-]*)", described, re.ASCII)
+    commit = match and _commit(checkout(), match[1] or f"refs/tags/{match[2]}")
     if not commit:
         raise ConfigError(
             f"{where} was made by commit {show(described)}, which this checkout lacks"
@@ -42,8 +53,10 @@ def full_commit(described: object, where: object) -> str:
 
 
 def refuse_foreign_commit(commit: str, where: object) -> None:
-    """Raise ConfigError for a commit that is not in the history of what is checked out: its code is run, and
-    so it must be code that the reader has already."""
+    """Raise ConfigError for a commit that is not in the history of the checkout.
+
+    The code of the commit will be executed, so it must be code that the reader already has.
+    """
     root = checkout()
     if (
         _commit(root, commit) is None
@@ -56,7 +69,11 @@ def refuse_foreign_commit(commit: str, where: object) -> None:
 
 
 def export(commit: str, target: Path) -> None:
-    """Put the code of a commit into a folder. Raises ConfigError."""
+    """Write the code of a commit into the folder ``target``.
+
+    Raises:
+        ConfigError: git cannot read the commit, or the commit lacks one of :data:`PARTS`.
+    """
     archive = _git(checkout(), "archive", "--format=tar", commit, *PARTS)
     if archive is None:
         raise ConfigError(
@@ -67,14 +84,15 @@ def export(commit: str, target: Path) -> None:
 
 
 def _commit(root: Path, name: str) -> str | None:
-    found = _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    return None if found is None else found.decode("ascii").strip()
+    digits = _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    return None if digits is None else digits.decode("ascii").strip()
 
 
-def _git(root: Path, *words: str) -> bytes | None:
-    """What git says; None where it fails."""
+def _git(root: Path, *arguments: str) -> bytes | None:
+    """Return the standard output of a git command, or None where the command fails."""
+    line = ["git", "-C", str(root), *arguments]
     try:
-        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, check=False)
+        result = subprocess.run(line, capture_output=True, check=False)
     except OSError:
         raise ConfigError("fedpriv leaderboard needs git, which is not installed") from None
-    return done.stdout if done.returncode == 0 else None
+    return result.stdout if result.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""``fedpriv leaderboard add``, ``check`` and ``write``."""
+"""The commands ``fedpriv leaderboard add``, ``check`` and ``write``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from fedpriv.tools.leaderboard.trial import again, margin
 
 
 def add_entry(runs: Sequence[str], folder: Path, instead: bool) -> int:
-    """Write the entry of these runs; returns the exit status."""
+    """Write the entry of these runs into ``folder`` and return the exit status.
+
+    Raises:
+        ConfigError: The runs do not make an entry, or the configuration has an entry already and ``instead``
+            is false.
+    """
     entry = gather(runs)
     path = folder / file_name(entry)
     if path.exists() and not instead:
@@ -37,31 +42,35 @@ def add_entry(runs: Sequence[str], folder: Path, instead: bool) -> int:
         out.print(
             "one seed has no sd: add runs of further seeds, or it is compared by its test error alone"
         )
-    room, words = margin(entry)
-    out.print(f"a check accepts accuracies within {100 * room:.2f} points: {words}")
+    tolerance, reason = margin(entry)
+    out.print(f"a check accepts accuracies within {100 * tolerance:.2f} points: {reason}")
     return 0
 
 
 def check_entry(path: Path, runs: int, out: Path) -> int:
-    """Run the entry again; accepted, its file says so. Raises FedprivError where it is not accepted."""
+    """Run the entry again, add the accepted runs to its file, and return the exit status.
+
+    Raises:
+        FedprivError: A run does not agree with the entry, or the file changed in the meantime.
+    """
     entry = read_entry(path)
     verdicts = again(entry, path, runs, out, console().print)
     problems = [problem for verdict in verdicts for problem in verdict.problems]
     if problems:
         raise FedprivError(f"{path} is not accepted: {'; '.join(dict.fromkeys(problems))}")
-    now = read_entry(path)  # a run may take hours
-    if replace(now, checks=entry.checks) != entry:
+    current = read_entry(path)  # runs may take hours, so the file may have changed
+    if replace(current, checks=entry.checks) != entry:
         raise FedprivError(f"{path} changed while it was checked; check it again")
-    write_entry(path, replace(now, checks=(*now.checks, *(v.check for v in verdicts))))
+    write_entry(path, replace(current, checks=(*current.checks, *(v.check for v in verdicts))))
     console().print(f"accepted: {path}")
     return 0
 
 
 def write_page(folder: Path, path: Path) -> int:
-    """Write the page of all entries; returns the exit status."""
+    """Write the page of all entries and return the exit status."""
     entries = read_entries(folder)
     with saying_where(path):
-        words = path.read_text(encoding="utf-8") if path.exists() else ""
-    write_text(path, page(words, entries))
+        old_page = path.read_text(encoding="utf-8") if path.exists() else ""
+    write_text(path, page(old_page, entries))
     console().print(f"{counted(len(entries), 'entry')}: {path}")
     return 0

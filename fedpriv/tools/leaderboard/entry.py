@@ -1,7 +1,8 @@
-"""An entry of the leaderboard: what a configuration reaches within which ε, and who found it so.
+"""An entry of the leaderboard: the accuracy of a configuration, its ε, and who reproduced it.
 
-One JSON file each. It may come from somebody else, and ``check`` runs what it says and the page shows it:
-every value has a type, a range and, where it is text, an alphabet without what Markdown or HTML would read.
+Each entry is one JSON file and may come from another person. ``fedpriv leaderboard check`` executes the
+configuration and the page shows the texts. So every value is checked for its type and its range, and texts
+may only have characters that mean nothing in Markdown or HTML.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +24,22 @@ from fedpriv.store.saved import saved_json
 from fedpriv.tools.leaderboard.overrides import refuse_unsafe
 
 SCHEMA_VERSION = 1
-_LARGEST = 1 << 18  # bytes
+_MOST_BYTES = 1 << 18
 _MOST_RUNS = 1000
-_UNITS = ("record", "client")
-_TRUSTS = ("local", "distributed", "central")
 
 
 @dataclass(frozen=True)
 class SeededRun:
-    """A run of an entry: ``epsilon``: sound, from its ledger; ``cpu_seconds``: from reading the data on."""
+    """A run of an entry.
+
+    Attributes:
+        seed: Seed of data, model and training.
+        noise_seed: Seed of the noise and of sampling.
+        test_accuracy: Test accuracy at the end, between 0 and 1.
+        epsilon: Sound ε, computed from the ledger.
+        rounds: Number of rounds.
+        cpu_seconds: Processor time, counted from the reading of the data.
+    """
 
     seed: int
     noise_seed: int
@@ -42,7 +51,7 @@ class SeededRun:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A run that agreed with the entry, and the day."""
+    """A later run that agreed with the entry, with its date."""
 
     date: str
     seed: int
@@ -53,7 +62,22 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class LeaderboardEntry:
-    """``overrides``: of ``fedpriv train``, without seeds; ``neighbours``: the adjacency of ε."""
+    """A configuration, its runs, and the runs that reproduced it.
+
+    Attributes:
+        dataset: Name of the data set.
+        trust: Trust model: local, distributed or central.
+        unit: Protected unit: record or client.
+        neighbours: Adjacency that ε refers to.
+        delta: δ of every ε.
+        overrides: Arguments of ``fedpriv train``, without the seeds.
+        runs: Runs that differ in their seeds only.
+        test_records: Number of test records.
+        fedpriv: Version of fedpriv.
+        commit: The 40 digits of the commit whose code made the runs.
+        machine: Processor, cores, threads and device.
+        checks: Runs that reproduced the entry.
+    """
 
     dataset: str
     trust: str
@@ -70,17 +94,17 @@ class LeaderboardEntry:
 
     @property
     def epsilon(self) -> float:
-        """The largest over seeds."""
+        """The largest ε of all seeds."""
         return max(run.epsilon for run in self.runs)
 
     @property
     def mean(self) -> float:
-        """Test accuracy."""
+        """The mean test accuracy of the seeds."""
         return statistics.fmean(run.test_accuracy for run in self.runs)
 
     @property
     def sd(self) -> float | None:
-        """Over seeds; None of one."""
+        """The standard deviation of the test accuracy over seeds; None where there is one seed."""
         if len(self.runs) == 1:
             return None
         return statistics.stdev(run.test_accuracy for run in self.runs)
@@ -92,36 +116,48 @@ class LeaderboardEntry:
 
     @property
     def cpu_minutes(self) -> float:
-        """Of a run."""
+        """The mean processor time of a run in minutes."""
         return statistics.fmean(run.cpu_seconds for run in self.runs) / 60.0
 
     @property
     def command(self) -> str:
-        """What makes such a run, with its default seed."""
+        """The command that makes such a run, with the default seed."""
         return " ".join(("fedpriv train", *self.overrides))
 
 
 def write_entry(path: Path, entry: LeaderboardEntry) -> None:
-    """Write the file; the same entry gives the same bytes."""
+    """Write the file of an entry. Equal entries give equal bytes."""
     content = {"schema_version": SCHEMA_VERSION, **asdict(entry)}
     write_text(path, json_text(content, sort_keys=True, allow_nan=False))
 
 
 def read_entry(path: Path) -> LeaderboardEntry:
-    """Raises ConfigError for what is not an entry through and through."""
+    """Return the entry of a file.
+
+    Raises:
+        ConfigError: The file is no entry, or one of its values is not allowed.
+    """
     if path.is_dir():
         hint = "fedpriv leaderboard add makes one from runs"
         raise ConfigError(
             "the entry", str(path), "a JSON file of a leaderboard entry, not a folder", hint
         )
-    content = saved_json(path, _LARGEST)
+    content = saved_json(path, _MOST_BYTES)
     if content.pop("schema_version", None) != SCHEMA_VERSION:
         raise ConfigError(f"{path} is no entry: its schema_version is not {SCHEMA_VERSION}")
     return entry_of(content, path)
 
 
 def entry_of(content: Mapping[str, object], where: object) -> LeaderboardEntry:
-    """The entry of these values. Raises ConfigError for one that no entry has."""
+    """Return the entry of these values.
+
+    Args:
+        content: The values of a :class:`LeaderboardEntry` as JSON has them.
+        where: The origin of the values, for messages.
+
+    Raises:
+        ConfigError: A value is not allowed, or two runs have the same seeds.
+    """
     try:
         entry = LeaderboardEntry(**_read(content, LeaderboardEntry, "", where))
     except ArgumentError as error:
@@ -132,82 +168,83 @@ def entry_of(content: Mapping[str, object], where: object) -> LeaderboardEntry:
 
 
 def read_entries(folder: Path) -> list[LeaderboardEntry]:
-    """All of a folder, by the names of their files. Raises ConfigError."""
+    """Return the entries of a folder, ordered by the names of their files.
+
+    Raises:
+        ConfigError: There is no such folder, or one of its JSON files is no entry.
+    """
     if not folder.is_dir():
         raise ConfigError("--entries", str(folder), "an existing folder")
     return [read_entry(path) for path in sorted(folder.glob("*.json"))]
 
 
 def plain_words(text: str) -> str:
-    """A text of the system's, such as a processor's name, in the alphabet of an entry."""
+    """Return a text of the system, such as a processor's name, in the characters of an entry."""
     return re.sub(r"[^\w .,()@/+-]", " ", text, flags=re.ASCII)[:200].strip() or "unknown"
 
 
-def _read(content: object, kind: type, where: str, path: object) -> dict[str, Any]:
-    """The checked values of a dataclass. Raises ArgumentError, or ConfigError about overrides."""
+def _read(content: object, kind: type, prefix: str, where: object) -> dict[str, Any]:
+    """Return the checked values of the dataclass ``kind``.
+
+    Args:
+        content: The values as JSON has them.
+        kind: A dataclass of this module.
+        prefix: The path of the object inside the file, such as ``runs.0.``, for messages.
+        where: The origin of the values, for messages about overrides.
+
+    Raises:
+        ArgumentError: A value is not allowed.
+        ConfigError: An override is not allowed.
+    """
     if not isinstance(content, dict):
-        raise ArgumentError(where or "it", content, "a JSON object")
+        raise ArgumentError(prefix or "it", content, "a JSON object")
     names = {field.name for field in fields(kind)}
-    if odd := sorted(names ^ content.keys()):
-        raise ArgumentError(
-            f"{where}{odd[0]}",
-            content.get(odd[0]),
-            "among its keys" if odd[0] in names else "no key",
-        )
-    values = {}
+    if differing := sorted(names ^ content.keys()):
+        key = differing[0]
+        allowed = "among its keys" if key in names else "no key"
+        raise ArgumentError(prefix + key, content.get(key), allowed)
+    values: dict[str, Any] = {}
     for name in names:
+        value = content[name]
         if name == "overrides":
-            values[name] = tuple(refuse_unsafe(content[name], path))
+            values[name] = tuple(refuse_unsafe(value, where))
         elif name in ("runs", "checks"):
-            values[name] = _several(content[name], name, path)
+            least, item = (1, SeededRun) if name == "runs" else (0, Reproduction)
+            if not isinstance(value, list | tuple) or not least <= len(value) <= _MOST_RUNS:
+                raise ArgumentError(name, value, f"a list of {least} to {_MOST_RUNS} objects")
+            values[name] = tuple(
+                item(**_read(run, item, f"{name}.{i}.", where)) for i, run in enumerate(value)
+            )
         else:
-            values[name] = _CHECKS[name](where + name, content[name])
+            values[name] = _CHECKS[name](prefix + name, value)
     return values
 
 
-def _several(content: object, name: str, path: object) -> tuple[Any, ...]:
-    least, kind = (1, SeededRun) if name == "runs" else (0, Reproduction)
-    if not isinstance(content, list | tuple) or not least <= len(content) <= _MOST_RUNS:
-        raise ArgumentError(name, content, f"a list of {least} to {_MOST_RUNS} objects")
-    return tuple(kind(**_read(one, kind, f"{name}.{i}.", path)) for i, one in enumerate(content))
-
-
-def _text(pattern: str, words: str) -> Callable[[str, object], str]:
-    def check(name: str, value: object) -> str:
-        if not isinstance(value, str) or re.fullmatch(pattern, value, re.ASCII) is None:
-            raise ArgumentError(name, show(value), words)
-        return value
-
-    return check
-
-
-def _one_of(options: Sequence[str]) -> Callable[[str, object], str]:
-    return lambda name, value: checks.one_of(name, value, options)
-
-
-def _number(**bounds: float) -> Callable[[str, object], float]:
-    return lambda name, value: checks.number(name, value, **bounds)
-
-
-def _whole(**bounds: int) -> Callable[[str, object], int]:
-    return lambda name, value: checks.whole(name, value, **bounds)
+def _text(name: str, value: object, pattern: str, allowed: str) -> str:
+    if not isinstance(value, str) or re.fullmatch(pattern, value, re.ASCII) is None:
+        raise ArgumentError(name, show(value), allowed)
+    return value
 
 
 _CHECKS: Mapping[str, Callable[[str, object], Any]] = {
-    "dataset": _text(r"[a-z][a-z0-9_]{0,40}", "the name of a data set"),
-    "trust": _one_of(_TRUSTS),
-    "unit": _one_of(_UNITS),
-    "neighbours": _one_of(tuple(RELATION_WORDS)),
-    "delta": _number(above=0, below=1),
-    "epsilon": _number(above=0, at_most=1e6),
-    "test_accuracy": _number(at_least=0, at_most=1),
-    "test_records": _whole(at_least=1, at_most=10**9),
-    "rounds": _whole(at_least=1, at_most=10**9),
-    "cpu_seconds": _number(at_least=0, at_most=1e9),
+    "dataset": partial(_text, pattern=r"[a-z][a-z0-9_]{0,40}", allowed="the name of a data set"),
+    "trust": partial(checks.one_of, options=("local", "distributed", "central")),
+    "unit": partial(checks.one_of, options=("record", "client")),
+    "neighbours": partial(checks.one_of, options=tuple(RELATION_WORDS)),
+    "delta": partial(checks.number, above=0, below=1),
+    "epsilon": partial(checks.number, above=0, at_most=1e6),
+    "test_accuracy": partial(checks.number, at_least=0, at_most=1),
+    "test_records": partial(checks.whole, at_least=1, at_most=10**9),
+    "rounds": partial(checks.whole, at_least=1, at_most=10**9),
+    "cpu_seconds": partial(checks.number, at_least=0, at_most=1e9),
     "seed": checks.seed,
     "noise_seed": checks.seed,
-    "fedpriv": _text(r"[\w.+-]{1,40}", "a version"),
-    "commit": _text(r"[0-9a-f]{40}", "the 40 hexadecimal digits of a commit"),
-    "machine": _text(r"[\w .,()@/+-]{1,200}", "words without marks"),
-    "date": _text(r"\d{4}-\d{2}-\d{2}", "a day such as 2026-11-23"),
+    "fedpriv": partial(_text, pattern=r"[\w.+-]{1,40}", allowed="a version"),
+    "commit": partial(
+        _text, pattern=r"[0-9a-f]{40}", allowed="the 40 hexadecimal digits of a commit"
+    ),
+    "machine": partial(
+        _text, pattern=r"[\w .,()@/+-]{1,200}", allowed="letters, digits, spaces and .,()@/+-"
+    ),
+    "date": partial(_text, pattern=r"\d{4}-\d{2}-\d{2}", allowed="a day such as 2026-11-23"),
 }

@@ -1,4 +1,4 @@
-"""``fedpriv leaderboard`` and its flags; imports nothing heavy."""
+"""The commands of ``fedpriv leaderboard`` and their flags. This module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _entries = flag("--entries", "DIR", f"the entries; default {ENTRIES}", PathParam
 @click.group(
     cls=CommandGroup,
     no_args_is_help=False,
-    short_help="accuracy within a sound epsilon, run again by whoever doubts it",
+    short_help="accuracy within a sound epsilon, which anyone can reproduce",
     epilog=_EXAMPLES,
 )
 def leaderboard() -> None:
-    """The best accuracy within a sound ε: entries made of runs, accepted by running them again."""
+    """Keep the best accuracy within a sound ε: entries are made of runs and accepted by rerunning them."""
 
 
 @leaderboard.command(short_help="make an entry of runs that differ in their seeds")
@@ -37,8 +37,11 @@ def leaderboard() -> None:
 @_entries
 @switch("--replace", "in the place of the entry that this configuration has already")
 def add(runs: Sequence[str], entries: str, replace: bool) -> int:
-    """Makes an entry of finished runs of one configuration, which differ in seed or noise_seed only. ε is
-    computed again from their ledgers. The entry has the seeds: enter public data alone."""
+    """Make an entry of finished runs of one configuration.
+
+    The runs differ in seed or noise_seed only. ε is computed again from their ledgers. The entry states the
+    seeds, so enter runs on public data only.
+    """
     from fedpriv.tools.leaderboard.command import add_entry
 
     return add_entry(runs, Path(entries), replace)
@@ -49,9 +52,12 @@ def add(runs: Sequence[str], entries: str, replace: bool) -> int:
 @flag("--runs", "N", "run it so many times; default 1", Whole(), default=1)
 @flag("--out", "DIR", f"where the runs go; default {RUNS}", PathParam(), default=RUNS)
 def check(entry: str, runs: int, out: str) -> int:
-    """Runs an entry's configuration again, with the code of its commit and a noise_seed from the operating
-    system. It is accepted, and its file says so, if every accuracy is within 3 sd of the entry's mean and ε,
-    from the new ledger, is not above the entry's (by more than 1 %). Exit status 1: it is not accepted."""
+    """Run the configuration of an entry again.
+
+    The run uses the code of the entry's commit and a noise_seed from the operating system. The entry is
+    accepted, and its file says so, if every accuracy is within 3 sd of the entry's mean and no ε, from the
+    new ledger, is above the entry's ε by more than 1 %. Exit status 1: it is not accepted.
+    """
     from fedpriv.tools.leaderboard.command import check_entry
 
     return check_entry(Path(entry), runs, Path(out))
@@ -61,7 +67,7 @@ def check(entry: str, runs: int, out: str) -> int:
 @_entries
 @flag("--page", "FILE", f"default {PAGE}", NewFile(".md"), default=PAGE)
 def write(entries: str, page: Path) -> int:
-    """Writes the tables of all entries into the page, below its words: the same entries, the same page."""
+    """Write the tables of all entries into the page, below its text. Equal entries give an equal page."""
     from fedpriv.tools.leaderboard.command import write_page
 
     return write_page(Path(entries), page)

@@ -20,32 +20,48 @@ _SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
 
 
 def gather(paths: Sequence[str]) -> LeaderboardEntry:
-    """The entry of these run folders. Raises ConfigError, in a sentence, where they are not one."""
-    paths = list(dict.fromkeys(str(Path(path)) for path in paths))
-    runs = {path: measure(path) for path in paths}
-    first, one = next(iter(runs.items()))
-    commit = full_commit(one.environment.get("commit"), first)
-    overrides = entered(one.overrides, first)
-    seen: dict[tuple[int, int], str] = {}
+    """Return the entry that these run folders make.
+
+    Raises:
+        ConfigError: A run cannot be entered, cannot be reproduced from its overrides, or differs from the
+            first run in its code or in more than its seeds.
+    """
+    runs = {path: measure(path) for path in dict.fromkeys(str(Path(path)) for path in paths)}
+    first_path, first = next(iter(runs.items()))
+    commit = full_commit(first.environment.get("commit"), first_path)
+    overrides = entered(first.overrides, first_path)
+    path_of_seeds: dict[tuple[int, int], str] = {}
     for path, run in runs.items():
         refuse_strangers(run.config, (), path)
-        if run is not one and full_commit(run.environment.get("commit"), path) != commit:
-            raise ConfigError(f"{path} and {first} were made by code of different commits")
-        _refuse_another(path, run, first, one)
+        if run is not first and full_commit(run.environment.get("commit"), path) != commit:
+            raise ConfigError(f"{path} and {first_path} were made by code of different commits")
+        _refuse_another(path, run, first_path, first)
         _refuse_irreproducible(path, run, overrides)
         seeds = (run.config.seed, run.config.noise_seed)
-        if seeds in seen:
-            raise ConfigError(f"{path} and {seen[seeds]} have the same seed and noise_seed")
-        seen[seeds] = path
-    seeded = [_seeded(path, run) for path, run in runs.items()]
-    seeded.sort(key=attrgetter("seed", "noise_seed"))
-    environment, versions = one.environment, one.environment.get("versions")
+        if seeds in path_of_seeds:
+            raise ConfigError(
+                f"{path} and {path_of_seeds[seeds]} have the same seed and noise_seed"
+            )
+        path_of_seeds[seeds] = path
+    seeded_runs = [
+        SeededRun(
+            seed=int(run.config.seed),
+            noise_seed=int(run.config.noise_seed),
+            test_accuracy=run.test_accuracy,
+            epsilon=run.epsilon,
+            rounds=_from_summary(path, run, "rounds"),
+            cpu_seconds=_from_summary(path, run, "cpu_seconds"),
+        )
+        for path, run in runs.items()
+    ]
+    seeded_runs.sort(key=attrgetter("seed", "noise_seed"))
+    environment, versions = first.environment, first.environment.get("versions")
     cores = f"{environment.get('cores')} cores, {environment.get('threads')} threads"
-    found = {
-        **one.facts,
+    content = {
+        **first.facts,
         "overrides": overrides,
-        "runs": [asdict(run) for run in seeded],
-        "test_records": _known(first, one, "test_records"),
+        "runs": [asdict(run) for run in seeded_runs],
+        "test_records": _from_summary(first_path, first, "test_records"),
         "fedpriv": versions.get("fedpriv") if isinstance(versions, dict) else None,
         "commit": commit,
         "machine": plain_words(
@@ -53,11 +69,11 @@ def gather(paths: Sequence[str]) -> LeaderboardEntry:
         ),
         "checks": [],
     }
-    return entry_of(found, first)
+    return entry_of(content, first_path)
 
 
 def file_name(entry: LeaderboardEntry) -> str:
-    """Of an entry: the same for the same configuration, whatever its runs."""
+    """Return the file name of an entry, which depends on its configuration but not on its runs."""
     preset = next((o for o in entry.overrides if o.lstrip("+").startswith(PRESETS)), None)
     chosen = "" if preset is None else preset.partition("=")[2].replace("/", "-")
     names = (
@@ -67,21 +83,20 @@ def file_name(entry: LeaderboardEntry) -> str:
     return f"{'-'.join(names)}-{configuration.fingerprint(facts)}.json"
 
 
-def _refuse_another(path: str, run: Measured, first: str, one: Measured) -> None:
+def _refuse_another(path: str, run: Measured, first_path: str, first: Measured) -> None:
     """Raise ConfigError where two runs differ in more than their seeds."""
-    here, there = (configuration.identity(measured.config) for measured in (run, one))
-    for key in sorted(here.keys() | there.keys()):
-        if key in _SEEDS or key.startswith("audit"):
-            continue
-        if here.get(key) != there.get(key):
+    identities = [configuration.identity(measured.config) for measured in (run, first)]
+    for key in sorted(set().union(*identities)):
+        value, first_value = (identity.get(key) for identity in identities)
+        if value != first_value and key not in _SEEDS and not key.startswith("audit"):
             raise ConfigError(
-                f"{path} and {first} are of different configurations: {key} is {show(here.get(key))} and "
-                f"{show(there.get(key))}; the runs of an entry differ in seed and noise_seed only"
+                f"{path} and {first_path} have different configurations: {key} is {show(value)} and "
+                f"{show(first_value)}; the runs of an entry differ in seed and noise_seed only"
             )
 
 
 def _refuse_irreproducible(path: str, run: Measured, overrides: Sequence[str]) -> None:
-    """Raise ConfigError where the overrides of the entry do not give the run's configuration."""
+    """Raise ConfigError where the overrides of the entry do not compose the run's configuration."""
     seeds = (f"seed={run.config.seed}", f"noise_seed={run.config.noise_seed}")
     composed = configuration.identity(configuration.compose([*overrides, *seeds]))
     saved = {k: v for k, v in configuration.identity(run.config).items() if k != "audit"}
@@ -96,18 +111,7 @@ def _refuse_irreproducible(path: str, run: Measured, overrides: Sequence[str]) -
         )
 
 
-def _seeded(path: str, run: Measured) -> SeededRun:
-    return SeededRun(
-        seed=int(run.config.seed),
-        noise_seed=int(run.config.noise_seed),
-        test_accuracy=run.test_accuracy,
-        epsilon=run.epsilon,
-        rounds=_known(path, run, "rounds"),
-        cpu_seconds=_known(path, run, "cpu_seconds"),
-    )
-
-
-def _known(path: str, run: Measured, name: str) -> Any:
+def _from_summary(path: str, run: Measured, name: str) -> Any:
     value = run.summary.get(name)
     if value is None:
         raise ConfigError(

@@ -1,4 +1,8 @@
-"""What a finished run reached within which sound ε, read from its folder; some runs cannot be entered."""
+"""Accuracy and sound ε of a finished run, read from its folder.
+
+The leaderboard refuses runs whose accuracy or ε cannot be compared: unfinished, non-private, attacked or
+damaged runs, trials of a search, and runs that withhold their seeds.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,28 @@ from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.accounting.account import tightest_epsilon
 from fedpriv.tools.accounting.releases import Releases
 
-_ENDS = tuple(reason for reason in FINISHED if reason != "diverged")
+_STOP_REASONS = tuple(reason for reason in FINISHED if reason != "diverged")
 _WEAK_DELTA = {CAVEATS["delta"], CAVEATS["delta_of_clients"]}
-_ROUNDING = 1e-9  # of a sum that was planned to end at the budget
+_ROUNDING = 1e-9  # relative rounding error of an ε that was planned to end at the budget
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A run. ``epsilon``: sound, from its ledger, by the accounting of this code."""
+    """A finished run as the leaderboard measures it.
+
+    Attributes:
+        config: Configuration of the run.
+        overrides: Arguments of ``fedpriv train`` that composed the configuration.
+        environment: Content of environment.json.
+        dataset: Name of the data set.
+        trust: Trust model of the sound view.
+        unit: Protected unit of the sound view.
+        neighbours: Adjacency of the sound view.
+        delta: δ.
+        epsilon: Sound ε, computed by this code from the ledger.
+        test_accuracy: Test accuracy at the end.
+        summary: Content of summary.json.
+    """
 
     config: DictConfig
     overrides: tuple[str, ...]
@@ -44,21 +62,25 @@ class Measured:
 
     @property
     def facts(self) -> dict[str, object]:
-        """Return what every run of an entry has in common, beside its configuration."""
+        """The values that all runs of an entry share, apart from the configuration."""
         names = ("dataset", "trust", "unit", "neighbours", "delta")
         facts = {name: getattr(self, name) for name in names}
         return {**facts, "test_records": self.summary.get("test_records")}
 
 
 def measure(path: str | Path) -> Measured:
-    """Read a run. Raises ConfigError for one that the leaderboard does not take, in a sentence."""
+    """Read a run folder.
+
+    Raises:
+        ConfigError: The folder has no finished run, or the leaderboard does not take such a run.
+    """
     run = StoredRun(path)
     if not run.files.config.exists():
         raise ConfigError(f"{path} is no run folder: it has no config.yaml")
     if not run.files.summary.exists():
         raise ConfigError(f"{path} is not finished")
     config, summary, privacy = run.configuration, run.summary, run.statement
-    if summary.get("stop_reason") not in _ENDS:
+    if summary.get("stop_reason") not in _STOP_REASONS:
         raise ConfigError(f"{path} is not finished: it ended as {show(summary.get('stop_reason'))}")
     if privacy.get("private") is not True:
         raise ConfigError(f"{path} has no privacy: nothing is clipped and no noise is added")
@@ -68,7 +90,10 @@ def measure(path: str | Path) -> Measured:
         raise ConfigError(
             f"{path} does not have its overrides: it was begun from Python, or withholds them"
         )
-    _refuse_weak(path, config, privacy)
+    caveats = privacy.get("caveats")
+    for caveat in caveats if isinstance(caveats, list) else ():
+        if caveat in _WEAK_DELTA:
+            raise ConfigError(f"{path}: delta={show(config.get('delta'))} is too large; {caveat}")
     views = privacy.get("views")
     view = views.get(SOUND) if isinstance(views, dict) else None
     if not isinstance(view, dict):
@@ -89,11 +114,10 @@ def measure(path: str | Path) -> Measured:
 
 
 def _refuse_special(run: StoredRun) -> None:
-    """Raise ConfigError for a run of something else than training honest clients on their data."""
+    """Raise ConfigError for a run that does more than train honest clients on their data."""
     path, config = run.path, run.configuration
-    resolved = config.copy()
     try:
-        settings = read_settings(resolved)
+        settings = read_settings(config.copy())
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     if config.get("attack") is not None or run.summary.get("attackers"):
@@ -116,43 +140,37 @@ def _refuse_special(run: StoredRun) -> None:
         )
 
 
-def _refuse_weak(path: object, config: DictConfig, privacy: dict[str, Any]) -> None:
-    caveats = privacy.get("caveats")
-    for caveat in caveats if isinstance(caveats, list) else ():
-        if caveat in _WEAK_DELTA:
-            raise ConfigError(f"{path}: delta={show(config.get('delta'))} is too large; {caveat}")
-
-
 def sound_epsilon(run: StoredRun, delta: float) -> float:
-    """ε of the worst client from the ledger, as ``fedpriv account --run`` finds it. Raises ConfigError where
-    none is finite.
+    """Return ε of the worst client, from the ledger, as ``fedpriv account --run`` computes it.
 
-    Where the noise adapts, the ledger alone has no ε: what holds is the budget of the filter, if the ledger
-    keeps to it at the filter's own order.
+    Where the noise adapts to released values, the ledger alone has no ε, because the composition theorems
+    need noise that is chosen before. Then the budget of the Rényi filter is the ε that holds, provided that
+    the ledger stays within the budget at the order α of the filter.
+
+    Raises:
+        ConfigError: No finite ε follows from the ledger.
     """
     ledger = run.ledger(SOUND)
     releases = Releases((), ledger.neighbours, ledger.histories)
-    if run.statement.get("noise_adapts") is not False:
-        return _budget(run, releases, delta)
-    epsilon = tightest_epsilon(releases, delta)
-    if not 0 < epsilon < math.inf:
-        raise ConfigError(f"{run.path}: its ledger gives no finite epsilon at delta = {delta:g}")
-    return epsilon
-
-
-def _budget(run: StoredRun, releases: Releases, delta: float) -> float:
+    if run.statement.get("noise_adapts") is False:
+        epsilon = tightest_epsilon(releases, delta)
+        if not 0 < epsilon < math.inf:
+            raise ConfigError(
+                f"{run.path}: its ledger gives no finite epsilon at delta = {delta:g}"
+            )
+        return epsilon
     order, budget, stated = (run.statement.get(n) for n in ("order", "budget", "epsilon_sound"))
     try:
         conversion = run.configuration.accountant.get("conversion", "improved")
-        guard = RdpAccountant(orders=(cast("float", order),), conversion=conversion)
+        filter_accountant = RdpAccountant(orders=(cast("float", order),), conversion=conversion)
     except (ArgumentError, TypeError):
-        guard = None
-    if guard is None or not isinstance(budget, int | float) or stated != budget:
+        filter_accountant = None
+    if filter_accountant is None or not isinstance(budget, int | float) or stated != budget:
         raise ConfigError(
             f"{run.path}: its noise adapts and no Renyi filter guards it, so its ledger alone gives no "
             "epsilon"
         )
-    spent = releases.epsilon(guard, delta)
+    spent = releases.epsilon(filter_accountant, delta)
     if not spent <= budget * (1.0 + _ROUNDING):
         raise ConfigError(
             f"{run.path}: by its ledger its filter spent epsilon {round_up(spent)} of {budget:g}"

@@ -1,4 +1,4 @@
-"""An entry's configuration run again, with the code of its commit and fresh noise."""
+"""Reproduction of an entry: its configuration is run again with the code of its commit and fresh noise."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,16 +17,22 @@ from fedpriv.tools.leaderboard.code import export, refuse_foreign_commit
 from fedpriv.tools.leaderboard.entry import LeaderboardEntry, Reproduction
 from fedpriv.tools.leaderboard.measured import Measured, measure
 
-ROUNDS = "rounds"  # the stop reason of a run whose number of rounds is its configuration's
+ROUNDS = "rounds"  # the stop reason of a run that did all rounds of its configuration
 STANDARD_DEVIATIONS = 3.0
 EPSILON_TOLERANCE = 0.01
-"""How much of ε a run of other seeds may take more: whom clients' sampling hits most differs by the seed."""
+"""Relative excess of ε that is accepted: the client who is sampled most often differs by the seed."""
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``problems``: why the run does not agree with the entry; none: it is accepted."""
+    """The judgement of one run.
+
+    Attributes:
+        check: The run as the entry will state it.
+        words: The comparison in words.
+        problems: Reasons why the run does not agree with the entry. The entry is accepted if there are none.
+    """
 
     check: Reproduction
     words: str
@@ -35,33 +40,47 @@ class Verdict:
 
 
 def margin(entry: LeaderboardEntry) -> tuple[float, str]:
-    """(how far from the entry's mean an accuracy may be, what that is): three times the standard deviation
-    over seeds, but at least the binomial error of the test accuracy, as a few seeds say little about it."""
+    """Return how far an accuracy may be from the entry's mean, and why.
+
+    The tolerance is three standard deviations over seeds. A few seeds say little about the standard
+    deviation, so it counts as no less than the binomial error of the test accuracy.
+    """
     sd, error = entry.sd, entry.test_error
     if sd is not None and sd >= error:
-        words = f"3 sd of its {len(entry.runs)} seeds"
+        reason = f"3 sd of its {len(entry.runs)} seeds"
     else:
         why = "one seed has no sd" if sd is None else f"sd of its seeds {100 * sd:.2f} %"
-        words = f"3 x the binomial error of {entry.test_records:,} test records; {why}"
-    return STANDARD_DEVIATIONS * max(sd or 0.0, error), words
+        reason = f"3 x the binomial error of {entry.test_records:,} test records; {why}"
+    return STANDARD_DEVIATIONS * max(sd or 0.0, error), reason
 
 
 def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdict:
-    """Compare a run, measured by the accounting of this code, with all that an entry says and a machine does
-    not decide."""
-    room, words = margin(entry)
+    """Compare a run with every statement of an entry that does not depend on the machine.
+
+    Args:
+        entry: The entry.
+        run: The new run, measured by the accounting of this code.
+        check: The same run as the entry will state it.
+    """
+    tolerance, reason = margin(entry)
     problems = [
-        f"{name} is {found}, not {getattr(entry, name)}"
-        for name, found in run.facts.items()
-        if found != getattr(entry, name)
+        f"{name} is {value}, not {getattr(entry, name)}"
+        for name, value in run.facts.items()
+        if value != getattr(entry, name)
     ]
-    problems += _other_rounds(entry, run, check)
-    off = abs(check.test_accuracy - entry.mean)
-    if off > room + _ROUNDING:
+    # The noise seed decides who is sampled, and adaptive noise follows it. Both move the end of a run that
+    # stops at its budget, so only a run that did its configured rounds must agree.
+    rounds_of_seed = {one.rounds for one in entry.runs if one.seed == check.seed}
+    rounds = run.summary.get("rounds")
+    if run.summary.get("stop_reason") == ROUNDS and rounds_of_seed and rounds not in rounds_of_seed:
+        allowed = " or ".join(map(str, sorted(rounds_of_seed)))
+        problems.append(f"rounds is {rounds}, not {allowed}")
+    distance = abs(check.test_accuracy - entry.mean)
+    if distance > tolerance + _ROUNDING:
         side = "below" if check.test_accuracy < entry.mean else "above"
         problems.append(
-            f"accuracy {100 * check.test_accuracy:.2f} % is {100 * off:.2f} points {side} the entry's "
-            f"{100 * entry.mean:.2f} %, more than {100 * room:.2f} ({words})"
+            f"accuracy {100 * check.test_accuracy:.2f} % is {100 * distance:.2f} points {side} the entry's "
+            f"{100 * entry.mean:.2f} %, more than {100 * tolerance:.2f} ({reason})"
         )
     stated = [one.epsilon for one in entry.runs if one.seed == check.seed] or [entry.epsilon]
     for epsilon in sorted(set(stated)):
@@ -70,39 +89,39 @@ def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdic
                 f"epsilon {round_up(check.epsilon)} is above the entry's {round_up(epsilon)} by more than "
                 f"{100 * EPSILON_TOLERANCE:g} %"
             )
-    said = (
-        f"accuracy {100 * check.test_accuracy:.2f} % (entry: {100 * entry.mean:.2f} +- {100 * room:.2f} %: "
-        f"{words}), epsilon {round_up(check.epsilon)} (entry: {round_up(entry.epsilon)}), "
-        f"{_cpu_words(entry, run)}noise_seed {check.noise_seed}"
+    seconds, cpu_time = run.summary.get("cpu_seconds"), ""
+    if isinstance(seconds, int | float):
+        cpu_time = f"CPU minutes {seconds / 60:.2g} (entry: {entry.cpu_minutes:.2g}), "
+    words = (
+        f"accuracy {100 * check.test_accuracy:.2f} % (entry: {100 * entry.mean:.2f} +- "
+        f"{100 * tolerance:.2f} %: {reason}), epsilon {round_up(check.epsilon)} (entry: "
+        f"{round_up(entry.epsilon)}), {cpu_time}noise_seed {check.noise_seed}"
     )
-    return Verdict(check, said, tuple(problems))
-
-
-def _cpu_words(entry: LeaderboardEntry, run: Measured) -> str:
-    seconds = run.summary.get("cpu_seconds")
-    if not isinstance(seconds, int | float):
-        return ""
-    return f"CPU minutes {seconds / 60:.2g} (entry: {entry.cpu_minutes:.2g}), "
-
-
-def _other_rounds(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> list[str]:
-    """Return a problem where the run's rounds are not those of the entry's runs of its seed. A run that its
-    budget ends is let off: whom the noise seed samples, and noise that adapts, move its end."""
-    stated = {one.rounds for one in entry.runs if one.seed == check.seed}
-    rounds = run.summary.get("rounds")
-    if run.summary.get("stop_reason") != ROUNDS or not stated or rounds in stated:
-        return []
-    return [f"rounds is {rounds}, not {' or '.join(map(str, sorted(stated)))}"]
+    return Verdict(check, words, tuple(problems))
 
 
 def again(
     entry: LeaderboardEntry, where: Path, runs: int, out: Path, say: Callable[[str], None]
 ) -> list[Verdict]:
-    """Run the entry so many times below ``out``. Raises ConfigError for code that is not the reader's."""
+    """Run an entry several times and judge each run.
+
+    Args:
+        entry: The entry.
+        where: The file of the entry.
+        runs: Number of runs.
+        out: Folder below which the run folders are made.
+        say: Function that shows a line of progress.
+
+    Raises:
+        ConfigError: The entry's commit is not in the history of the checkout.
+        FedprivError: A run fails.
+    """
     refuse_foreign_commit(entry.commit, where)
     used = {run.noise_seed for run in entry.runs} | {run.noise_seed for run in entry.checks}
     verdicts = []
-    with _code_of(entry) as code:
+    with tempfile.TemporaryDirectory(prefix="fedpriv-leaderboard-") as name:
+        code = Path(name)
+        export(entry.commit, code)
         for number in range(runs):
             seed, noise_seed = entry.runs[number % len(entry.runs)].seed, fresh_noise_seed(used)
             used.add(noise_seed)
@@ -118,41 +137,44 @@ def again(
 
 
 def fresh_noise_seed(used: set[int]) -> int:
-    """A noise_seed that nobody chose."""
+    """Return a noise_seed from the operating system that no run of the entry used."""
     while (seed := int.from_bytes(os.urandom(4))) in used:
         pass
     return seed
 
 
-@contextmanager
-def _code_of(entry: LeaderboardEntry) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="fedpriv-leaderboard-") as name:
-        export(entry.commit, Path(name))
-        yield Path(name)
-
-
 def _train(
     entry: LeaderboardEntry, seed: int, noise_seed: int, folder: Path, code: Path, where: Path
 ) -> None:
-    """``fedpriv train`` by the code in a folder, where it also works: what is imported is that and no other.
-    Raises FedprivError with what it said where it fails."""
-    place = str(folder).replace("'", "\\'")
-    shown = "auto" if sys.stdout.isatty() else "none"
-    given = (f"seed={seed}", f"noise_seed={noise_seed}", f"runtime.run_dir='{place}'")
-    quiet = ("runtime.plots=false", f"runtime.progress={shown}")
-    line = [sys.executable, "-m", "fedpriv", "train", *entry.overrides, *given, *quiet]
-    path = os.pathsep.join(filter(None, (str(code), os.environ.get("PYTHONPATH"))))
-    places = {
+    """Run ``fedpriv train`` with the code in the folder ``code``.
+
+    Raises:
+        Interrupted: The run was interrupted.
+        FedprivError: The run failed; its last line of output is the reason.
+    """
+    run_dir = str(folder).replace("'", "\\'")
+    progress = "auto" if sys.stdout.isatty() else "none"
+    seeds = (f"seed={seed}", f"noise_seed={noise_seed}")
+    runtime = (
+        f"runtime.run_dir='{run_dir}'",
+        "runtime.plots=false",
+        f"runtime.progress={progress}",
+    )
+    line = [sys.executable, "-m", "fedpriv", "train", *entry.overrides, *seeds, *runtime]
+    # The working folder and PYTHONPATH make Python import the exported code and no other. Relative paths of
+    # data and caches refer to the present working folder, so they are resolved here.
+    folders = {
         name: str(Path(os.environ[name]).resolve())
         for name in ("FEDPRIV_DATA", "XDG_CACHE_HOME")
         if os.environ.get(name)
     }
-    told = {**os.environ, **places, "PYTHONPATH": path}
-    done = subprocess.run(line, cwd=code, env=told, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == Interrupted.exit_status:
+    path = os.pathsep.join(filter(None, (str(code), os.environ.get("PYTHONPATH"))))
+    env = {**os.environ, **folders, "PYTHONPATH": path}
+    result = subprocess.run(line, cwd=code, env=env, stderr=subprocess.PIPE, text=True, check=False)
+    if result.returncode == Interrupted.exit_status:
         raise Interrupted(f"interrupted: {where} was not checked")
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1].removeprefix("fedpriv: ")
+    if result.returncode != 0:
+        reason = (result.stderr.strip().splitlines() or ["nothing"])[-1].removeprefix("fedpriv: ")
         raise FedprivError(
-            f"{where}: its configuration does not run at commit {entry.commit[:12]}: {said}"
+            f"{where}: its configuration does not run at commit {entry.commit[:12]}: {reason}"
         )

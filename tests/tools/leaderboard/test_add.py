@@ -234,7 +234,7 @@ def test_runs_that_differ_in_more_than_seeds_are_refused(run, command):
     run("a")
     run("b", "algorithm=dp_fl", "rounds=5")
     said = command(*ADD, "a", "b").sentence
-    assert "b and a are of different configurations: rounds is 5 and 4" in said
+    assert "b and a have different configurations: rounds is 5 and 4" in said
 
 
 def test_the_same_seed_twice_is_refused(run, command):
