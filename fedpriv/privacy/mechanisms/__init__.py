@@ -1,9 +1,11 @@
-"""What is released and how it is noised: one description, from which the noise and the charge both follow.
+"""Releases: which values leave the clients, how each value is noised, and what each release is charged.
 
-Begin with ``mechanism`` (announces and opens a round) and ``round`` (releases, and keeps the record).
-``query`` is a value with its kind of noise: ``gaussian``, ``discrete``, ``randomized_response``, ``matrix``.
-``bounded`` and ``visible`` are the values before and after the noise. ``claims`` are the theorems of
-published works. Nothing here needs torch until a value is noised: a plan needs none.
+One description, a :class:`Query`, gives both the noise that is added and the event that is charged, so the
+two cannot disagree. Begin with ``mechanism``, which announces and opens a round, and ``round``, which noises
+the answers and keeps the record. The families of noise are in ``gaussian``, ``discrete``,
+``randomized_response`` and ``matrix``. ``bounded`` holds values before the noise, and ``visible`` holds
+values after the noise. ``claims`` states the theorems of published works. No module here imports torch before
+a value is noised, so that a plan needs no torch.
 """
 
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group

@@ -1,4 +1,7 @@
-"""What a round is about to release: public before it runs, agreed with the budget, and held against it."""
+"""Announcement of a round: the queries that each client will answer, from public values alone.
+
+The budget agrees to an announcement before the round runs, and the round is later compared with it.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample that a participant answers on.
+    """One sample of a participant's records, and the queries that are answered on this sample.
 
     Attributes:
-        joint: What is answered on it.
-        times: How often in the round it is drawn anew (a sample for each local step).
-        lowest: The same at the smallest noise multiplier that the schedule could have reached by this round,
-            whatever the data: what an adaptive run without a filter is charged.
+        joint: The sampling and all queries answered on the sample.
+        times: Number of fresh samples in the round, one for each local step.
+        lowest: The same queries at the smallest noise multiplier that the schedule could have reached by this
+            round, whatever the data. An adaptive run without a filter is charged for these.
     """
 
     joint: JointQuery
@@ -35,13 +38,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Group:
-    """Clients that release alike: all of them, unless how they are sampled depends on their records.
+    """Clients that release alike: all clients, unless the way they are sampled depends on their records.
 
     Attributes:
-        clients: Positions among all K [m].
-        upload: The sample their upload is computed on.
-        after: The one they answer a schedule's query on once the model has moved; None: that query is asked
-            on the upload's sample, or not at all.
+        clients: Positions of the clients among all K [m].
+        upload: The sample that the upload is computed on.
+        after: The sample on which a schedule's query is answered once the model has moved. None means that
+            this query is answered on the upload's sample, or that there is no such query.
     """
 
     clients: np.ndarray
@@ -50,28 +53,29 @@ class Group:
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
+        """All samples of the round: the upload's sample, and the later sample if there is one."""
         return (self.upload,) if self.after is None else (self.upload, self.after)
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of what is answered on the sample of the upload."""
+        """Names of the queries that are answered on the upload's sample."""
         return self.upload.joint.names
 
     def event(self) -> tuple[dp_event.DpEvent, int]:
-        """(an event, how often): all that a participant of this group releases in the round."""
+        """Return the event of a participant's releases in the round, and how often it occurs."""
         return _whole([(sample.joint.event(), sample.times) for sample in self.samples])
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """What each client releases if it takes part in the round.
+    """Queries that each client answers if it takes part in the round.
 
     Attributes:
         round_index: t = 0, 1, …
-        groups: A partition of the clients; empty where the algorithm claims no privacy.
-        asked_after: The name of the query that is answered once the model has moved; None: there is none.
-        before: What every client released before the first round, without whose charge no round is charged;
-            None: nothing.
+        groups: A partition of the clients. It is empty where the algorithm claims no privacy.
+        asked_after: Name of the query that is answered once the model has moved, or None.
+        before: Queries that every client answered before the first round, or None. No round is charged before
+            these queries are charged.
     """
 
     round_index: int
@@ -80,12 +84,16 @@ class Announcement:
     before: JointQuery | None = None
 
     def refuse_others(self, releases: Iterable[Release]) -> None:
-        """Raise ReleaseError for a release that was not announced."""
+        """Check that every release was announced.
+
+        Raises:
+            ReleaseError: A release is not among the announced ones.
+        """
         announced = {sample.joint for group in self.groups for sample in group.samples}
         for release in releases:
             if release.joint not in announced:
-                words = " ".join(query.describe() for query in release.joint.queries)
-                raise ReleaseError(f"{words} was released and is not what the round announced")
+                queries = " ".join(query.describe() for query in release.joint.queries)
+                raise ReleaseError(f"{queries} was released and is not what the round announced")
 
 
 def _whole(events: list[tuple[dp_event.DpEvent, int]]) -> tuple[dp_event.DpEvent, int]:

@@ -1,4 +1,7 @@
-"""Who was in which round of correlated noise, against what was charged."""
+"""Attendance of the clients in rounds of correlated noise.
+
+Who takes part when is compared with the participation that was charged.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,16 @@ from fedpriv.privacy.matrix.participation import NEVER, Participation
 
 
 class Attendance:
-    """Who has taken part when: what the participation is held against."""
+    """Rounds that each client has taken part in.
+
+    The charge of a correlated mechanism presumes a participation pattern, such as "at most every tenth
+    round". This class enforces the pattern.
+
+    Attributes:
+        participation: The pattern that the charge presumes.
+        last: Last round of each client [K], or ``NEVER``.
+        count: Number of rounds that each client took part in [K].
+    """
 
     def __init__(self, participation: Participation, clients: int):
         self.participation = participation
@@ -21,11 +33,19 @@ class Attendance:
         self.count = np.zeros(clients, dtype=np.int64)
 
     def may(self, round_index: int) -> np.ndarray:
-        """Whether each client may take part in a round [K]."""
+        """Return a mask [K] of the clients that may take part in a round."""
         return self.participation.may(round_index, self.last, self.count)
 
     def enter(self, round_index: int, cohort: np.ndarray) -> None:
-        """Note who takes part. Raises ReleaseError, and notes nothing, where one may not."""
+        """Note that a cohort takes part in a round.
+
+        Args:
+            round_index: t = 0, 1, …
+            cohort: Positions of the clients [c].
+
+        Raises:
+            ReleaseError: A client may not take part. Nothing is noted in this case.
+        """
         barred = cohort[~self.may(round_index)[cohort]]
         if len(barred):
             client = int(barred[0])

@@ -1,11 +1,11 @@
-"""What the published analyses charge, one function per work, and what is true instead.
+"""Privacy claims of published works, one function for each work.
 
-A claim turns a release into the event that the work's own theorem charges, and brings the accountant of
-that theorem: ``epsilon_published`` is its value; ``budget_view=published`` enforces the event, by the
-theorem's own accountant with ``accountant=published``. docs/privacy.md derives each difference, and
-``tests/printed_formulas.py`` has the printed formulas that it compares with.
+A claim turns a release into the event that the work's own theorem charges, and names the accountant of that
+theorem. ``epsilon_published`` is the result. ``budget_view=published`` enforces this event, and
+``accountant=published`` composes it with the theorem's own accountant. docs/privacy.md derives how each claim
+differs from what is true; ``tests/printed_formulas.py`` has the printed formulas for comparison.
 
-Throughout, a query's multiplier is noise std ÷ clip norm (its add/remove sensitivity).
+Throughout, the multiplier of a query is noise std ÷ clip norm, the add/remove sensitivity.
 """
 
 from __future__ import annotations
@@ -27,7 +27,21 @@ from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery, joint_noise_m
 
 @dataclass(frozen=True)
 class Claim:
-    """A published privacy claim: its words, its view, and what its theorem charges."""
+    """A published privacy claim: its wording, its adjacency, and the event that its theorem charges.
+
+    Attributes:
+        source: The work and its theorem, for the privacy statement.
+        statement: What the theorem charges, in a sentence for the privacy statement.
+        unit: Unit of privacy, ``record`` or ``client``.
+        trust: Trust model that the work assumes: ``local`` or ``central``.
+        neighbours: Adjacency of the theorem: ``add_or_remove`` or ``replace_one``.
+        accountant: Function that makes the theorem's accountant.
+        charge: Function (q, z) → the event that the theorem charges for one sample.
+        joint: Whether z is the multiplier of all queries together rather than of the gradient alone.
+        sensitivity: Number of clip norms by which the unit is said to move the answer.
+        client_rate: q = m/K where the theorem charges every client in every round at that rate, present or
+            not; otherwise None.
+    """
 
     source: str
     statement: str
@@ -36,30 +50,26 @@ class Claim:
     neighbours: str
     accountant: Callable[[], Accountant]
     charge: Callable[[float, float], dp_event.DpEvent]
-    """(q, multiplier) → the event the theorem charges for one sample."""
     joint: bool = False
-    """Whether the multiplier is that of all queries together, or the gradient's alone."""
     sensitivity: float = 1.0
-    """By how many clip norms the protected unit is said to move the answer."""
     client_rate: float | None = None
-    """q = m/K, where the theorem charges every client in every round at that rate, present or not."""
 
     def covers(self, joint: JointQuery) -> bool:
-        """Whether the claim is about this release at all: about uploads, not what is asked apart."""
+        """Return whether the claim speaks about this release: about uploads, not about later queries."""
         return GRADIENT in joint.names
 
     def event(self, joint: JointQuery) -> dp_event.DpEvent:
-        """The event the claim charges for one sample, of the gradient's query or of all."""
-        own = [q.noise_multiplier for q in joint.queries if q.name == GRADIENT]
+        """Return the event that the claim charges for one sample."""
+        multipliers = [q.noise_multiplier for q in joint.queries if q.name == GRADIENT]
         if self.joint:
-            own = [joint_noise_multiplier(q.noise_multiplier for q in joint.queries)]
-        if not own or own[0] == 0:
+            multipliers = [joint_noise_multiplier(q.noise_multiplier for q in joint.queries)]
+        if not multipliers or multipliers[0] == 0:
             return dp_event.NonPrivateDpEvent()
-        return self.charge(_rate(joint.sampling), own[0])
+        return self.charge(_rate(joint.sampling), multipliers[0])
 
 
 def _rate(sampling: Sampling) -> float:
-    """q as the theorems know it: L/n for lots of a fixed size, no cap, 1 without sampling."""
+    """Return q as the theorems know it: L/n for lots of a fixed size, 1 without sampling, no cap counted."""
     if isinstance(sampling, FixedSizeSampling):
         return sampling.lot_size / sampling.records
     return sampling.poisson_rate
@@ -77,13 +87,16 @@ ADAP_DPFL_READINGS = ("with_log", "as_printed")
 
 
 def adap_dpfl(reading: str = "with_log") -> Claim:
-    """Theorem 1: ε = min over α = 2 … 64 of Σ_t ε_α(q, σ_t) + log(1/δ)/(α-1).
+    """Return the claim of Adap DP-FL, theorem 1.
 
-    ``with_log``: ε_α = log(A_α)/(α-1), the theorem of Mironov et al. 2019 that the proof cites;
-    ``as_printed``: ε_α = A_α/(α-1), eqs. (10) and (15) to the letter, where a round without any
-    privacy loss (A_α = 1) already costs 1/(α-1).
+        ε = min over α = 2 … 64 of Σ_t ε_α(q, σ_t) + log(1/δ)/(α-1)
+
+    Args:
+        reading: ``with_log``: ε_α = log(A_α)/(α-1), the theorem of Mironov et al. 2019 that the proof cites.
+            ``as_printed``: ε_α = A_α/(α-1), eqs. (10) and (15) to the letter, where a round without any
+            privacy loss (A_α = 1) already costs 1/(α-1).
     """
-    words = {
+    wording = {
         "with_log": "read with the logarithm that eqs. (10) and (15) leave out",
         "as_printed": "eqs. (10) and (15) to the letter, without a logarithm",
     }
@@ -94,7 +107,7 @@ def adap_dpfl(reading: str = "with_log") -> Claim:
     return Claim(
         source="Fu, Chen, Han 2022, Adap DP-FL, theorem 1",
         statement=(
-            f"{words[reading]}: RDP of the Poisson-sampled Gaussian of multiplier sigma_t, composed "
+            f"{wording[reading]}: RDP of the Poisson-sampled Gaussian of multiplier sigma_t, composed "
             "over the rounds as if sigma_t were fixed in advance; the clipping statistic of eq. (6) is "
             "not charged"
         ),
@@ -107,7 +120,7 @@ def adap_dpfl(reading: str = "with_log") -> Claim:
 
 
 class RdpWithoutLogarithm(RdpAccountant):
-    """Eqs. (10) and (15) of Adap DP-FL as printed: A_α/(α-1) for every round."""
+    """Composition by eqs. (10) and (15) of Adap DP-FL as printed: A_α/(α-1) for every round."""
 
     name = "rdp_without_logarithm"
 
@@ -132,12 +145,17 @@ class RdpWithoutLogarithm(RdpAccountant):
 
 
 def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
-    """Eq. (15): uploads clipped to C are said to move by D, and T rounds to cost
+    """Return the claim of Wei et al., eqs. (14), (15) and (19).
 
-        ε = D (2 q T log(1/δ))^(1/2) / s,   hence  ε = (2 q Σ_t (D/s_t)² log(1/δ))^(1/2)  for eq. (19)
+    Uploads clipped to C are said to move by D, and T rounds to cost
 
-    ``sensitivity``: D/C, printed 2/n_i (eq. 14). ``client_rate``: q, the same for every client; ``None``
-    charges a client without q for the rounds it took part in.
+        ε = D (2 q T log(1/δ))^(1/2) / s        eq. (15)
+        ε = (2 q Σ_t (D/s_t)² log(1/δ))^(1/2)   for the noise of eq. (19), which changes over rounds
+
+    Args:
+        sensitivity: D/C, printed as 2/n_i (eq. 14).
+        client_rate: q, the same for every client. None charges a client for the rounds that it took part in,
+            without q.
     """
     scale = math.sqrt(client_rate or 1.0) * sensitivity
     return Claim(
@@ -158,7 +176,10 @@ def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
 
 
 class MomentsBound(GaussianAccountant):
-    """ε = (2 Σ z^-2 log(1/δ))^(1/2), eq. (15) of Wei et al.: too small once ε is large."""
+    """Composition by eq. (15) of Wei et al., which gives too small an ε once ε is large.
+
+    ε = (2 Σ z^-2 log(1/δ))^(1/2)
+    """
 
     name = "wei_moments"
     has_filter = False
@@ -171,7 +192,14 @@ class MomentsBound(GaussianAccountant):
 
 
 def wei_budget(epsilon: float, delta: float, sensitivity: float, sample_rate: float) -> float:
-    """ε² / (2 q D² log(1/δ)): what Σ_t s_t^-2 over all rounds may come to, eqs. (15) and (19)."""
+    """Return ε² / (2 q D² log(1/δ)), the limit of Σ_t s_t^-2 over all rounds by eqs. (15) and (19).
+
+    Args:
+        epsilon: ε > 0.
+        delta: δ in (0, 1).
+        sensitivity: D, in the unit of the s_t.
+        sample_rate: q = m/K.
+    """
     return epsilon**2 / (2.0 * sample_rate * sensitivity**2 * math.log(1.0 / delta))
 
 
@@ -179,7 +207,10 @@ def wei_budget(epsilon: float, delta: float, sensitivity: float, sample_rate: fl
 
 
 def ldp_fedsgd() -> Claim:
-    """Noise N(0, (Cσ)² I) on a gradient clipped to C is taken for multiplier σ: sensitivity C."""
+    """Return the claim of LDP-FedSGD: noise N(0, (Cσ)² I) on a gradient clipped to C has multiplier σ.
+
+    The work takes C for the sensitivity, where replacing a client moves the gradient by up to 2C.
+    """
     return Claim(
         source="LDP-FedSGD and the clipping size, DEIM 2023",
         statement=(
@@ -198,8 +229,10 @@ def ldp_fedsgd() -> Claim:
 
 
 def dp_fedavg() -> Claim:
-    """The Poisson-sampled Gaussian of multiplier z, the noised bits of adaptive clipping included:
-    with z_Δ for the updates the pair costs what z costs. Published and sound agree, up to PLD.
+    """Return the claim of DP-FedAvg: the Poisson-sampled Gaussian of multiplier z, noised bits included.
+
+    With z_Δ for the updates, the pair of updates and bits costs what z costs. The published and the sound ε
+    agree up to the difference between RDP and PLD.
     """
     return Claim(
         source="McMahan et al. 2018 and Andrew et al. 2021, DP-FedAvg with adaptive clipping",
@@ -217,11 +250,12 @@ def dp_fedavg() -> Claim:
 
 
 def naseri_cdp(noise: str = "fixed_denominator") -> Claim:
-    """CDP: Poisson client sampling q, updates clipped to S, and σ = z S/q as printed.
+    """Return the claim of Naseri et al. for CDP: client sampling at rate q, updates clipped to S, σ = z S/q.
 
-    ``as_printed``: the mean over the participating clients gets σ, so a client moves it by up to S (a cohort
-    of one) and the query's multiplier is z/q, where the work charges z. ``fixed_denominator``: the sum
-    over qK gets z S, and z is charged.
+    Args:
+        noise: ``as_printed``: the mean over the participating clients gets σ. A client moves this mean by up
+            to S (in a cohort of one), so the query's multiplier is z/q, where the work charges z.
+            ``fixed_denominator``: the sum over qK gets z S, and z is charged.
     """
 
     def charge(sample_rate: float, multiplier: float) -> dp_event.DpEvent:
@@ -244,7 +278,7 @@ def naseri_cdp(noise: str = "fixed_denominator") -> Claim:
 
 
 def naseri_ldp() -> Claim:
-    """LDP: DP-SGD at each client, record level, the Poisson-sampled Gaussian over R_k E/p steps."""
+    """Return the claim of Naseri et al. for LDP: DP-SGD at each client, over R_k E/p steps."""
     return Claim(
         source="Naseri, Hayes, De Cristofaro, LDP",
         statement="DP-SGD of each client on its own records, composed over all rounds it took part in",
@@ -259,5 +293,5 @@ def naseri_ldp() -> Claim:
 def naseri_ldp_multiplier(
     noise_std: float, sample_rate: float, records: int, clip_norm: float
 ) -> float:
-    """LDP, line 13: noise σ outside 1/(pD) is multiplier σ p D / C on the clipped sum."""
+    """Return σ p D / C, the multiplier on the clipped sum of noise σ outside 1/(pD) (LDP, line 13)."""
     return noise_std * sample_rate * records / clip_norm

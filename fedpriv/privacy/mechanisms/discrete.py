@@ -1,34 +1,35 @@
-"""Sums of whole numbers modulo 2^b, as secure aggregation adds them up, with noise of whole numbers.
+"""Integer sums modulo 2^b, as secure aggregation adds them up, with integer noise.
 
-A client's vector x (‖x‖ ≤ C) becomes what it sends, and the server turns the sum back:
+A client encodes its vector x (‖x‖ ≤ C), and the server decodes the sum:
 
     y  = (k/C) H D x                  a random rotation that flattens: signs D, normalised Hadamard H
-    r  = randomised rounding of y     to whole numbers, unbiased
+    r  = randomised rounding of y     to integers, unbiased
     v  = r + noise   mod 2^b          the noise is the client's share
     Σv mod 2^b  →  to [-2^(b-1), 2^(b-1))  →  (C/k) D Hᵀ ·
 
-k (``cells``) is the number of steps of the grid in a clip norm; a vector of d numbers is padded to a power of
-two. Signs are public. What happens after the noise is post-processing, wrapping around included.
+k (``cells``) is the number of grid steps in a clip norm. A vector of d numbers is padded to a power of two.
+The signs are public. Everything after the noise is post-processing, including the reduction modulo 2^b.
 
-**Sensitivity** of Σ r in whole numbers, for one unit more or less (zeros in its place):
+**Sensitivity** of Σ r in integers, for one unit more or less (zeros in its place):
 
 - ``vectors`` (the unit is the client; Kairouz, Liu, Steinke 2021): r is drawn again until ‖r‖ ≤ B with
 
       B² = min{ (k + √d)²,  k² + d/4 + √(2 ln(1/β)) (k + √d/2) },   β = e^(-1/2)
 
-  A draw keeps to B with probability ≥ 1 - β, and the client's own r is all that the client moves: Δ₂ = B.
+  A draw keeps to B with probability ≥ 1 - β. The client moves nothing but its own r, so Δ₂ = B.
 - ``sums`` (the unit is a record, x the client's sum of clipped records): r_j = ⌊y_j + u_j⌋ with u_j uniform
   on [0, 1), so that y_j is rounded up with probability y_j - ⌊y_j⌋. Fix u, which does not depend on records.
-  A record more moves y by δ, ‖δ‖ ≤ k, and r_j by ⌊y_j + δ_j + u_j⌋ - ⌊y_j + u_j⌋, which is ⌊δ_j⌋ or ⌈δ_j⌉, so
-  that it differs from δ_j by less than 1. Hence ‖Δr‖ < k + √d for every u; divergences are jointly
-  quasi-convex, so what holds for every u holds for their mixture: Δ₂ = k + √d. (Rounding each record by
-  itself would need every record's rotated gradient, and its rounding errors add up over records.) k is
-  taken 1e-5 larger: what floating point may hide.
+  One record more moves y by δ, ‖δ‖ ≤ k, and moves r_j by ⌊y_j + δ_j + u_j⌋ - ⌊y_j + u_j⌋. This is ⌊δ_j⌋ or
+  ⌈δ_j⌉, hence differs from δ_j by less than 1. So ‖Δr‖ < k + √d for every u. Divergences are jointly
+  quasi-convex, so a bound for every u holds for the mixture over u: Δ₂ = k + √d. (Rounding each record by
+  itself would need every record's rotated gradient, and the rounding errors of records would add up.) k is
+  taken 1e-5 larger, to cover the error of floating point.
 
-Both are bounds on vectors of whole numbers, whose L1 norm is at most min(√d Δ₂, Δ₂²).
+Both bound vectors of integers, whose L1 norm is at most min(√d Δ₂, Δ₂²).
 
-**Wrapping around** makes no difference to privacy and ruins the sum. With random signs a coordinate of the
-rotated sum is subgaussian of variance ≤ (n k)²/d, and roundings are less than n in all, so for every λ > 0
+**Wrapping around** modulo 2^b does not affect privacy, but ruins the sum. With random signs a coordinate of
+the rotated sum is subgaussian of variance ≤ (n k)²/d, and the roundings are less than n in all. So for every
+λ > 0
 
     P(some coordinate wraps) ≤ 2 d exp( -λ (2^(b-1) - n) + λ² n² k² / (2 d) + n log E e^(λ share) )
 """
@@ -54,26 +55,29 @@ if TYPE_CHECKING:
 
 VECTORS, SUMS = "vectors", "sums"
 BETA = math.exp(-0.5)
-_HIDDEN = 1e-5  # by how much floating point may stretch what a record moves
+_HIDDEN = 1e-5  # relative error of floating point in the distance that a record moves the sum
 LARGEST_SHARE = 2.0**13
-"""The largest standard deviation of a share in whole numbers: a finer grid gains nothing."""
+"""Largest standard deviation of a share, in grid steps: a finer grid gains nothing."""
 _LARGEST_CELLS = 2.0**24
-_LARGEST_RATE = 3.0  # λ: any gives a bound
+_LARGEST_RATE = 3.0  # of λ; every λ > 0 gives a valid bound
 _FACTORS = (1.0, 0.9, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05)
 
 
 @dataclass(frozen=True)
 class DiscreteQuery(Query):
-    """The sum of the clients' vectors, modulo 2^``bits``.
+    """Sum of the clients' vectors modulo 2^``bits``, with integer noise. The module has the formulas.
 
     Attributes:
+        name: Name of the answer in the ledger.
         noise_multiplier: Standard deviation of ``honest`` shares together ÷ clip norm.
-        cells: k, whole numbers in a clip norm.
-        clients: n, how many are announced.
-        honest: h, how many shares certainly protect.
-        dimension: Numbers of a vector, a power of two.
-        rounding: ``vectors`` or ``sums``: what a unit moves; see the module.
+        cells: k, grid steps in a clip norm.
+        clients: n, number of clients announced for the round.
+        honest: h, number of shares that protect for certain.
+        dimension: Length of a padded vector, a power of two.
+        bits: b of the modulus.
+        rounding: ``vectors`` or ``sums``, which decides the sensitivity.
         masked: Whether pairwise masks are simulated.
+        family: Distribution of the shares, set by the subclass.
     """
 
     name: str
@@ -98,32 +102,32 @@ class DiscreteQuery(Query):
 
     @property
     def variance(self) -> float:
-        """Of one share, in whole numbers."""
+        """Variance of one share, in squared grid steps."""
         return (self.noise_multiplier * self.cells) ** 2 / self.honest
 
     @property
     def sensitivity(self) -> float:
-        """Δ₂ in whole numbers."""
+        """Δ₂ in grid steps, the bound on ‖Δr‖ of the module."""
         return rounded_norm(self.cells, self.dimension, self.rounding)
 
     @property
     def bytes_per_client(self) -> int:
-        """What a client sends in a round."""
+        """Upload of a client in a round, in bytes."""
         return math.ceil(self.dimension * self.bits / 8)
 
     @property
     def wrap_probability(self) -> float:
-        """That some coordinate of a round's sum wraps around, at most."""
+        """Upper bound of the probability that some coordinate of a round's sum wraps around."""
         return wrap_probability(
             self.family, self.cells, self.variance, self.clients, self.dimension, self.bits
         )
 
     @abstractmethod
     def _table(self) -> WeightTable:
-        """What the shares are drawn from (:mod:`fedpriv.privacy.core.integer_noise`)."""
+        """Return the weights that the shares are drawn from (:mod:`fedpriv.privacy.core.integer_noise`)."""
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor:
-        """The clients' rows [c, d] become their mean [1, d]: what the server makes of the sum."""
+        """Replace the clients' rows [c, d] by the decoded mean [1, d] of their noised sum."""
         from fedpriv.privacy.core.modular import Coding, aggregate
 
         coding = Coding(
@@ -134,8 +138,8 @@ class DiscreteQuery(Query):
             bits=self.bits,
         )
         rotation, *others = noise.streams
-        own, keys = others[: noise.shares], others[noise.shares :]
-        total = aggregate(answer.values, coding, self._table(), rotation, own, keys)
+        noise_streams, mask_keys = others[: noise.shares], others[noise.shares :]
+        total = aggregate(answer.values, coding, self._table(), rotation, noise_streams, mask_keys)
         answer.values = total.div_(answer.divided_by)[None]
         return answer.sensitivity.double() * (self.noise_multiplier / math.sqrt(self.honest))
 
@@ -152,12 +156,18 @@ class DiscreteQuery(Query):
 
 
 def padded(size: int) -> int:
-    """The power of two to which a vector of ``size`` numbers is padded."""
+    """Return the power of two to which a vector of ``size`` numbers is padded."""
     return 1 << max(0, size - 1).bit_length()
 
 
 def rounded_norm(cells: float, dimension: int, rounding: str) -> float:
-    """Δ₂ of the module."""
+    """Return Δ₂ in grid steps: B for ``vectors``, k + √d for ``sums``.
+
+    Args:
+        cells: k.
+        dimension: d after padding.
+        rounding: ``vectors`` or ``sums``.
+    """
     longest = cells + math.sqrt(dimension)
     if rounding == SUMS:
         return longest + _HIDDEN * cells
@@ -169,7 +179,16 @@ def rounded_norm(cells: float, dimension: int, rounding: str) -> float:
 def wrap_probability(
     family: str, cells: float, variance: float, clients: int, dimension: int, bits: int
 ) -> float:
-    """The bound of the module, at most 1; ``family``: whose shares these are."""
+    """Return the bound of the module on the probability of wrapping around, at most 1.
+
+    Args:
+        family: Distribution of the shares, ``discrete_gaussian`` or ``skellam``.
+        cells: k.
+        variance: Variance of one share, in squared grid steps.
+        clients: n.
+        dimension: d after padding.
+        bits: b.
+    """
     room = 2.0 ** (bits - 1) - clients
     if room <= 0:
         return 1.0
@@ -184,7 +203,7 @@ def wrap_probability(
 
 
 def _log_moment(family: str, variance: float, rate: float) -> float:
-    """log E e^(λ share), at most: a discrete Gaussian is subgaussian, a Skellam has its own."""
+    """Return an upper bound of log E e^(λ share). A discrete Gaussian is subgaussian."""
     if family == "skellam":
         return variance * (math.cosh(rate) - 1.0)
     return variance * rate**2 / 2.0
@@ -200,7 +219,20 @@ def largest_cells(
     bits: int,
     limit: float,
 ) -> float:
-    """The finest grid, k, whose sums wrap around with probability ≤ ``limit`` in a round; 0: none does."""
+    """Return the finest grid k whose sums wrap around with probability ≤ ``limit`` in a round.
+
+    Args:
+        family: Distribution of the shares.
+        noise_multiplier: Standard deviation of ``honest`` shares together ÷ clip norm.
+        clients: n.
+        honest: h.
+        dimension: d after padding.
+        bits: b.
+        limit: The largest probability of wrapping around.
+
+    Returns:
+        k, which may be below 1; 0 if no grid keeps to the limit.
+    """
 
     def fits(cells: float) -> bool:
         variance = (noise_multiplier * cells) ** 2 / honest

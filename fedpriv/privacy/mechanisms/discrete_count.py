@@ -1,8 +1,7 @@
-"""A statistic that lies on a grid, with shares of noise on whole numbers: what an adaptive clip
-norm asks beside a secure sum.
+"""Integer noise on a statistic that lies on a grid, for an adaptive clip norm beside a secure sum.
 
-A centred bit b - ½ is half of ±1, so that twice the sum of all bits is a whole number, and a unit more or
-less moves it by 1: nothing is rounded. It travels in a secure sum of its own, whose modulus has room for it.
+A centred bit b - ½ is half of ±1. Twice the sum of all bits is an integer, and one unit more or less moves it
+by 1, so nothing is rounded. This count travels in a secure sum of its own, whose modulus has room for it.
 """
 
 from __future__ import annotations
@@ -26,13 +25,20 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.mechanisms.bounded import Bounded
 
-_OFF = 1e-6  # by how much floating point may leave a whole number
+_OFF = 1e-6  # tolerated distance from an integer, for floating point
 
 
 @dataclass(frozen=True)
 class DiscreteCount(Query):
-    """``family``: of the shares, ``honest`` of which have ``noise_multiplier`` together; ``steps``: so many
-    whole numbers are one of the statistic, and a unit moves it by one of them."""
+    """Statistic on a grid, with integer shares of noise.
+
+    Attributes:
+        name: Name of the answer in the ledger.
+        noise_multiplier: Standard deviation of ``honest`` shares together ÷ the grid step.
+        family: Distribution of the shares, ``discrete_gaussian`` or ``skellam``.
+        steps: Factor that turns the statistic into an integer, which one unit moves by 1.
+        honest: h, number of shares that protect for certain.
+    """
 
     name: str
     noise_multiplier: float
@@ -50,7 +56,7 @@ class DiscreteCount(Query):
 
     @property
     def variance(self) -> float:
-        """Of one share, in whole numbers."""
+        """Variance of one share, in squared grid steps."""
         return self.noise_multiplier**2 / self.honest
 
     def event(self) -> dp_event.DpEvent:
@@ -59,16 +65,16 @@ class DiscreteCount(Query):
         return DiscreteGaussianSharesDpEvent(1.0, self.variance, self.honest, 1)
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor:
-        exact = float(answer.values) * self.steps
+        count = float(answer.values) * self.steps
         if (
-            abs(exact - round(exact)) > _OFF
+            abs(count - round(count)) > _OFF
             or abs(float(answer.sensitivity) * self.steps - 1.0) > _OFF
         ):
             raise ReleaseError(f"{self.name} is no whole number of steps that a unit moves by one")
         law = skellam if self.family == skellam_shares.FAMILY else discrete_gaussian
         table = law(self.variance)
         added = sum(int(table.draw(stream, 1)[0]) for stream in noise.streams)
-        answer.values.fill_((round(exact) + added) / self.steps)
+        answer.values.fill_((round(count) + added) / self.steps)
         return answer.sensitivity.double() * (self.noise_multiplier / math.sqrt(self.honest))
 
     def describe(self) -> str:

@@ -1,12 +1,14 @@
-"""Shares of discrete Gaussian noise (Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for
-federated learning with secure aggregation", ICML 2021).
+"""Shares of discrete Gaussian noise.
 
-Each client adds N_Z(0, σ²), P(x) ∝ exp(-x²/(2σ²)) on whole numbers, to each of d coordinates. The sum of h of
-them is close to N_Z(0, hσ²), by τ, and has Rényi divergences (proposition 14)
+Each client adds N_Z(0, σ²), P(x) ∝ exp(-x²/(2σ²)) on integers, to each of d coordinates. The sum of h shares
+is close to N_Z(0, hσ²), up to τ, and has the Rényi divergence (proposition 14), the smallest of
 
-    α Δ₂²/(2hσ²) + τ d,   (α/2) (Δ₂²/(hσ²) + 2τΔ₁/(√h σ) + τ²d),   (α/2) (Δ₂/(√h σ) + τ√d)²   (the smallest)
+    α Δ₂²/(2hσ²) + τ d,   (α/2) (Δ₂²/(hσ²) + 2τΔ₁/(√h σ) + τ²d),   (α/2) (Δ₂/(√h σ) + τ√d)²
 
     τ = 10 Σ_{k=1}^{h-1} exp(-2π²σ² k/(k+1)),     σ² ≥ ½
+
+Source: Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for federated learning with secure
+aggregation", ICML 2021.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ FAMILY = "discrete_gaussian"
 
 @dataclass(frozen=True)
 class DiscreteGaussianQuery(DiscreteQuery):
-    """A sum with shares of discrete Gaussian noise."""
+    """Secure sum with shares of discrete Gaussian noise; see :class:`DiscreteQuery` for the attributes."""
 
     family = FAMILY
 

@@ -1,10 +1,10 @@
-"""Gaussian noise: standard deviation = noise multiplier × sensitivity, on a public grid.
+"""Gaussian noise on a public grid, in proportion to the sensitivity.
 
     released = value + N(0, (z Δ √m / s)² I)
 
-z the noise multiplier, Δ the add/remove sensitivity, m the number of clients that each add a share to the
-same sum (one Gaussian is drawn for all of them: the same distribution), and s the public number that the
-value was divided by before it is released.
+z is the noise multiplier and Δ the add/remove sensitivity. m is the number of clients that each add a share
+to the same sum; one Gaussian with the distribution of their sum is drawn for all of them. s is the public
+number that the value was divided by before its release.
 """
 
 from __future__ import annotations
@@ -27,7 +27,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GaussianQuery(Query):
-    """An answer with Gaussian noise: ``noise_multiplier`` is noise std ÷ add/remove sensitivity; 0: none."""
+    """Answer with Gaussian noise of standard deviation noise multiplier × sensitivity.
+
+    Attributes:
+        name: Name of the answer in the ledger, such as ``gradient_sum``.
+        noise_multiplier: z = noise std ÷ add/remove sensitivity. 0 means no noise, hence no privacy.
+        replaced: Ratio of the distances by which replacing a unit and adding a unit move the answer; 2 for a
+            clipped sum.
+        by: Party that adds the noise, ``client`` or ``aggregator``.
+
+    Example:
+        >>> query = GaussianQuery("clip_statistic", noise_multiplier=10.0)
+        >>> query.event()
+        GaussianDpEvent(noise_multiplier=10.0)
+        >>> GaussianQuery("clip_statistic", noise_multiplier=0.0).protects
+        False
+    """
 
     name: str
     noise_multiplier: float
@@ -57,10 +72,10 @@ class GaussianQuery(Query):
             std = (total * (multiplier / answer.divided_by)).view(1)
         else:
             std = sensitivity * (multiplier * math.sqrt(noise.shares) / answer.divided_by)
-        drawn = noise.drawn
-        if drawn is None:
-            drawn = Noise(noise.streams, values.shape[1])
-        drawn.add_to(values, std)
+        noise_source = noise.drawn
+        if noise_source is None:
+            noise_source = Noise(noise.streams, values.shape[1])
+        noise_source.add_to(values, std)
         if answer.of_reports:  # what each client adds to its own report
             return sensitivity * (std * answer.divided_by / total)
         return std * (answer.divided_by / math.sqrt(noise.shares))

@@ -1,11 +1,11 @@
-"""All queries answered on one sample, and their joint event.
+"""Joint queries: all queries answered on one sample, and their joint event.
 
 Gaussian queries with noise multipliers z_1, z_2, … on the *same* sample are one query with
 
     z = (Σ_j z_j^-2)^(-1/2)
 
-inside the sampling (the stacked vector has that multiplier); two separately sampled events would
-understate it, because they would count two independent samples.
+inside the sampling, because the stacked vector has that multiplier. Two events that are sampled separately
+would understate the cost, because they would count two independent samples.
 """
 
 from __future__ import annotations
@@ -25,56 +25,83 @@ from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.query import Query
 
 GRADIENT = "gradient_sum"
-"""The clipped, noised sum of a lot's gradients (or of the clients' uploads); sensitivity C."""
+"""Name of the clipped, noised sum of a lot's gradients (or of the clients' uploads); sensitivity C."""
 CLIP_STATISTIC = "clip_statistic"
-"""What an adaptive clipper asks of the same lot (a norm, the fraction not clipped, a histogram)."""
+"""Name of an adaptive clipper's statistic of the same lot (a norm, the fraction not clipped, a histogram)."""
 TRAINING_LOSS = "training_loss"
-"""What a schedule may ask of the clients: the loss of the new model on their records."""
+"""Name of the loss of the new model on the clients' records, which a schedule may ask for."""
 
 FEATURE_STATISTICS = "feature_statistics"
-"""What clients may release once, before the first round: statistics of their records, to normalize them."""
+"""Name of the statistics of their records that clients may release once, before the first round."""
 
 
 @dataclass(frozen=True)
 class JointQuery:
-    """One sample of one participant and every query answered on it. Hashable: the ledger counts them."""
+    """One sample of one participant and every query answered on this sample.
+
+    A joint query is hashable: the ledger counts releases by it.
+
+    Attributes:
+        sampling: How the sample is drawn, which also gives the amplification and the adjacency.
+        queries: Queries answered on the sample, the gradient's first.
+
+    Example:
+        >>> from fedpriv.privacy.core.sampling import WholeData
+        >>> gradient, bits = GaussianQuery(GRADIENT, 2.0), GaussianQuery(CLIP_STATISTIC, 2.0)
+        >>> joint = JointQuery(WholeData("add_or_remove"), (gradient, bits))
+        >>> round(joint.noise_multiplier, 6)  # 2/√2
+        1.414214
+    """
 
     sampling: Sampling
     queries: tuple[Query, ...]
 
     def event(self) -> dp_event.DpEvent:
-        """The joint event of all queries (``NonPrivateDpEvent`` if one of them has no noise)."""
+        """Return the joint event of all queries, or ``NonPrivateDpEvent`` if one query has no noise.
+
+        Raises:
+            ConfigError: A query with other than Gaussian noise is answered on a sampled lot, which no theorem
+                used here prices.
+        """
         return _event(self)
 
     @property
     def noise_multiplier(self) -> float:
-        """Of the Gaussian queries together: (Σ_j z_j^-2)^(-1/2); infinite if there is none."""
+        """Joint noise multiplier (Σ_j z_j^-2)^(-1/2) of the Gaussian queries; infinite if there are none."""
         return joint_noise_multiplier(_multipliers(self))
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of the queries."""
+        """Names of the queries."""
         return frozenset(query.name for query in self.queries)
 
     def query(self, name: str) -> Query:
-        """The query of that name."""
+        """Return the query of that name.
+
+        Raises:
+            KeyError: No query has that name.
+        """
         for query in self.queries:
             if query.name == name:
                 return query
         raise KeyError(f"{name} is not among {', '.join(sorted(self.names))}")
 
     def only(self, *names: str) -> JointQuery:
-        """The same sample with only the queries of these names."""
+        """Return the same sample with only the queries of these names."""
         return JointQuery(self.sampling, tuple(q for q in self.queries if q.name in names))
 
     def noised_by(self, by: str) -> JointQuery | None:
-        """The same sample with only the queries noised by ``client`` or ``aggregator``."""
-        kept = tuple(query for query in self.queries if query.by == by)
-        return JointQuery(self.sampling, kept) if kept else None
+        """Return the same sample with only the queries that ``by`` noises, or None if there are none.
+
+        Args:
+            by: ``client`` or ``aggregator``.
+        """
+        queries = tuple(query for query in self.queries if query.by == by)
+        return JointQuery(self.sampling, queries) if queries else None
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """The queries answered without noise."""
+        """Names of the queries answered without noise."""
         return tuple(query.name for query in self.queries if not query.protects)
 
 
@@ -104,7 +131,18 @@ def _multipliers(joint: JointQuery) -> Iterable[float]:
 
 
 def joint_noise_multiplier(multipliers: Iterable[float]) -> float:
-    """(Σ z_j^-2)^(-1/2); 0 as soon as one query has no noise, infinite if there is no query."""
+    """Return (Σ_j z_j^-2)^(-1/2).
+
+    Args:
+        multipliers: z_j ≥ 0 of each query on the same sample.
+
+    Returns:
+        The joint multiplier: 0 as soon as one query has no noise, infinite if there is no query.
+
+    Example:
+        >>> joint_noise_multiplier([3.0, 4.0])
+        2.4000000000000004
+    """
     multipliers = list(multipliers)
     if len(multipliers) == 1:
         return multipliers[0]  # exact: no rounding through the square

@@ -1,10 +1,10 @@
-"""The matrix mechanism: noise correlated over rounds (DP-FTRL, DP-MF), charged once for the whole run.
+"""Matrix mechanism: noise correlated over rounds (DP-FTRL, DP-MF), charged once for the whole run.
 
     announce(0) ──► the run: a Gaussian of multiplier σ / sens(C, participation); later rounds: nothing more
-    open(t)     ──► may everyone in the cohort be, by the participation?   noise: row t of C^-1 Z, times σ C
+    open(t)     ──► may every client of the cohort take part?   noise: row t of C^-1 Z, times σ · clip norm
 
-One object, :class:`Correlation`, gives both the sensitivity that is charged and the stream that is added, and
-what is announced carries its digest: a round whose strategy is another one than was charged stops the run.
+One object, :class:`Correlation`, gives the sensitivity that is charged and the stream that is added. The
+announcement carries the digest of its strategy: a round with another strategy than was charged stops the run.
 The guarantee is under zero-out adjacency: a client's contributions are zeros in the other data set, and who
 takes part when does not depend on the data.
 
@@ -52,17 +52,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CorrelatedQuery(Query):
-    """All rounds' sums together, noised with rows of C^-1 Z.
+    """Sums of all rounds together, noised with the rows of C^-1 Z.
 
     Attributes:
-        noise_multiplier: Of Z: its standard deviation ÷ clip norm.
-        sensitivity: By how much one client moves C X, ÷ clip norm; where clients are sampled, in one of its
-            turns.
-        answers: Rounds that are one release.
-        sample_rate: With which probability a client joins a round in which it may; 1: no amplification.
-        strategy, participation: In words.
-        digest: Of the strategy.
-        separation, warm_start, column: Of b-min-sep sampling: see :class:`BMinSepDpEvent`; None otherwise.
+        name: Name of the answer in the ledger.
+        noise_multiplier: Standard deviation of Z ÷ clip norm.
+        sensitivity: Distance that one client moves C X in the Frobenius norm ÷ clip norm. Where clients are
+            sampled in each of their turns, the distance within one turn.
+        answers: Number of rounds that are one release.
+        sample_rate: Probability with which a client joins a round that it may join; 1 means no amplification.
+        strategy: Description of the strategy.
+        participation: Description of the participation pattern.
+        digest: Digest of the strategy.
+        separation: Smallest number of rounds between two of a client's, for b-min-sep sampling; otherwise
+            None. See :class:`BMinSepDpEvent`.
+        warm_start: Whether b-min-sep sampling begins in its stationary state; otherwise None.
+        column: The column shared by all rounds of the strategy, for b-min-sep sampling; otherwise None.
+        replaced: Ratio of the distances of replacing and adding a unit.
+        by: Party that adds the noise; a trusted server.
     """
 
     name: str
@@ -114,7 +121,11 @@ class CorrelatedQuery(Query):
 
 @dataclass(frozen=True)
 class WholeRun(Group):
-    """Clients whose rounds are one release: charged ``charged`` times in this round, 0 after the first."""
+    """Clients whose rounds are one release.
+
+    Attributes:
+        charged: Number of times that the event is charged in this round; 0 after the first round.
+    """
 
     charged: int = 1
 
@@ -123,12 +134,15 @@ class WholeRun(Group):
 
 
 class Correlation:
-    """What correlates the rounds, and what that costs: one strategy under one participation.
+    """A strategy under a participation pattern, and its privacy cost.
 
-    ``find``: makes the strategy, which may take a while; called once, when it is needed.
-    ``sample_rate``: see :class:`CorrelatedQuery`; below 1 only where a client's turns are ``separation``
-    rounds apart and the strategy has no more bands than that. ``warm_start``: of b-min-sep sampling, None:
-    clients join in turn.
+    Args:
+        rounds: Number of rounds that the strategy covers.
+        participation: Pattern of each client's rounds.
+        find: Function that computes the strategy, which may take a while. It is called once, when needed.
+        sample_rate: Probability with which a client joins a round that it may join. It is below 1 only where
+            a client's turns are ``separation`` rounds apart and the strategy has no more bands than that.
+        warm_start: Start of b-min-sep sampling; None means that clients join in turn.
     """
 
     def __init__(
@@ -145,39 +159,48 @@ class Correlation:
 
     @property
     def _amplified(self) -> bool:
-        """With a start that is the same for all, rate 1 leaves nothing to chance."""
+        """Whether sampling leaves something to chance. At rate 1 only a random start does."""
         return self.sample_rate < 1.0 or bool(self.warm_start)
 
     @cached_property
     def strategy(self) -> Strategy:
-        found = self._find()
-        if self._amplified and found.bands > self.participation.apart:
+        """The strategy, computed on first use.
+
+        Raises:
+            ReleaseError: Clients are sampled and the strategy has more bands than a client's turns are apart.
+        """
+        strategy = self._find()
+        if self._amplified and strategy.bands > self.participation.apart:
             raise ReleaseError(
-                f"{found.describe()} has {found.bands} bands, and sampling amplifies those alone that a "
-                f"client's turns, {self.participation.apart} rounds apart, do not share"
+                f"{strategy.describe()} has {strategy.bands} bands, and sampling amplifies those alone that "
+                f"a client's turns, {self.participation.apart} rounds apart, do not share"
             )
-        return found
+        return strategy
 
     @cached_property
     def digest(self) -> str:
+        """Digest of the strategy."""
         return self.strategy.digest()
 
     @property
     def times(self) -> int:
-        """How many events of :meth:`query` the run is: one, or as many as a client has turns."""
+        """Number of events of :meth:`query` in the run: one, or one for each turn of a client."""
         turns = self._amplified and self.warm_start is None
         return self.participation.times(self.rounds) if turns else 1
 
     @cached_property
     def sensitivity(self) -> float:
-        """Of the whole run; of one turn where clients are sampled in each."""
+        """Sensitivity of the whole run, or of one turn where clients are sampled in each turn."""
         if self._amplified:
             return float(self.strategy.column_norms().max())
         return self.strategy.sensitivity(self.participation)
 
     @cached_property
     def _rested(self) -> tuple[int, bool, tuple[float, ...]] | tuple[()]:
-        """What the query says of b-min-sep sampling: one column, so that all must be alike."""
+        """Separation, start and column of b-min-sep sampling; empty without it.
+
+        The event knows one column, so all columns of the strategy must be shifts of it.
+        """
         from fedpriv.privacy.matrix import banded_toeplitz, identity
 
         if not self._amplified or self.warm_start is None:
@@ -193,7 +216,11 @@ class Correlation:
         return self.participation.separation, self.warm_start, column
 
     def query(self, noise_multiplier: float) -> CorrelatedQuery:
-        """The run's release."""
+        """Return the release of the whole run.
+
+        Args:
+            noise_multiplier: Standard deviation of Z ÷ clip norm.
+        """
         return CorrelatedQuery(
             GRADIENT,
             float(noise_multiplier),
@@ -208,7 +235,12 @@ class Correlation:
 
 
 class MatrixMechanism(Mechanism):
-    """Correlated Gaussian noise on the clipped sum of every round, with one clip norm and one σ."""
+    """Correlated Gaussian noise on the clipped sum of every round, with one clip norm and one σ.
+
+    Attributes:
+        correlation: The strategy and its cost.
+        attendance: Rounds that each client has taken part in.
+    """
 
     def __init__(
         self, algorithm: Releasing, clipper: Asking, schedule: Pacing, correlation: Correlation
@@ -250,15 +282,19 @@ class MatrixMechanism(Mechanism):
     def plan(
         self, sampling: Sampling, noise_multiplier: float, rounds: int, samples: int | None = None
     ) -> Counter[JointQuery]:
-        """The whole run, however many of its rounds are asked for."""
+        """Return the release of the whole run, for any number of rounds up to those of the strategy.
+
+        Raises:
+            ConfigError: The strategy covers fewer rounds, or σ changes over the rounds.
+        """
         if rounds > self.correlation.rounds:
             raise ConfigError(
                 "algorithm.rounds", self.correlation.rounds, f"{rounds}, as many as rounds"
             )
-        moving = self.schedule.known and {
+        multipliers = self.schedule.known and {
             self.schedule.noise_multiplier(t) for t in range(self.correlation.rounds)
         }
-        if moving and len(moving) > 1:
+        if multipliers and len(multipliers) > 1:
             raise ConfigError(
                 f"algorithm={self._name} takes the same noise multiplier in every round "
                 "(noise_schedule=calibrated or constant), because one release is charged for all rounds"
@@ -280,7 +316,13 @@ class MatrixMechanism(Mechanism):
         streams: SecretStreams,
         charged: np.ndarray | None = None,
     ) -> OpenRound:
-        """Attackers, who join out of turn and are not charged, are not held against the participation."""
+        """Open the round, after a check of its cohort against the participation pattern.
+
+        Attackers join out of turn and are not charged, so they are not compared with the pattern.
+
+        Raises:
+            ReleaseError: The strategy covers no such round, or a client may not take part in it.
+        """
         if charged is None:
             charged = self.algorithm.trust.charged(cohort, self.clients)
         if announcement.round_index >= self.correlation.rounds:
@@ -294,8 +336,20 @@ class MatrixMechanism(Mechanism):
     def add_noise(
         self, query: CorrelatedQuery, answer: Bounded, streams: SecretStreams, round_index: int
     ) -> float:
-        """Noise one round's sum [1, d] in place; returns the standard deviation of its row of Z. Raises
-        ReleaseError where that is not what was charged for."""
+        """Noise one round's sum [1, d] in place.
+
+        Args:
+            query: The announced release of the run.
+            answer: The clipped sum of the round.
+            streams: Secret streams of the run.
+            round_index: t.
+
+        Returns:
+            The standard deviation of the noise of this round's row of Z, in units of the sum.
+
+        Raises:
+            ReleaseError: The strategy, the round or the clip norm is another one than was charged.
+        """
         from fedpriv.common.secret_streams import standard_normals
         from fedpriv.privacy.core.noise import add_on_grid
 
@@ -309,9 +363,9 @@ class MatrixMechanism(Mechanism):
 
         def draw() -> Tensor:
             nonlocal drawn
-            place = (round_index, drawn) if drawn else (round_index,)
+            coordinates = (round_index, drawn) if drawn else (round_index,)
             drawn += 1
-            stream = streams.noise(query.purpose_of_all, *place)
+            stream = streams.noise(query.purpose_of_all, *coordinates)
             return standard_normals([stream], values.shape[1])[0]
 
         row = self._stream.next(draw)
@@ -320,20 +374,20 @@ class MatrixMechanism(Mechanism):
         return float(std.reshape(-1)[0]) * answer.divided_by
 
     def _refuse_another(self, query: CorrelatedQuery, clip_norm: float, round_index: int) -> None:
-        place = f"round {round_index + 1}"
+        round_name = f"round {round_index + 1}"
         if query.digest != self.correlation.digest:
             raise ReleaseError(
-                f"{place}: the strategy is not the one that was charged for ({query.strategy})"
+                f"{round_name}: the strategy is not the one that was charged for ({query.strategy})"
             )
         if self._stream is not None and self._stream.round != round_index:
             raise ReleaseError(
-                f"{place}: the noise stands at round {self._stream.round + 1}, and each round's follows from "
-                "those before it"
+                f"{round_name}: the noise stands at round {self._stream.round + 1}, and each round's follows "
+                "from those before it"
             )
         if clip_norm != self._clip_norm:
             raise ReleaseError(
-                f"{place}: the clip norm is {clip_norm:.6g} and was {self._clip_norm:.6g}; correlated noise "
-                "is charged for one clip norm"
+                f"{round_name}: the clip norm is {clip_norm:.6g} and was {self._clip_norm:.6g}; correlated "
+                "noise is charged for one clip norm"
             )
 
     def state_dict(self) -> dict[str, object]:
@@ -345,6 +399,11 @@ class MatrixMechanism(Mechanism):
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Restore the noise stream and the attendance.
+
+        Raises:
+            ConfigError: The strategy came out with other numbers than in the saved run.
+        """
         saved: Mapping[str, Any] = state
         if saved["digest"] != self.correlation.digest:
             raise ConfigError(
@@ -360,7 +419,7 @@ class MatrixMechanism(Mechanism):
 
 
 class CorrelatedRound(OpenRound):
-    """A round whose noise the mechanism correlates with that of the rounds before."""
+    """A round whose noise the mechanism correlates with the noise of earlier rounds."""
 
     def __init__(
         self,
@@ -381,7 +440,7 @@ class CorrelatedRound(OpenRound):
         self._mechanism = mechanism
 
     def begin_step(self, size: int) -> None:
-        """Nothing: the rows of Z are drawn when they are added."""
+        """Draw nothing in advance: rows of Z are drawn when they are added."""
 
     def _noise(self, name: str, query: Query, answer: Bounded) -> np.ndarray:
         assert isinstance(query, CorrelatedQuery)
@@ -392,8 +451,8 @@ class CorrelatedRound(OpenRound):
         return noise_std
 
     def close(self) -> tuple[Release, ...]:
-        """The release of the whole run in its first round, and none in later ones, which it has paid for."""
-        made = super().close()
+        """Return the release of the whole run in its first round, and none in later rounds."""
+        releases = super().close()
         groups = cast("tuple[WholeRun, ...]", self.announcement.groups)
         charged = groups[0].charged if groups else 1
-        return tuple(replace(release, count=charged) for release in made) if charged else ()
+        return tuple(replace(release, count=charged) for release in releases) if charged else ()

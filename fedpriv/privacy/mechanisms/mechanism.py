@@ -1,10 +1,10 @@
-"""A mechanism: what every round releases, from the plan to the record of it.
+"""Mechanisms: the queries of every round, from the plan to the record of the release.
 
     plan ──► the samples of a whole run, for forecasts and calibration
-    announce(t) ──► what round t will release, from released and public state; the budget agrees to it
-    open(announcement, cohort) ──► the round, which noises every answer and writes it down
+    announce(t) ──► the queries of round t, from released and public state; the budget agrees to them
+    open(announcement, cohort) ──► the round, which noises every answer and records it
 
-All three read the same queries, so that what is planned, noised and charged is one number.
+All three read the same queries, so that one number is planned, noised and charged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Asking(Protocol):
-    """What a mechanism needs to know of a clipper; see :class:`fedpriv.privacy.clippers.Clipper`."""
+    """The part of a clipper that a mechanism reads; see :class:`fedpriv.privacy.clippers.Clipper`."""
 
     one_query_a_round: bool
     transforms: bool
@@ -60,15 +60,17 @@ class Asking(Protocol):
 
 
 class LossAsked(Protocol):
-    """See :class:`fedpriv.privacy.noise_schedules.LossQuery`."""
+    """The part of a schedule's :class:`~fedpriv.privacy.noise_schedules.LossQuery` that a mechanism reads."""
 
     @property
     def query(self) -> Query: ...
 
 
 class Pacing(Protocol):
-    """What a mechanism needs to know of a noise schedule; see
-    :class:`fedpriv.privacy.noise_schedules.NoiseSchedule`."""
+    """The part of a noise schedule that a mechanism reads.
+
+    See :class:`fedpriv.privacy.noise_schedules.NoiseSchedule`.
+    """
 
     adaptive: bool
 
@@ -93,7 +95,7 @@ class Pacing(Protocol):
 
 
 class Releasing(Protocol):
-    """What a mechanism needs to know of an algorithm."""
+    """The part of an algorithm that a mechanism reads."""
 
     name: str
     private: bool
@@ -115,15 +117,20 @@ class Releasing(Protocol):
 
 
 class Mechanism:
-    """Independent noise in every round: Gaussian, and randomized response for bits.
+    """Independent noise in every round: Gaussian noise on sums, randomized response on bits.
 
-    The noise multiplier of a round is the schedule's; the clipper may ask one query beside the gradient's,
-    on the same sample.
+    The schedule gives the noise multiplier of a round. The clipper may ask one more query beside the
+    gradient's, on the same sample.
 
     Attributes:
-        charged_at_once: So many rounds are charged together, in the first of them; None: each is by itself.
-        before: What every client answers once, about all of its records, before round 1; None: nothing.
-        uploads_apart: Whether each client's upload is released by itself, for a rule that combines them.
+        charged_at_once: Number of rounds that are charged together, in the first of them. None means that
+            each round is charged by itself.
+        before: Query that every client answers once about all of its records before round 1, or None.
+        uploads_apart: Whether each client's upload is released by itself, for an aggregation rule.
+        algorithm: Algorithm whose uploads are released.
+        clipper: Clipper of the uploads, which may ask a query of its own.
+        schedule: Noise schedule.
+        clients: K, known after :meth:`join`.
     """
 
     charged_at_once: int | None = None
@@ -132,7 +139,7 @@ class Mechanism:
 
     @fact
     def most_noise(self) -> str:
-        """The reason why there is a largest noise, for an error; empty: there is none."""
+        """Reason why there is a largest possible noise, for an error message; empty if there is none."""
         return ""
 
     def __init__(self, algorithm: Releasing, clipper: Asking, schedule: Pacing):
@@ -145,7 +152,17 @@ class Mechanism:
     # ---- what is released
 
     def joint(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
-        """What one participant answers on one sample in round t. Raises ConfigError, ArgumentError."""
+        """Return the queries that one participant answers on one sample of round t.
+
+        Args:
+            sampling: How the participant samples its records.
+            noise_multiplier: σ_t of the schedule.
+            round_index: t.
+
+        Raises:
+            ConfigError: A query or the multiplier is invalid, or does not go with the algorithm.
+            ArgumentError: The clipper cannot ask its query at this noise multiplier.
+        """
         upload = self._upload(sampling, noise_multiplier, round_index)
         asked = self._loss_query()
         if asked is None or not self._asked_on_the_upload(sampling):
@@ -186,7 +203,7 @@ class Mechanism:
         return query.noised_by(AGGREGATOR)
 
     def joint_before(self, sampling: Sampling) -> JointQuery | None:
-        """What every client answers before the first round; None: nothing."""
+        """Return the queries that every client answers before the first round, or None."""
         if self.before is None:
             return None
         return JointQuery(WholeData(sampling.neighbours), (self._noised_by_whom(self.before),))
@@ -196,25 +213,40 @@ class Mechanism:
         return None if asked is None else asked.query
 
     def _asked_on_the_upload(self, sampling: Sampling) -> bool:
-        """A loss is asked of all records: on the sample of the upload only where that is all records too."""
+        """Return whether the loss is asked on the upload's sample.
+
+        The loss concerns all records, so this holds only where the upload is computed on all records too.
+        """
         return sampling.whole and self.algorithm.samples_per_round == 1
 
     # ---- before a round
 
     def join(self, records_per_client: Sequence[int] | np.ndarray) -> None:
-        """Take note of the clients: those that sample alike release alike."""
+        """Take note of the clients. Clients that sample alike release alike and form one group.
+
+        Args:
+            records_per_client: Number of records of each client [K].
+        """
         groups: dict[Sampling, list[int]] = {}
         for client, records in enumerate(records_per_client):
             groups.setdefault(self.algorithm.sampling_of(int(records)), []).append(client)
-        self._groups = [(sampling, np.array(own)) for sampling, own in groups.items()]
+        self._groups = [(sampling, np.array(members)) for sampling, members in groups.items()]
         self._last = (None, ())
         self.clients = len(records_per_client)
         self._fixed = None if self.schedule.adaptive else deepcopy(self.schedule)
 
     def announce(self, round_index: int, noise_multiplier: float | None = None) -> Announcement:
-        """What each client releases if it takes part in round t: a function of what was released before.
+        """Return the queries that each client answers if it takes part in round t.
 
-        ``noise_multiplier``: another one than the schedule's, for an audit.
+        The announcement is a function of public and released values. The schedule's noise multiplier is
+        compared with that of a copy which observed nothing, unless the schedule says that it is adaptive.
+
+        Args:
+            round_index: t.
+            noise_multiplier: Another multiplier than the schedule's, for an audit.
+
+        Raises:
+            ReleaseError: A schedule that is not adaptive changed the multiplier of this round.
         """
         if not self.algorithm.private:
             return Announcement(round_index, ())
@@ -242,7 +274,7 @@ class Mechanism:
         return Announcement(round_index, self._last[1], name, before)
 
     def announce_before(self) -> Announcement:
-        """What each client releases before the first round."""
+        """Return the queries that each client answers before the first round."""
         groups = []
         for sampling, clients in self._groups:
             joint = self.joint_before(sampling)
@@ -258,7 +290,15 @@ class Mechanism:
         clients: np.ndarray | None = None,
         lowest: float | None = None,
     ) -> Group:
-        """What clients with this sampling release in round t."""
+        """Return the queries that clients with this sampling answer in round t.
+
+        Args:
+            sampling: How these clients sample their records.
+            noise_multiplier: σ_t.
+            round_index: t.
+            clients: Positions of the clients [m]; None for a plan, which needs no clients.
+            lowest: The smallest σ_t that the schedule could have reached; None means σ_t itself.
+        """
         joint = self.joint(sampling, noise_multiplier, round_index)
         least = joint
         if lowest is not None and lowest != noise_multiplier:
@@ -266,8 +306,8 @@ class Mechanism:
         after = None
         asked = self._loss_query()
         if asked is not None and asked.name not in joint.names:
-            apart = JointQuery(WholeData(sampling.neighbours), (asked,))
-            after = Sample(apart, 1, apart)
+            loss_alone = JointQuery(WholeData(sampling.neighbours), (asked,))
+            after = Sample(loss_alone, 1, loss_alone)
         upload = Sample(joint, self.algorithm.samples_per_round, least)
         return Group(np.zeros(0, dtype=np.int64) if clients is None else clients, upload, after)
 
@@ -276,29 +316,44 @@ class Mechanism:
     def plan(
         self, sampling: Sampling, noise_multiplier: float, rounds: int, samples: int | None = None
     ) -> Counter[JointQuery]:
-        """What a client in every one of ``rounds`` rounds releases, or in so many ``samples`` of them.
+        """Return the samples that a client answers in a whole run, with their queries.
 
-        What is released before the first round is among it, once. A clipper that asks something in some
-        rounds only is taken to ask this client every time. A mechanism whose :meth:`joint` depends on the
-        round in another way than by the clipper has a plan of its own.
+        Queries before the first round are counted once. Where a clipper asks a query in some rounds only,
+        this client is taken to be asked every time. A mechanism whose :meth:`joint` depends on the round in
+        another way than through the clipper has a plan of its own.
+
+        Args:
+            sampling: How the client samples its records.
+            noise_multiplier: σ.
+            rounds: Number of rounds of the run.
+            samples: Number of samples that the client answers on; None means all those of ``rounds`` rounds.
+
+        Returns:
+            The number of samples for each set of queries.
         """
-        each = self.algorithm.samples_per_round
-        left = rounds * each if samples is None else samples
+        samples_per_round = self.algorithm.samples_per_round
+        remaining = rounds * samples_per_round if samples is None else samples
         counts: Counter[JointQuery] = Counter()
-        for round_index, often in self.clipper.kinds_of_rounds(rounds).items():
-            count = min(left, often * each)
+        for round_index, round_count in self.clipper.kinds_of_rounds(rounds).items():
+            count = min(remaining, round_count * samples_per_round)
             group = self.group(sampling, noise_multiplier, round_index)
             counts[group.upload.joint] += count
             if group.after is not None:
-                counts[group.after.joint] += math.ceil(count / each)
-            left -= count
+                counts[group.after.joint] += math.ceil(count / samples_per_round)
+            remaining -= count
         if (before := self.joint_before(sampling)) is not None:
             counts[before] += 1
         return Counter({joint: count for joint, count in counts.items() if count})
 
     def bound(self, sampling: Sampling) -> dict[dp_event.DpEvent, int] | None:
-        """What no run of an adaptive schedule spends more than on a client, in the sound view; ``None``
-        where there is no such bound."""
+        """Return a composition that no run of an adaptive schedule exceeds for any client, in the sound view.
+
+        Args:
+            sampling: How the client samples its records.
+
+        Returns:
+            The number of times that each Gaussian event occurs, or None if there is no such bound.
+        """
         sigma, rounds = self.schedule.total_noise_multiplier, self.schedule.planned_rounds
         if sigma is None or rounds is None:
             return None
@@ -306,13 +361,13 @@ class Mechanism:
         bound = Counter({uploads.event(): 1})
         for round_index, count in self.clipper.kinds_of_rounds(math.ceil(rounds)).items():
             group = self.group(sampling, sigma, round_index)
-            rest = group.upload.joint.only(*group.upload.joint.names - {GRADIENT})
-            if rest.queries:
-                bound[rest.event()] += count * group.upload.times
+            other_queries = group.upload.joint.only(*group.upload.joint.names - {GRADIENT})
+            if other_queries.queries:
+                bound[other_queries.event()] += count * group.upload.times
             if group.after is not None:
                 bound[group.after.joint.event()] += count
-        plain = all(isinstance(event, dp_event.GaussianDpEvent) for event in bound)
-        return bound if plain else None
+        all_gaussian = all(isinstance(event, dp_event.GaussianDpEvent) for event in bound)
+        return bound if all_gaussian else None
 
     # ---- the round
 
@@ -323,8 +378,15 @@ class Mechanism:
         streams: SecretStreams,
         charged: np.ndarray | None = None,
     ) -> OpenRound:
-        """The round with the clients in ``cohort`` [c], ascending; ``charged`` [p]: who pays for it
-        (default: those whose part in it is seen)."""
+        """Open the round of a cohort.
+
+        Args:
+            announcement: The announcement of this round.
+            cohort: Positions of the clients that take part [c], ascending.
+            streams: Secret streams of the run.
+            charged: Positions of the clients that are charged [p]. None means those whose participation is
+                seen.
+        """
         if charged is None:
             charged = self.algorithm.trust.charged(cohort, self.clients)
         return OpenRound(
@@ -338,15 +400,14 @@ class Mechanism:
         )
 
     def state_dict(self) -> dict[str, object]:
-        """Nothing: each round's noise is independent, and the schedule and clipper keep their own state."""
+        """Return an empty state: noise is independent, and schedule and clipper keep their own state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Restore what ``state_dict`` gave."""
+        """Restore the state that ``state_dict`` returned."""
 
 
 def _refuse_bad_multiplier(sigma: object) -> None:
-    """Raise ConfigError for what is no noise multiplier."""
     if not isinstance(sigma, (float, Real)) or not 0 <= float(sigma) < math.inf:
         raise ConfigError(
             f"noise_schedule: noise_multiplier must return a finite number >= 0, got {show(sigma)}"
@@ -354,7 +415,6 @@ def _refuse_bad_multiplier(sigma: object) -> None:
 
 
 def _refuse_bad_query(query: object, clipper: Asking) -> None:
-    """Raise ConfigError for what is no query of a clipper."""
     if not isinstance(query, Query) or query.name != CLIP_STATISTIC:
         raise ConfigError(
             f"clipper: {type(clipper).__name__}.query must return None or a query named {CLIP_STATISTIC!r}, "

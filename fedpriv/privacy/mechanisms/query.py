@@ -1,4 +1,4 @@
-"""What a query is, whatever the family of its noise."""
+"""Base class of all queries: one answer on a sample, with a family of noise."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ if TYPE_CHECKING:
 
 
 class Query(ABC):
-    """One answer on a sample: a family of noise and its parameter. Hashable, and public before the round.
+    """One answer on a sample: a family of noise and its parameters.
+
+    A query is hashable, and is known from public values before the round. The noise that :meth:`release` adds
+    and the event that :meth:`event` charges follow from the same attributes.
 
     Attributes:
-        name: What is answered, such as ``gradient_sum``; the ledger's word for it.
-        by: Who adds the noise: ``client``, ``aggregator`` (trusted, simulated) or ``nobody`` (what was
-            public before the first round).
-        replaced: By how many times as much replacing a unit moves the answer as adding one.
-        honest: How many shares of its noise together are what it states (1: each alone is).
-        noise_multiplier: Noise std ÷ add/remove sensitivity, where noise is added. What flips bits has none.
+        name: Name of the answer in the ledger, such as ``gradient_sum``.
+        by: Party that adds the noise: ``client``, ``aggregator`` (trusted, simulated), or ``nobody`` for what
+            was public before the first round.
+        replaced: Ratio of the distances by which replacing a unit and adding a unit move the answer.
+        honest: Number of noise shares that together have the stated noise. 1 means that each share has it.
+        noise_multiplier: Noise std ÷ add/remove sensitivity, where noise is added. Queries that flip bits
+            have no multiplier.
     """
 
     noise_multiplier: float
@@ -39,44 +43,57 @@ class Query(ABC):
     @property
     @abstractmethod
     def protects(self) -> bool:
-        """Whether there is any noise at all."""
+        """Whether the answer is noised at all."""
 
     @property
     def purpose_of_all(self) -> str:
-        """The name of its secret stream where one answer is of a whole cohort."""
+        """Name of the secret stream where one answer belongs to a whole cohort."""
         return f"{self.name}_of_all"
 
     @abstractmethod
     def noised_by(self, by: str) -> Query:
-        """The same query with its noise added by ``by``. Raises ConfigError where that cannot be."""
+        """Return the same query with its noise added by ``client`` or ``aggregator``.
+
+        Raises:
+            ConfigError: This family of noise cannot be added by that party.
+        """
 
     @abstractmethod
     def event(self) -> DpEvent:
-        """The event of one answer to this query alone, without sampling."""
+        """Return the event of one answer to this query alone, without the amplification by sampling."""
 
     @abstractmethod
     def release(self, answer: Bounded, noise: Noising) -> Tensor | None:
-        """Replace ``answer.values`` by its release and return the standard deviation of the noise that one
-        share added, of each row [m] (None where noise is not added but flips)."""
+        """Replace the answer's values by their release, in place.
+
+        Args:
+            answer: The bounded answer [m, …]. Its values are private before this call and public after it.
+            noise: Streams and shares of the noise.
+
+        Returns:
+            The standard deviation of the noise that one share added to each row [m], or None where bits are
+            flipped and nothing is added.
+        """
 
     @abstractmethod
     def describe(self) -> str:
-        """Name and parameter, as the ledger has them."""
+        """Return name and parameter, as the ledger shows them."""
 
     def describe_in_full(self) -> str:
-        """The same with all that a plan tells."""
+        """Return the description with everything that a plan shows."""
         return self.describe()
 
 
 @dataclass(frozen=True)
 class Noising:
-    """What a query needs to noise one answer.
+    """Settings of one call of :meth:`Query.release`.
 
     Attributes:
-        streams: A secret stream for each row of the answer.
-        multipliers: Of each row, where the rows are of different clients; else None, and the query's own.
-        shares: How many clients add noise of their own to the one row there is (1: a single share).
-        drawn: Noise that is being drawn already, or None.
+        streams: One secret stream for each row of the answer.
+        multipliers: Noise multiplier of each row [m], where the rows belong to clients of several groups.
+            None means the query's own multiplier.
+        shares: Number of clients that each add noise to the one row. 1 means a single share.
+        drawn: Noise whose drawing began before the answer was computed, or None.
     """
 
     streams: Sequence[Stream]

@@ -1,7 +1,7 @@
 """Randomized response on one bit per client (Warner 1965): pure ε-local differential privacy.
 
-Each client flips its bit with probability f = 1/(1 + e^ε), so that the two answers differ in
-probability by a factor e^ε at most. Of n clients with k ones the server counts X ones, and
+Each client flips its bit with probability f = 1/(1 + e^ε), so that the probabilities of an answer under the
+two bits differ by a factor of at most e^ε. Of n clients, k of which hold a one, the server counts X ones, and
 
     k̂ = (X - n f) / (1 - 2f),   E k̂ = k,   Var k̂ = n f (1 - f) / (1 - 2f)²
 """
@@ -27,9 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RandomizedBit(Query):
-    """One bit of each client, flipped by the client with probability 1/(1 + e^ε): pure ε-DP.
+    """One bit of each client, which the client flips with probability 1/(1 + e^ε): pure ε-DP.
 
-    Its answer is Σ (bit - ½) over the clients.
+    The answer is Σ (bit - ½) over the clients.
+
+    Attributes:
+        name: Name of the answer in the ledger.
+        epsilon: ε of one bit.
+
+    Example:
+        >>> RandomizedBit("clip_statistic", epsilon=1.0).describe()
+        'clip_statistic=randomized_response(1)'
     """
 
     name: str
@@ -50,7 +58,11 @@ class RandomizedBit(Query):
         )
 
     def event(self) -> dp_event.DpEvent:
-        """dp_accounting flips a coin with probability p and then answers at random: p = 2 · flip."""
+        """Return the randomized response of dp_accounting with p = 2 f.
+
+        There, a coin of probability p decides whether the answer is random, so that a bit changes with
+        probability p/2.
+        """
         return dp_event.RandomizedResponseDpEvent(2.0 * flip_probability(self.epsilon), 2)
 
     def release(self, answer: Bounded, noise: Noising) -> None:
@@ -64,16 +76,22 @@ class RandomizedBit(Query):
 
 
 def flip_probability(epsilon: float) -> float:
-    """f = 1/(1 + e^ε), in (0, ½)."""
+    """Return f = 1/(1 + e^ε), in (0, ½)."""
     return 1.0 / (1.0 + math.exp(epsilon))
 
 
 def noised_count(
     ones: int, total: int, epsilon: float, stream: Stream | np.random.Generator
 ) -> float:
-    """k̂, an unbiased estimate of ``ones`` = k from the flipped bits of ``total`` = n clients.
+    """Return k̂, an unbiased estimate of the number of ones from flipped bits.
 
-    Whose bit is whose does not matter for the count: the ones come first.
+    The count does not depend on the order of the bits, so the ones come first.
+
+    Args:
+        ones: k, the true number of ones.
+        total: n, the number of clients.
+        epsilon: ε of one bit.
+        stream: Source of the n uniform numbers.
     """
     flip = flip_probability(epsilon)
     bits = np.arange(total) < ones

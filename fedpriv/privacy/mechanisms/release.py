@@ -1,4 +1,4 @@
-"""The record of what was released: all that the ledger takes, and all that is charged."""
+"""Record of a release: the only input of the ledger, and all that is charged."""
 
 from __future__ import annotations
 
@@ -19,19 +19,42 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Release:
-    """What ``count`` samples of each of some clients released.
+    """Record of ``count`` samples that each of some clients answered queries on.
+
+    The record holds public facts only, no values. It can be entered in a
+    :class:`~fedpriv.privacy.ledger.Ledger` and turned into the event ``joint.event()``, which the
+    accountants compose ``count`` times for each client.
+
+    The constructor checks that the noise added is at least what is charged, for every query with noise:
+
+        noise_std · √h ≥ z · sensitivity
+
+    with z the query's noise multiplier and h = ``query.honest`` the number of shares that protect for
+    certain.
 
     Attributes:
         joint: The sampling and every query answered on the sample.
-        clients: Who is charged [m]: positions among all K.
-        sensitivity: Of each query, by how much one unit more or less moves the answer: [m], or [1] where one
-            number holds for all.
-        noise_std: Of each query, the standard deviation of the noise that was added to it (by one share,
-            where several clients add one each to the same sum), like ``sensitivity``. A bit that is flipped
-            has none.
-        shares: Of each query, how many shares of that noise its sum got (1, the default: the answer is one
-            participant's, or somebody noised it for all).
-        count: How many independent samples of that kind.
+        clients: Positions among all K of the clients that are charged [m].
+        sensitivity: For each query name, the distance in L2 that one unit more or less moves the answer: [m],
+            or [1] if one number holds for all clients.
+        noise_std: For each query name, the standard deviation of the noise that was added, [m] or [1]. Where
+            several clients add a share each to the same sum, the standard deviation of one share. A bit that
+            is flipped has no entry.
+        shares: For each query name, the number of noise shares in its sum. The default 1 means that the
+            answer belongs to one participant, or that one party noised it for all.
+        count: Number of independent samples of this kind.
+
+    Raises:
+        ReleaseError: ``count`` is below 1, a shape is wrong, or less noise was added than is charged.
+
+    Example:
+        >>> from fedpriv.privacy.core.sampling import PoissonSampling
+        >>> from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, JointQuery
+        >>> joint = JointQuery(PoissonSampling(0.1), (GaussianQuery(GRADIENT, noise_multiplier=2.0),))
+        >>> clip_norm = np.array([0.5])
+        >>> release = Release(joint, np.arange(3), {GRADIENT: clip_norm}, {GRADIENT: 2.0 * clip_norm})
+        >>> release.count, len(release.clients)
+        (1, 3)
     """
 
     joint: JointQuery
@@ -45,15 +68,15 @@ class Release:
         if self.count < 1:
             raise ReleaseError(f"a release is of one sample at least, got {self.count}")
         for query in self.joint.queries:
-            for what, values in (
+            for quantity, values in (
                 ("sensitivity", self.sensitivity.get(query.name)),
                 ("noise_std", self.noise_std.get(query.name, np.zeros(1))),
             ):
                 shape = None if values is None else np.shape(values)
                 if shape not in ((1,), (len(self.clients),)):
                     raise ReleaseError(
-                        f"a release of {query.name} by {len(self.clients)} clients needs their {what}: one "
-                        f"number for all or one for each, got shape {shape}"
+                        f"a release of {query.name} by {len(self.clients)} clients needs their {quantity}: "
+                        f"one number for all or one for each, got shape {shape}"
                     )
             multiplier = getattr(query, "noise_multiplier", None)
             if multiplier is not None and query.protects:
@@ -66,7 +89,17 @@ class Release:
 def refuse_too_little_noise(
     name: str, multipliers: np.ndarray | float, sensitivity: np.ndarray, noise_std: np.ndarray
 ) -> None:
-    """Raise ReleaseError where the noise that was added is less than multiplier × sensitivity."""
+    """Check that the noise added is at least multiplier × sensitivity, up to rounding.
+
+    Args:
+        name: Name of the query, for the message.
+        multipliers: Noise multiplier of all rows, or of each row [m].
+        sensitivity: Sensitivity of each row [m].
+        noise_std: Standard deviation of the noise that was added to each row [m], or to all rows [1].
+
+    Raises:
+        ReleaseError: Some row has less noise.
+    """
     needed = multipliers * np.asarray(sensitivity, dtype=float)
     multipliers = np.broadcast_to(multipliers, needed.shape)
     added = np.broadcast_to(noise_std, needed.shape)

@@ -1,4 +1,4 @@
-"""One round's releases, each held against what was announced."""
+"""One round's releases, each compared with the announcement before it leaves the mechanism."""
 
 from __future__ import annotations
 
@@ -30,18 +30,33 @@ Measured = tuple[np.ndarray, np.ndarray | None]  # sensitivity and noise std of 
 class OpenRound:
     """A round between its announcement and its charge.
 
-    Answers have a row for each client of the cohort (``row_per_client``: each noises its own), or one row for
-    all of it; with ``uploads_apart`` the uploads have a row each, whatever the others have. Raises
-    ReleaseError for anything that was not announced, before it is let go.
+    :meth:`release` noises the answers of one local step, :meth:`release_after` the loss of the new weights,
+    and :meth:`close` returns the records. An answer that was not announced, states a larger sensitivity, or
+    gets less noise than announced raises ``ReleaseError`` before anything is seen.
 
-    ``aborted``: nothing is released, because too few take part; ``facts``: what the server sees of the round
-    beside what it released, as columns of a row.
+    Attributes:
+        announcement: The queries that were announced.
+        cohort: Positions of the clients that take part [c], ascending.
+        streams: Secret streams of the run.
+        round_index: t.
+        aborted: Whether too few clients take part, so that nothing is released.
+
+    Args:
+        announcement: See above.
+        cohort: See above.
+        charged: Positions of the clients that are charged [p].
+        streams: See above.
+        trust: Who sees which uploads and who adds the noise.
+        row_per_client: Whether answers have one row for each client of the cohort, noised by that client. If
+            not, one row belongs to the whole cohort.
+        uploads_apart: Whether uploads have one row for each client, whatever the other answers have.
     """
 
     aborted = False
 
     @fact
     def facts(self) -> Mapping[str, object]:
+        """Columns of the round's row in the metrics that the server sees beside the released values."""
         return {}
 
     def __init__(
@@ -60,8 +75,8 @@ class OpenRound:
         self._charged, self._trust, self._row_per_client = charged, trust, row_per_client
         self._uploads_apart = uploads_apart
         self._groups: list[Group] = []
-        self._rows: list[np.ndarray] = []  # those that are of clients of each group, ascending
-        alike = len(announcement.groups) == 1  # all clients are of the one group
+        self._rows: list[np.ndarray] = []  # of each group: the rows of its clients, ascending
+        alike = len(announcement.groups) == 1  # all clients belong to the one group
         for group in announcement.groups:
             rows = np.arange(len(cohort))
             if not alike:
@@ -77,7 +92,11 @@ class OpenRound:
     # ---- releasing
 
     def begin_step(self, size: int) -> None:
-        """Let the gradient's noise, ``size`` numbers a row, be drawn while the gradients are computed."""
+        """Start drawing the noise of the gradients, so that it is drawn while the gradients are computed.
+
+        Args:
+            size: d, the numbers of one row.
+        """
         from fedpriv.privacy.core.noise import Noise
 
         self._drawn = None
@@ -86,24 +105,44 @@ class OpenRound:
             self._drawn = Noise(self._streams_of(query), size)
 
     def release(self, answers: Mapping[str, Bounded]) -> dict[str, Visible]:
-        """Noise what one step answers and write it down; the answers are used up."""
+        """Noise the answers of one local step and record them. The answers are overwritten.
+
+        Args:
+            answers: One bounded answer for each announced query, by its name.
+
+        Returns:
+            The noised answers by name, or the answers as they are where no privacy is claimed.
+
+        Raises:
+            ReleaseError: The queries are not the announced ones, or an answer breaks its announcement.
+                Nothing of the round is charged or saved.
+        """
         for group in self._groups:
             announced = group.names - {self.announcement.asked_after}
-            if more := answers.keys() - announced:
-                raise self._not_announced(", ".join(sorted(more)))
+            if unannounced := answers.keys() - announced:
+                raise self._not_announced(", ".join(sorted(unannounced)))
             if missing := announced - answers.keys():
                 raise self._not_released(", ".join(sorted(missing)))
         measured: dict[str, Measured] = {}
         visible: dict[str, Visible] = {}
         for name, answer in answers.items():
             visible[name], measured[name] = self._release(name, answer)
-        # the streams that follow may depend on what was released
+        # In a run with code of the user's own, later streams depend on what was released.
         self.streams.bind("released", {name: value.values for name, value in visible.items()})
         self._steps.append(measured)
         return visible
 
     def release_after(self, name: str, answer: Bounded) -> Visible:
-        """Noise what clients answer once the model has moved (the loss of the new weights)."""
+        """Noise the answers that clients give once the model has moved: the loss of the new weights.
+
+        Args:
+            name: Name of the query.
+            answer: The bounded answer.
+
+        Raises:
+            ReleaseError: The query was not announced, was answered already, or would tell a secret cohort
+                size.
+        """
         if name != self.announcement.asked_after or self._after is not None:
             raise self._not_announced(name)
         if self._trust.secret_cohort:
@@ -135,7 +174,6 @@ class OpenRound:
         return released(answer.values, query.protects), (sensitivity, added)
 
     def _noise(self, name: str, query: Query, answer: Bounded) -> np.ndarray | None:
-        """Noise the answer; return the standard deviation of what was added, or None if it is no number."""
         reports = self._reports(name)
         multipliers = None  # that of each row, where clients of several groups have their own
         if (
@@ -143,10 +181,12 @@ class OpenRound:
             and len(self._groups) > 1
             and len(answer.values) == len(self.cohort)
         ):
-            of_rows = np.empty(len(self.cohort))
+            group_multipliers = np.empty(len(self.cohort))
             for group, rows in zip(self._groups, self._rows, strict=True):
-                of_rows[rows] = group.upload.joint.query(name).noise_multiplier
-            multipliers = answer.values.new_tensor(of_rows, dtype=answer.values.double().dtype)
+                group_multipliers[rows] = group.upload.joint.query(name).noise_multiplier
+            multipliers = answer.values.new_tensor(
+                group_multipliers, dtype=answer.values.double().dtype
+            )
         noising = Noising(
             self._streams_of(query, answer.of_reports),
             multipliers,
@@ -157,24 +197,31 @@ class OpenRound:
         std = query.release(answer, noising)
         if std is None:
             return None
-        asked = getattr(query, "noise_multiplier", 0.0)
-        wanted = np.float64(asked) if multipliers is None else _numbers(multipliers)
+        stated = getattr(query, "noise_multiplier", 0.0)
+        row_multipliers = np.float64(stated) if multipliers is None else _numbers(multipliers)
         added = _numbers(std)
-        refuse_too_little_noise(name, wanted, sensitivity, added * math.sqrt(query.honest))
+        refuse_too_little_noise(name, row_multipliers, sensitivity, added * math.sqrt(query.honest))
         self._added[name] = added * (math.sqrt(noising.shares) / answer.divided_by)
         return added
 
     def _is_apart(self, name: str) -> bool:
-        """Return whether each client's answer to a query is noised by itself."""
         return self._row_per_client or (self._uploads_apart and name == GRADIENT)
 
     def _reports(self, name: str) -> int:
-        """Return how many reports one row of the answers to a query adds up."""
+        """Return the number of reports that one row of the answers to a query adds up."""
         return 1 if self._is_apart(name) else len(self.cohort)
 
     def noise_std(self, name: str) -> np.ndarray | None:
-        """The standard deviation of the noise in the last release of that name, of each row [m]; public, as
-        noise multiplier, clip norm and denominator are. None: it was released without noise."""
+        """Return the standard deviation of the noise in the last release of a query.
+
+        The number is public, as noise multiplier, clip norm and denominator are.
+
+        Args:
+            name: Name of the query.
+
+        Returns:
+            The standard deviation of each row [m], or None if the query was released without noise.
+        """
         return self._added.get(name)
 
     def _query(self, name: str) -> Query | None:
@@ -189,7 +236,6 @@ class OpenRound:
         return None
 
     def _streams_of(self, query: Query, of_reports: bool = False) -> list[Stream]:
-        """One for each row."""
         noise, t = self.streams.noise, self.round_index
         if of_reports:
             return [noise(query.name, t)]
@@ -213,7 +259,11 @@ class OpenRound:
         )
 
     def refuse_unless_complete(self) -> None:
-        """Called before anything is applied: every announced sample of the uploads has been released."""
+        """Check that every announced sample of the uploads was released, before anything is applied.
+
+        Raises:
+            ReleaseError: A sample is missing.
+        """
         for group in self._groups:
             if len(self._steps) != group.upload.times:
                 raise self._not_released(
@@ -225,8 +275,8 @@ class OpenRound:
     def close(self) -> tuple[Release, ...]:
         """Return the records of what was released, one for each group of clients and sample.
 
-        :meth:`release` notes sensitivity and noise of each answer; the records are made of these notes here.
-        Raises ReleaseError where something that was announced is missing.
+        Raises:
+            ReleaseError: An announced answer is missing.
         """
         self.refuse_unless_complete()
         asked, after = self.announcement.asked_after, self._after
@@ -253,8 +303,10 @@ class OpenRound:
                         step[asked] = after
             for joint, answers in samples:
                 sensitivity, noise_std = {}, {}
-                for name, (moved, added) in answers.items():  # one number holds for all
-                    sensitivity[name] = moved if len(moved) == 1 else moved[rows]
+                for name, (row_sensitivity, added) in answers.items():  # one number holds for all
+                    sensitivity[name] = (
+                        row_sensitivity if len(row_sensitivity) == 1 else row_sensitivity[rows]
+                    )
                     if added is not None:
                         noise_std[name] = added if len(added) == 1 else added[rows]
                 shares = {

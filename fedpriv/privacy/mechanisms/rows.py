@@ -1,7 +1,8 @@
-"""Joint queries as rows of a checkpoint: a plain form that many share, and the floats in which they differ.
+"""Joint queries as rows of a checkpoint.
 
-A sampling or a query is its class and its fields, whose values are numbers and texts; classes of the user's
-own are found again by their names, among those that the run's code defines.
+A row is a plain form, which many joint queries share, and the floats in which they differ. A sampling or a
+query is stored as its class and its fields, whose values are numbers and texts. Classes of the user's own are
+found again by name, among the classes that the run's code defines.
 """
 
 from __future__ import annotations
@@ -22,14 +23,26 @@ Form = tuple[Any, ...]
 
 
 def joint_row(joint: JointQuery) -> tuple[Form, list[float]]:
-    """(form, floats) of a joint query. Raises ConfigError for fields that are not plain."""
+    """Return the form and the floats of a joint query.
+
+    Raises:
+        ConfigError: A field is not plain, so a checkpoint cannot hold it.
+    """
     sampling, *queries = (_part(part) for part in (joint.sampling, *joint.queries))
     form = (sampling[0], tuple(query[0] for query in queries))
     return form, [number for part in (sampling, *queries) for number in part[1]]
 
 
 def joint_of(form: Form, floats: Iterator[float]) -> JointQuery:
-    """What :func:`joint_row` was given."""
+    """Return the joint query that :func:`joint_row` was given.
+
+    Args:
+        form: Its form.
+        floats: Its floats; exactly these are consumed.
+
+    Raises:
+        ConfigError: The run's code does not define a class of the form.
+    """
     sampling, queries = form
     return JointQuery(
         _made(Sampling, sampling, floats), tuple(_made(Query, query, floats) for query in queries)
@@ -37,12 +50,12 @@ def joint_of(form: Form, floats: Iterator[float]) -> JointQuery:
 
 
 def queries_in(form: Form) -> int:
-    """How many queries a joint query of this form has."""
+    """Return the number of queries of a joint query with this form."""
     return len(form[1])
 
 
 def _part(part: object) -> tuple[Form, list[float]]:
-    kept: list[tuple[Any, ...]] = []
+    form: list[tuple[Any, ...]] = []
     floats: list[float] = []
     kind: Any = type(part)
     for name in _names(kind) or vars(part):
@@ -50,16 +63,16 @@ def _part(part: object) -> tuple[Form, list[float]]:
         if isinstance(value, float) or (
             isinstance(value, Real) and not isinstance(value, Integral)
         ):
-            kept.append((name,))
+            form.append((name,))
             floats.append(float(value))
         else:
-            kept.append((name, _plain(part, name, value)))
-    return (first_name(kind), tuple(kept)), floats
+            form.append((name, _plain(part, name, value)))
+    return (first_name(kind), tuple(form)), floats
 
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass; empty for another class."""
+    """Return the names of the fields of a dataclass; none for another class."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
@@ -79,22 +92,22 @@ def _plain(part: object, name: str, value: Any) -> Any:
 
 
 def _made(base: type, form: Form, floats: Iterator[float]) -> Any:
-    name, kept = form
+    name, fields_of_part = form
     kind = _known(base).get(name)
     if kind is None:
         raise ConfigError(
             f"resume: the checkpoint holds releases of {name}, which the code of this run does not define"
         )
     made: Any = object.__new__(kind)
-    for field, *value in kept:
+    for field, *value in fields_of_part:
         object.__setattr__(made, field, value[0] if value else next(floats))
     return made
 
 
 def _known(base: type) -> dict[str, type]:
-    found, new = {}, [base]
-    while new:
-        kind = new.pop()
-        found[first_name(kind)] = kind
-        new += kind.__subclasses__()
-    return found
+    classes, pending = {}, [base]
+    while pending:
+        kind = pending.pop()
+        classes[first_name(kind)] = kind
+        pending += kind.__subclasses__()
+    return classes

@@ -1,20 +1,20 @@
 """Distributed trust: every client adds a share of the noise, and the server sees only the sum.
 
-Of n clients that are announced for a round up to s may drop out (``tolerated_dropouts``) and up to t may tell
-the server their shares (``tolerated_collusion``). Each share has the standard deviation
+Of n clients that are announced for a round, up to s may drop out (``tolerated_dropouts``) and up to t may
+tell the server their shares (``tolerated_collusion``). Each share has the standard deviation
 
     z Δ / √h,   h = n - t - s
 
-so that the h honest shares that are certainly in the sum have z Δ together, which is what the ledger charges.
-More shares than these h only add independent noise: post-processing. With c clients left (n - s ≤ c ≤ n) the
-sum gets noise of standard deviation z Δ √(c/h). With fewer than n - s nothing is released.
+so that the h honest shares that are in the sum for certain have z Δ together, which is what the ledger
+charges. The other shares only add independent noise, which is post-processing. With c clients left (n - s ≤ c
+≤ n) the sum gets noise of standard deviation z Δ √(c/h). With fewer than n - s clients nothing is released.
 
-Choosing the cohort does not amplify: the server sees who takes part. A client more or less means its upload
-counted or replaced by zeros. Lots that a client samples in secret do amplify, since the server sees no
-client's sum.
+Sampling the cohort does not amplify privacy, because the server sees who takes part. The neighbouring data
+set has zeros in the place of one client's upload. Lots that a client samples in secret do amplify, because
+the server does not see the sum of a single client.
 
-:class:`SharedGaussian` is the continuous idealisation: real numbers, which no secure aggregation adds up. One
-Gaussian of the sum's distribution is drawn. The mechanisms on whole numbers are
+:class:`SharedGaussian` is the continuous idealisation: real numbers, which no secure aggregation adds up. It
+draws one Gaussian with the distribution of the sum. The mechanisms on integers are
 :mod:`~fedpriv.privacy.mechanisms.discrete_gaussian` and :mod:`~fedpriv.privacy.mechanisms.skellam`.
 """
 
@@ -55,21 +55,33 @@ if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms.bounded import Bounded
 
 COLUMNS = ("dropped", "aborted", "bits_per_coordinate", "bytes_per_client")
-"""What a round of such a run tells beside the columns of all."""
+"""Columns of a round's row that only these runs have."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """``dropouts`` s and ``collusion`` t that the noise allows for."""
+    """Numbers of dropouts and colluding clients that the noise allows for.
+
+    Attributes:
+        dropouts: s, clients that may drop out of a round.
+        collusion: t, clients that may tell the server their shares.
+    """
 
     dropouts: int = 0
     collusion: int = 0
 
     def honest(self, clients: int) -> int:
-        """h = n - t - s, the shares that certainly protect. Raises ArgumentError where none is left."""
-        left = clients - self.dropouts - self.collusion
-        if left >= 1:
-            return left
+        """Return h = n - t - s, the number of shares that protect for certain.
+
+        Args:
+            clients: n.
+
+        Raises:
+            ArgumentError: No honest client would be left.
+        """
+        honest = clients - self.dropouts - self.collusion
+        if honest >= 1:
+            return honest
         name = "tolerated_dropouts" if self.dropouts >= self.collusion else "tolerated_collusion"
         raise ArgumentError(
             name,
@@ -84,16 +96,16 @@ FAMILIES = {kind.family: kind for kind in (DiscreteGaussianQuery, SkellamQuery)}
 
 @dataclass
 class DiscreteShares:
-    """How whole numbers stand for the uploads.
+    """Settings of the encoding of uploads as integers.
 
     Attributes:
         family: ``discrete_gaussian`` or ``skellam``.
         bits: b of the modulus 2^b.
-        cells: k, whole numbers in a clip norm; None: the finest grid that ``wrap_limit`` allows.
+        cells: k, grid steps in a clip norm; None means the finest grid that ``wrap_limit`` allows.
         wrap_limit: The largest probability that some coordinate of a round's sum wraps around.
-        rounding: ``vectors`` or ``sums``: what a unit moves.
-        masked: Whether masks are simulated.
-        size: How many numbers the model has; known before anything is planned.
+        rounding: ``vectors`` or ``sums``, which decides the sensitivity.
+        masked: Whether pairwise masks are simulated.
+        size: Number of weights of the model, known before anything is planned.
     """
 
     family: str
@@ -107,8 +119,17 @@ class DiscreteShares:
     def query(
         self, asked: GaussianQuery, clients: int | None, honest: int | None, forecast: bool
     ) -> DiscreteQuery:
-        """The query with shares of this family; ``forecast``: of a noise multiplier that is only tried out.
-        Raises ConfigError where there can be none."""
+        """Return the query with integer shares in place of a Gaussian query.
+
+        Args:
+            asked: The Gaussian query.
+            clients: n, the number of clients announced for a round; None if unknown.
+            honest: h, the number of shares that protect for certain.
+            forecast: Whether the noise multiplier is only tried out, by a calibration.
+
+        Raises:
+            ConfigError: There is no noise, the number of clients is unknown, or the modulus is too small.
+        """
         if not asked.protects:
             raise ConfigError(
                 "algorithm.shares", self.family, "continuous where the noise multiplier is 0"
@@ -134,7 +155,7 @@ class DiscreteShares:
                     f"modulus too small: even with one step in a clip norm a round's sum wraps around with "
                     f"a probability above algorithm.wrap_limit, {self.wrap_limit:g}",
                 )
-        made = FAMILIES[self.family](
+        query = FAMILIES[self.family](
             asked.name,
             asked.noise_multiplier,
             cells,
@@ -146,28 +167,32 @@ class DiscreteShares:
             self.masked,
         )
         if forecast:
-            return made
-        if made.wrap_probability > self.wrap_limit:
+            return query
+        if query.wrap_probability > self.wrap_limit:
             raise ConfigError(
                 "algorithm.bits",
                 self.bits,
                 f"more, or a smaller algorithm.scale than {cells:g}",
                 f"modulus too small: a round's sum wraps around with probability up to "
-                f"{made.wrap_probability:.1g}, above algorithm.wrap_limit, {self.wrap_limit:g}",
+                f"{query.wrap_probability:.1g}, above algorithm.wrap_limit, {self.wrap_limit:g}",
             )
-        if made.variance > LARGEST_SHARE**2:
+        if query.variance > LARGEST_SHARE**2:
             raise ConfigError(
                 "algorithm.scale",
                 cells,
                 f"less: a share's noise is at most {LARGEST_SHARE:g} steps",
                 "a finer grid gains nothing",
             )
-        return made
+        return query
 
 
 @dataclass(frozen=True)
 class SharedGaussian(GaussianQuery):
-    """Gaussian shares, ``honest`` of which together have ``noise_multiplier``: an idealisation."""
+    """Gaussian shares, ``honest`` of which together have ``noise_multiplier``: an idealisation.
+
+    Attributes:
+        honest: h, the number of shares that protect for certain. See :class:`GaussianQuery` for the others.
+    """
 
     honest: int = 1
 
@@ -183,7 +208,7 @@ class SharedGaussian(GaussianQuery):
 
 
 class SharedMechanism(Mechanism):
-    """One sum for all clients of a round; with distributed trust each adds a share of its noise."""
+    """One sum for all clients of a round. With distributed trust each client adds a share of its noise."""
 
     _forecasts = False
 
@@ -201,7 +226,7 @@ class SharedMechanism(Mechanism):
     def plan(
         self, sampling: Sampling, noise_multiplier: float, rounds: int, samples: int | None = None
     ) -> Counter[JointQuery]:
-        self._forecasts = True  # a calibration tries noise that no modulus has room for
+        self._forecasts = True  # a calibration also tries noise that no modulus has room for
         try:
             return super().plan(sampling, noise_multiplier, rounds, samples)
         finally:
@@ -229,7 +254,11 @@ class SharedMechanism(Mechanism):
         )
 
     def _counted(self, query: GaussianQuery) -> DiscreteCount:
-        """What the clipper asks, where that is a whole number. Raises ConfigError."""
+        """Return the clipper's query with integer shares.
+
+        Raises:
+            ConfigError: The clipper's statistic is no integer, or has no noise.
+        """
         algorithm: Any = self.algorithm
         steps = self.clipper.whole_steps
         if steps is None or not query.protects:
@@ -266,7 +295,7 @@ class SharedMechanism(Mechanism):
 
 
 class SharedRound(OpenRound):
-    """A round with one answer for its whole cohort; aborted where fewer than ``least`` clients are left."""
+    """A round with one answer for its whole cohort. It is aborted if fewer than ``least`` are left."""
 
     def __init__(self, *args: Any, announced: int, least: int, **settings: Any):
         super().__init__(*args, **settings)
@@ -291,29 +320,35 @@ class SharedRound(OpenRound):
             super().begin_step(size)
 
     def close(self) -> tuple:
-        """Nothing was released in a round that was aborted, so nothing is charged."""
+        """Return the records of the round. An aborted round released nothing, so nothing is charged."""
         return () if self.aborted else super().close()
 
     def _streams_of(self, query: Query, of_reports: bool = False) -> list[Stream]:
-        """Of a discrete query: the public rotation's, then one for each client (and one more for its
-        masks)."""
         noise, t = self.streams.noise, self.round_index
         if isinstance(query, DiscreteCount):
             return [noise(query.name, t, 0, client) for client in self.cohort]
         if not isinstance(query, DiscreteQuery):
             return super()._streams_of(query, of_reports)
-        found = [self.streams.sampling("rotation", t)]
-        found += [noise(query.name, t, 0, client) for client in self.cohort]
+        streams = [self.streams.sampling("rotation", t)]
+        streams += [noise(query.name, t, 0, client) for client in self.cohort]
         if query.masked:
-            found += [noise("mask_key", t, 0, client) for client in self.cohort]
-        return found
+            streams += [noise("mask_key", t, 0, client) for client in self.cohort]
+        return streams
 
 
 def left_over(
     streams: SecretStreams, cohort: np.ndarray, dropout: float, round_index: int
 ) -> np.ndarray:
-    """Who of the ``cohort`` [c] does not drop out, each with probability ``dropout``, ascending: a simulation
-    that reads no data."""
+    """Return the clients of a cohort that do not drop out, ascending.
+
+    This is a simulation that reads no data.
+
+    Args:
+        streams: Secret streams of the run.
+        cohort: Positions of the clients [c].
+        dropout: Probability with which each client drops out.
+        round_index: t.
+    """
     if dropout == 0:
         return cohort
     drawn = streams.sampling("dropout", round_index).random(len(cohort))

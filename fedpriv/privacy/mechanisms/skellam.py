@@ -1,12 +1,14 @@
-"""Shares of Skellam noise (Agarwal, Kairouz, Liu, "The Skellam mechanism for differentially private federated
-learning", NeurIPS 2021).
+"""Shares of Skellam noise.
 
-Each client adds the difference of two Poissons of mean μ/2 (variance μ) to each coordinate. The sum of h of
-them is a Skellam of variance hμ, exactly. For whole α > 1 (corollary 3.6), with μ of the sum,
+Each client adds the difference of two Poissons of mean μ/2 (variance μ) to each coordinate. The sum of h
+shares is a Skellam of variance hμ, exactly. For integers α > 1 (corollary 3.6), with μ of the sum,
 
     ε(α) ≤ α Δ₂²/(2μ) + min{ ((2α - 1) Δ₂² + 6Δ₁) / (4μ²),  3Δ₁ / (2μ) }
 
-Another order costs at most what the next whole one does.
+Any other order costs at most what the next integer order costs.
+
+Source: Agarwal, Kairouz, Liu, "The Skellam mechanism for differentially private federated learning", NeurIPS
+2021.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ FAMILY = "skellam"
 
 @dataclass(frozen=True)
 class SkellamQuery(DiscreteQuery):
-    """A sum with shares of Skellam noise."""
+    """Secure sum with shares of Skellam noise; see :class:`DiscreteQuery` for the attributes."""
 
     family = FAMILY
 

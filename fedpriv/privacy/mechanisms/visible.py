@@ -1,7 +1,7 @@
-"""Values that may be seen outside a client, by why they may.
+"""Values that may be seen outside a client, classified by the reason why they may be seen.
 
-The server step, clippers (``observe``) and noise schedules (``observe``) take these and nothing else: a
-plain tensor is private.
+The server step and the ``observe`` methods of clippers and noise schedules take these values and nothing
+else. A plain tensor counts as private.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ _Result = TypeVar("_Result")
 
 
 class Visible(Generic[_Values]):
-    """A value that may be seen. What is computed from it alone is post-processing, and as visible."""
+    """A value that anyone may see.
+
+    Whatever is computed from visible and public values alone is post-processing, and stays as visible as it
+    was at no privacy cost.
+
+    Attributes:
+        values: The value, such as the noised means [m, d].
+    """
 
     __slots__ = ("values",)
     values: _Values
@@ -31,23 +38,47 @@ class Visible(Generic[_Values]):
         self.values = values
 
     def like(self, values: _Result) -> Visible[_Result]:
-        """Return ``values``, which were computed from this value and public ones alone, as visible as it is:
-        post-processing is free."""
+        """Return other values with the same visibility as this one.
+
+        Args:
+            values: A result that was computed from this value and public values alone.
+        """
         made: Any = object.__new__(type(self))
         made.values = values
         return made
 
     def then(self, function: Callable[[_Values], _Result]) -> Visible[_Result]:
-        """Return ``function`` of the values, as visible as they are."""
+        """Return ``function(values)``, with the same visibility as this value."""
         return self.like(function(self.values))
 
     def with_foreign(self: Visible[Tensor], rows: Tensor, foreign: Foreign) -> Visible[Tensor]:
-        """The rows of all clients [c, d], those where ``rows`` [c] (bool) replaced by what attackers send."""
-        return self.then(lambda own: foreign.values.where(rows[:, None], own))
+        """Return the rows of all clients [c, d], some of them replaced by uploads of attackers.
+
+        Args:
+            rows: Mask of the rows to replace [c].
+            foreign: Uploads of the attackers [c, d]; only the rows of the mask are read.
+        """
+        return self.then(lambda uploads: foreign.values.where(rows[:, None], uploads))
 
 
 class Released(Visible[_Values]):
-    """Made by a mechanism, which added noise and wrote down a :class:`Release` of it."""
+    """A value that a mechanism noised and recorded in a :class:`~fedpriv.privacy.mechanisms.release.Release`.
+
+    Its privacy cost is charged to every client named in that record. Only mechanisms make a ``Released``; the
+    constructor refuses other callers.
+
+    Attributes:
+        values: The noised value, such as the noised means [m, d].
+
+    Raises:
+        ReleaseError: The constructor was called by something other than a mechanism.
+
+    Example:
+        >>> Released(3.0)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        fedpriv.common.errors.ReleaseError: a Released is made by a mechanism, ...
+    """
 
     __slots__ = ()
 
@@ -60,30 +91,43 @@ class Released(Visible[_Values]):
 
 
 class Unprotected(Visible[_Values]):
-    """Released without noise, and written down so: ε is infinite (or the run claims no privacy)."""
+    """A value released without noise and recorded so: ε is infinite, or the run claims no privacy."""
 
     __slots__ = ()
 
 
 class Public(Visible[_Values]):
-    """Known to everyone: it reads no private record."""
+    """A value known to everyone, which depends on no private record."""
 
     __slots__ = ()
 
 
 class Foreign(Visible["Tensor"]):
-    """What attackers send: it protects nobody and is charged to nobody."""
+    """Uploads of attackers. They protect nobody and are charged to nobody."""
 
     __slots__ = ()
 
 
 def released(values: _Values, protected: bool) -> Visible[_Values]:
-    """The value as a mechanism lets it go. For mechanisms alone."""
+    """Return a value as a mechanism releases it. For mechanisms alone.
+
+    Args:
+        values: The value, noised if ``protected``.
+        protected: Whether noise was added.
+    """
     return Released(values, made=_MADE_BY_MECHANISM) if protected else Unprotected(values)
 
 
 def seen(value: Visible[_Values] | None, whose: str) -> _Values:
-    """The values of something visible. Raises ReleaseError for anything else, which would be private."""
+    """Return the values of something visible.
+
+    Args:
+        value: The argument of an ``observe`` method or of a server step.
+        whose: The receiver, for the message.
+
+    Raises:
+        ReleaseError: The value is not visible, hence private.
+    """
     if isinstance(value, Visible):
         return value.values
     raise ReleaseError(
