@@ -1,7 +1,7 @@
-"""Clippers: how each record's (or client's) gradient is bounded, and how the bound moves.
+"""Clippers: bounds on the gradient of each record, or on the upload of each client, and how the bounds move.
 
-Begin with ``base`` (what a clipper states and may ask) and ``fixed`` (the simplest ones). ``clip`` applies a
-clipper in one local step and enforces its clip norm whatever the clipper returns.
+Begin with ``base``, the interface, and ``fixed``, the simplest clippers. ``step_clip`` applies a clipper in
+one local step, and enforces the clip norm for any clipper.
 """
 
 from fedpriv.privacy.clippers.adaclip import AdaClipper

@@ -1,17 +1,18 @@
-"""AdaCLiP: clipping in a space of its own for every coordinate (Pichapati, Suresh, Yu, Reddi, Kumar,
-"AdaCliP: Adaptive clipping for private SGD", 2019).
+"""AdaCLiP: clipping in a space that scales every coordinate by its spread.
 
     w_k = (u_k - a)/b;   w̄_k = w_k min(1, 1/‖w_k‖);   w̃ = (1/L)(Σ_k w̄_k + N(0, σ² I));   ũ = b ∘ w̃ + a
 
-u_k is the gradient of a record or the upload of a client, whatever is protected. a and b [d] are functions of
-what was released, so they are free; the sensitivity is 1, and coordinates that vary little get little noise.
-From the released ũ, whose noise has the variance (b σ/L)²,
+u_k is the gradient of a record or the upload of a client, whichever is the unit of privacy. a and b [d] are
+functions of released values, so they are free. The sensitivity is 1, and coordinates that vary little get
+little noise. From the released ũ, whose noise has the variance (b σ/L)²,
 
     v = clamp((ũ - a)² - (b σ/L)², h₁², h₂²);   a ← β₁ a + (1 - β₁) ũ;   s² ← β₂ s² + (1 - β₂) v
     b = √s · √(Σ_j s_j)
 
 At first a = 0 and all b are ``initial_clip_norm``, which is clipping at that norm. Where the noise of the
 mean is larger than its changes, v is noise, and s grows until h₂ stops it.
+
+Source: Pichapati, Suresh, Yu, Reddi, Kumar, "AdaCliP: Adaptive clipping for private SGD", 2019.
 """
 
 from __future__ import annotations
@@ -34,7 +35,21 @@ _SMALLEST = 1e-30
 
 @declared
 class AdaClipper(Clipper):
-    """Clip each coordinate by its own spread, which follows what was released."""
+    """Clip each coordinate by its own spread, which is estimated from released values.
+
+    The module has the formulas. Coordinates with a small spread get little noise.
+
+    Attributes:
+        initial: Clip norm of the first round, ``initial_clip_norm`` in the configuration.
+        shift_decay: β₁, decay of the moving mean a of the released means.
+        spread_decay: β₂, decay of the moving variance s².
+        smallest_spread: h₁, in units of initial_clip_norm/√d.
+        largest_spread: h₂, in units of initial_clip_norm/√d.
+
+    Example:
+        >>> AdaClipper(initial_clip_norm=1.0).describe()
+        'every coordinate by its own spread, from clip norm 1 (AdaCLiP)'
+    """
 
     saved_attributes: ClassVar = {"shift": "_shift", "variance": "_variance"}
 
@@ -90,11 +105,11 @@ class AdaClipper(Clipper):
 
     def observe_restored(self, holders: Tensor, gradients: Visible, noise_std: Tensor) -> None:
         released, shift = seen(gradients, "a clipper"), self._shift[holders]
-        found = (released - shift).double().square()
-        found -= noise_std.double().square()
+        variance = (released - shift).double().square()
+        variance -= noise_std.double().square()
         limits = (self._first * h for h in (self.smallest_spread, self.largest_spread))
-        found = found.clamp(*(h**2 for h in limits))
-        self._variance[holders] = self._variance[holders].lerp(found, 1.0 - self.spread_decay)
+        variance = variance.clamp(*(h**2 for h in limits))
+        self._variance[holders] = self._variance[holders].lerp(variance, 1.0 - self.spread_decay)
         self._shift[holders] = shift.lerp(released.to(shift.dtype), 1.0 - self.shift_decay)
 
     def describe(self) -> str:

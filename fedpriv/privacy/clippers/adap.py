@@ -1,21 +1,23 @@
-"""Adap DP-FL's adaptive clipping (Fu, Chen, Han 2022, eq. 6), in four readings.
+"""Adaptive clipping of Adap DP-FL (Fu, Chen, Han 2022, eq. 6), in four readings.
 
     C_t^k = α ‖ (Σ_{i in lot} clip(‖g_{t-1}(x_i)‖) + N(0, S²)) / L ‖,   S = C_{t-1} σ_{t-1}
 
-The print leaves open what is summed and what it costs (``reading``):
+The print does not say what is summed and what it costs. ``reading`` decides:
 
-- ``scalar``: norms clipped at C_{t-1}, scalar sum noised. A second Gaussian query on the same lot.
-- ``vector``: C_t = α ‖g̃_{t-1}‖, the norm of the noised mean gradient. Post-processing, so free.
-- ``unclipped``: α × the mean unclipped norm, as it is. Most likely what gave the published curves;
-  its sensitivity is unbounded, so it is not private and its sound ε is infinite.
-- ``sound`` (default): the fraction b of records *not* clipped is asked with Gaussian noise of
-  standard deviation ``bit_noise`` (bits centred, b - ½, so the sensitivity is ½) and C moves towards
-  the quantile γ:  C ← C exp(-η_C (b̃ - γ))  (Andrew et al. 2021). α is not used.
+- ``scalar``: norms are clipped at C_{t-1} and their sum is noised, a second Gaussian query on the same lot.
+- ``vector``: C_t = α ‖g̃_{t-1}‖, the norm of the noised mean gradient. This is post-processing, so it is
+free. - ``unclipped``: C_t is α times the exact mean of unclipped norms. This most likely gave the published
+curves. Its
+  sensitivity is unbounded, so it is not private and its sound ε is infinite.
+- ``sound`` (default): the fraction b of records that are *not* clipped is asked with Gaussian noise of
+standard
+  deviation ``bit_noise`` (bits are centred, b - ½, so the sensitivity is ½). C moves towards the quantile γ:
+  C ← C exp(-η_C (b̃ - γ))  (Andrew et al. 2021). α is not used.
 
-C_0 is α times the mean gradient norm of the initial model on random noise (free: no data is read;
-``sound``, which has no α, takes the norm itself), or ``initial_clip_norm``. The paper prints C_0 without
-α (``initial_alpha=1``); with α = 0.01 the noise then falls a hundredfold after the first round, and Adam,
-whose second moment remembers that round for about 1 / (1 - β₂) = 1000 others, hardly moves until then.
+C_0 is ``initial_clip_norm``, or α times the mean gradient norm of the initial model on random noise, which is
+free because no data is read; ``sound``, which has no α, takes the norm itself. The paper prints C_0 without α
+(``initial_alpha=1``). With α = 0.01 the noise then falls a hundredfold after the first round. Adam's second
+moment remembers the first round for about 1 / (1 - β₂) = 1000 rounds, so the model hardly moves until then.
 """
 
 from __future__ import annotations
@@ -52,7 +54,22 @@ READINGS = ("sound", "scalar", "vector", "unclipped")
 
 @declared
 class AdapClipper(StoredNorms):
-    """One clip norm per client, moved every round by one of the readings of eq. (6)."""
+    """One clip norm per client, moved every round by one of the readings of eq. (6) in the module.
+
+    Attributes:
+        reading: ``sound``, ``scalar``, ``vector`` or ``unclipped``.
+        initial: C_0, ``initial_clip_norm`` in the configuration; None: from gradient norms on random noise.
+        alpha: α of eq. (6); ``sound`` does not use it.
+        target_quantile: γ of ``sound``, the fraction of records that are not clipped.
+        bit_noise: Standard deviation of the noise on the count of ``sound``.
+        quantile_learning_rate: η_C of ``sound``.
+        min_clip_norm: Public lower bound of the clip norm.
+        initial_alpha: Factor of C_0; None: α, or 1 for ``sound``.
+
+    Example:
+        >>> AdapClipper(initial_clip_norm=1.0).describe()
+        'a clip norm per client, reading sound, towards the 0.5 quantile, from 1'
+    """
 
     reading: str = field(
         one_of(READINGS),

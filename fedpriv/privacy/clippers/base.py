@@ -1,4 +1,8 @@
-"""What a clipper is. To add one: subclass :class:`Clipper` in a file of yours and name it in a YAML."""
+"""Base class of clippers.
+
+To add a clipper, subclass :class:`Clipper` in a file of your own and name the class in a YAML
+(docs/extend.md).
+"""
 
 from __future__ import annotations
 
@@ -24,52 +28,79 @@ if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms.visible import Visible
 
 LARGEST = 1e12
-"""The largest bound: float32 holds its noise."""
+"""Largest clip norm: noise in proportion to it still fits into float32."""
 CLIP_NORM = number(above=0, at_most=LARGEST)
-"""What a clip norm in a configuration may be."""
+"""Check of a clip norm in a configuration."""
 
 
 class Clipper(Saved, ABC):
-    """Scales every record's gradient so that its norm is at most the clip norm of its client.
+    """Rule that scales every record's gradient to at most the clip norm of its holder.
 
-    ``clip_norm`` is public and is the L2 sensitivity of the clipped sum; a scale that exceeds it is cut. A
-    clipper that learns asks one more query of the same sample (``query``, ``statistic``); the mechanism adds
-    its noise, the ledger charges it jointly with the gradient, and ``observe`` gets the noised answer. Clip
-    norms live on the run's device.
+    With factors c_i and clip norm C, the clipped sum and its sensitivity are
 
-    Where the unit of privacy is the client, there is one clip norm for the whole cohort: "records" are
-    then the clients' uploads, and the one holder of the clip norm is the server.
+        Σ_i c_i g_i,   c_i = min(1, C/‖g_i‖) unless :meth:`factors` is overridden,   Δ = C
+
+    The clip norm is public, and is the L2 sensitivity of the clipped sum for one unit more or less. This
+    holds for any clipper: ``step_clip`` cuts a factor that would leave more than C.
+
+    A holder has one clip norm. At record level each client is a holder. Where the unit of privacy is the
+    client, the server is the only holder, and "records" in the methods below are the uploads of the clients.
+
+    A clipper that learns from the data asks one more query on the same sample, in :meth:`query`, and answers
+    it in :meth:`statistic`. The mechanism adds the noise and the ledger charges the query jointly with the
+    gradient. :meth:`observe` receives the noised answer. A clipper sees private values in ``factors`` and
+    ``statistic`` only, and may keep nothing of them; classes outside fedpriv are asked about one unit at a
+    time, and a change of their state stops the run. Everything in ``observe`` is released, so it may be kept.
+
+    A subclass must define :meth:`clip_norm`. Tensors live on the device of the run.
+
+    Attributes:
+        caveat: A sentence that the privacy statement shows for this clipper, or None.
+        aggregator_caveat: A further sentence, shown where an aggregator rather than the client noises the
+            statistic.
+        one_query_a_round: Whether the noise is calibrated to one query in a round, so that several local
+            steps would overspend it.
+        largest_noise_multiplier: Bound below which the schedule's noise multiplier must lie.
+        unbounded: Whether nothing is clipped, so that the sensitivity is infinite.
+        transforms: Whether uploads are clipped in another space; see :meth:`transform`.
+        whole_steps: Factor that makes the statistic an integer which each unit moves by one, or None. Integer
+            noise needs it.
+
+    Example:
+        >>> import torch
+        >>> class Halved(Clipper):
+        ...     def clip_norm(self, round_index, holders):
+        ...         return torch.full((len(holders),), 2.0**-round_index)
+        >>> clipper = Halved()
+        >>> clip_norms = clipper.clip_norm(1, holders=torch.tensor([0, 1]))
+        >>> clipper.factors(norms=torch.tensor([0.25, 2.0]), clip_norms=clip_norms).tolist()
+        [1.0, 0.25]
     """
 
     caveat: str | None = None
-    """What a reader of the privacy statement must know of this clipper, in words."""
     aggregator_caveat: str | None = None
-    """A further caveat, where an aggregator other than the client itself noises the statistic."""
     one_query_a_round: bool = False
-    """Whether the noise is calibrated to a query in a round, so that local steps would overspend it."""
     largest_noise_multiplier: float = math.inf
-    """The bound below which the schedule's noise multiplier must lie."""
     unbounded: bool = False
-    """Whether nothing is clipped, so that the sensitivity is infinite."""
     transforms: bool = False
-    """Whether uploads are clipped in a space of their own: see ``transform``."""
 
     @fact
     def noised_by(self) -> str | None:
-        """Who noises the statistic where the aggregator is trusted: ``client`` or ``aggregator``; None:
-        whoever noises the gradient."""
+        """Party that noises the statistic under central trust: ``client``, ``aggregator`` or None.
+
+        None means the party that noises the gradient.
+        """
         return None
 
     @fact
     def parts(self) -> LayerGroups | None:
-        """The parts of a gradient that are clipped apart; None: it is clipped as a whole."""
+        """Parts of a gradient that are clipped apart, or None if the gradient is clipped as a whole."""
         return None
 
     whole_steps: float | None = None
-    """The factor that makes the statistic a whole number, moved by one by each unit; None: there is none."""
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse noise on sums without a bound, and what scaled coordinates do not go with."""
+        """Refuse noise on unbounded sums, and combinations that scaled coordinates do not allow."""
         algorithm = parts.algorithm
         if self.unbounded and algorithm.private and parts.noise_schedule.adds_noise:
             yield ConfigError(
@@ -96,77 +127,132 @@ class Clipper(Saved, ABC):
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
     ) -> None:
-        """Called once before the first round.
+        """Prepare the clip norms. Called once before the first round.
 
         Args:
-            clients: The number of holders of a clip norm: all clients, or 1 (the server).
-            device: Where clip norms live.
-            initial_norm: Gives the mean gradient norm of the initial model on random records: reads no data.
+            clients: Number of holders of a clip norm: all clients, or 1 for the server.
+            device: Device of the clip norms.
+            initial_norm: Function that returns the mean gradient norm of the initial model on random records.
+                It reads no data, so it is free.
         """
 
     def see_layers(self, layers: Layers) -> None:
-        """Called before ``start``: the layers of the model, in the order of its weights."""
+        """Take note of the model's layers, in the order of its weights. Called before :meth:`start`.
+
+        Args:
+            layers: Name and columns in the flat vector of each layer.
+        """
 
     def part_norms(self, round_index: int, holders: Tensor) -> Tensor:
-        """The clip norm of each part, where there are ``parts`` → [m, G]. The sensitivity is the norm of a
-        row, whatever ``clip_norm`` says. ``factors`` and ``statistic`` then get norms and clip norms [n, G].
+        """Return the clip norm of each part, for a clipper with :attr:`parts`.
+
+        The sensitivity is the L2 norm of a row of the result, whatever ``clip_norm`` returns. ``factors`` and
+        ``statistic`` then get norms and clip norms [n, G].
+
+        Args:
+            round_index: t = 0, 1, …
+            holders: Positions of the holders [m], int64.
+
+        Returns:
+            Clip norms [m, G] of the G parts.
         """
         raise ReleaseError(f"{type(self).__name__} has parts and no clip norms of them")
 
     def transform(self, round_index: int, holders: Tensor) -> tuple[Tensor, Tensor] | None:
-        """(shift a, scale b > 0) of each coordinate [m, d]: what is clipped, noised and summed is (u - a)/b,
-        and its noised mean w̃ is taken for b w̃ + a. None: u itself. Functions of released values."""
+        """Return the space in which uploads are clipped, for a clipper that sets ``transforms``.
+
+        An upload u is clipped, noised and summed as (u - a)/b. The noised mean w̃ becomes b w̃ + a, which is
+        post-processing. a and b may depend on released values only.
+
+        Args:
+            round_index: t = 0, 1, …
+            holders: Positions of the holders [m], int64.
+
+        Returns:
+            Shift a [m, d] and scale b > 0 [m, d], or None for u itself.
+        """
         return None
 
     def observe_restored(self, holders: Tensor, gradients: Visible, noise_std: Tensor) -> None:
-        """What was released, once it is back in the space of the weights, where there is a ``transform``.
+        """Learn from the released means in the space of the weights, for a clipper that sets ``transforms``.
 
         Args:
+            holders: Positions of the holders [m], int64.
             gradients: The noised means [m, d].
-            noise_std: The standard deviation of their noise [m, d].
+            noise_std: Standard deviation of their noise [m, d].
         """
 
     @abstractmethod
     def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:
-        """The clip norm C_t of each of ``holders`` [m] (int64) in round t = 0, 1, … → [m]."""
+        """Return the clip norm C_t of each holder.
+
+        It is the sensitivity that is charged, so it must follow from public and released values alone.
+
+        Args:
+            round_index: t = 0, 1, …
+            holders: Positions of the holders [m], int64.
+
+        Returns:
+            Clip norms [m], each > 0, in units of the gradient's L2 norm.
+        """
 
     def factors(self, norms: Tensor, clip_norms: Tensor) -> Tensor:
-        """The scale of each record [n], given its norm [n] and its client's clip norm [n]."""
+        """Return the factor of each record, min(1, C/‖g‖) unless overridden.
+
+        Args:
+            norms: Norm ‖g‖ of each record's gradient [n].
+            clip_norms: Clip norm C of each record's holder [n].
+
+        Returns:
+            Factors [n]. A factor c with c ‖g‖ > C is cut to C/‖g‖.
+        """
         return (clip_norms / norms.clamp_min(1e-30)).clamp_max(1.0)
 
     def gradient_multiplier(self, noise_multiplier: float) -> float:
-        """Noise multiplier of the gradient, given that of the schedule."""
+        """Return the noise multiplier of the gradient, given the multiplier of the schedule.
+
+        A clipper may give the gradient more noise, so that gradient and statistic together cost what the
+        schedule's multiplier says.
+        """
         return noise_multiplier
 
     def query(self, round_index: int, noise_multiplier: float) -> Query | None:
-        """The extra query of round t (multiplier 0: without noise), or ``None`` if nothing is asked."""
+        """Return the extra query of round t, or None if nothing is asked.
+
+        Args:
+            round_index: t = 0, 1, …
+            noise_multiplier: σ_t of the schedule.
+
+        Returns:
+            A query named ``CLIP_STATISTIC``, such as a ``GaussianQuery``. Multiplier 0 means no noise.
+        """
         return None
 
     def asks(self, round_index: int) -> bool:
-        """Whether something is asked in round t."""
+        """Return whether a query is asked in round t."""
         return self.query(round_index, 1.0) is not None
 
     def asks_ever(self) -> bool:
-        """Whether something is asked in any round."""
+        """Return whether a query is asked in any round."""
         return self.asks(next(iter(self.kinds_of_rounds(10**6))))
 
     def kinds_of_rounds(self, rounds: int) -> dict[int, int]:
-        """A round of each kind (asking the same) among the first ``rounds`` → how many are like it.
+        """Return one round of each kind among the first ``rounds``, and the number of rounds of that kind.
 
-        Those that ask come first.
+        Rounds of one kind ask the same query. Kinds that ask a query come first.
         """
         return {0: rounds}
 
     def statistic(self, norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
-        """The answer to ``query``, not yet noised; only called when that is not ``None``.
+        """Return the answer to :meth:`query`, before the noise. Called only where a query is asked.
 
         Args:
-            norms: Of each record's gradient before clipping [n].
-            owners: The position of each record's holder [n], in 0 … m-1.
+            norms: Norm of each record's gradient before clipping [n].
+            owners: Position of each record's holder [n], in 0 … m-1.
             clip_norms: C of each holder [m].
 
         Returns:
-            A bounded statistic, such as ``bounded_sum(...)``: it enforces the sensitivity it states.
+            A bounded statistic, such as ``bounded_sum(...)``, which enforces the sensitivity that it states.
         """
         raise ReleaseError(
             f"{type(self).__name__} asks a query and has no statistic that answers it"
@@ -175,22 +261,26 @@ class Clipper(Saved, ABC):
     def observe(
         self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
     ) -> None:
-        """What was released.
+        """Learn from what a step released.
 
         Args:
-            holders: Who holds the clip norms of this step [m].
+            holders: Positions of the holders of this step [m], int64.
             statistic: The noised statistic [m] or [m, B]; None where nothing was asked.
             gradients: The noised mean gradients [m, d].
             denominators: The public denominators L [m].
         """
 
     def describe(self) -> str:
-        """The clipper in a few words, for the plan."""
+        """Return a short description for the plan."""
         return type(self).__name__
 
 
 class StoredNorms(Clipper):
-    """A clipper that keeps one clip norm for each holder [K] and starts them all at ``initial``."""
+    """Clipper that keeps one clip norm for each holder, all ``initial`` at the start.
+
+    Attributes:
+        initial: Clip norm of the first round.
+    """
 
     saved_attributes: ClassVar = {"bounds": "_norms"}
     initial: float | None

@@ -1,4 +1,4 @@
-"""Clippers whose clip norm is fixed in advance, for all rounds or as a function of the round: free."""
+"""Clippers whose clip norm is known in advance, so that they cost no privacy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NoClipper(StoredNorms):
-    """No clipping: every factor is 1, the sensitivity is unbounded."""
+    """No clipping: every factor is 1 and the sensitivity is unbounded, so no noise makes a run private."""
 
     initial = float("inf")
     unbounded = True
@@ -28,7 +28,17 @@ class NoClipper(StoredNorms):
 
 @declared
 class ConstantClipper(StoredNorms):
-    """g · min(1, C / ‖g‖) with one C (Abadi et al. 2016)."""
+    """Clip with one clip norm: g · min(1, C / ‖g‖) (Abadi et al. 2016).
+
+    Attributes:
+        initial: C, ``clip_norm`` in the configuration, in units of the gradient's L2 norm.
+
+    Example:
+        >>> import torch
+        >>> clipper = ConstantClipper(clip_norm=1.0)
+        >>> clipper.factors(norms=torch.tensor([0.5, 4.0]), clip_norms=torch.ones(2)).tolist()
+        [1.0, 0.25]
+    """
 
     initial: float = field(CLIP_NORM, alias="clip_norm", unit="C", help="clip norm")
 
@@ -38,10 +48,22 @@ class ConstantClipper(StoredNorms):
 
 @declared
 class PolynomialClipper(Clipper):
-    """C_t = C_0 (1 - t / T)^power for t < T = ``horizon``, then and never below ``min_clip_norm``.
+    """Decay the clip norm polynomially, as learning rates are decayed.
 
-    The clip norm of the "poly learning rate policy" (LDP-FedSGD and the clipping size, DEIM 2023,
-    section 4.4). It depends on the round alone, so nothing is asked and nothing charged.
+        C_t = max(C_0 (1 - t/T)^power, C_min)      for t < T, and C_min afterwards
+
+    The clip norm depends on the round alone, so nothing is asked and nothing is charged. Source: "LDP-FedSGD
+    and the clipping size", DEIM 2023, section 4.4.
+
+    Attributes:
+        initial: C_0, ``initial_clip_norm`` in the configuration.
+        power: Exponent of the decay; 1 is linear, 0 keeps C_0 until round T.
+        horizon: T, in rounds; by default the rounds of the run.
+        min_clip_norm: C_min, at most C_0.
+
+    Example:
+        >>> PolynomialClipper(initial_clip_norm=2.0, horizon=10).value(round_index=5)
+        1.0
     """
 
     initial: float = field(
@@ -66,9 +88,9 @@ class PolynomialClipper(Clipper):
     )
 
     def value(self, round_index: int) -> float:
-        """C_t."""
-        left = max(0.0, 1.0 - round_index / self.horizon)
-        return max(self.initial * left**self.power, self.min_clip_norm)
+        """Return C_t of round t = ``round_index``."""
+        remaining = max(0.0, 1.0 - round_index / self.horizon)
+        return max(self.initial * remaining**self.power, self.min_clip_norm)
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
@@ -86,9 +108,18 @@ class PolynomialClipper(Clipper):
 
 @declared
 class AutomaticClipper(StoredNorms):
-    """g / (‖g‖ + γ): every record gets norm below 1, whatever its gradient (Bu et al. 2023, AUTO-S).
+    """Normalise instead of clipping: g / (‖g‖ + γ) (Bu et al. 2023, AUTO-S).
 
-    There is no C to choose, nothing is asked of the data, so it is free.
+    Every record gets a norm below 1, whatever its gradient, so the sensitivity is 1. There is no clip norm to
+    choose and nothing is asked of the data.
+
+    Attributes:
+        gamma: γ > 0, which keeps small gradients small.
+
+    Example:
+        >>> import torch
+        >>> AutomaticClipper(gamma=0.5).factors(torch.tensor([1.5]), torch.ones(1)).tolist()
+        [0.5]
     """
 
     initial = 1.0

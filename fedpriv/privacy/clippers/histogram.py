@@ -1,14 +1,14 @@
 """Adaptive median clipping (LDP-FedSGD and the clipping size, DEIM 2023, section 4.5.2).
 
-Every client one-hot encodes the bin of its gradient norm; a trusted aggregator (a trusted execution
-environment, simulated here) sums the vectors, adds Gaussian noise and releases the histogram; the bin
-that holds its median gives the new C: the bin's upper edge.
+Every client one-hot encodes the bin of its gradient norm. A trusted aggregator (a trusted execution
+environment, simulated here) sums the vectors, adds Gaussian noise and releases the histogram. The new C is
+the upper edge of the bin that holds the median.
 
     bins  [0, e_1], (e_1, e_2], …, (e_{B-1}, e_B];   norms above e_B count as the last bin
 
-A unit replaced moves one count down and another up: sensitivity √2 (1 when a unit joins or leaves). The
-noise is calibrated so that all ``updates`` planned histograms together are (ε, δ)-DP for a unit that
-enters every one of them:
+A replaced unit moves one count down and another up, so the sensitivity is √2; it is 1 when a unit joins or
+leaves. The noise is calibrated so that all ``updates`` planned histograms together are (ε, δ)-DP for a unit
+that enters every one of them:
 
     μ = GDP parameter of (ε, δ),   std of the noise on every count = √2 √updates / μ
 """
@@ -41,7 +41,10 @@ _MOST_BINS = 1000
 
 
 def geometric_edges(smallest_exponent: float, largest_exponent: float, bins: int) -> list[float]:
-    """Upper edges 2^a … 2^b of ``bins`` bins, evenly spaced in the exponent; the first bin is [0, 2^a]."""
+    """Return the upper edges 2^a … 2^b of ``bins`` bins, evenly spaced in the exponent.
+
+    The first bin is [0, 2^a]. A single bin ends at 2^b.
+    """
     if bins == 1:
         return [2.0**largest_exponent]
     step = (largest_exponent - smallest_exponent) / (bins - 1)
@@ -49,22 +52,22 @@ def geometric_edges(smallest_exponent: float, largest_exponent: float, bins: int
 
 
 def median_bin(counts: Sequence[float]) -> int | None:
-    """The bin that holds the median of a noised histogram; ``None`` where there is none.
+    """Return the index of the bin that holds the median of a noised histogram, or None without counts.
 
-    Negative counts are noise and taken as 0. The median is the lower one: the first bin at which the
-    running count reaches half of the whole, so a tie between two bins goes to the smaller norm.
+    Negative counts are noise and are taken as 0. The median is the lower one: the first bin at which the
+    running count reaches half of the total, so that a tie between two bins goes to the smaller norm.
     """
-    kept = [max(0.0, float(count)) for count in counts]
-    whole = math.fsum(kept)
-    if not whole > 0:
+    positive_counts = [max(0.0, float(count)) for count in counts]
+    total = math.fsum(positive_counts)
+    if not total > 0:
         return None
-    half = whole / 2.0
+    half = total / 2.0
     running = 0.0
-    for index, count in enumerate(kept):
+    for index, count in enumerate(positive_counts):
         running += count
         if count > 0 and running >= half * (1.0 - 1e-12):
             return index
-    return len(kept) - 1
+    return len(positive_counts) - 1
 
 
 def _bins(name: str, value: Any) -> int:
@@ -91,9 +94,28 @@ def _without_edges(part: MedianHistogramClipper, value: Any) -> bool:
 
 @declared
 class MedianHistogramClipper(StoredNorms):
-    """C jumps to the median of the norms, read off a noised histogram every ``update_interval`` rounds.
+    """Clip at the median of the norms, read from a noised histogram every ``update_interval`` rounds.
 
-    Give ``update_interval`` or ``updates``, or both; bins are ``edges``, or geometric ones.
+    Give ``update_interval``, ``updates`` or both. Bins are ``edges``, or geometric bins. The module has the
+    noise.
+
+    Attributes:
+        initial: Clip norm before the first histogram, ``initial_clip_norm`` in the configuration.
+        epsilon: ε of all planned histograms together.
+        delta: δ of all planned histograms together.
+        update_interval: Rounds from one histogram to the next.
+        updates: Number of planned histograms.
+        rounds: Rounds of the run.
+        edges: Upper edges of the bins, ascending; computed from the next three if None.
+        smallest_exponent: a, where the first bin is [0, 2^a].
+        largest_exponent: b, where the last bin ends at 2^b.
+        bins: B, the number of geometric bins.
+        noise_std: Standard deviation of the noise on every count.
+
+    Example:
+        >>> clipper = MedianHistogramClipper(1.0, update_interval=5, updates=2, edges=[0.5, 1.0, 2.0])
+        >>> clipper.query(4, noise_multiplier=1.0) is not None, clipper.query(5, 1.0)
+        (True, None)
     """
 
     one_query_a_round = True
@@ -194,7 +216,7 @@ class MedianHistogramClipper(StoredNorms):
 
 
 def _schedule(interval: int | None, updates: int | None, rounds: int | None) -> tuple[int, int]:
-    """(rounds between two updates, how many updates are planned)."""
+    """Return the rounds between two updates and the number of planned updates."""
     if rounds is not None:
         _fit(interval, updates, rounds)
     if interval is not None and updates is not None:
@@ -211,7 +233,7 @@ def _schedule(interval: int | None, updates: int | None, rounds: int | None) -> 
 
 
 def _fit(interval: int | None, updates: int | None, rounds: int) -> None:
-    """Refuse updates that the rounds have no room for: the noise would be calibrated to all of them."""
+    """Refuse more updates than the rounds have room for: the noise would be calibrated to all of them."""
     if interval is not None and interval > rounds:
         raise ArgumentError("update_interval", interval, f"<= {rounds}, the number of rounds")
     fit = rounds // (interval or 1)

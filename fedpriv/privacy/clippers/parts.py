@@ -1,4 +1,4 @@
-"""Parts of a gradient that are clipped apart: the layers of a model, or groups of them."""
+"""Parts of a gradient that are clipped apart: the layers of a model, or groups of layers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Layers = Sequence[tuple[str, slice]]
-"""(name, columns of the flat vector) of each layer with parameters of its own, in order, without gaps."""
+"""Name and columns of the flat vector of each layer with parameters of its own, in order, without gaps."""
 
 
 @dataclass(frozen=True)
 class LayerGroups:
-    """``names`` of the parts [G]; ``places``: (columns, the part that they belong to) of every layer."""
+    """Partition of the flat vector's columns into G parts.
+
+    Attributes:
+        names: Name of each part [G].
+        places: Columns of every layer, and the part that the layer belongs to.
+    """
 
     names: tuple[str, ...]
     places: tuple[tuple[slice, int], ...]
@@ -26,13 +31,20 @@ class LayerGroups:
         return len(self.names)
 
     def part_at(self, column: int) -> int:
-        """The part that a column of the flat vector belongs to."""
-        return next(part for own, part in self.places if own.start <= column < own.stop)
+        """Return the part that a column of the flat vector belongs to."""
+        return next(part for columns, part in self.places if columns.start <= column < columns.stop)
 
 
 def grouped(layers: Layers, groups: Sequence[Sequence[str]] | None) -> LayerGroups:
-    """A part for each layer, or for each of ``groups`` of layers by their names. Raises ArgumentError where
-    the groups are not of these layers, each once."""
+    """Return one part for each layer, or one part for each group of layers.
+
+    Args:
+        layers: Name and columns of each layer.
+        groups: Names of the layers of each part; None means each layer by itself.
+
+    Raises:
+        ArgumentError: The groups do not name each layer exactly once.
+    """
     names = [name for name, _ in layers]
     if groups is None:
         groups = [[name] for name in names]
@@ -51,10 +63,10 @@ def grouped(layers: Layers, groups: Sequence[Sequence[str]] | None) -> LayerGrou
 
 
 def whole_norms(norms: Tensor) -> Tensor:
-    """The norm of each unit [n], from its norm or from those of its parts [n, G]."""
+    """Return the norm of each unit [n], from its norm [n] or from the norms of its parts [n, G]."""
     return norms if norms.dim() == 1 else norms.square().sum(1).sqrt()
 
 
 def rows_like(of_units: Tensor, norms: Tensor) -> Tensor:
-    """What is true of units [n], to go with their norms [n] or [n, G]."""
+    """Return numbers of units [n] in a shape that broadcasts with their norms [n] or [n, G]."""
     return of_units if norms.dim() == 1 else of_units[:, None]

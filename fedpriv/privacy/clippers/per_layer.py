@@ -1,16 +1,18 @@
-"""Per-layer and group-wise clipping (He et al., "Exploring the limits of differentially private deep learning
-with group-wise clipping", ICLR 2023).
+"""Per-layer and group-wise clipping.
 
     ḡ_p = g_p min(1, C_p/‖g_p‖)   for each layer, or group of layers, p = 1 … G;   sensitivity √(Σ_p C_p²)
 
-Fixed: ``clip_norms`` C_p, or ``clip_norm`` C shared out evenly, C_p = C/√G. Adaptive: each C_p follows a
+Fixed: ``clip_norms`` C_p, or one ``clip_norm`` C spread evenly, C_p = C/√G. Adaptive: each C_p follows a
 quantile of the norms of its part by noised bits, as in :mod:`fedpriv.privacy.clippers.quantile`,
 
     b̃_p = (Σ_i (b_ip - ½) + N(0, G σ_b²)) / L + ½,     C_p ← C_p exp(-η_C (b̃_p - γ))
 
-A unit moves the G sums of centred bits by ½ √G together, so the noise on each is √G σ_b and the query has the
-multiplier 2 σ_b, however many layers the model has. Noise on the gradient is isotropic with the sensitivity
-above (their "global" allocation).
+A unit moves the G sums of centred bits by ½ √G together in L2. The noise on each sum is √G σ_b, so the query
+has the multiplier 2 σ_b however many layers the model has. Noise on the gradient is isotropic with the
+sensitivity above (the paper's "global" allocation).
+
+Source: He et al., "Exploring the limits of differentially private deep learning with group-wise clipping",
+ICLR 2023.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ if TYPE_CHECKING:
 
 
 def _clip_norms(name: str, values: Any) -> list[float]:
-    given = checks.sequence(name, values, "a list of numbers")
-    return [checks.number(name, value, above=0, at_most=LARGEST) for value in given]
+    numbers = checks.sequence(name, values, "a list of numbers")
+    return [checks.number(name, value, above=0, at_most=LARGEST) for value in numbers]
 
 
 def _alone(part: PerLayerClipper, value: Any) -> bool:
@@ -58,21 +60,34 @@ def _alone(part: PerLayerClipper, value: Any) -> bool:
 
 
 def _names(name: str, groups: Any) -> list[list[str]]:
-    """Groups of layers by name; torch numbers those of a sequence, and YAML reads 1 as a number."""
+    """Return groups of layers by name. Torch numbers layers, which YAML reads as numbers."""
     allowed = "a list of lists of names of layers"
-    found = [
+    layer_groups = [
         list(checks.sequence(name, group, allowed))
         for group in checks.sequence(name, groups, allowed)
     ]
-    for layer in itertools.chain(*found):
+    for layer in itertools.chain(*layer_groups):
         if isinstance(layer, bool) or not isinstance(layer, str | int):
             raise ArgumentError(name, groups, allowed)
-    return [[str(layer) for layer in group] for group in found]
+    return [[str(layer) for layer in group] for group in layer_groups]
 
 
 @declared
 class PerLayerClipper(Clipper):
-    """Each layer, or each of ``groups`` of layers (lists of their names), has a clip norm of its own."""
+    """Clip each layer, or each group of layers, with a clip norm of its own.
+
+    Attributes:
+        initial: C, ``clip_norm`` in the configuration, spread evenly over the parts: C_p = C/√G. None if
+            ``clip_norms`` are given; then set to √(Σ_p C_p²).
+
+    Example:
+        >>> import torch
+        >>> clipper = PerLayerClipper(clip_norm=None, clip_norms=[3.0, 4.0])
+        >>> clipper.see_layers([("conv", slice(0, 10)), ("linear", slice(10, 15))])
+        >>> clipper.start(1, "cpu", None)
+        >>> clipper.clip_norm(0, torch.tensor([0])).tolist()  # the sensitivity
+        [5.0]
+    """
 
     saved_attributes: ClassVar = {"bounds": "_norms"}
 
@@ -143,8 +158,24 @@ class PerLayerClipper(Clipper):
 
 @declared
 class PerLayerQuantileClipper(PerLayerClipper):
-    """C_p follows the ``target_quantile`` γ of the norms of its part; the bits are noised by a trusted
-    aggregator, or by each client where it holds its own clip norms."""
+    """Clip each part at a quantile of its norms, tracked by noised bits.
+
+    The bits are noised by a trusted aggregator, or by each client where the client holds its own clip norms.
+
+    Attributes:
+        initial: Clip norm of the first round of all parts together, ``initial_clip_norm`` in the
+            configuration.
+        target_quantile: γ, the fraction of norms that are not clipped.
+        quantile_learning_rate: η_C.
+        bit_noise: σ_b; the noise on each sum of bits has standard deviation √G σ_b.
+        split: Whether gradient and bits together cost what the noise multiplier says.
+        min_clip_norm: Public lower bound of each clip norm.
+
+    Example:
+        >>> clipper = PerLayerQuantileClipper(initial_clip_norm=1.0, bit_noise=5.0)
+        >>> clipper.query(0, noise_multiplier=1.0).noise_multiplier
+        10.0
+    """
 
     initial: float = field(
         CLIP_NORM,

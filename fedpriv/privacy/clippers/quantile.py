@@ -1,19 +1,21 @@
-"""Adaptive quantile clipping (Andrew, Thakkar, McMahan, Ramaswamy, "Differentially private learning
-with adaptive clipping", NeurIPS 2021).
+"""Adaptive quantile clipping.
 
     b̃ = (Σ_i (b_i - ½) + noise) / L + ½,     b_i = 1 if ‖g_i‖ ≤ C  (not clipped)
     geometric:  C ← C exp(-η_C (b̃ - γ))        linear:  C ← C - η_C (b̃ - γ)
 
 L is the public denominator (expected lot or cohort). The bits are noised in one of three ways:
 
-- by whoever sums them, with Gaussian noise of standard deviation σ_b (``bit_noise``) on the sum;
+- by the party that sums them, with Gaussian noise of standard deviation σ_b (``bit_noise``) on the sum;
 - by every client on its own bit (``noised_by=client``), which puts σ_b √m on the sum of m bits;
-- by randomized response (``bit_mechanism=randomized_response``), ``bit_epsilon`` for each bit.
+- by randomized response (``bit_mechanism=randomized_response``), with ``bit_epsilon`` for each bit.
 
-A centred bit has sensitivity ½ when a unit joins or leaves, so a Gaussian bit is a query of multiplier
-2σ_b. With ``split`` the pair of queries costs what the noise multiplier z says, and the gradient gets
+A centred bit has sensitivity ½ when a unit joins or leaves, so a Gaussian bit is a query of multiplier 2σ_b.
+With ``split`` the pair of queries costs what the noise multiplier z says, and the gradient gets
 
     z_Δ = (z^-2 - (2σ_b)^-2)^(-1/2),   which needs z < 2σ_b.
+
+Source: Andrew, Thakkar, McMahan, Ramaswamy, "Differentially private learning with adaptive clipping", NeurIPS
+2021.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.mechanisms.bounded import Bounded
 
-BIT_SENSITIVITY = 0.5  # of a centred bit, when a unit joins or leaves
+BIT_SENSITIVITY = 0.5  # of the sum of centred bits, when a unit joins or leaves
 UPDATES = ("geometric", "linear")
 GAUSSIAN, RESPONSE = "gaussian", "randomized_response"
 MECHANISMS = (GAUSSIAN, RESPONSE)
@@ -48,7 +50,13 @@ _AGGREGATED = (
 
 
 def centred_bits(norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
-    """Σ (b_i - ½) of each holder [m], of sensitivity ½."""
+    """Return Σ (b_i - ½) over each holder's units, with sensitivity ½.
+
+    Args:
+        norms: Norm of each unit [n].
+        owners: Position of each unit's holder [n], in 0 … m-1.
+        clip_norms: C of each holder [m].
+    """
     bits = (norms <= clip_norms[owners]).to(norms.dtype) - BIT_SENSITIVITY
     return bounded_sum(bits, clip_norms.new_full((len(clip_norms),), BIT_SENSITIVITY), owners)
 
@@ -56,14 +64,30 @@ def centred_bits(norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
 def geometric_step(
     clip_norms: Tensor, noised: Tensor, denominators: Tensor, quantile: float, rate: float
 ) -> Tensor:
-    """C exp(-η_C (b̃ - γ)) of each holder [m] from the noised sums of centred bits [m]."""
+    """Return the moved clip norms C exp(-η_C (b̃ - γ)) of each holder [m].
+
+    Args:
+        clip_norms: C of each holder [m].
+        noised: Noised sums of centred bits [m].
+        denominators: The public L of each holder [m].
+        quantile: γ.
+        rate: η_C.
+    """
     not_clipped = noised / denominators + BIT_SENSITIVITY
     step = (not_clipped - quantile) * -rate
     return clip_norms * step.exp()
 
 
 def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
-    """z_Δ: the gradient's multiplier when it and the bits together cost what z costs."""
+    """Return z_Δ, the gradient's multiplier if gradient and bits together are to cost what z costs.
+
+    Args:
+        noise_multiplier: z.
+        bit_noise: σ_b.
+
+    Raises:
+        ArgumentError: z ≥ 2σ_b, so that the bits alone cost more than z.
+    """
     if noise_multiplier == 0:
         return 0.0
     if not noise_multiplier < 2.0 * bit_noise:
@@ -87,7 +111,29 @@ def _response(part: QuantileClipper, value: object) -> bool:
 
 @declared
 class QuantileClipper(StoredNorms):
-    """C follows the ``target_quantile`` γ of the norms (γ: the fraction *not* clipped)."""
+    """Move the clip norm towards the γ quantile of the norms, where γ is the fraction *not* clipped.
+
+    The module has the formulas.
+
+    Attributes:
+        initial: Clip norm of the first round, ``initial_clip_norm`` in the configuration.
+        target_quantile: γ.
+        quantile_learning_rate: η_C.
+        update: ``geometric`` or ``linear``.
+        bit_mechanism: ``gaussian`` or ``randomized_response``.
+        noised_by: ``aggregator`` for noise on the sum, ``client`` for noise on each client's bit.
+        bit_noise: σ_b of Gaussian noise.
+        bit_epsilon: ε of one bit with randomized response.
+        split: Whether gradient and bits together cost what the noise multiplier says.
+        min_clip_norm: Public lower bound of the clip norm.
+
+    Example:
+        >>> clipper = QuantileClipper(initial_clip_norm=1.0, bit_noise=5.0)
+        >>> clipper.query(0, noise_multiplier=6.0).noise_multiplier  # 2 σ_b
+        10.0
+        >>> round(clipper.gradient_multiplier(6.0), 6)  # (6^-2 - 10^-2)^(-1/2)
+        7.5
+    """
 
     whole_steps = 1.0 / BIT_SENSITIVITY
 

@@ -1,8 +1,8 @@
-"""The clip of one step: what it scales is bounded, whatever the clipper's rule says.
+"""Clip of one step: every scaled unit is bounded, for any clipper.
 
-A rule of the user's own is asked about one unit at a time. A scale that looks at other units (their largest
-norm, say) would let one unit move the sum by far more than the clip norm, and state that a rule keeps
-between two units does the same; so neither reaches the sum.
+A clipper outside fedpriv is asked about one unit at a time. A factor that depends on other units (their
+largest norm, say) would let one unit move the sum by far more than the clip norm. So would state that the
+clipper keeps between two units. Asking about each unit alone, forwards and backwards, excludes both.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class ChunkAnswer:
-    """What a chunk of c clients computed: sums to be released, and a number for each of n units.
+    """Result of the computation of a chunk of c clients: sums to be released, and numbers of n units.
 
-    A unit is a record, or the upload of a client. Losses are for the analyst alone, of each record or summed
-    up for each client.
+    A unit is a record, or the upload of a client. Losses are for the analyst alone. There are l of them, one
+    for each record or one sum for each client.
 
     Attributes:
-        clients: Whose answers these are [c].
-        sums: The clipped sum of each client [c, d]; the sum of all in float64 [1, d] if ``partial``.
+        clients: Positions of the clients [c].
+        sums: The clipped sum of each client [c, d]; the float64 sum of all [1, d] if ``partial``.
         partial: Whether the chunk has one sum for all of its clients.
-        scaled: Whether the clipper was asked for the scale of the units.
-        norms: Of each unit before clipping [n], or of its parts [n, G]; 0 for one that is not finite.
-        finite: Whether the unit counts [n]; one that is not finite contributes zero.
-        units: The position in the chunk of the client that each unit is of [n].
+        scaled: Whether the clipper was asked for the factors of the units.
+        norms: Norm of each unit before clipping [n], or of its parts [n, G]; 0 for a unit that is not finite.
+        finite: Whether each unit is finite [n]. A unit that is not finite contributes zero.
+        units: Position in the chunk of each unit's client [n].
         losses: Losses [l], 0 for those that are not finite.
-        records: How many records each loss is the sum of [l], with those that are left out.
-        left_out: How many of these records are no units, have no finite gradient, and are in no loss.
-        sent_norms: The norm of what each client sent [c], where attackers take part in it; else None.
+        records: Number of records that each loss sums up [l], including those left out.
+        left_out: Number of records that are no units, have no finite gradient, and are in no loss.
+        sent_norms: Norm of each client's upload as sent [c] where attackers take part; otherwise None.
     """
 
     clients: np.ndarray
@@ -61,13 +61,14 @@ class ChunkAnswer:
 
 
 class ChunkClip:
-    """Scales the units of a chunk of clients so that each is at most its holder's clip norm.
+    """Clip of the units of a chunk of clients: each scaled unit is at most its holder's clip norm.
 
     Attributes:
         limits: C of each holder [m], or of each part [m, G].
-        transform: (shift, scale) of each coordinate [m, d] where units are clipped in another space, or None.
-        parts: The parts of a gradient that are clipped apart; None: it is clipped as a whole.
-        scaled: Whether ``factors`` was called.
+        transform: Shift and scale of each coordinate [m, d] where units are clipped in another space, or
+            None.
+        parts: Parts of a gradient that are clipped apart; None if it is clipped as a whole.
+        scaled: Whether :meth:`factors` was called.
     """
 
     def __init__(
@@ -78,15 +79,26 @@ class ChunkClip:
         self.scaled = False
 
     def transformed(self, units: Tensor, owners: Tensor) -> Tensor:
-        """Return units [n, d] of these holders [n] in the space in which they are clipped."""
+        """Return units [n, d] of the holders ``owners`` [n] in the space in which they are clipped."""
         if self.transform is None:
             return units
         shift, scale = self.transform
         return (units - shift[owners]) / scale[owners]
 
     def factors(self, norms: Tensor, owners: Tensor) -> Tensor:
-        """The scale c of each unit [n], given its norm [n] and holder [n]: c ‖g‖ ≤ C, enforced; of each part
-        [n, G], given the norms of the parts."""
+        """Return the factor c of each unit, with c ‖g‖ ≤ C enforced.
+
+        Args:
+            norms: Norm of each unit [n], or of its parts [n, G].
+            owners: Position of each unit's holder [n], in 0 … m-1.
+
+        Returns:
+            Factors [n], or [n, G] for parts. A factor that is not a number becomes 0.
+
+        Raises:
+            ReleaseError: A clipper outside fedpriv changed its state, or answered differently when asked
+                again.
+        """
         self.scaled = True
         bounds = self.limits[owners]
         most = bounds / norms.clamp_min(1e-30)
@@ -96,7 +108,7 @@ class ChunkClip:
         return factors.nan_to_num(nan=0.0).minimum(most).maximum(-most)
 
     def _factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
-        """Ask the clipper's rule: for all units at once, or for one at a time where the rule is not ours."""
+        """Ask the clipper for all units at once, or for one at a time if its class is outside fedpriv."""
         clipper = self._clipper
         base = getattr(clipper.factors, "__func__", None) is Clipper.factors
         if base or not is_own(clipper):
@@ -112,20 +124,23 @@ class ChunkClip:
             return [of_unit(unit) for unit in units]
 
         factors = norms.new_zeros(norms.shape)
-        forth = self._unmoved("factors", lambda: every(range(len(norms))))
-        # backwards as well: state outside the clipper's attributes (a global, a file) is seen by this alone
-        back = self._unmoved("factors", lambda: every(range(len(norms) - 1, -1, -1)))[::-1]
-        for unit, (one, other) in enumerate(zip(forth, back, strict=True)):
-            if not bool(((one == other) | (one.isnan() & other.isnan())).all()):
+        forwards = self._unmoved("factors", lambda: every(range(len(norms))))
+        # Ask backwards as well: only this reveals state outside the clipper's attributes (a global, a file).
+        backwards = self._unmoved("factors", lambda: every(range(len(norms) - 1, -1, -1)))[::-1]
+        for unit, (factor, factor_again) in enumerate(zip(forwards, backwards, strict=True)):
+            if not bool(((factor == factor_again) | (factor.isnan() & factor_again.isnan())).all()):
                 raise ReleaseError(
                     f"{type(clipper).__name__}.factors scaled a unit otherwise when it was asked again: the "
                     "scale must follow from the unit's norm and clip norm alone; nothing was released"
                 )
-            factors[unit] = one[0]
+            factors[unit] = factor[0]
         return factors
 
     def _unmoved(self, what: str, ask: Callable[[], Answer]) -> Answer:
-        """Call a method of a clipper of the user's own, which may not keep anything of private values."""
+        """Call a method of a clipper outside fedpriv, and refuse a change of its attributes.
+
+        The method is given private values, of which it may keep nothing.
+        """
         before = attribute_digests(self._clipper)
         answer = ask()
         if changed := changed_attributes(before, attribute_digests(self._clipper)):
@@ -138,47 +153,58 @@ class ChunkClip:
 
 
 class StepClip(ChunkClip):
-    """The clip norms of one step, and the one maker of sums that were clipped to them.
+    """Clip norms of one step, and the only maker of sums that were clipped to these norms.
 
     Attributes:
-        norms: C of each holder [m]: clients, or the one server; by so much one unit moves its sum.
+        norms: C of each holder [m], a client or the one server. One unit more or less moves the holder's sum
+            by at most C.
+
+    Args:
+        clipper: The clipper.
+        round_index: t.
+        holders: Positions of the holders [m], int64.
+
+    Raises:
+        ReleaseError: The clipper's clip norms have a wrong shape, or are not above 0.
     """
 
     def __init__(self, clipper: Clipper, round_index: int, holders: Tensor):
         parts = clipper.parts
         if parts is None:
-            norms, wanted = clipper.clip_norm(round_index, holders), tuple(holders.shape)
-            what, of_parts = "clip_norm", ""
+            norms, expected_shape = clipper.clip_norm(round_index, holders), tuple(holders.shape)
+            method, of_parts = "clip_norm", ""
         else:
-            what, of_parts = "part_norms", f" and {len(parts)} parts"
+            method, of_parts = "part_norms", f" and {len(parts)} parts"
             norms = clipper.part_norms(round_index, holders)
-            wanted = (len(holders), len(parts))
+            expected_shape = (len(holders), len(parts))
         shape = tuple(getattr(norms, "shape", ()))
-        if shape != wanted:
+        if shape != expected_shape:
             raise ReleaseError(
-                f"{type(clipper).__name__}.{what} must return a tensor with one number for each of "
+                f"{type(clipper).__name__}.{method} must return a tensor with one number for each of "
                 f"{len(holders)} holders{of_parts}, got {show(norms) if not shape else f'shape {shape}'}"
             )
         if is_own(clipper) and not bool((norms > 0).all()):
             raise ReleaseError(
-                f"{type(clipper).__name__}.{what} must return numbers > 0, got {show(float(norms.min()))}"
+                f"{type(clipper).__name__}.{method} must return numbers > 0, got {show(float(norms.min()))}"
             )
         transform = clipper.transform(round_index, holders) if clipper.transforms else None
         if transform is not None:
             shift, scale = transform
             transform = shift.clone(), scale.clone()
-        super().__init__(clipper, norms.clone(), transform)  # ours: no clipper writes into it
+        super().__init__(
+            clipper, norms.clone(), transform
+        )  # a copy, so that no clipper can change it later
         self.norms = whole_norms(self.limits)
 
     def restored(self, means: Tensor) -> Tensor:
-        """Noised means [m, d] back in the space of the weights: post-processing."""
+        """Return noised means [m, d] in the space of the weights. This is post-processing."""
         if self.transform is None:
             return means
         shift, scale = self.transform
         return means.mul_(scale).add_(shift)
 
     def restored_noise(self, std: Tensor) -> Tensor:
-        """The standard deviation of their noise [m, 1] there → [m, d]."""
+        """Return the noise's standard deviation in the space of the weights [m, d], given ``std`` [m, 1]."""
         return std if self.transform is None else std * self.transform[1]
 
     def merge(
@@ -189,15 +215,16 @@ class StepClip(ChunkClip):
         stated_denominator: float = 1.0,
         apart: bool = False,
     ) -> Bounded:
-        """Join what the chunks of a cohort computed into one answer, in the order of the chunks.
+        """Join the answers of a cohort's chunks to one bounded sum, in the order of the chunks.
 
         Args:
-            answers: What each chunk computed.
-            cohort: The clients that are to be in the answer [c], ascending.
-            denominator: By what the cohort's sum is divided before the noise; None: it is not divided.
-            stated_denominator: The public denominator that the record of the release states; 1 where the
-                sensitivity is that of the mean itself.
-            apart: Whether each client's sum is released by itself, where one holder has the clip norm of all.
+            answers: The answer of each chunk.
+            cohort: Positions of the clients that must be in the sum [c], ascending.
+            denominator: Number that divides the cohort's sum before the noise; None means no division.
+            stated_denominator: Public denominator in the record of the release; 1 where the sensitivity is
+                that of the mean itself.
+            apart: Whether each client's sum is released by itself although one holder has the clip norm of
+                all.
 
         Raises:
             ReleaseError: A client is missing, or is there twice or in another place; a chunk's sums are not
@@ -213,7 +240,7 @@ class StepClip(ChunkClip):
                     f"a chunk of {len(answer.clients)} clients answered {len(answer.sums)} sums, not {rows}; "
                     "nothing was released"
                 )
-        # of empty lots nothing is scaled
+        # Sums of empty lots are zero without any scaling.
         self.scaled = all(answer.scaled or not bool(answer.sums.any()) for answer in answers)
         sums, *others = [answer.sums for answer in answers]
         if others and answers[0].partial:
@@ -227,9 +254,17 @@ class StepClip(ChunkClip):
         return self.bounded(mean, stated_denominator, apart)
 
     def bounded(self, sums: Tensor, divided_by: float = 1.0, apart: bool = False) -> Bounded:
-        """Sums [m, d] of units scaled by :meth:`factors`, divided by a public number; ``apart``: each of a
-        client, and one holder has the clip norm of all. Raises ReleaseError where nothing was scaled."""
-        if not self.scaled and bool(sums.any()):  # of empty lots nothing is scaled
+        """Return sums of units scaled by :meth:`factors`, as a bounded value with sensitivity C.
+
+        Args:
+            sums: Sums [m, d], already divided by ``divided_by``.
+            divided_by: The public denominator.
+            apart: Whether each row belongs to a client although one holder has the clip norm of all.
+
+        Raises:
+            ReleaseError: The clipper was not asked for its factors, and the sums are not zero.
+        """
+        if not self.scaled and bool(sums.any()):  # sums of empty lots are zero without any scaling
             raise ReleaseError(
                 "a sum was said to be clipped, but the clipper was not asked for its factors"
             )
@@ -241,18 +276,25 @@ class StepClip(ChunkClip):
         return clipped_sum(sums, sensitivity, divided_by)
 
     def statistic(self, norms: Tensor, owners: Tensor) -> Bounded:
-        """The clipper's own answer on the same units. Raises ReleaseError if it is not a Bounded."""
+        """Return the clipper's own statistic on the units of this step.
+
+        Args:
+            norms: Norm of each unit [n], or of its parts [n, G].
+            owners: Position of each unit's holder [n], in 0 … m-1.
+
+        Raises:
+            ReleaseError: The statistic is no ``Bounded``, or a clipper outside fedpriv changed its state.
+        """
         if not is_own(self._clipper) or not len(norms):
             return self._answer(norms, owners)
 
         def every() -> list[Bounded]:
             units = (slice(unit, unit + 1) for unit in range(len(norms)))
-            return [self._answer(norms[own], owners[own]) for own in units]
+            return [self._answer(norms[row], owners[row]) for row in units]
 
         return added(self._unmoved("statistic", every))
 
     def _answer(self, norms: Tensor, owners: Tensor) -> Bounded:
-        """The clipper's statistic on some units."""
         answer = self._clipper.statistic(norms.clone(), owners, self.limits.clone())
         if not isinstance(answer, Bounded):
             raise ReleaseError(
@@ -263,18 +305,18 @@ class StepClip(ChunkClip):
 
 
 def _not_the_cohort(clients: np.ndarray, cohort: np.ndarray) -> ReleaseError:
-    """Say how the chunks' clients differ from those of the cohort, each once and ascending."""
+    """Return an error that says how the chunks' clients differ from the cohort."""
     named, times = np.unique(clients, return_counts=True)
-    found = [
-        f"{what} {', '.join(map(str, own[:10]))}"
-        for what, own in (
+    differences = [
+        f"{kind} {', '.join(map(str, clients_of_kind[:10]))}"
+        for kind, clients_of_kind in (
             ("missing", np.setdiff1d(cohort, named)),
             ("there twice", named[times > 1]),
             ("not of the cohort", np.setdiff1d(named, cohort)),
         )
-        if len(own)
+        if len(clients_of_kind)
     ]
     return ReleaseError(
         "the clients that computed are not those of the round, each once and in order: "
-        f"{'; '.join(found) or 'in another order'}; nothing was released"
+        f"{'; '.join(differences) or 'in another order'}; nothing was released"
     )
