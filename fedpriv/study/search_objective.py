@@ -1,4 +1,4 @@
-"""What a search may look at: values that were released, or scores on public records."""
+"""Objectives of a search: scores that follow from released values or from public records alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ TEST = "hydra.sweeper.public_test_records"
 
 @dataclass(frozen=True)
 class Objective:
-    """``name``: a column of metrics.csv, whose last value is the score."""
+    """A score by which trials are compared.
+
+    Attributes:
+        name: A column of metrics.csv, whose last value is the score.
+        maximize: True where a larger score is better.
+        reads: The records that the score is computed on, in words of the statement.
+    """
 
     name: str
     maximize: bool
     reads: str
-    """What it looks at, for the statement."""
 
     def score(self, run: StoredRun) -> float | None:
-        """Return the score of a finished run; None where it is not finite. Raises FedprivError for none."""
+        """Return the score of a finished run, or None where the score is not finite.
+
+        Raises:
+            FedprivError: The run has no such column.
+        """
         score = run.last_value(self.name)
         if score is None:
             raise FedprivError(f"search: {run.path} has no {self.name}")
@@ -39,26 +48,30 @@ OBJECTIVES = {
 
 
 def read_objective(name: object, public_test_records: object) -> Objective:
-    """The objective of that name. Raises ConfigError where it is none, or would read private records."""
+    """Return the objective of that name.
+
+    Raises:
+        ConfigError: There is no such objective, or the objective would read private records.
+    """
     if name not in OBJECTIVES:
         raise ConfigError(
             "hydra.sweeper.objective",
             name,
             f"one of {', '.join(OBJECTIVES)}",
-            "a search may look at what was released and at public records, no metric of private ones",
+            "a search may look at what was released and at public records, not at metrics of private ones",
         )
     if not isinstance(public_test_records, bool):
         raise ConfigError(TEST, public_test_records, "true or false")
     objective = OBJECTIVES[name]
     if objective.reads == _TESTED and not public_test_records:
         raise ConfigError(
-            f"hydra.sweeper.objective={name} reads the test records, which {TEST}=true declares public"
+            f"hydra.sweeper.objective={name} reads the test records; {TEST}=true declares these public"
         )
     return objective
 
 
 def refuse_without_score(objective: Objective, parts: Parts) -> None:
-    """Raise ConfigError where runs would not have the score."""
+    """Raise ConfigError where the runs of this configuration would not have the score."""
     if objective.name == "validation_loss" and not parts.noise_schedule.reads_validation:
         raise ConfigError(
             "hydra.sweeper.objective=validation_loss needs a noise_schedule that sets public validation "

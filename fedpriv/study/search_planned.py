@@ -1,4 +1,7 @@
-"""What a trial may release at most, known before it starts; what a search cannot account for is refused."""
+"""Plans of trials: the most that a trial may release, known before the trial starts.
+
+A configuration whose releases a search cannot account for is refused here.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.privacy.core.names import SOUND
 
+# Keys that must be the same in all trials: else client k is not the same client in two trials, or ε is not at
+# one δ.
 _ALIKE = (
     "seed",
     "noise_seed",
@@ -25,12 +30,17 @@ _ALIKE = (
     "partition",
     "attack",
 )
-"""Keys that are the same in all trials: else client k is not the same client, or ε is not of one δ."""
 
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """``events``: what any client may release at most, and how often."""
+    """A trial that may run within a search.
+
+    Attributes:
+        parts: Objects built from the trial's configuration.
+        events: Events that any client may release at most, and how often.
+        alike: Key → value of the settings that all trials of a search share.
+    """
 
     parts: Parts
     events: dict[DpEvent, int]
@@ -38,20 +48,26 @@ class PlannedTrial:
 
     @property
     def neighbours(self) -> str:
+        """Adjacency under which the events are counted."""
         return self.parts.costs().neighbours
 
 
 def plan_trial(config: DictConfig) -> PlannedTrial:
-    """Raises ConfigError for what a search cannot account for."""
+    """Plan a trial from its configuration.
+
+    Raises:
+        ConfigError: The configuration cannot run, or a search cannot account for its releases.
+    """
     config = with_protocol(config)
     parts = build_parts(config)
-    _refuse(parts)
+    _refuse_unaccountable(parts)
     plan = make_plan(parts)
     if parts.settings.epsilon is not None:
         plan.refuse_if_impossible(parts.settings.epsilon)
     costs = parts.costs()
     rounds, sigma = parts.settings.rounds, parts.noise_schedule.noise_multiplier
-    if plan.rounds is not None:  # it holds if every round releases what the plan counted with
+    # The planned number of rounds is a bound only if every round releases exactly what the plan assumed.
+    if plan.rounds is not None:
         kinds = parts.clipper.kinds_of_rounds(max(1, plan.rounds))
         if len(kinds) == 1 and all(sigma(t) == sigma(0) for t in range(plan.rounds + 1)):
             rounds = plan.rounds
@@ -67,14 +83,18 @@ def plan_trial(config: DictConfig) -> PlannedTrial:
 
 
 def plan_ends(configs: Iterable[DictConfig]) -> list[PlannedTrial]:
-    """The trials at the ends of the searched keys. Raises ConfigError where they may not be of one search."""
+    """Plan the trials at the ends of the searched keys.
+
+    Raises:
+        ConfigError: A trial cannot run, or two trials may not be of one search.
+    """
     planned = [plan_trial(config) for config in configs]
     for other in planned[1:]:
         refuse_unlike(planned[0], other)
     return planned
 
 
-def _refuse(parts: Parts) -> None:
+def _refuse_unaccountable(parts: Parts) -> None:
     settings, algorithm = parts.settings, parts.algorithm
     if not algorithm.private:
         raise ConfigError("algorithm", algorithm.name, "a private one in a search")
@@ -94,10 +114,12 @@ def _refuse(parts: Parts) -> None:
         )
     if parts.unprotected:
         raise ConfigError(
-            f"dataset.{next(iter(parts.unprotected))} is released without noise, which no search can pay for"
+            f"dataset.{next(iter(parts.unprotected))} is released without noise: no ε bounds such a search"
         )
     if algorithm.search is not None:
-        raise ConfigError("algorithm", algorithm.name, "one without a search of its own")
+        raise ConfigError(
+            "algorithm", algorithm.name, "an algorithm that does not search the rounds itself"
+        )
     if algorithm.cost_depends_on_records:
         raise ConfigError(
             f"algorithm={algorithm.name} samples lots whose privacy cost depends on how many records a "
@@ -106,14 +128,18 @@ def _refuse(parts: Parts) -> None:
 
 
 def refuse_paired(name: object) -> None:
-    """Raise ConfigError for trials that share their noise; ``name``: the value of the key ``paired``."""
+    """Raise ConfigError for trials that share their noise.
+
+    Args:
+        name: The value of the key ``paired``.
+    """
     if name is not None:
         hint = "trials with common noise have no finite epsilon together"
         raise ConfigError("paired", name, "null in a search", hint)
 
 
 def refuse_unlike(first: PlannedTrial, other: PlannedTrial) -> None:
-    """Raise ConfigError where trials differ in what all must share."""
+    """Raise ConfigError where two trials differ in a setting that all trials must share."""
     for key, value in first.alike.items():
         if other.alike[key] != value:
             raise ConfigError(

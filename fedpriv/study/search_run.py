@@ -1,4 +1,4 @@
-"""The search itself: propose, look whether the budget allows it, run, charge, tell."""
+"""The loop of a search: propose a trial, ask the budget, run, charge, tell the sampler the score."""
 
 from __future__ import annotations
 
@@ -27,7 +27,21 @@ _ENDED_BY_OUTCOME = (None, "diverged", "interrupted")
 
 
 class Search:
-    """A search in its folder, where each trial has a folder named by its number."""
+    """A search in its folder. Each trial has a folder in it, named by the trial's number.
+
+    The constructor plans the trials at the ends of the searched keys and reads the trials that the folder
+    holds already.
+
+    Args:
+        settings: Budget, number of trials, objective and sampler.
+        arguments: Overrides of the command line, of which some are sweeps.
+        folder: Folder of the search.
+        compose: Returns the configuration for a list of overrides.
+        say: Prints a line for the user.
+
+    Raises:
+        ConfigError: A trial could not run, the budget allows no trial, or the folder holds another search.
+    """
 
     def __init__(
         self,
@@ -37,42 +51,35 @@ class Search:
         compose: Compose,
         say: Callable[[str], None],
     ):
-        """Looks at the ends of the space and at what the folder holds. Raises ConfigError."""
         self.settings, self.folder, self._compose, self._say = settings, folder, compose, say
         self.space: Space = read_space(arguments)
         self._proposals = Proposals(
             self.space, settings.sampler, settings.seed, settings.objective.maximize
         )
-        self.budget, self._first = self._look_at(self.space.corners())
-        self.ledger = SearchLedger(self._first.neighbours)
-        self.trials: list[dict[str, Any]] = self._stored()
-        self._stored_trials = len(self.trials)
-
-    def _look_at(self, corners: Sequence[Sequence[str]]) -> tuple[SearchBudget, PlannedTrial]:
-        """The budget: adaptive where the ends of the searched keys release different things."""
-        first, *others = plan_ends(map(self._compose, corners))
-        refuse_without_score(self.settings.objective, first.parts)
-        budget = SearchBudget(
-            epsilon=self.settings.epsilon,
+        first, *others = plan_ends(map(compose, self.space.corners()))
+        refuse_without_score(settings.objective, first.parts)
+        self._first = first
+        self.budget = SearchBudget(
+            epsilon=settings.epsilon,
             delta=first.parts.settings.delta,
             neighbours=first.neighbours,
             accountant=first.parts.accountant,
             first=first.events,
             adaptive=any(other.events != first.events for other in others),
         )
-        if all(
-            budget.would_exceed(SearchLedger(first.neighbours), t.events) for t in (first, *others)
-        ):
-            budget.refuse_too_small(first.events)
-        return budget, first
+        self.ledger = SearchLedger(first.neighbours)
+        if all(self.budget.would_exceed(self.ledger, t.events) for t in (first, *others)):
+            self.budget.refuse_too_small(first.events)
+        self.trials: list[dict[str, Any]] = self._stored()
+        self._stored_trials = len(self.trials)
 
     @property
     def dry(self) -> bool:
-        """Whether only the plan is asked for."""
+        """True where the user asks for the plan alone."""
         return self._first.parts.settings.dry_run
 
     def plan(self) -> list[str]:
-        """What is fixed before the first trial, in a few lines."""
+        """Return the lines that tell, before the first trial, what is fixed for all trials."""
         budget, events, most = self.budget, self._first.events, self.settings.trials
         trials = budget.trials_allowed(events, most)
         like = "each like the first" if budget.adaptive else "all with the same events"
@@ -84,9 +91,10 @@ class Search:
             f"search: {self.settings.objective.name} reads {self.settings.objective.reads}",
         ]
 
-    # ---- what is stored
+    # ---- the folder
 
     def _stored(self) -> list[dict[str, Any]]:
+        """Return the values of the trials that the folder holds. The trials are charged again in ``go``."""
         path = self.folder / RECORD
         if not path.exists():
             return []
@@ -104,32 +112,39 @@ class Search:
         return rows
 
     def _write(self, number: int, ledger: SearchLedger) -> None:
-        """State what the trials up to ``number`` cost; what is stored of later ones stands until then."""
+        """Write record and statement of the trials up to ``number``.
+
+        While stored trials are repeated, the files already state the cost of later trials and stay.
+        """
         if number + 1 < self._stored_trials:
             return
-        found = facts(
-            self.settings.definition(self.space),
-            self.budget,
-            ledger,
-            self.settings.objective,
-            self.trials,
-        )
+        definition = self.settings.definition(self.space)
+        record = facts(definition, self.budget, ledger, self.settings.objective, self.trials)
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(self.folder / RECORD, found)
-        write_text(self.folder / STATEMENT, words(found))
+        write_json(self.folder / RECORD, record)
+        write_text(self.folder / STATEMENT, words(record))
 
     # ---- trials
 
     def go(self, launch: Launch) -> dict[str, Any] | None:
-        """Run the trials that are missing; returns the best, None where all failed."""
+        """Run the missing trials.
+
+        Args:
+            launch: Runs the trial with a given number and overrides in the folder of that number.
+
+        Returns:
+            Number, values and score of the best trial, or None where no trial has a score.
+
+        Raises:
+            FedprivError: A trial failed, or released something else than planned.
+            KeyboardInterrupt: A trial was interrupted. The same command goes on with the search.
+        """
         for number in range(self.settings.trials):
             if number < len(self.trials):
                 row = self.trials[number]
             else:
                 row = {"values": self._proposals.ask(number)}
-            same = self._same(number, row["values"])
-            if same is not None:
-                self._repeat(number, row, same)
+            if self._repeats_earlier(number, row):
                 continue
             overrides = self.space.overrides(row["values"])
             planned = self._planned(overrides)
@@ -139,7 +154,8 @@ class Search:
             if number == len(self.trials):
                 self.trials.append(row)
             row["state"] = "running"
-            self._write(number, self.ledger.with_everyone(planned.events))  # before any release
+            # The charge is on disk before the first release, so that a killed search cannot spend unnoticed.
+            self._write(number, self.ledger.with_everyone(planned.events))
             try:
                 launch(number, overrides)
             finally:
@@ -147,29 +163,33 @@ class Search:
                 self._write(number, self.ledger)
             if row["state"] == "interrupted":
                 raise KeyboardInterrupt
-            self._proposals.tell(Trial(row["values"], row["score"]))
             score = row["score"]
+            self._proposals.tell(Trial(row["values"], score))
             name = self.settings.objective.name
-            found = row["state"] if score is None else f"{name} {score:.4f}"
+            outcome = row["state"] if score is None else f"{name} {score:.4f}"
             self._say(
-                f"search: trial {number}: {found}; epsilon spent {self.budget.spent(self.ledger):.4g} of "
+                f"search: trial {number}: {outcome}; epsilon spent {self.budget.spent(self.ledger):.4g} of "
                 f"{self.settings.epsilon:g}"
             )
         return self.best()
 
-    def _same(self, number: int, values: dict[str, Any]) -> int | None:
-        """The earlier trial with these values: the same run, the same noise, so nothing new is released."""
-        ended = (n for n in range(number) if self.trials[n].get("state") not in (None, *_NOT_ENDED))
-        return next((n for n in ended if self.trials[n]["values"] == values), None)
+    def _repeats_earlier(self, number: int, row: dict[str, Any]) -> bool:
+        """Enter a trial that has the values of an earlier trial, and return whether it has.
 
-    def _repeat(self, number: int, row: dict[str, Any], same: int) -> None:
-        """Enter a trial that is an earlier one: it is neither run nor charged."""
+        Equal values make the same run with the same noise. Nothing new is released, so such a trial is
+        neither run nor charged.
+        """
+        ended = (n for n in range(number) if self.trials[n].get("state") not in (None, *_NOT_ENDED))
+        earlier = next((n for n in ended if self.trials[n]["values"] == row["values"]), None)
+        if earlier is None:
+            return False
         if number == len(self.trials):
             self.trials.append(row)
-        row.update(state=f"the same as trial {same}", score=self.trials[same]["score"])
+        row.update(state=f"the same as trial {earlier}", score=self.trials[earlier]["score"])
         self._write(number, self.ledger)
         self._proposals.tell(Trial(row["values"], row["score"]))
-        self._say(f"search: trial {number} is the same as trial {same}: not run, not charged")
+        self._say(f"search: trial {number} is the same as trial {earlier}: not run, not charged")
+        return True
 
     def _planned(self, overrides: Sequence[str]) -> PlannedTrial:
         planned = plan_trial(self._compose(overrides))
@@ -182,20 +202,21 @@ class Search:
         return planned
 
     def _charge(self, number: int, row: dict[str, Any], planned: PlannedTrial) -> None:
-        """Enter what the trial released, or may have."""
+        """Charge the releases of an ended trial, and enter its state and score in ``row``."""
         run = StoredRun(self.folder / str(number))
         reason = run.summary.get("stop_reason")
         row.update(state=reason or "failed", score=None)
         early = reason in _ENDED_BY_OUTCOME
+        # Without a ledger, or where composition allows for no early end, the whole plan is charged.
         if reason is None or (early and not self.budget.adaptive) or not run.files.ledger.exists():
-            self.ledger.add_to_everyone(planned.events)  # all that it may have released
+            self.ledger.add_to_everyone(planned.events)
         else:
             self.ledger.add(read_trial(run, self.budget.neighbours, planned.events))
         if not early:
             row["score"] = self.settings.objective.score(run)
 
     def best(self) -> dict[str, Any] | None:
-        """The best trial so far: its number, values and score."""
+        """Return number, values and score of the best trial so far, or None without a score."""
         scored = [
             (row["score"], n) for n, row in enumerate(self.trials) if row.get("score") is not None
         ]

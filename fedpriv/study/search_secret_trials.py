@@ -1,16 +1,16 @@
-"""A search by random stopping: of a secret number of trials the best alone is shown.
+"""Search by random stopping: only the best of a secret number K of trials is shown.
 
-What the theorems ask for, and what does it here:
+The theorems (Papernot and Steinke 2022) have conditions. This module meets them as follows:
 
-- K is drawn beforehand from its law, the values of each trial independently from the space: from secret
-  streams of the operating system, which are nowhere stored.
-- Each trial is a run with ``publish=true``: lots, cohorts and noise from a key of its own.
-- Losers are never shown: trials run without launcher, tracker and display in a hidden folder, where a loser
-  is deleted as soon as it has lost, and everything at the end, however that comes.
-- Nothing that stays tells K: no numbers, no lines, no times (files bear the time at which the search began).
+- K is drawn beforehand from its law, and the values of each trial independently from the space. Both draws
+  use secret streams of the operating system, which are stored nowhere.
+- Each trial is a run with ``publish=true``. Its lots, cohorts and noise come from a key of its own.
+- Losing trials are never shown. Trials run without launcher, tracker and display in a hidden folder. A losing
+  trial is deleted as soon as it has lost, and the hidden folder is deleted however the search ends.
+- No remaining file tells K: no numbers, no lines, no times. Files bear the time at which the search began.
 
-A search that does not reach its end has shown how far it came. It goes no further and is charged by
-composition of the trials that had begun.
+A search that does not reach its end has shown how far it came. So the search cannot go on, and is charged
+for the composition of all trials that had begun.
 """
 
 from __future__ import annotations
@@ -56,7 +56,19 @@ _SIGNALS = [
 
 
 class SecretTrials:
-    """One such search, in its folder."""
+    """A search by random stopping in its folder.
+
+    The constructor plans the trials at the ends of the searched keys.
+
+    Args:
+        settings: Budget, law of the number of trials and objective.
+        arguments: Overrides of the command line, of which some are sweeps.
+        folder: Folder of the search.
+        compose: Returns the configuration for a list of overrides.
+
+    Raises:
+        ConfigError: A trial could not run, no theorem covers the search, or the budget is too small.
+    """
 
     def __init__(
         self,
@@ -65,7 +77,6 @@ class SecretTrials:
         folder: Path,
         compose: Compose,
     ):
-        """Looks at the ends of the space. Raises ConfigError."""
         assert settings.law is not None
         self.settings, self.folder, self._compose = settings, folder, compose
         self.space: Space = read_space(arguments)
@@ -83,11 +94,11 @@ class SecretTrials:
 
     @property
     def dry(self) -> bool:
-        """Whether only the plan is asked for."""
+        """True where the user asks for the plan alone."""
         return self._first.parts.settings.dry_run
 
     def plan(self) -> list[str]:
-        """What is fixed before the first trial, in a few lines."""
+        """Return the lines that tell, before the first trial, what is fixed for the search."""
         bound, mean = self.bound, self.settings.trials
         return [
             f"search: {', '.join(self.space.searched)}, drawn at random for each trial",
@@ -97,14 +108,20 @@ class SecretTrials:
             f"{round_up(bound.trial)}; {mean} trials that are all shown {round_up(bound.composed(mean))})",
             f"search: {bound.describe()}",
             f"search: {self.settings.objective.name} reads {self.settings.objective.reads}",
-            "search: secret are the number of trials, those that lose, and how long the search takes",
+            "search: the number of trials, the trials that lose and the duration of the search stay secret",
         ]
 
     # ---- the search
 
     def go(self) -> dict[str, Any] | None:
-        """Run it; returns the values and the score of the best, None where no trial has one. A search that
-        has ended is told again."""
+        """Run the search, unless its folder already holds the result.
+
+        Returns:
+            Values and score of the best trial, or None where no trial has a score.
+
+        Raises:
+            FedprivError: The search did not reach its end. The message states the cost.
+        """
         made = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder) as free:
@@ -141,17 +158,25 @@ class SecretTrials:
             self._show()
 
     def _trial(self, config: DictConfig, values: dict[str, Any]) -> None:
-        """Run one and keep it if it is the best so far. Among equals the first is kept: trials are
-        exchangeable, so that is as good as a secret number that decides."""
+        """Run a trial, and keep its folder if the trial is the best so far.
+
+        Among equal scores the first trial is kept. Trials are exchangeable, so this choice is as good as a
+        secret random one.
+        """
+        config = with_protocol(config)
         run = RunFolder(self._hidden / "running")
+        config.publish = True
+        config.runtime.run_dir, config.runtime.reuse = str(run.path), False
+        config.runtime.progress, config.runtime.plots = "none", False
         self._begun += 1
-        count = self._hidden / _COUNT  # for who finds a search that was killed
-        write_text(count, str(self._begun))
+        # The next command reads this count if the process is killed, and charges so many trials.
+        write_text(self._hidden / _COUNT, str(self._begun))
         try:
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                stop_reason = self._run(_secret(config, run.path))
+                stop_reason = self._run(config)
         except BaseException:
-            self._begun -= not run.config.exists()  # it has released nothing: it had no folder yet
+            # Without a configuration in its folder, the trial had not begun and has released nothing.
+            self._begun -= not run.config.exists()
             raise
         if stop_reason == "interrupted":
             raise KeyboardInterrupt
@@ -177,38 +202,42 @@ class SecretTrials:
         return run(config).stop_reason
 
     def _show(self) -> None:
-        """Move the best out of the hidden folder, and state what the search guarantees."""
+        """Copy the best model and its configuration out of the hidden folder, and write the statement."""
         if self.best is not None:
-            kept = RunFolder(self._hidden / BEST)
+            hidden_run = RunFolder(self._hidden / BEST)
             shown = self.folder / BEST
             shown.mkdir()
-            for file in (kept.model, kept.config):
-                shutil.copyfile(kept.public / file.name, shown / file.name)
+            for file in (hidden_run.model, hidden_run.config):
+                shutil.copyfile(hidden_run.public / file.name, shown / file.name)
         self._write(ENDED)
         shutil.rmtree(self._hidden)
-        self._take_times_away()
+        self._hide_times()
 
-    def _take_times_away(self) -> None:
-        """How long a search took tells how many trials there were."""
-        own = [self.folder / name for name in (RECORD, STATEMENT, BEST)]
-        for path in (*(self.folder / BEST).glob("*"), *own, self.folder):
+    def _hide_times(self) -> None:
+        """Set the times of all files to the beginning, as the duration would tell the number of trials."""
+        files = [self.folder / name for name in (RECORD, STATEMENT, BEST)]
+        for path in (*(self.folder / BEST).glob("*"), *files, self.folder):
             if path.exists():
                 os.utime(path, (self._started, self._started))
 
-    # ---- its folder
+    # ---- the folder
 
     def _write(self, state: str, begun: int | None = None) -> None:
-        """``begun``: how many trials; only of a search that did not reach its end."""
+        """Write record and statement; ``begun`` trials are stated of an interrupted search alone."""
         definition = self.settings.definition(self.space)
-        found = facts_of_stopping(definition, self.bound, self.settings, state, self.best, begun)
-        write_json(self.folder / RECORD, found)
-        write_text(self.folder / STATEMENT, words_of_stopping(found))
+        record = facts_of_stopping(definition, self.bound, self.settings, state, self.best, begun)
+        write_json(self.folder / RECORD, record)
+        write_text(self.folder / STATEMENT, words_of_stopping(record))
 
     def _ended_before(self) -> bool:
-        """Whether the folder has this search already. Raises ConfigError for one that cannot go on."""
+        """Return whether the folder holds the result of this search.
+
+        Raises:
+            ConfigError: The folder holds other files, another search, or a search that cannot go on.
+        """
         record = self.folder / RECORD
         if not record.exists():
-            # of one that was killed before any trial
+            # a process that was killed before its first trial may have left the hidden folder
             shutil.rmtree(self._hidden, ignore_errors=True)
             if any(self.folder.iterdir()):
                 raise ConfigError("hydra.sweep.dir", str(self.folder), "a new or an empty folder")
@@ -218,19 +247,23 @@ class SecretTrials:
             raise ConfigError(f"{record} is of another search; choose another hydra.sweep.dir")
         if stored.get("state") == ENDED:
             self.best = stored.get("best")
-            if self._hidden.exists():  # its process was killed while it deleted them
+            if self._hidden.exists():  # the process was killed while it deleted the trials
                 shutil.rmtree(self._hidden)
-                self._take_times_away()
+                self._hide_times()
             return True
-        if stored.get("state") == RUNNING:  # its process was killed
-            self._state_early(_count(self._hidden / _COUNT))
+        if stored.get("state") == RUNNING:  # the process was killed
+            try:
+                begun: int | None = int((self._hidden / _COUNT).read_text(encoding="ascii"))
+            except (OSError, ValueError):
+                begun = None
+            self._state_early(begun)
         raise ConfigError(
             f"{self.folder} holds a search that did not reach its end: it cannot go on, and what ran is "
             f"charged by composition ({self.folder / STATEMENT}); choose another hydra.sweep.dir"
         )
 
     def _end_early(self, made: bool) -> None:
-        """Charge the trials that had begun, and delete all of them. Where none had, nothing is left."""
+        """Charge and delete the trials that had begun. Without such a trial, remove every trace."""
         with _signals(signal.SIG_IGN):
             if self._begun:
                 self._state_early(self._begun)
@@ -243,7 +276,7 @@ class SecretTrials:
                     self.folder.rmdir()
 
     def _state_early(self, begun: int | None) -> None:
-        """Composition of so many trials; None: nobody knows how many."""
+        """State the cost of ``begun`` trials by composition (None: number not known), and delete them."""
         self.best = None
         try:
             self._write(INTERRUPTED, begun)
@@ -252,31 +285,17 @@ class SecretTrials:
             shutil.rmtree(self.folder / BEST, ignore_errors=True)
 
     def _early_error(self, error: BaseException) -> FedprivError:
-        """What ended the search, and what it cost; without how the run of a trial might go on."""
+        """Return an error with the cause of the end and the cost of the search.
+
+        The message of the trial's own error is left out, since it tells how to resume that run.
+        """
         by_hand = isinstance(error, KeyboardInterrupt | Interrupted)
         cause = error.__context__ if isinstance(error.__context__, WriteError) else error
-        words = "interrupted" if by_hand else f"{cause}".removeprefix("search: ")
+        message = "interrupted" if by_hand else f"{cause}".removeprefix("search: ")
         return (Interrupted if by_hand else FedprivError)(
-            f"search: {words}; it cannot go on, and the trials that had begun cost epsilon "
+            f"search: {message}; it cannot go on, and the trials that had begun cost epsilon "
             f"{round_up(self.bound.composed(self._begun))} by composition: {self.folder / STATEMENT}"
         )
-
-
-def _count(path: Path) -> int | None:
-    """How many trials a search that was killed had begun; None where that is not known."""
-    try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
-
-
-def _secret(config: DictConfig, folder: Path) -> DictConfig:
-    """The trial as a run with secrets of its own, which nobody sees."""
-    config = with_protocol(config)
-    config.publish = True
-    config.runtime.run_dir, config.runtime.reuse = str(folder), False
-    config.runtime.progress, config.runtime.plots = "none", False
-    return config
 
 
 def _raise(number: int, frame: object) -> None:
@@ -285,7 +304,10 @@ def _raise(number: int, frame: object) -> None:
 
 @contextmanager
 def _signals(handler: Any) -> Iterator[None]:
-    """Signals that end a process are handled so: raised, that trials are deleted, or ignored meanwhile."""
+    """Handle signals that end a process by ``handler``, except signals that the process ignores.
+
+    ``handler`` either raises, so that the trials are deleted on the way out, or ignores the signal.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

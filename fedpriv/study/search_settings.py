@@ -1,12 +1,12 @@
-"""``hydra.sweeper``: what is fixed before the first trial."""
+"""Settings of a search (``hydra.sweeper``), fixed before the first trial."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
+from fedpriv.common.fields import Allowed, declared, field, number, one_of, unchecked, whole
 from fedpriv.privacy.random_stopping import NegativeBinomialTrials, PoissonTrials
 from fedpriv.study.search_objective import Objective, read_objective
 from fedpriv.study.search_space import SAMPLERS, Space
@@ -16,51 +16,75 @@ STOPPINGS = (NONE, NEGATIVE_BINOMIAL, POISSON)
 Law = NegativeBinomialTrials | PoissonTrials
 
 
-@dataclass(frozen=True)
+@declared
 class SearchSettings:
-    """``law``: of the number of trials under random stopping; None: at most ``trials``, which compose."""
+    """Checked settings of a search.
 
-    epsilon: float
-    trials: int
-    objective: Objective
-    sampler: str
-    seed: int
-    stopping: str = NONE
-    law: Law | None = None
+    Attributes:
+        epsilon: ε of the whole search, all trials together.
+        trials: Largest number of trials; with random stopping, the mean number.
+        objective: Score by which trials are compared. The argument is the score's name.
+        public_test_records: True where the user declares the test records public.
+        sampler: Source of the proposals.
+        seed: Seed of the proposals.
+        stopping: Law of the number of trials; ``none`` for at most ``trials`` trials, which all compose.
+        eta: Shape of the negative binomial law.
+        law: Law of the number of trials, or None without random stopping.
+    """
 
-    @classmethod
-    def of(
-        cls,
-        epsilon: Any,
-        trials: Any,
-        objective: Any,
-        public_test_records: Any,
-        sampler: Any,
-        seed: Any,
-        stopping: Any = NONE,
-        eta: Any = 0,
-    ) -> SearchSettings:
-        """Checked. Raises ConfigError that names the key."""
+    epsilon: float = field(number(above=0), help="ε of the whole search")
+    trials: int = field(whole(at_least=1), help="most trials; with random stopping, their mean")
+    objective: Objective = field(
+        Allowed(lambda name, value, part: read_objective(value, part.public_test_records)),
+        help="score of a trial",
+    )
+    public_test_records: bool = field(
+        unchecked("true or false"), help="an objective may read the test records"
+    )
+    sampler: str = field(one_of(SAMPLERS), help="source of the proposals")
+    seed: int = field(whole(), help="seed of the proposals")
+    stopping: str = field(one_of(STOPPINGS), default=NONE, help="law of the number of trials")
+    eta: float = field(unchecked("number > -1"), default=0, help="shape of the negative binomial")
+
+    def __attrs_post_init__(self) -> None:
+        if self.stopping != NEGATIVE_BINOMIAL and self.eta != 0:
+            raise ArgumentError("eta", self.eta, f"0 unless stopping={NEGATIVE_BINOMIAL}")
+        self.law: Law | None = None
+        if self.stopping == NONE:
+            return
+        checks.whole("trials", self.trials, at_least=2)
         try:
-            stopping = checks.one_of("stopping", stopping, STOPPINGS)
-            found = cls(
-                epsilon=checks.number("epsilon", epsilon, above=0),
-                trials=checks.whole("trials", trials, at_least=1 if stopping == NONE else 2),
-                objective=read_objective(objective, public_test_records),
-                sampler=checks.one_of("sampler", sampler, SAMPLERS),
-                seed=checks.whole("seed", seed, at_least=0),
-                stopping=stopping,
-                law=_law(stopping, trials, eta),
+            self.law = (
+                NegativeBinomialTrials.of_mean(self.eta, self.trials)
+                if self.stopping == NEGATIVE_BINOMIAL
+                else PoissonTrials(self.trials)
             )
         except ArgumentError as error:
+            name = {"mean": "trials"}.get(error.argument, error.argument)
+            raise ArgumentError(name, error.value, error.allowed) from None
+        # The theorems of random stopping need proposals that are independent of each other, and secret.
+        if self.sampler != "random":
+            hint = f"hydra.sweeper.stopping={self.stopping} holds for independent proposals alone"
+            raise ArgumentError("sampler", self.sampler, "random", hint)
+        if self.seed != 0:
+            hint = "under random stopping proposals are secret, and come from the operating system"
+            raise ArgumentError("seed", self.seed, "0, its default", hint)
+
+    @classmethod
+    def of(cls, **values: Any) -> SearchSettings:
+        """Return the settings that the keys of ``hydra.sweeper`` hold.
+
+        Raises:
+            ConfigError: A value is not allowed. The error names the key in full.
+        """
+        try:
+            return cls(**values)
+        except ArgumentError as error:
             raise error.within("hydra.sweeper") from None
-        if found.law is not None:
-            _refuse_unproved(found)
-        return found
 
     def definition(self, space: Space) -> dict[str, Any]:
-        """What makes it the same search."""
-        found: dict[str, Any] = {
+        """Return the facts that two commands must have in common to be one search."""
+        definition: dict[str, Any] = {
             "fixed": list(space.fixed),
             "searched": {key: str(kind) for key, kind in space.searched.items()},
             "epsilon": self.epsilon,
@@ -70,28 +94,5 @@ class SearchSettings:
             "seed": self.seed,
         }
         if self.law is not None:
-            found |= {"stopping": self.stopping, **vars(self.law)}
-        return found
-
-
-def _law(stopping: str, trials: Any, eta: Any) -> Law | None:
-    """The law whose mean is ``trials``. Raises ArgumentError."""
-    if stopping != NEGATIVE_BINOMIAL and eta != 0:
-        raise ArgumentError("eta", eta, f"0 unless stopping={NEGATIVE_BINOMIAL}")
-    try:
-        if stopping == NEGATIVE_BINOMIAL:
-            return NegativeBinomialTrials.of_mean(eta, trials)
-        return PoissonTrials(trials) if stopping == POISSON else None
-    except ArgumentError as error:
-        name = {"mean": "trials"}.get(error.argument, error.argument)
-        raise ArgumentError(name, error.value, error.allowed) from None
-
-
-def _refuse_unproved(settings: SearchSettings) -> None:
-    """Raise ConfigError for proposals that are not independent of each other, or not secret."""
-    hint = f"hydra.sweeper.stopping={settings.stopping} holds for independent proposals alone"
-    if settings.sampler != "random":
-        raise ConfigError("hydra.sweeper.sampler", settings.sampler, "random", hint)
-    if settings.seed != 0:
-        hint = "under random stopping proposals are secret, and come from the operating system"
-        raise ConfigError("hydra.sweeper.seed", settings.seed, "0, its default", hint)
+            definition |= {"stopping": self.stopping, **vars(self.law)}
+        return definition

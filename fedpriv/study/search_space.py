@@ -1,4 +1,4 @@
-"""The searched keys, from Hydra's own sweep syntax, as Optuna's distributions."""
+"""Space of a search: keys given in Hydra's sweep syntax, as distributions of Optuna."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _EXAMPLE = "algorithm.learning_rate='tag(log, interval(0.01, 1))'"
 
 
 def optuna() -> Any:
-    """The package. Raises ConfigError where it is not installed."""
+    """Return the package optuna.
+
+    Raises:
+        ConfigError: The package is not installed.
+    """
     try:
         import optuna as package
     except ImportError:
@@ -30,13 +34,18 @@ def optuna() -> Any:
 
 @dataclass(frozen=True)
 class Space:
-    """``fixed``: overrides that all trials have; ``searched``: key → its distribution."""
+    """The keys of a search.
+
+    Attributes:
+        fixed: Overrides that all trials have.
+        searched: Key → Optuna's distribution of its values.
+    """
 
     fixed: tuple[str, ...]
     searched: dict[str, Any]
 
     def overrides(self, values: dict[str, Any]) -> list[str]:
-        """Those of a trial."""
+        """Return the overrides of a trial with these values of the searched keys."""
         texts = ((key, values[key]) for key in self.searched)
         chosen = (
             f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in texts
@@ -44,11 +53,11 @@ class Space:
         return [*self.fixed, *chosen]
 
     def drawn(self, uniform: Callable[[], float]) -> dict[str, Any]:
-        """Values drawn from the distributions, by numbers that are uniform on [0, 1)."""
+        """Draw a value for each key; ``uniform`` returns independent numbers, uniform on [0, 1)."""
         return {key: _drawn(kind, uniform()) for key, kind in self.searched.items()}
 
     def corners(self) -> list[list[str]]:
-        """Trials at the ends of every key, all others at their first value."""
+        """Return the overrides of trials at the ends of each key, all other keys at their first value."""
         ends = {key: _ends(distribution) for key, distribution in self.searched.items()}
         first = {key: values[0] for key, values in ends.items()}
         others = [{**first, key: value} for key, values in ends.items() for value in values[1:]]
@@ -56,7 +65,11 @@ class Space:
 
 
 def read_space(arguments: Sequence[str]) -> Space:
-    """What of the command line is searched. Raises ConfigError."""
+    """Split the overrides of a command line into fixed and searched keys.
+
+    Raises:
+        ConfigError: No key is searched, or a sweep is none that Optuna can draw from.
+    """
     fixed, searched = [], {}
     for override in OverridesParser.create().parse_overrides(list(arguments)):
         if override.is_sweep_override():
@@ -69,7 +82,7 @@ def read_space(arguments: Sequence[str]) -> Space:
 
 
 def _distribution(override: Override) -> Any:
-    """Optuna's distribution of a key."""
+    """Return Optuna's distribution of a swept key."""
     distributions, key, sweep = optuna().distributions, override.key_or_group, override.value()
     log = "log" in getattr(sweep, "tags", ())
     try:
@@ -91,20 +104,22 @@ def _distribution(override: Override) -> Any:
 
 
 def _ends(distribution: Any) -> list[Any]:
-    """The values that are looked at before the first trial."""
+    """Return the values of a key that are planned before the first trial."""
     if hasattr(distribution, "choices"):
         return list(distribution.choices)
     return list(dict.fromkeys((distribution.low, distribution.high)))
 
 
 def _drawn(distribution: Any, uniform: float) -> Any:
-    """The value of a distribution at that share of it."""
+    """Return the value at the quantile ``uniform`` of a distribution."""
     if hasattr(distribution, "choices"):
         return distribution.choices[int(uniform * len(distribution.choices))]
     low, high, log = distribution.low, distribution.high, distribution.log
     if not isinstance(low, int):
         value = low * (high / low) ** uniform if log else low + uniform * (high - low)
-    elif log:  # each whole number has what is nearer to it than to others
+    elif (
+        log
+    ):  # each whole number n has the probability of [n - 1/2, n + 1/2] under the log-uniform law
         value = int((low - 0.5) * ((high + 0.5) / (low - 0.5)) ** uniform + 0.5)
     else:
         value = low + distribution.step * int(uniform * ((high - low) // distribution.step + 1))
@@ -113,15 +128,29 @@ def _drawn(distribution: Any, uniform: float) -> Any:
 
 @dataclass(frozen=True)
 class Trial:
-    """A finished one: what was tried, and what came of it; None where it failed."""
+    """A finished trial.
+
+    Attributes:
+        values: Value of each searched key.
+        score: Value of the objective, or None where the trial failed.
+    """
 
     values: dict[str, Any]
     score: float | None
 
 
 class Proposals:
-    """What to try next, by Optuna. Trial n follows from the seed, n and the trials before it alone, so that a
-    search that was interrupted proposes what it would have proposed."""
+    """Proposals of Optuna for the next trial.
+
+    The values of trial n follow from the seed, n and the trials before alone. So an interrupted search that
+    goes on proposes the same trials as an uninterrupted search.
+
+    Args:
+        space: Keys to search.
+        sampler: ``tpe`` or ``random``.
+        seed: Seed of the proposals.
+        maximize: True where a larger score is better.
+    """
 
     def __init__(self, space: Space, sampler: str, seed: int, maximize: bool):
         self._optuna, self._space, self._sampler, self._seed = optuna(), space, sampler, seed
@@ -129,7 +158,7 @@ class Proposals:
         self._study = self._optuna.create_study(direction=direction)
 
     def tell(self, trial: Trial) -> None:
-        """Enter a trial that has ended."""
+        """Enter a finished trial, which later proposals may take into account."""
         states = self._optuna.trial.TrialState
         self._study.add_trial(
             self._optuna.trial.create_trial(
@@ -141,14 +170,14 @@ class Proposals:
         )
 
     def ask(self, number: int) -> dict[str, Any]:
-        """The values of trial ``number``."""
+        """Return the values proposed for trial ``number``."""
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         samplers = self._optuna.samplers
         kind = samplers.TPESampler if self._sampler == "tpe" else samplers.RandomSampler
         self._study.sampler = kind(seed=seed)
         asked = self._study.ask(self._space.searched)
         values = dict(asked.params)
-        # what has ended is entered by tell, so that a search that goes on knows the same
+        # The study learns of ended trials by ``tell`` alone, so that a resumed search has the same history.
         self._study.tell(asked, state=self._optuna.trial.TrialState.FAIL)
         if set(values) != set(self._space.searched):
             raise FedprivError("search: optuna proposed a trial without all keys")

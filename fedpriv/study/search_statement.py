@@ -1,4 +1,8 @@
-"""What a search guarantees: ``search.json`` and ``privacy.txt`` in its folder."""
+"""Privacy statement of a search: ``search.json`` and ``privacy.txt`` in the folder of the search.
+
+``facts`` and ``words`` are for a search whose trials all compose; ``facts_of_stopping`` and
+``words_of_stopping`` for a search by random stopping.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,15 @@ def facts(
     objective: Objective,
     trials: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Everything there is to say, as plain values."""
+    """Return the content of search.json for a search whose trials all compose.
+
+    Args:
+        definition: Facts that define the search.
+        budget: ε, δ and accountant of the search.
+        ledger: Releases of all trials so far.
+        objective: Score by which trials were compared.
+        trials: Values, state and score of each trial.
+    """
     return {
         "search": definition,
         "epsilon": _number(budget.guaranteed(ledger)),
@@ -43,39 +55,39 @@ def facts(
 
 
 def _best_attack(largest: dict[str, float]) -> str:
-    """The trade-off curve at two points."""
+    """Describe the trade-off curve at two false positive rates."""
     low, high = (percent_up(largest[name]) for name in RATES)
     return f"true positive rate of at most {low} at a false positive rate of 0.1 %, {high} at 1 %"
 
 
 def _number(value: float) -> float | None:
-    """JSON knows no infinity."""
+    """Return None in place of infinity, which JSON does not have."""
     return value if value < float("inf") else None
 
 
-def words(found: dict[str, Any]) -> str:
-    """The statement of the whole search."""
+def words(record: dict[str, Any]) -> str:
+    """Return the text of privacy.txt for the facts that :func:`facts` returned."""
     epsilon, spent = (
-        "infinite" if found[name] is None else round_up(found[name])
+        "infinite" if record[name] is None else round_up(record[name])
         for name in ("epsilon", "epsilon_spent")
     )
-    states = [row.get("state", "not run") for row in found["trials"]]
+    states = [row.get("state", "not run") for row in record["trials"]]
     failed = sum(state in ("failed", "diverged", "interrupted") for state in states)
     claim = (
         "The budget is what may be claimed: trials were chosen by what earlier ones released."
-        if found["adaptive"]
+        if record["adaptive"]
         else "Trials that ended early are charged as planned, in full."
     )
     return "\n".join(
         (
             f"Search of {counted(len(states), 'trial')} ({failed} failed or diverged), all of them charged",
             "",
-            f"epsilon            {epsilon} at delta = {found['delta']:g}, of the client that is worst off",
-            f"spent              {spent} of {found['epsilon_budget']:g}",
-            f"best attack        {_best_attack(found['largest_tpr'])}",
-            f"neighbours         {RELATION_WORDS[found['neighbours']]}",
-            f"accountant         {found['accountant']}",
-            f"objective          {found['search']['objective']}: reads {found['objective_reads']}",
+            f"epsilon            {epsilon} at delta = {record['delta']:g}, of the client that is worst off",
+            f"spent              {spent} of {record['epsilon_budget']:g}",
+            f"best attack        {_best_attack(record['largest_tpr'])}",
+            f"neighbours         {RELATION_WORDS[record['neighbours']]}",
+            f"accountant         {record['accountant']}",
+            f"objective          {record['search']['objective']}: reads {record['objective_reads']}",
             "",
             claim,
             "This covers every trial, its model and the choice of the best; the statement in the folder of a",
@@ -93,14 +105,25 @@ def facts_of_stopping(
     best: dict[str, Any] | None,
     begun: int | None,
 ) -> dict[str, Any]:
-    """The same of a search by random stopping. ``begun``: trials of one that did not reach its end; nothing
-    else follows from how many there were."""
+    """Return the content of search.json for a search by random stopping.
+
+    The number of trials is secret. Nothing in the result depends on this number unless the search was
+    interrupted, when no result is shown and the trials are charged by composition.
+
+    Args:
+        definition: Facts that define the search.
+        bound: ε of the best of the trials.
+        settings: Budget and objective.
+        state: ``running``, ``ended`` or ``interrupted``.
+        best: Values and score of the best trial, or None where no trial has a score.
+        begun: Number of trials that an interrupted search had begun, or None where it is not known.
+    """
     epsilon = largest = None
     if state == "ended":
         epsilon, largest = bound.epsilon, bound.trade_off().largest()
     elif begun is not None:
         epsilon, largest = bound.composed(begun), bound.trade_off_composed(begun).largest()
-    found = {
+    record = {
         "search": definition,
         "state": state,
         "epsilon": epsilon,
@@ -115,64 +138,57 @@ def facts_of_stopping(
         "objective_reads": settings.objective.reads,
     }
     if state == "ended":
-        found["best"] = best
+        record["best"] = best
     if state == "interrupted":
-        found["trials_begun"] = begun
-    return found
+        record["trials_begun"] = begun
+    return record
 
 
-def words_of_stopping(found: dict[str, Any]) -> str:
-    """The statement of a search by random stopping."""
-    state = found["state"]
+def words_of_stopping(record: dict[str, Any]) -> str:
+    """Return the text of privacy.txt for the facts that :func:`facts_of_stopping` returned."""
+    state = record["state"]
     if state == "running":
         return (
             "This search has not ended, and nothing may be claimed of it. If its process is gone, give its\n"
             "command again: it states what the trials cost that had begun.\n"
         )
-    head, claim = _ended(found) if state == "ended" else _interrupted(found)
-    epsilon = "not known" if found["epsilon"] is None else round_up(found["epsilon"])
-    rows = [
-        (
-            "epsilon",
-            f"{epsilon} at delta = {found['delta']:g}; the budget was {found['epsilon_budget']:g}",
-        ),
-        *([("best attack", _best_attack(found["largest_tpr"]))] if found["largest_tpr"] else []),
-        ("one trial", f"epsilon {round_up(found['epsilon_trial'])}; all release the same"),
-        ("number of trials", f"{found['number_of_trials']}, drawn beforehand"),
-        ("neighbours", RELATION_WORDS[found["neighbours"]]),
-        ("bound", found["bound"]),
-        ("objective", f"{found['search']['objective']}: reads {found['objective_reads']}"),
-        *_best(found),
+    best = record.get("best")
+    if state == "ended":
+        result = "no trial has a score" if best is None else "the best of a secret number of trials"
+        head, claim = f"Search by random stopping: {result}", _CLAIM_OF_ENDED
+    else:
+        begun = record["trials_begun"]
+        trials = "an unknown number of trials" if begun is None else counted(begun, "trial")
+        head = f"Search that did not reach its end: {trials}, all of them charged, no result"
+        claim = _CLAIM_OF_INTERRUPTED
+    objective = record["search"]["objective"]
+    epsilon = "not known" if record["epsilon"] is None else round_up(record["epsilon"])
+    budget = f"the budget was {record['epsilon_budget']:g}"
+    rows = [("epsilon", f"{epsilon} at delta = {record['delta']:g}; {budget}")]
+    if record["largest_tpr"]:
+        rows.append(("best attack", _best_attack(record["largest_tpr"])))
+    rows += [
+        ("one trial", f"epsilon {round_up(record['epsilon_trial'])}; all release the same"),
+        ("number of trials", f"{record['number_of_trials']}, drawn beforehand"),
+        ("neighbours", RELATION_WORDS[record["neighbours"]]),
+        ("bound", record["bound"]),
+        ("objective", f"{objective}: reads {record['objective_reads']}"),
     ]
+    if best is not None:
+        values = " ".join(f"{key}={value}" for key, value in best["values"].items())
+        rows.append(("best trial", f"{values}, {objective} {best['score']:.4f}"))
     table = (f"{name:<18} {value}" for name, value in rows)
     return "\n".join((head, "", *table, "", *claim, ""))
 
 
-def _best(found: dict[str, Any]) -> list[tuple[str, str]]:
-    best = found.get("best")
-    if best is None:
-        return []
-    values = " ".join(f"{key}={value}" for key, value in best["values"].items())
-    return [("best trial", f"{values}, {found['search']['objective']} {best['score']:.4f}")]
-
-
-def _ended(found: dict[str, Any]) -> tuple[str, Sequence[str]]:
-    head = "Search by random stopping: the best of a secret number of trials"
-    if found["best"] is None:
-        head = "Search by random stopping: no trial has a score"
-    return head, (
-        "This covers the model and the values in best/ and their score, for whoever sees nothing else.",
-        "Secret stay the number of trials, those that lost, and how long the search took, which tells their",
-        "number: the files bear the time at which it began; give away a copy of the folder.",
-        "The server is trusted. Clients that take part see the models of trials that lose: against them all",
-        "trials compose. Lots, cohorts and noise of every trial came from the operating system.",
-    )
-
-
-def _interrupted(found: dict[str, Any]) -> tuple[str, Sequence[str]]:
-    begun = found["trials_begun"]
-    trials = "an unknown number of trials" if begun is None else counted(begun, "trial")
-    return f"Search that did not reach its end: {trials}, all of them charged, no result", (
-        "The bound of random stopping does not cover a search that was cut short. Its trials were deleted",
-        "and are charged by composition, in full. It cannot go on.",
-    )
+_CLAIM_OF_ENDED: Sequence[str] = (
+    "This covers the model and the values in best/ and their score, for whoever sees nothing else.",
+    "Secret stay the number of trials, those that lost, and how long the search took, which tells their",
+    "number: the files bear the time at which it began; give away a copy of the folder.",
+    "The server is trusted. Clients that take part see the models of trials that lose: against them all",
+    "trials compose. Lots, cohorts and noise of every trial came from the operating system.",
+)
+_CLAIM_OF_INTERRUPTED: Sequence[str] = (
+    "The bound of random stopping does not cover a search that was cut short. Its trials were deleted",
+    "and are charged by composition, in full. It cannot go on.",
+)

@@ -1,4 +1,4 @@
-"""What random stopping covers, and what it costs (Papernot and Steinke 2022)."""
+"""Privacy cost of a search by random stopping (Papernot and Steinke 2022), and what the bound covers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ from fedpriv.study.search_planned import PlannedTrial
 from fedpriv.study.search_settings import Law
 
 KEY = "hydra.sweeper.stopping"
-_MOST_OFTEN = 0.99
 
 
 @dataclass(frozen=True)
 class SelectionBound:
-    """ε of the best of a secret number of trials. ``events``: what each releases."""
+    """ε of releasing the best of a secret number of trials.
+
+    The RDP of the search follows from the RDP of one trial by theorem 2 (negative binomial law) or theorem 6
+    (Poisson law) of Papernot and Steinke 2022; :mod:`fedpriv.privacy.random_stopping` has the formulas.
+
+    Attributes:
+        law: Law of the number of trials.
+        accountant: Computes the RDP of one trial and converts the RDP of the search to ε.
+        events: Events that each trial releases, and how often.
+        delta: δ of the whole search.
+        neighbours: Adjacency under which the events are counted.
+    """
 
     law: Law
     accountant: RdpAccountant
@@ -39,49 +49,50 @@ class SelectionBound:
 
     @property
     def epsilon(self) -> float:
-        return self._best[0]
+        """ε of the whole search."""
+        return self._epsilon_and_order[0]
 
     @property
     def order(self) -> float:
-        """The order at which the RDP of the search becomes that ε."""
-        return self._best[1]
+        """Rényi order at which the RDP of the search is converted to ε."""
+        return self._epsilon_and_order[1]
 
     @cached_property
-    def _best(self) -> tuple[float, float]:
-        search, orders = self._rdp
-        found = epsilon_from_rdp(search, orders, self.delta, self.accountant.conversion)
-        return float(found[0]), float(found[1])
+    def _epsilon_and_order(self) -> tuple[float, float]:
+        rdp, orders = self._rdp
+        result = epsilon_from_rdp(rdp, orders, self.delta, self.accountant.conversion)
+        return float(result[0]), float(result[1])
 
     @cached_property
     def _rdp(self) -> tuple[np.ndarray, np.ndarray]:
-        """(that of the search, at these orders)."""
+        """RDP of the search [n], and the ascending orders [n]."""
         orders = np.asarray(self.accountant.orders)
         rdp = rdp_of_composition(self.events, self.accountant.orders, self.neighbours)
         return self.law.rdp(rdp[np.argsort(orders)], np.sort(orders)), np.sort(orders)
 
     def trade_off(self) -> TradeOff:
-        """How well an attack can do that sees the best trial alone."""
+        """Return the trade-off curve of an attack that sees the best trial alone."""
         return trade_off(deltas_from_rdp(*self._rdp, EPSILONS))
 
     def trade_off_composed(self, trials: int) -> TradeOff:
-        """The same of one that sees so many trials."""
+        """Return the trade-off curve of an attack that sees the outcomes of ``trials`` trials."""
         together = {event: trials * count for event, count in self.events.items()}
         if not trials:
             return trade_off(np.zeros_like(EPSILONS))
         return trade_off(self.accountant.deltas_of(together, EPSILONS, self.neighbours))
 
     def composed(self, trials: int) -> float:
-        """ε of so many trials whose outcomes are all shown."""
+        """Return ε of ``trials`` trials whose outcomes are all shown."""
         together = {event: trials * count for event, count in self.events.items()}
         return self.accountant.epsilon_of(together, self.delta, self.neighbours)
 
     @property
     def most_often(self) -> int:
-        """99 of 100 searches have at most so many trials."""
-        return self.law.quantile(_MOST_OFTEN)
+        """Number of trials that 99 of 100 searches do not exceed."""
+        return self.law.quantile(0.99)
 
     def describe(self) -> str:
-        """The bound, in words."""
+        """Describe the bound in a line: theorem, accountant and order."""
         theorem = 2 if isinstance(self.law, NegativeBinomialTrials) else 6
         return (
             f"Papernot and Steinke 2022, theorem {theorem}, from {self.accountant.describe()} at order "
@@ -90,9 +101,18 @@ class SelectionBound:
 
 
 def bound_of(law: Law, planned: list[PlannedTrial]) -> SelectionBound:
-    """The bound of a search whose ends are ``planned``. Raises ConfigError for what no theorem covers."""
+    """Return the bound of a search.
+
+    Args:
+        law: Law of the number of trials.
+        planned: Trials at the ends of the searched keys.
+
+    Raises:
+        ConfigError: The theorems do not cover the search: trials release different things, losing trials
+            would be shown, or the accountant does not compute RDP.
+    """
     first = planned[0]
-    _refuse(first.parts)
+    _refuse_shown_trials(first.parts)
     if any(other.events != first.events for other in planned[1:]):
         raise ConfigError(
             f"{KEY} needs searched keys that leave noise, sampling and rounds alone, so that every trial "
@@ -110,16 +130,16 @@ def bound_of(law: Law, planned: list[PlannedTrial]) -> SelectionBound:
     return SelectionBound(law, accountant, first.events, delta, first.neighbours)
 
 
-def _refuse(parts: Parts) -> None:
-    """Whatever shows a trial that lost, or is a simulation."""
+def _refuse_shown_trials(parts: Parts) -> None:
+    """Raise ConfigError for settings that would show a losing trial, and for simulated attacks."""
     settings, algorithm = parts.settings, parts.algorithm
     if not algorithm.trust.secret_cohort:
         raise ConfigError(
             "algorithm",
             algorithm.name,
             "one with central trust, such as cdp_fedavg",
-            f"with {algorithm.trust.name} trust the server sees what trials release that lose, and "
-            f"{KEY} holds only while nobody does",
+            f"with {algorithm.trust.name} trust the server sees the releases of trials that lose, and "
+            f"{KEY} holds only if nobody sees these",
         )
     if parts.attack is not None:
         raise ConfigError(f"attack must be none with {KEY}: a simulated attack is not published")

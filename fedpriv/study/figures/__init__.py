@@ -1,8 +1,9 @@
 """Figures of published works: named curves, each a list of overrides, over seeds.
 
-Begin with ``definition`` (the YAML of a figure, checked). ``jobs`` makes curves × seeds from it, ``make``
-launches what is missing, ``series`` and ``marks`` are what is drawn, ``write`` leaves CSV and picture, and
-``comparison`` says what agrees with the publication. ``catalogue`` and ``details`` list figures, ``overlay``
-and ``final_points`` are ``fedpriv plot``. Figures of formulas rather than runs are functions: ``computed``
-calls those in ``wei``, ``privacy``, ``ftrl`` and ``certified``.
+Begin with ``definition``, the parts of a figure; ``reading`` checks the YAML. ``jobs`` expands a figure to
+curves × seeds, ``make`` launches the missing runs, ``series`` and ``marks`` compute the drawn values,
+``write`` writes CSV and picture, and ``comparison`` compares the results with the publication. ``catalogue``
+and ``details`` list figures; ``overlay`` and ``final_points`` implement ``fedpriv plot``. Figures of formulas
+rather than runs are functions: ``computed`` calls the functions in ``wei``, ``privacy``, ``ftrl`` and
+``certified``.
 """

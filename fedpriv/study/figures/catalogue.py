@@ -1,4 +1,4 @@
-"""``fedpriv figure --list``: a line for every figure; with a figure's name, what there is of its runs."""
+"""``fedpriv figure --list``: a line for every figure, or the state of one figure's runs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ from fedpriv.study.figures.loading import load_section
 from fedpriv.study.figures.reading import read_figure
 from fedpriv.study.figures.record import finished_words
 
-_COLUMNS = ("figure", "title", "runs", "done", "reference")  # one that is empty is left out
-_WIDTH, _GAP, _LEAST = 100, 2, 12
+_COLUMNS = ("figure", "title", "runs", "done", "reference")  # a column without entries is left out
+_WIDTH, _GAP, _LEAST = 100, 2, 12  # of the table, between columns, and of the title, in characters
 _HINT = "fedpriv figure NAME makes it, NAME --quick in minutes, NAME --list shows its runs"
-_COUNTED = ("figure.seeds=", "figure.scale=")
-_SAME = ("figure.reuse=", "figure.draw_only=", "hydra.launcher", "hydra.sweep")
+_COUNTED = ("figure.seeds=", "figure.scale=")  # overrides that change the number of runs
+_SAME = (
+    "figure.reuse=",
+    "figure.draw_only=",
+    "hydra.launcher",
+    "hydra.sweep",
+)  # overrides that do not
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What the list says of a figure."""
+    """A line of the list, about one figure."""
 
     figure: str
     work: str
@@ -40,8 +45,16 @@ class _Line:
 
 
 def show_figures(arguments: Sequence[str], config_dir: str | None = None, below: str = "") -> None:
-    """Print a line for every figure, those in ``config_dir`` too; ``below``: those of a folder, or the runs
-    of one figure. ``arguments`` as for making them. Raises ConfigError."""
+    """Print a line for every figure.
+
+    Args:
+        arguments: Overrides as for making the figures.
+        config_dir: Folder with the user's own YAMLs.
+        below: Name of a work, for its figures alone, or of a figure, for the state of its runs.
+
+    Raises:
+        ConfigError: There is no such figure or folder, or an override that the list does not show.
+    """
     extra = None if config_dir is None else Path(config_dir)
     if extra is not None and not extra.is_dir():
         raise ConfigError("--config-dir", config_dir, "an existing folder")
@@ -51,25 +64,12 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None, below:
 
         return show_details(below, arguments, extra)
     folder = below.rstrip("/") + "/" if below else ""
-    wanted = sorted((name for name in names if name.startswith(folder)), key=_in_order)
-    if not wanted:
+    chosen = sorted((name for name in names if name.startswith(folder)), key=_in_order)
+    if not chosen:
         works = sorted({name.partition("/")[0] for name in names})
         raise ConfigError(
             "fedpriv figure NAME --list", below, f"a figure, or one of {', '.join(works)}"
         )
-    given, outputs = _given(arguments)
-    _print([_line(name, extra, given, outputs) for name in wanted])
-
-
-def _in_order(name: str) -> list[object]:
-    """``fig5`` comes before ``fig14``."""
-    work, _, own = name.rpartition("/")
-    parts = re.split(r"(\d+)", own)
-    return [work, [(part, 0) if i % 2 == 0 else ("", int(part)) for i, part in enumerate(parts)]]
-
-
-def _given(arguments: Sequence[str]) -> tuple[dict[str, Any], Path]:
-    """What is set for all figures, and where their files are. Raises ConfigError for what no list shows."""
     outputs = Path("outputs")
     for argument in arguments:
         if argument.startswith("runtime.output_dir="):
@@ -78,11 +78,19 @@ def _given(arguments: Sequence[str]) -> tuple[dict[str, Any], Path]:
             raise ConfigError(
                 f"the list of figures does not show what {argument} changes; fedpriv figure NAME --list does"
             )
-    return _counted(arguments), outputs
+    given = _counted(arguments)
+    _print([_line(name, extra, given, outputs) for name in chosen])
+
+
+def _in_order(name: str) -> list[object]:
+    """Return the key that sorts names of figures, with ``fig5`` before ``fig14``."""
+    work, _, figure = name.rpartition("/")
+    parts = re.split(r"(\d+)", figure)
+    return [work, [(part, 0) if i % 2 == 0 else ("", int(part)) for i, part in enumerate(parts)]]
 
 
 def _counted(arguments: Sequence[str]) -> dict[str, Any]:
-    """Keys below ``figure`` that change the number of runs, as set by ``arguments``. Raises ConfigError."""
+    """Return the keys below ``figure`` by which ``arguments`` change the number of runs."""
     given = {}
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -111,8 +119,19 @@ def _line(name: str, extra: Path | None, given: dict[str, Any], outputs: Path) -
 
 
 def count_runs(name: str, arguments: Sequence[str], config_dir: str | None = None) -> int | None:
-    """How many runs a figure has, found at once; None where that takes longer, or there is no such figure.
-    Raises ConfigError for what is wrong in its YAML."""
+    """Return the number of runs of a figure if the number is known without composing the runs.
+
+    Args:
+        name: Name of the figure.
+        arguments: Overrides of the command line.
+        config_dir: Folder with the user's own YAMLs.
+
+    Returns:
+        The number, or None where it is not known at once, or where the figure does not exist or has no runs.
+
+    Raises:
+        ConfigError: The figure's YAML has a mistake.
+    """
     extra = None if config_dir is None else Path(config_dir)
     changed = [a for a in arguments if a.lstrip("+~").startswith(("figure.", "hydra."))]
     if name not in _names(extra) or any(not a.startswith((*_COUNTED, *_SAME)) for a in changed):
@@ -124,20 +143,20 @@ def count_runs(name: str, arguments: Sequence[str], config_dir: str | None = Non
 
 
 def _names(extra: Path | None) -> list[str]:
-    """Every figure, those in ``extra`` too."""
+    """Return the names of all figures, including the user's in the folder ``extra``."""
     folders = (None,) if extra is None else (None, extra)
     return list(dict.fromkeys(name for folder in folders for name, _ in options("figure", folder)))
 
 
 def _print(lines: Sequence[_Line]) -> None:
-    """A table for each work, all with the same columns; titles are cut so that a figure is one line."""
+    """Print a table for each work, all with the same columns; titles are cut so that a figure is one line."""
     out = console()
-    named = {name: [str(getattr(line, name)) for line in lines] for name in _COLUMNS}
-    shown = {name: cells for name, cells in named.items() if any(cells)}
+    columns_of_text = {name: [str(getattr(line, name)) for line in lines] for name in _COLUMNS}
+    shown = {name: cells for name, cells in columns_of_text.items() if any(cells)}
     widths = {name: max(map(cell_len, (name, *cells))) for name, cells in shown.items()}
     spare = min(out.width, _WIDTH) - sum(widths.values()) - _GAP * len(widths)
     widths["title"] = max(widths["title"] + min(spare, 0), _LEAST)
-    for place, (work, own) in enumerate(itertools.groupby(lines, key=lambda line: line.work)):
+    for index, (work, figures) in enumerate(itertools.groupby(lines, key=lambda line: line.work)):
         columns = [
             Column(
                 name,
@@ -148,8 +167,8 @@ def _print(lines: Sequence[_Line]) -> None:
             )
             for name, width in widths.items()
         ]
-        table = Table(work, columns, header=place == 0, padding=(0, _GAP, 0, 0))
-        for line in own:
+        table = Table(work, columns, header=index == 0, padding=(0, _GAP, 0, 0))
+        for line in figures:
             table.add(*(getattr(line, name) for name in widths))
         out.print(table)
         out.print()

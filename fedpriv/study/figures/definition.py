@@ -1,16 +1,17 @@
-"""What a figure is: the parts of ``conf/figure/<work>/<figure>.yaml``; :mod:`reading` checks the YAML.
+"""Parts of a figure, as defined in ``conf/figure/<work>/<figure>.yaml``; :mod:`reading` checks the YAML.
 
-    groups    panels' rows: a title, overrides and seeds (such as a data set)
-    curves    name → overrides, label, colour; a curve of one name is the same runs in every figure
-    show      which curves of which group the figure has
-    points    a setting and its values: every curve is run at each of them, and the end of a run is a
+    groups    rows of panels: a title, overrides and seeds (such as a data set)
+    curves    name → overrides, label, colour; a curve of one name has the same runs in every figure
+    show      the curves of each group that the figure shows
+    points    a setting and its values: every curve is run at each value, and the end of a run is a
               point, drawn over the setting (axes with ``x: point``)
-    axes      panels' columns: what is drawn against what, as lines or as a map
-    stated    the numbers the paper states; orderings: the curves from best to worst where it says so
+    axes      columns of panels: two quantities drawn against each other, as lines or as a map
+    stated    numbers that the paper states
+    orderings curves from best to worst, where the paper states an order
     marks     numbers published elsewhere, about none of the curves: symbols (axes with ``x: point``)
 
-A panel is a group seen through an axes; a job is a curve of a group with one seed, at one point if
-there are any. A figure with ``compute`` has no runs: see :mod:`fedpriv.study.figures.computed`.
+A panel shows one group on one axes. A job is a curve of a group with one seed, at one point if the figure
+has points. A figure with ``compute`` has no runs: see :mod:`fedpriv.study.figures.computed`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SCALES = ("paper", "quick")
-POINT = "point"
-"""The x of an axes that is drawn over the figure's points."""
+POINT = "point"  # the x of axes that are drawn over the figure's points
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Points:
 
     Attributes:
         key: The config key that is set to each value.
-        values: Those of the scale in force, increasing.
-        label: On the axis.
+        values: Increasing values of the setting at the scale in force.
+        label: Label of the x axis.
     """
 
     key: str
@@ -43,14 +43,15 @@ class Curve:
     """A named list of overrides.
 
     Attributes:
-        label: In the legend.
-        colour: One of the palette's names.
-        overrides: As after ``fedpriv train``; ``{point}`` in one stands for the point it is run at.
-        quick: Overrides of its own at the quick scale.
+        name: Name of the curve in the YAML.
+        label: Label in the legend.
+        colour: Name of a colour of the palette.
+        overrides: Overrides as after ``fedpriv train``; ``{point}`` stands for the point of the run.
+        quick: Further overrides at the quick scale.
         minutes: Group → minutes of one run at the paper's scale on one core, where measured.
-        points: False: not run at the figure's points but once a seed, for reference: a level line. Numbers:
-            run at these of the figure's points alone.
-        seeds: It is run with so many of its group's seeds, the first ones; None: with all.
+        points: True: the curve is run at all points of the figure. Numbers: only at these points. False: the
+            curve is run once a seed, at no point, and drawn as a level line for reference.
+        seeds: Number of the group's seeds that the curve is run with, the first ones; None: all seeds.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurveGroup:
-    """Curves that share overrides and seeds, such as those on one data set."""
+    """Curves that share overrides and seeds, such as the curves on one data set."""
 
     name: str
     title: str
@@ -74,28 +75,32 @@ class CurveGroup:
     curves: tuple[Curve, ...]
 
     def seeds_of(self, curve: Curve) -> tuple[int, ...]:
-        """Those that a curve of it is run with."""
+        """Return the seeds that a curve of this group is run with."""
         return self.seeds[: curve.seeds]
 
 
 @dataclass(frozen=True)
 class Axes:
-    """What is drawn against what.
+    """Two quantities drawn against each other.
 
     Attributes:
+        name: Name of the axes in the YAML.
         x: A column of ``metrics.csv`` (of ``clients.csv`` when ``lines`` is ``clients``), or
             ``point``: the values of the figure's points.
-        y: A column; with ``x: point`` its value at the end of a run (``round``: the rounds run).
+        y: A column; with ``x: point`` the column's value at the end of a run (``round``: the rounds run).
         kind: ``lines``, or ``map`` (only with ``x: point``): a row of cells for each curve, a column
             for each point, the mean over seeds as colour and number.
-        lines: ``curves``: a line for the mean over seeds; ``clients``: one for each client of the
+        lines: ``curves``: a line for the mean over seeds; ``clients``: a line for each client of the
             first seed.
-        band: Around a mean: ``range``, from the lowest to the highest seed; ``sd``, one sample
+        band: Band around a mean: ``range``, from the lowest to the highest seed; ``sd``, one sample
             standard deviation to either side.
-        best: Which cell of each row of a map is marked: ``low`` or ``high``.
-        x_limits: In the units shown; None: from zero to the largest value (points: the data).
+        best: Cell of each row of a map that is marked: ``low`` or ``high``.
+        x_label: Label of the x axis; None: the label of the column.
+        y_label: Label of the y axis; None: the label of the column.
+        x_limits: Limits in the units shown; None: from zero to the largest value (points: the data).
         y_limits: Group → limits in the units shown; absent: from the data.
-        x_scale, y_scale: ``linear`` or ``log``.
+        x_scale: ``linear`` or ``log``.
+        y_scale: ``linear`` or ``log``.
     """
 
     name: str
@@ -126,7 +131,7 @@ class StatedValue:
 
 @dataclass(frozen=True)
 class Ordering:
-    """Curves of a group from best to worst by the column at their end, at one point if it has any."""
+    """Curves of a group from best to worst by a column at their end, at one point if there are points."""
 
     group: str
     column: str
@@ -136,14 +141,16 @@ class Ordering:
 
 @dataclass(frozen=True)
 class Mark:
-    """A number of a publication that is about none of the figure's curves, in the units shown.
+    """A published number that is about none of the figure's curves, in the units shown.
 
-    It is a fact, whatever the runs are: drawn at the quick scale and with changed runs as well.
+    A mark does not depend on the runs. It is drawn at the quick scale and with changed runs as well.
 
     Attributes:
-        column: What it is of: the y of the axes on which it is drawn.
-        point: On the x axis; perhaps not one of the figure's points.
-        label: In the legend: what it is and who published it; marks of one label look alike.
+        group: Group whose panel shows the mark.
+        column: Quantity of the number, the y of the axes on which the mark is drawn.
+        point: Position on the x axis, not necessarily one of the figure's points.
+        value: The number.
+        label: Quantity and source, in the legend; marks of one label look alike.
     """
 
     group: str
@@ -155,7 +162,26 @@ class Mark:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a published work, or a variant of one of ours."""
+    """A figure of a published work, or a variant of such a figure.
+
+    Attributes:
+        name: Name of the figure, ``<work>/<figure>``.
+        work: Citation of the published work.
+        title: Title of the figure.
+        groups: Rows of panels, each with its curves.
+        axes: Columns of panels.
+        stated: Numbers that the paper states.
+        orderings: Orders of curves that the paper states.
+        deviations: Key → text of a difference from the paper's experiment.
+        scale: ``paper`` or ``quick``.
+        quick: Overrides of all runs at the quick scale.
+        notes: Text for comparison.md.
+        reuse: Further folders, or archives, of finished runs.
+        draw_only: True where missing runs are not started.
+        points: Setting over which the ends of runs are drawn, if any.
+        marks: Numbers published elsewhere.
+        changed: The user's overrides that make other runs than the defined ones.
+    """
 
     name: str
     work: str
@@ -176,30 +202,30 @@ class Figure:
 
     @property
     def folder(self) -> str:
-        """Where it goes, below ``<output_dir>/figures``."""
+        """Folder of the figure below ``<output_dir>/figures``."""
         quick = "_quick" if self.scale == "quick" else ""
         return f"{self.name}{quick}{'_changed' if self.changed else ''}"
 
     @property
     def altered(self) -> tuple[str, ...]:
-        """The overrides that make it another figure than the one defined: quick scale, the user's."""
-        own = {o.partition("=")[0] for o in self.changed}
+        """Overrides by which the runs differ from the definition: the quick scale's and the user's."""
+        changed_keys = {o.partition("=")[0] for o in self.changed}
         quick = self.quick if self.scale == "quick" else ()
-        return (*(q for q in quick if q.partition("=")[0] not in own), *self.changed)
+        return (*(q for q in quick if q.partition("=")[0] not in changed_keys), *self.changed)
 
     @property
     def as_defined(self) -> bool:
-        """Whether its runs are those of the definition, so that what a paper states is about them."""
+        """True where the runs are the defined ones, so that the paper's numbers apply to the runs."""
         return self.scale == "paper" and not self.changed
 
     @property
     def altered_words(self) -> str:
-        """`` (rounds=5)``; empty where only seeds and points are fewer."""
+        """Changed overrides such as `` (rounds=5)``; empty where only seeds or points are fewer."""
         return f" ({' '.join(self.altered)})" if self.altered else ""
 
     @property
     def run_count(self) -> int:
-        """How many jobs it has."""
+        """Number of jobs of the figure."""
         return sum(
             len(group.seeds_of(curve)) * len(self.points_of(curve))
             for group in self.groups
@@ -207,11 +233,11 @@ class Figure:
         )
 
     def points_of(self, curve: Curve) -> tuple[float | None, ...]:
-        """The points at which a curve is run; None stands for no point in particular.
+        """Return the points at which a curve is run; None stands for no point in particular.
 
-        Empty for a curve whose own points are none of those in force, as at the quick scale.
+        The result is empty for a curve none of whose points are in force, as may be at the quick scale.
         """
         if self.points is None or curve.points is False:
             return (None,)
-        own = self.points.values if curve.points is True else curve.points
-        return tuple(value for value in self.points.values if value in own)
+        curve_points = self.points.values if curve.points is True else curve.points
+        return tuple(value for value in self.points.values if value in curve_points)

@@ -1,7 +1,7 @@
-"""A figure's YAML without Hydra: to list forty figures, composing each is far too slow.
+"""Loader of a figure's YAML without Hydra, since composing forty figures for a list is far too slow.
 
-Only what the YAMLs of figures have is understood: ``/work: …`` before ``_self_``. For anything else Hydra is
-asked; a test holds the two against each other for every figure there is.
+The loader understands only the form that the YAMLs of figures have: ``/work: …`` before ``_self_``. Hydra
+composes anything else. A test compares both for every figure.
 """
 
 from __future__ import annotations
@@ -22,9 +22,14 @@ Section = dict[str, Any]
 
 
 def load_section(name: str, extra: Path | None = None) -> Section:
-    """What a configuration with ``+figure=<name>`` has below ``figure``.
+    """Return the section ``figure`` of a configuration with ``+figure=<name>``.
 
-    ``extra``: a folder with YAMLs of the user's own. Raises ConfigError for what cannot be read.
+    Args:
+        name: Name of the figure, ``<work>/<figure>``.
+        extra: Folder with the user's own YAMLs.
+
+    Raises:
+        ConfigError: The YAML cannot be read or composed.
     """
     folders = (conf_dir(), *(() if extra is None else (extra,)))
     section = _plain(name, folders)
@@ -34,8 +39,12 @@ def load_section(name: str, extra: Path | None = None) -> Section:
 
 
 def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictConfig:
-    """What Hydra composes. Raises ConfigError for whatever is wrong in a YAML."""
-    from fedpriv.common.config import compose, explain  # brings Hydra
+    """Compose a configuration by Hydra.
+
+    Raises:
+        ConfigError: A YAML or an override has a mistake.
+    """
+    from fedpriv.common.config import compose, explain  # imported late: this imports Hydra
 
     try:
         return compose(overrides, extra)
@@ -44,11 +53,10 @@ def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictC
 
 
 def _plain(name: str, folders: tuple[Path, ...]) -> Section | None:
-    """The section where its YAML is one of those understood, else None."""
-    found = _load(folders, f"figure/{name}")
-    if found is None or not found[1].startswith("# @package _global_") or "${" in found[1]:
+    """Return the section ``figure`` of a YAML of the known form, else None."""
+    content, text = _load(folders, f"figure/{name}")
+    if not text.startswith("# @package _global_") or "${" in text:
         return None
-    content = found[0]
     defaults, section = content.pop("defaults", None), content.pop("figure", None)
     if content or not isinstance(section, dict) or not isinstance(defaults, list):
         return None
@@ -57,19 +65,18 @@ def _plain(name: str, folders: tuple[Path, ...]) -> Section | None:
         return None
     values: Section = {}
     for work in works[2:]:
-        own = _work(work.get("/work"), folders) if isinstance(work, dict) else None
-        if own is None or len(work) > 1:
+        shared = _work(work.get("/work"), folders) if isinstance(work, dict) else None
+        if shared is None or len(work) > 1:
             return None
-        values = _merged(values, own)
+        values = _merged(values, shared)
     return _merged(values, section)
 
 
 def _work(name: object, folders: tuple[Path, ...]) -> Section | None:
-    """``conf/work/<name>.yaml`` with its defaults, where it is one of those understood, else None."""
-    found = _load(folders, f"work/{name}") if isinstance(name, str) else None
-    if found is None or not found[1].startswith("# @package figure\n") or "${" in found[1]:
+    """Return ``conf/work/<name>.yaml`` with its defaults where the YAML has the known form, else None."""
+    content, text = _load(folders, f"work/{name}") if isinstance(name, str) else ({}, "")
+    if not text.startswith("# @package figure\n") or "${" in text:
         return None
-    content = dict(found[0])
     *before, last = content.pop("defaults", ["_self_"])
     if last != "_self_":
         return None
@@ -83,25 +90,31 @@ def _work(name: object, folders: tuple[Path, ...]) -> Section | None:
 
 
 @cache
-def _read(path: Path, changed: int) -> tuple[Section, str] | None:
-    """A YAML as Hydra reads it, and its text; None where there is no such mapping. ``changed``: when."""
+def _read(path: Path, changed: int) -> tuple[Section, str]:
+    """Return a YAML as Hydra reads it, and its text, both empty for a damaged YAML.
+
+    ``changed`` is the time of the last change, a part of the cache's key.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         content: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, AssertionError):
-        return None  # Hydra says what is wrong
-    return (content, text) if isinstance(content, dict) else None
+        return {}, ""  # Hydra will tell the user what is wrong
+    return (content, text) if isinstance(content, dict) else ({}, "")
 
 
-def _load(folders: tuple[Path, ...], name: str) -> tuple[Section, str] | None:
-    """The first that there is, as on Hydra's search path; never to be written to."""
+def _load(folders: tuple[Path, ...], name: str) -> tuple[Section, str]:
+    """Return a copy of the first YAML of that name, as on Hydra's search path, and its text.
+
+    Both are empty where there is no such YAML. The copy is shallow: nested values must not be changed.
+    """
     path = next((f / f"{name}.yaml" for f in folders if (f / f"{name}.yaml").exists()), None)
-    found = None if path is None else _read(path, path.stat().st_mtime_ns)
-    return None if found is None else (dict(found[0]), found[1])
+    content, text = ({}, "") if path is None else _read(path, path.stat().st_mtime_ns)
+    return dict(content), text
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Section:
-    """Both, the second before the first; groups of keys are merged, all else is replaced."""
+    """Merge two sections; nested groups of keys are merged, all other values of ``above`` win."""
     values = dict(below)
     for key, value in above.items():
         old = values.get(key)

@@ -1,11 +1,14 @@
-"""A figure's YAML, checked: from the config's ``figure`` section to a :class:`Figure`."""
+"""Reader of a figure's YAML: checks the config's ``figure`` section and returns a :class:`Figure`.
+
+Every check names the key below ``figure`` that it is about.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -29,12 +32,24 @@ from fedpriv.study.figures.definition import (
 
 
 def is_computed(config: DictConfig) -> bool:
-    """Whether the configuration's figure has no runs. Raises ConfigError where it has no figure."""
+    """Return whether the configuration's figure is computed by a function, without runs.
+
+    Raises:
+        ConfigError: The configuration has no figure.
+    """
     return plain_section(config.get("figure")).get("compute") is not None
 
 
 def read_figure(node: DictConfig | dict[str, Any], name: str) -> Figure:
-    """The figure defined by the config's ``figure`` section. Raises ConfigError naming the key."""
+    """Return the figure that a configuration defines.
+
+    Args:
+        node: The configuration's ``figure`` section.
+        name: Name of the figure, ``<work>/<figure>``.
+
+    Raises:
+        ConfigError: A value is not allowed. The error names the key.
+    """
     values = plain_section(node)
     try:
         return _figure(values, name)
@@ -43,16 +58,21 @@ def read_figure(node: DictConfig | dict[str, Any], name: str) -> Figure:
 
 
 def plain_section(node: object) -> dict[str, Any]:
-    """A config's ``figure`` section as plain values. Raises ConfigError where it has none."""
+    """Return a config's ``figure`` section as plain values.
+
+    Raises:
+        ConfigError: There is no such section, or it has an interpolation without a target.
+    """
     try:
         values = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
-    except OmegaConfBaseException as error:  # ${…} that leads nowhere
+    except OmegaConfBaseException as error:
         raise ConfigError(f"figure: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise ConfigError("figure", values, "a group of keys")
     return values
 
 
+_Part = TypeVar("_Part")
 KEYS = (
     "work", "title", "groups", "curves", "show", "points", "axes", "stated", "orderings", "marks",
     "deviations", "quick", "notes", "scale", "seeds", "reuse", "draw_only", "compute",
@@ -79,18 +99,29 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
     points = _points(values.get("points"), scale)
     if points is not None:
         _refuse_other_points(shown, values["points"]["values"], points)
+    elif values.get("marks"):
+        allowed = "absent: only axes with x: point have marks, in a figure with points"
+        raise ArgumentError("marks", values["marks"], allowed)
     axes = tuple(
         _axes(key, value, by_name, points)
         for key, value in _mapping("axes", values.get("axes")).items()
     )
+
+    def each(key: str, read: Callable[..., _Part], *context: object) -> tuple[_Part, ...]:
+        """Read each entry of the list ``key``."""
+        entries = enumerate(checks.sequence(key, values.get(key) or []))
+        return tuple(
+            read(f"{key}.{i}", _mapping(f"{key}.{i}", entry), *context) for i, entry in entries
+        )
+
     return Figure(
         name=name,
         work=checks.text("work", values.get("work")),
         title=checks.text("title", values.get("title")),
         groups=shown,
         axes=axes,
-        stated=tuple(_stated(i, s, by_name, points) for i, s in _listed(values, "stated")),
-        orderings=tuple(_ordering(i, o, by_name, points) for i, o in _listed(values, "orderings")),
+        stated=each("stated", _stated, by_name, points),
+        orderings=each("orderings", _ordering, by_name, points),
         deviations={k: str(v) for k, v in deviations.items() if v},
         scale=scale,
         quick=_texts("quick", values.get("quick") or []),
@@ -98,7 +129,7 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
         reuse=_texts("reuse", values.get("reuse") or []),
         draw_only=checks.boolean("draw_only", values.get("draw_only", False)),
         points=points,
-        marks=_marks(values, shown, axes, points),
+        marks=each("marks", _mark, shown, axes),
     )
 
 
@@ -124,14 +155,20 @@ def _points(value: Any, scale: str) -> Points | None:
 def _refuse_other_points(
     groups: Sequence[CurveGroup], values: Sequence[float], points: Points
 ) -> None:
-    """A curve's own points are some of the figure's, and no group is left without a point."""
+    """Raise ArgumentError where a curve's points are none of the figure's, or a group has no point.
+
+    Args:
+        groups: Groups with their curves.
+        values: Points of the paper's scale.
+        points: Points of the scale in force.
+    """
     for group in groups:
         for curve in group.curves:
             if isinstance(curve.points, tuple) and not set(curve.points) <= set(values):
                 allowed = f"true, or some of figure.points.values {listed(values)}"
                 raise ArgumentError(f"curves.{curve.name}.points", list(curve.points), allowed)
-        own = [c.points for c in group.curves]
-        if not any(isinstance(o, bool) or set(o) & set(points.values) for o in own):
+        chosen = [curve.points for curve in group.curves]
+        if not any(isinstance(c, bool) or set(c) & set(points.values) for c in chosen):
             allowed = f"such that a curve of group {group.name} is run at one of them"
             raise ArgumentError("points.quick", list(points.values), allowed)
 
@@ -155,11 +192,13 @@ def _group(
         raise ArgumentError(f"show.{name}", name, f"one of the groups {listed(groups)}")
     value = _mapping(key, groups[name])
     refuse_unknown(key, value, ("title", "overrides", "seeds"))
-    wanted = value.get("seeds") if seeds is None else seeds
-    where = f"{key}.seeds" if seeds is None else "seeds"
-    numbers = [checks.seed(where, s) for s in checks.sequence(where, wanted, "a list of seeds")]
+    given = value.get("seeds") if seeds is None else seeds
+    seeds_key = f"{key}.seeds" if seeds is None else "seeds"
+    numbers = [
+        checks.seed(seeds_key, s) for s in checks.sequence(seeds_key, given, "a list of seeds")
+    ]
     if not numbers or len(set(numbers)) != len(numbers):
-        raise ArgumentError(where, wanted, "one seed or several different ones")
+        raise ArgumentError(seeds_key, given, "one seed or several different ones")
     return CurveGroup(
         name=name,
         title=checks.text(f"{key}.title", value.get("title")),
@@ -173,6 +212,10 @@ def _curve(name: str, value: Any) -> Curve:
     key = f"curves.{name}"
     value = _mapping(key, value)
     _known_fields(key, value, Curve)
+    points, seeds = value.get("points", True), value.get("seeds")
+    if not isinstance(points, bool):
+        allowed = "true or false, or a list of increasing numbers"
+        points = _increasing(f"{key}.points", points, allowed)
     return Curve(
         name=name,
         label=checks.text(f"{key}.label", value.get("label")),
@@ -183,16 +226,9 @@ def _curve(name: str, value: Any) -> Curve:
             group: checks.number(f"{key}.minutes.{group}", number, above=0)
             for group, number in _optional_mapping(f"{key}.minutes", value.get("minutes")).items()
         },
-        points=_own_points(f"{key}.points", value.get("points", True)),
-        seeds=None
-        if (n := value.get("seeds")) is None
-        else checks.whole(f"{key}.seeds", n, at_least=1),
+        points=points,
+        seeds=None if seeds is None else checks.whole(f"{key}.seeds", seeds, at_least=1),
     )
-
-
-def _own_points(key: str, value: Any) -> bool | tuple[float, ...]:
-    allowed = "true or false, or a list of increasing numbers"
-    return value if isinstance(value, bool) else _increasing(key, value, allowed)
 
 
 def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | None) -> Axes:
@@ -240,10 +276,8 @@ def _limits(key: str, value: Any) -> tuple[float, float]:
 
 
 def _stated(
-    index: int, value: Any, curves: Mapping[str, Mapping[str, Curve]], points: Points | None
+    key: str, value: dict, curves: Mapping[str, Mapping[str, Curve]], points: Points | None
 ) -> StatedValue:
-    key = f"stated.{index}"
-    value = _mapping(key, value)
     _known_fields(key, value, StatedValue, named=())
     group = checks.one_of(f"{key}.group", value.get("group"), curves)
     curve = checks.one_of(f"{key}.curve", value.get("curve"), curves[group])
@@ -257,10 +291,8 @@ def _stated(
 
 
 def _ordering(
-    index: int, value: Any, curves: Mapping[str, Mapping[str, Curve]], points: Points | None
+    key: str, value: dict, curves: Mapping[str, Mapping[str, Curve]], points: Points | None
 ) -> Ordering:
-    key = f"orderings.{index}"
-    value = _mapping(key, value)
     _known_fields(key, value, Ordering, named=())
     group = checks.one_of(f"{key}.group", value.get("group"), curves)
     return Ordering(
@@ -271,21 +303,7 @@ def _ordering(
     )
 
 
-def _marks(
-    values: Mapping[str, Any],
-    groups: Sequence[CurveGroup],
-    axes: Sequence[Axes],
-    points: Points | None,
-) -> tuple[Mark, ...]:
-    if points is None and values.get("marks"):
-        allowed = "absent: only axes with x: point have marks, in a figure with points"
-        raise ArgumentError("marks", values["marks"], allowed)
-    return tuple(_mark(i, m, groups, axes) for i, m in _listed(values, "marks"))
-
-
-def _mark(index: int, value: Any, groups: Sequence[CurveGroup], axes: Sequence[Axes]) -> Mark:
-    key = f"marks.{index}"
-    value = _mapping(key, value)
+def _mark(key: str, value: dict, groups: Sequence[CurveGroup], axes: Sequence[Axes]) -> Mark:
     _known_fields(key, value, Mark, named=())
     lines = [a for a in axes if a.kind == "lines"]
     columns = dict.fromkeys(a.y for a in lines)
@@ -308,10 +326,10 @@ def _mark(index: int, value: Any, groups: Sequence[CurveGroup], axes: Sequence[A
 
 
 def _point(key: str, value: Mapping[str, Any], points: Points | None) -> float | None:
-    """Where a number or an ordering is stated; perhaps not among the values in force."""
+    """Return the point that a number or an ordering is about. It need not be a point in force."""
     if points is None:
         if value.get("point") is not None:
-            raise ArgumentError(key, value["point"], "absent: what it is about has no points")
+            raise ArgumentError(key, value["point"], "absent: the curve is run at no points")
         return None
     return checks.number(key, value.get("point"))
 
@@ -329,10 +347,6 @@ def _names(key: str, value: Any, known: Mapping[str, Any], what: str) -> tuple[s
     if not names or len(set(names)) != len(names):
         raise ArgumentError(key, value, f"one {what} or several different ones")
     return tuple(names)
-
-
-def _listed(values: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:
-    return enumerate(checks.sequence(key, values.get(key) or []))
 
 
 def _texts(key: str, value: Any) -> tuple[str, ...]:
@@ -356,7 +370,10 @@ def _mapping(key: str, value: Any) -> dict[str, Any]:
 def _known_fields(
     key: str, value: Mapping[str, Any], kind: type, named: tuple[str, ...] = ("name",)
 ) -> None:
-    """Refuse keys that ``kind`` has not; ``named``: those that the YAML gives as its own key."""
+    """Refuse keys that are no fields of the dataclass ``kind``, and absent fields without a default.
+
+    ``named`` are the fields that the YAML gives as the key of the section.
+    """
     allowed = [f.name for f in fields(kind) if f.name not in named]
     refuse_unknown(key, value, allowed)
     for f in fields(kind):
@@ -366,7 +383,7 @@ def _known_fields(
 
 
 def refuse_unknown(key: str, value: Mapping[str, Any], allowed: Any) -> None:
-    """Raise ConfigError for a key below ``figure.<key>`` that is not among those allowed."""
+    """Raise ConfigError for a key below ``figure.<key>`` that is not allowed."""
     for name in value:
         if name not in allowed:
             hint = did_you_mean(str(name), allowed, "; ")
@@ -375,5 +392,5 @@ def refuse_unknown(key: str, value: Mapping[str, Any], allowed: Any) -> None:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names in a sentence, each cut to a line."""
+    """Join names for a sentence, each shortened to a line."""
     return ", ".join(map(show, names))

@@ -1,4 +1,4 @@
-"""What is drawn: the evaluated rounds of finished runs, and mean and range over seeds."""
+"""Drawn values of a figure: evaluated rounds of finished runs, with mean and band over seeds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import Axes, Points
 from fedpriv.study.figures.jobs import DONE, Job
 
-POINTS = 200
-"""Most points of a line: more than a column of print can show."""
+POINTS = 200  # most points of a line: a column of print cannot show more
 
 
 @dataclass(frozen=True)
 class FigureRun:
-    """A finished run of a figure."""
+    """A finished run of a figure.
+
+    Attributes:
+        job: The job that the run is of.
+        summary: Content of summary.json.
+        metrics: Evaluated rounds of metrics.csv, a row each.
+    """
 
     job: Job
     summary: dict[str, Any]
@@ -30,13 +35,13 @@ class FigureRun:
 
     @property
     def without_guarantee(self) -> bool:
-        """Whether the run is said to be private and its sound ε is infinite."""
+        """True where the run claims privacy, but its sound ε is infinite."""
         sound = self.summary.get("epsilon_sound")
         return sound is not None and math.isinf(sound)
 
     @property
     def diverged(self) -> str:
-        """That it diverged, in words; empty if it did not."""
+        """Sentence about the divergence of the run; empty for a run that did not diverge."""
         if self.summary.get("stop_reason") != "diverged":
             return ""
         return (
@@ -46,28 +51,35 @@ class FigureRun:
 
     @cached_property
     def stored(self) -> StoredRun:
-        """The run's folder, for what few figures ask of it."""
+        """Folder of the run, read only for the figures that need more than summary and metrics."""
         return StoredRun(self.job.folder)
 
     @property
     def stream_version(self) -> int:
-        """The version of the random streams it was made with; 1 where it does not say."""
+        """Version of the random streams of the run; 1 for old runs that do not record a version."""
         version = self.stored.environment.get("stream_version", 1)
         return version if isinstance(version, int) else 1
 
     def end(self, column: str) -> float:
-        """A column's value at the end: its last evaluated row, the number of rounds run, or what an audit
-        found."""
+        """Return a column's value at the end of the run, nan where there is none.
+
+        The value is the last evaluated one, the number of rounds run for the column ``round``, or the result
+        of an audit.
+        """
         if column in AUDIT_COLUMNS:
-            found = self.summary.get(column)
-            return math.nan if found is None else float(found)
+            result = self.summary.get(column)
+            return math.nan if result is None else float(result)
         if column == "round":
             return float(self.summary["rounds"])
         return float(self.metrics[column].iloc[-1]) if len(self.metrics) else math.nan
 
 
 def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:
-    """The finished ones among ``jobs``, evaluated rounds only."""
+    """Return the finished runs among ``jobs``, with their evaluated rounds only.
+
+    Raises:
+        ConfigError: A stored run is damaged.
+    """
     runs = []
     for job in jobs:
         if job.state == DONE:
@@ -80,14 +92,14 @@ def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:
 
 
 def over_seeds(runs: Sequence[FigureRun], axes: Axes) -> pd.DataFrame:
-    """x, mean, low, high and n over the seeds of one curve, in the units shown."""
+    """Return x, mean, low, high and n over the seeds of one curve, in the units shown."""
     return band([line for run in runs if len(line := _line(run.metrics, axes))], axes.band)
 
 
 def over_points(runs: Sequence[FigureRun], axes: Axes, points: Points) -> pd.DataFrame:
-    """x, mean, low, high and n of the ends of one curve's runs at each point, in the units shown.
+    """Return x, mean, low, high and n of the ends of a curve's runs at each point, in the units shown.
 
-    A curve that is run at no point in particular has the same values at each.
+    A curve that is run at no point in particular has the same values at each point.
     """
     tables = []
     for point in points.values:
@@ -99,7 +111,13 @@ def over_points(runs: Sequence[FigureRun], axes: Axes, points: Points) -> pd.Dat
 
 
 def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
-    """x, mean, low, high and n of seeds × x values."""
+    """Return x, mean, low, high and n of values over seeds.
+
+    Args:
+        x: Positions [p].
+        y: Values [seeds, p].
+        kind: Band as in :func:`band`.
+    """
     mean, low, high = y.mean(0), y.min(0), y.max(0)
     if kind == "sd" and len(y) > 1:
         sd = y.std(0, ddof=1)
@@ -108,13 +126,15 @@ def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
 
 
 def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
-    """x, mean, low, high and n of lines of x and y; of several, x must increase.
+    """Return x, mean, low, high and n over several lines.
 
-    ``kind``: the band from the lowest to the highest line (``range``), or one sample standard
-    deviation to either side of the mean (``sd``).
+    Lines with the same x are averaged at each x. Lines with different x, as with a σ that adapts, are
+    interpolated linearly on the range that all lines cover. A single line stays as it is.
 
-    Lines with the same x are compared there; others, as with σ that adapts, are interpolated
-    linearly on the range that all of them cover. A line alone stays as it is.
+    Args:
+        lines: Columns x and y of each line; x increases unless there is one line only.
+        kind: ``range`` for a band from the lowest to the highest line, ``sd`` for one sample standard
+            deviation to either side of the mean.
     """
     if not lines:
         return pd.DataFrame(columns=["x", "mean", "low", "high", "n"], dtype=float)
@@ -134,39 +154,29 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
 
 
 def per_client(run: FigureRun, axes: Axes) -> pd.DataFrame:
-    """client, x, mean (the value itself), low, high, n for every client of one run."""
+    """Return client, x, mean (the value itself), low, high and n for every client of one run."""
     clients = pd.DataFrame(run.stored.clients).astype({"client": int})
     tables = []
     for client, rows in clients.groupby("client"):
         rows = rows[rows[axes.y].notna()]
-        kept = rows.iloc[_thin(len(rows))]
-        value = kept[axes.y] * CLIENT_COLUMNS[axes.y].scale
-        tables.append(
-            pd.DataFrame(
-                {
-                    "client": client,
-                    "x": kept[axes.x],
-                    "mean": value,
-                    "low": value,
-                    "high": value,
-                    "n": 1,
-                }
-            )
-        )
+        rows = rows.iloc[_thin(len(rows))]
+        value = rows[axes.y] * CLIENT_COLUMNS[axes.y].scale
+        columns = {"x": rows[axes.x], "mean": value, "low": value, "high": value, "n": 1}
+        tables.append(pd.DataFrame({"client": client, **columns}))
     return pd.concat(tables, ignore_index=True)
 
 
 def _line(metrics: pd.DataFrame, axes: Axes) -> pd.DataFrame:
-    """x and y of one run in the units shown, where both are finite, x increasing."""
+    """Return x and y of one run in the units shown, where both are finite, with x increasing."""
     x = metrics[axes.x].astype(float) * COLUMNS[axes.x].scale
     y = metrics[axes.y].astype(float) * COLUMNS[axes.y].scale
-    kept = np.isfinite(x) & np.isfinite(y)
-    line = pd.DataFrame({"x": x[kept], "y": y[kept]}).sort_values("x", kind="stable")
+    finite = np.isfinite(x) & np.isfinite(y)
+    line = pd.DataFrame({"x": x[finite], "y": y[finite]}).sort_values("x", kind="stable")
     return line.drop_duplicates("x", keep="last").reset_index(drop=True)
 
 
 def _thin(count: int) -> np.ndarray:
-    """Indices of at most POINTS of ``count`` rows, evenly, the last among them."""
+    """Return indices of at most POINTS of ``count`` rows, evenly spaced, including the last row."""
     if count <= POINTS:
         return np.arange(count)
     return np.unique(np.linspace(0, count - 1, POINTS).round().astype(int))
