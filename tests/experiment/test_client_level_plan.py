@@ -50,7 +50,8 @@ def test_a_cohort_and_a_lot_are_named(printed):
 
 def test_ldp_fedsgd_says_against_whom_it_protects(printed):
     words = printed(*LDP, "rounds=7", "clipper.clip_norm=0.5")
-    assert "one client, replace-one adjacency, local trust" in words
+    assert "one client (client level, replace-one adjacency)" in words
+    assert "(local trust)" in words
     assert "clipping constant, clip norm 0.5" in words
     assert "gradient_sum (noise multiplier 4)" in words
     assert "7 rounds would cost epsilon 6.072" in words
@@ -59,7 +60,8 @@ def test_ldp_fedsgd_says_against_whom_it_protects(printed):
 def test_cdp_fedavg_says_who_comes_and_what_they_do(printed):
     words = printed(*CDP, "rounds=7", "algorithm.local_epochs=2", "algorithm.batch_size=5")
     assert "every client with probability 0.1 (about 10), 2 epochs of batches of 5" in words
-    assert "one client, add/remove adjacency, central trust" in words
+    assert "one client (client level, add/remove adjacency)" in words
+    assert "(central trust)" in words
     assert "against whoever sees the released models" in words
 
 
@@ -69,7 +71,7 @@ def test_cdp_fedavg_says_who_comes_and_what_they_do(printed):
         (("clipper=poly", "clipper.initial_clip_norm=2"), "clipping 2 (1 - t/7)^1"),
         (
             ("clipper=quantile", "clipper.initial_clip_norm=0.1", "clipper.bit_noise=5"),
-            "towards the 0.5 quantile from 0.1 (geometric, bits noised by the aggregator, std 5)",
+            "towards the 0.5 quantile (geometric, bits noised by the aggregator, std 5)",
         ),
         (
             ("clipper=median_histogram", "clipper.updates=3", "clipper.initial_clip_norm=0.1"),
