@@ -1,4 +1,4 @@
-"""The interface of aggregation rules: settings, which need no torch, and the rule of one run."""
+"""The interface of aggregation rules: the settings, which need no torch, and the rule of one run."""
 
 from __future__ import annotations
 
@@ -18,40 +18,61 @@ if TYPE_CHECKING:
 
 
 class Rule(Protocol):
-    """The rule of one run. ``state_dict`` and ``load_state_dict`` may be left out where nothing is kept."""
+    """The rule of one run.
+
+    ``state_dict`` and ``load_state_dict`` may be left out by a rule that keeps nothing between rounds.
+    """
 
     def combine(self, t: int, clients: np.ndarray, uploads: Tensor, weights: Tensor) -> Tensor:
-        """Return what the uploads are combined to [d], of the scale of one upload.
+        """Return the combination of the uploads [d], on the scale of one upload.
 
-        It is called once a round: at client level before the server's optimiser, at record level when the
-        server step averages the uploads of the clients.
+        The method is called once a round: at client level before the server's optimiser, at record level when
+        the server step averages the uploads of the clients.
 
         Args:
             t: The round, 0-based.
-            clients: The clients of the round [c], ascending; never none.
-            uploads: What the server sees of each client [c, d]; not to be changed.
-            weights: Each client's share of the mean [c], p_k; they add up to 1.
+            clients: Numbers of the clients of the round [c], ascending; never empty.
+            uploads: The uploads that the server sees [c, d]; they must not be changed.
+            weights: Share p_k of each client in the mean [c]; the shares add up to 1.
         """
 
     def state_dict(self) -> dict[str, object]:
         """Return what the next round needs, for the checkpoint: tensors and plain values."""
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Restore what ``state_dict`` gave."""
+        """Restore the state that ``state_dict`` returned."""
 
 
 class Aggregation(ABC):
-    """The settings of a rule.
+    """The settings of an aggregation rule.
 
     Attributes:
         linear: Whether the rule returns the weighted sum of the uploads, as a rule does that only looks on.
-            What needs the weight of an upload goes with such a rule alone (``attack.boost=replacement``).
+            Parts that need the weight of an upload work with such a rule alone
+            (``attack.boost=replacement``).
+
+    Example:
+        >>> class Median(Aggregation):
+        ...     def start(self, model):
+        ...         return Medians()
+        >>> class Medians:
+        ...     def combine(self, t, clients, uploads, weights):
+        ...         return uploads.median(dim=0).values
+        >>> Median().describe()
+        'Median'
     """
 
     linear: bool = False
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an algorithm of which the server does not see each noised upload."""
+        """Refuse an algorithm whose noised uploads the server does not see one by one.
+
+        Args:
+            parts: The parts of the configured run.
+
+        Yields:
+            A ConfigError for a private algorithm with central or distributed trust.
+        """
         algorithm = parts.algorithm
         if algorithm.private and not algorithm.trust.sees_each_upload:
             yield ConfigError(
@@ -64,7 +85,11 @@ class Aggregation(ABC):
 
     @abstractmethod
     def start(self, model: FlatModel) -> Rule:
-        """Make the rule of one run, for the weights of ``model``."""
+        """Return a new rule for one run.
+
+        Args:
+            model: The model whose weights have the size d of an upload.
+        """
 
     def describe(self) -> str:
         """Describe the rule for the plan and the privacy statement."""

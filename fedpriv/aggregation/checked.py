@@ -1,4 +1,4 @@
-"""Rules held against what the server step may take, and against what can be repeated and resumed."""
+"""Checks of aggregation rules: results must be usable by the server step, repeatable and resumable."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from fedpriv.common.random_streams import global_states
 if TYPE_CHECKING:
     from fedpriv.engine import FlatModel
 
-_LINEAR = 1e-4  # relative; float32 sums of many uploads in another order differ by less
+_LINEAR = 1e-4  # relative tolerance; float32 sums in another order differ by less
 _PROBED_ROUNDS = 2
-_IRRATIONAL = 0.6180339887498949  # multiples of it are spread evenly, modulo 1
+_IRRATIONAL = 0.6180339887498949  # its multiples are spread evenly modulo 1
 
 
 class CheckedRule:
-    """The rule of one run, whose results are checked. Raises ReleaseError for one that cannot be used.
+    """The rule of one run, whose results are checked.
 
     Attributes:
         settings: The rule's settings.
         rule: The rule itself.
-        used: Whether the rule was asked in the current round.
+        used: Whether the rule was called in the current round.
+
+    Raises:
+        ConfigError: ``settings.start`` returned an object without a method ``combine``.
     """
 
     def __init__(self, settings: Aggregation, model: FlatModel):
@@ -41,16 +44,26 @@ class CheckedRule:
 
     @property
     def linear(self) -> bool:
-        """Whether the rule returns the weighted sum."""
+        """True if the rule returns the weighted sum."""
         return self.settings.linear
 
     def begin(self, round_index: int) -> None:
-        """Take note of the round that begins."""
+        """Note the round that begins."""
         self._round, self.used = round_index, False
 
     def combine(self, clients: np.ndarray, uploads: Tensor, weights: Tensor) -> Tensor:
-        """Return what the rule makes of uploads [c, d] with these shares of the mean [c]: [d], zero for an
-        empty cohort."""
+        """Return the rule's result [d]; zero for an empty cohort.
+
+        Args:
+            clients: Numbers of the clients [c], ascending.
+            uploads: The uploads that the server sees [c, d].
+            weights: Share of each client in the mean [c].
+
+        Raises:
+            ReleaseError: The rule drew from global random numbers, changed the uploads, or returned a result
+                of another shape, one that is not finite, or, for a linear rule, one that is not the weighted
+                sum.
+        """
         self.used = True
         if not len(uploads):
             return uploads.new_zeros(uploads.shape[1])
@@ -65,12 +78,12 @@ class CheckedRule:
             raise self._refused("changed the uploads that it was handed; work on a copy")
         shape = getattr(combined, "shape", None)
         if not isinstance(combined, Tensor) or shape != uploads.shape[1:]:
-            what = type(combined).__name__ if shape is None else f"shape {tuple(shape)}"
+            returned = type(combined).__name__ if shape is None else f"shape {tuple(shape)}"
             raise self._refused(
-                f"must return a tensor of shape {tuple(uploads.shape[1:])}, got {what}"
+                f"must return a tensor of shape {tuple(uploads.shape[1:])}, got {returned}"
             )
         combined = combined.detach().to(device=uploads.device, dtype=uploads.dtype).clone()
-        # a model that diverges has uploads that are not finite, and so may what is made of them be
+        # Uploads of a model that diverges are not finite, and then the result need not be finite either.
         if not bool(combined.isfinite().all()) and bool(uploads.isfinite().all()):
             raise self._refused("returned numbers that are not finite for uploads that are")
         if self.linear and not _close(combined, weights.to(uploads.dtype) @ uploads, uploads):
@@ -83,37 +96,42 @@ class CheckedRule:
         return ReleaseError(f"round {self._round + 1}: {type(self.rule).__name__}.combine {what}")
 
     def state_dict(self) -> dict[str, object]:
-        """Return what the rule keeps; nothing for a rule that offers no state."""
+        """Return the state of the rule; empty for a rule that has none."""
         return self.rule.state_dict() if hasattr(self.rule, "state_dict") else {}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Restore what ``state_dict`` gave."""
+        """Restore the state that ``state_dict`` returned."""
         if hasattr(self.rule, "load_state_dict"):
             self.rule.load_state_dict(state)
 
 
 def _close(combined: Tensor, mean: Tensor, uploads: Tensor) -> bool:
-    """Return whether a result is the mean but for rounding; always where uploads are not finite."""
+    """Return whether a result is the mean up to rounding; true where uploads are not finite."""
     slack = _LINEAR * float(uploads.abs().max())
     return not slack < float("inf") or bool(((combined - mean).abs() <= slack).all())
 
 
 def refuse_unrepeatable(settings: Aggregation, model: FlatModel, clients: int) -> None:
-    """Raise ConfigError for a rule whose results differ for the same uploads, or cannot be used.
+    """Raise ConfigError for a rule that cannot be used or gives different results for the same uploads.
 
-    Two rules are started and asked about the same made-up uploads of so many clients, over two rounds. No
-    data is read. A run with a rule that fails could be neither repeated nor resumed.
+    Two rules are started and called with the same made-up uploads over two rounds. No data is read. A run
+    with a rule that fails could be neither repeated nor resumed.
+
+    Args:
+        settings: The rule's settings.
+        model: The model whose weights have the size of an upload.
+        clients: Number of made-up uploads.
     """
-    one, other = CheckedRule(settings, model), CheckedRule(settings, model)
+    first, second = CheckedRule(settings, model), CheckedRule(settings, model)
     name = type(settings).__name__
-    if one.rule is other.rule:
+    if first.rule is second.rule:
         raise ConfigError(f"aggregation: {name}.start must make a new rule each time it is called")
     numbers = torch.arange(1, clients * model.size + 1, dtype=torch.float64)
     uploads = (numbers * _IRRATIONAL).frac().sub_(0.5).view(clients, -1).to(model.flat)
     weights, everyone = torch.full_like(uploads[:, 0], 1.0 / clients), np.arange(clients)
     for t in range(_PROBED_ROUNDS):
         results = []
-        for rule in (one, other):
+        for rule in (first, second):
             rule.begin(t)
             try:
                 results.append(rule.combine(everyone, uploads, weights))

@@ -1,9 +1,13 @@
 """Accountants: the privacy cost (ε at δ) of a composition of events.
 
-An accountant is a settings object with a pure ``epsilon_of(composition, delta)`` and a ``running(clients)``
-total that is updated draw by draw and asked before every release. Begin with ``base``; ``rdp``,
-``gaussian``, ``pld`` and ``prv`` are the options, ``composition`` the counts that ``pld`` and ``prv`` share.
-The modules ``monte_carlo_*`` sample privacy losses, with a bound on δ that holds up to a stated probability.
+An accountant is an object of settings. Its pure method ``epsilon_of(composition, delta, neighbours)``
+accounts for a composition that is complete. Its method ``running(clients, neighbours)`` makes a total that is
+updated draw by draw and is asked before every release.
+
+Begin with ``base``. ``rdp``, ``gaussian`` (GDP and zCDP), ``pld`` and ``prv`` are the options; ``published``
+stands for the accountant of a published theorem. ``composition`` and ``histories`` count the draws for
+``pld`` and ``prv``. The modules ``monte_carlo_*`` sample privacy losses; their bound on δ holds up to a
+stated probability.
 """
 
 from fedpriv.privacy.accountants.base import Accountant, CannotAccount, RunningTotal

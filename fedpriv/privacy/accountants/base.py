@@ -1,4 +1,7 @@
-"""The interface every accountant meets (tests/privacy/accountants runs one suite over all)."""
+"""The interface of all accountants and of their running totals.
+
+The tests in ``tests/privacy/accountants`` run one suite of laws over every accountant.
+"""
 
 from __future__ import annotations
 
@@ -16,49 +19,72 @@ from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 from fedpriv.privacy.core.trade_off import profile_of
 
 Composition = Mapping[dp_event.DpEvent, int]
-"""Each event as many times as it counts."""
+"""Number of draws of each event. The order of the draws does not matter."""
 
 Compositions = Iterable[Composition]
-"""Compositions that follow one another and need not all be held at once."""
+"""Compositions that follow one another, given one by one so that they need not all be held in memory."""
 
 
 class CannotAccount(FedprivError):
-    """Releases whose privacy cost is beyond the numerics of an accountant; found before the first round."""
+    """Error for releases whose privacy cost is beyond the numerics of an accountant.
+
+    It is raised before the first round.
+    """
 
     exit_status = 2
 
 
 class RunningTotal(ABC):
-    """What each client has spent so far. One per run and view; its state goes into checkpoints."""
+    """Privacy cost of every client so far. There is one total for each run and each view of the budget.
+
+    Attributes:
+        immediate: Whether :meth:`epsilon` is fast enough to be asked after every round.
+    """
 
     immediate = True
-    """Whether ``epsilon`` is fast enough to be asked after every round."""
 
     @property
     def slow(self) -> bool:
-        """Whether it has become so slow that it is asked for still less often than where it is not
-        :attr:`immediate`."""
+        """True if :meth:`epsilon` has become so slow that it is asked even more seldom.
+
+        A total that is :attr:`immediate` is never slow.
+        """
         return False
 
     def bound(self, delta: float) -> float:
-        """A number that ε of the worst client does not exceed, at once; ``inf`` where none is known."""
+        """Return quickly an upper bound on ε of the worst client; ``inf`` where none is known."""
         return self.worst(delta)
 
     @abstractmethod
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
-        """Charge ``count`` independent draws of ``event`` to each of ``clients`` [m] (indices)."""
+        """Charge ``count`` independent draws of ``event`` to each of the ``clients``.
+
+        Args:
+            event: The event of one draw.
+            clients: Indices of the clients [m].
+            count: How often each of these clients made the draw.
+        """
 
     @abstractmethod
     def epsilon(self, delta: float) -> np.ndarray:
-        """ε of every client [K]."""
+        """Return ε at ``delta`` of every client [K]."""
 
     def worst(self, delta: float) -> float:
-        """ε of the worst client."""
+        """Return ε at ``delta`` of the worst client."""
         return float(self.epsilon(delta).max())
 
     def share_of(self, epsilon: float, delta: float) -> float | None:
-        """How far the worst client is on its way to ``epsilon``, 0 … 1: linear in the rounds at constant
-        noise, however ε grows. ``None`` where that takes long to say."""
+        """Return the share of the budget that the worst client has spent, from 0 to 1.
+
+        The share grows linearly in the rounds at constant noise, whatever the growth of ε.
+
+        Args:
+            epsilon: ε of the budget.
+            delta: δ of the budget.
+
+        Returns:
+            The share, or None where computing it would take long.
+        """
         return None
 
     @abstractmethod
@@ -70,17 +96,31 @@ class RunningTotal(ABC):
         delta: float,
         clients: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Would ``count`` more draws of ``event`` cost more than ``epsilon``?
+        """Return for each client whether ``count`` more draws of ``event`` would cost more than ``epsilon``.
 
-        For each of ``clients`` [m] (indices), or for every client [K].
+        Args:
+            event: The event of one further draw.
+            count: The number of further draws.
+            epsilon: ε of the budget.
+            delta: δ of the budget.
+            clients: Indices of the clients to answer for [m]; None for all clients.
+
+        Returns:
+            A boolean mask [m], or [K] for all clients.
         """
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        """δ at each of ``epsilons``, ascending, that holds for every client."""
+        """Return a δ that holds for every client at each of ``epsilons``, which ascend."""
         return profile_of(self.worst, epsilons)
 
     def deltas_within(self, epsilons: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
-        """δ at each of ``epsilons``, ascending, of all that a filter of the budget (ε, δ) lets through."""
+        """Return δ at each of ``epsilons`` of everything that a filter of the budget (ε, δ) lets through.
+
+        Args:
+            epsilons: Where δ is asked for, ascending [n].
+            epsilon: ε of the budget.
+            delta: δ of the budget.
+        """
         return np.where(epsilons >= epsilon, delta, 1.0)
 
     def best_order(self, delta: float) -> float | None:
@@ -88,18 +128,20 @@ class RunningTotal(ABC):
         return None
 
     def agrees_with(self, other: Self, delta: float) -> bool:
-        """Return whether both charge every client the same, up to the rounding of sums."""
+        """Return whether both totals charge every client the same, up to the rounding of sums."""
         return alike(self.epsilon(delta), other.epsilon(delta))
 
     def filter_words(self) -> str:
-        """How this total guards a budget when the noise adapts; empty if it does not."""
+        """Describe how this total guards a budget while the noise adapts; empty if it does not."""
         return ""
 
     @abstractmethod
-    def state_dict(self) -> dict[str, object]: ...
+    def state_dict(self) -> dict[str, object]:
+        """Return the state for a checkpoint: plain values and tensors."""
 
     @abstractmethod
-    def load_state_dict(self, state: Mapping[str, object]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Restore the state that :meth:`state_dict` returned."""
 
 
 def alike(charged: np.ndarray, other: np.ndarray) -> bool:
@@ -108,14 +150,38 @@ def alike(charged: np.ndarray, other: np.ndarray) -> bool:
 
 
 class Accountant(ABC):
-    """Settings of one way to account for events."""
+    """The settings of one way to account for events.
+
+    An accountant answers questions about a complete composition (:meth:`epsilon_of`) and makes the running
+    total of a run (:meth:`running`). A noise multiplier in an event is noise ÷ sensitivity under the
+    neighbouring relation that the method is given.
+
+    Attributes:
+        name: Name of the accountant in messages and in the ledger.
+        has_filter: Whether :meth:`filter` can guard a run whose events are chosen while it goes.
+
+    Example:
+        >>> from fedpriv.privacy.accountants import GdpAccountant
+        >>> from fedpriv.privacy.core.sampling import PoissonSampling
+        >>> everyone = PoissonSampling(sample_rate=1.0).event(noise_multiplier=2.0)
+        >>> round(GdpAccountant().epsilon_of({everyone: 1}, 1e-5, "add_or_remove"), 3)
+        1.993
+        >>> GdpAccountant().steps_allowed(everyone, epsilon=8.0, delta=1e-5, neighbours="add_or_remove")
+        11
+    """
 
     name: str
     has_filter = False
-    """Whether ``filter`` can guard a run whose events are chosen as it goes."""
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse releases without a known cost, and noise that adapts where there is no filter."""
+        """Refuse releases without a known cost, and adaptive noise where there is no filter.
+
+        Args:
+            parts: The parts of the configured run.
+
+        Yields:
+            A ConfigError for each conflict.
+        """
         if not parts.algorithm.private:
             return
         algorithm, settings = parts.algorithm, parts.settings
@@ -123,21 +189,21 @@ class Accountant(ABC):
         sampling = algorithm.sampling_of(1000)
         release = parts.release_of(sampling)
         if settings.sound:
-            event, neighbours, what = release.event()[0], sampling.neighbours, "releases"
-            able = [
+            event, neighbours, subject = release.event()[0], sampling.neighbours, "releases"
+            able_accountants = [
                 other.name
                 for other in parts.other_accountants
                 if not other.supports(event, neighbours) and (other.has_filter or not guarded)
             ]
         else:
-            claim, able = algorithm.claim, ["published"]
+            claim, able_accountants = algorithm.claim, ["published"]
             event, neighbours = claim.event(release.upload.joint), claim.neighbours
-            what = "is charged for in the published view"
-        if reason := self.supports(event, neighbours):
-            others = "no accountant does while the noise adapts"
+            subject = "is charged for in the published view"
+        if obstacle := self.supports(event, neighbours):
+            no_remedy = "no accountant does while the noise adapts"
             yield ConfigError(
-                f"accountant={self.name} does not fit what algorithm={algorithm.name} {what}: {reason}; "
-                + (f"accountant={able[0]} does" if able else others)
+                f"accountant={self.name} does not fit what algorithm={algorithm.name} {subject}: {obstacle}; "
+                + (f"accountant={able_accountants[0]} does" if able_accountants else no_remedy)
             )
         if guarded and not self.has_filter:
             yield ConfigError(
@@ -148,41 +214,56 @@ class Accountant(ABC):
 
     @abstractmethod
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
-        """``None`` if the event can be accounted for, else the reason in words."""
+        """Return None if the accountant can account for ``event``, else the reason in words."""
 
     @abstractmethod
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
-        """ε of a fixed composition: each event as many times as it counts."""
+        """Return ε of a composition that is fixed in advance.
+
+        Args:
+            composition: Number of draws of each event.
+            delta: δ, in (0, 1).
+            neighbours: The neighbouring relation, one of :data:`fedpriv.privacy.core.names.RELATIONS`.
+
+        Returns:
+            ε at δ; ``inf`` where a draw has no noise.
+        """
 
     def deltas_of(
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
     ) -> np.ndarray:
-        """δ of a fixed composition at each of ``epsilons``, ascending."""
+        """Return δ of a composition that is fixed in advance at each of ``epsilons``, which ascend."""
         return profile_of(lambda d: self.epsilon_of(composition, d, neighbours), epsilons)
 
     def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
-        """Near :meth:`epsilon_of`, where that takes many seconds; None where it does not."""
+        """Return an estimate near :meth:`epsilon_of` where that takes many seconds; otherwise None.
+
+        The estimate is no bound. It serves to search for a noise multiplier.
+        """
         return None
 
     def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
-        """(ε of all parts together, whether it is only a bound because ε takes long)."""
+        """Return ε of all parts together, and whether this ε is only an upper bound.
+
+        Bounds are returned where ε itself would take long.
+        """
         total: Counter[dp_event.DpEvent] = Counter()
         for part in parts:
             total.update(part)
         return self.epsilon_of(total, delta, neighbours), False
 
     def epsilons_after(self, parts: Compositions, delta: float, neighbours: str) -> list[float]:
-        """ε after each part."""
+        """Return ε after each part, for the sum of all parts so far."""
         total: Counter[dp_event.DpEvent] = Counter()
-        found = []
+        epsilons = []
         for part in parts:
             total.update(part)
-            found.append(self.epsilon_of(total, delta, neighbours))
-        return found
+            epsilons.append(self.epsilon_of(total, delta, neighbours))
+        return epsilons
 
     @abstractmethod
     def running(self, clients: int, neighbours: str) -> RunningTotal:
-        """A running total for a composition fixed in advance."""
+        """Return a new running total of ``clients`` clients for a composition that is fixed in advance."""
 
     def filter(
         self,
@@ -192,9 +273,17 @@ class Accountant(ABC):
         epsilon: float,
         delta: float,
     ) -> RunningTotal | None:
-        """A privacy filter: valid when events are chosen as the run goes (adaptive σ).
+        """Return a privacy filter: a total that is valid when events are chosen as the run goes.
 
-        ``None`` unless ``has_filter``.
+        Args:
+            clients: Number of clients K.
+            neighbours: The neighbouring relation.
+            first: The event of the first draw, which may decide about settings of the filter.
+            epsilon: ε of the budget.
+            delta: δ of the budget.
+
+        Returns:
+            The filter, or None unless ``has_filter``.
         """
         return None
 
@@ -207,7 +296,16 @@ class Accountant(ABC):
         neighbours: str,
         at_most: int = MANY_STEPS,
     ) -> int:
-        """How many draws of ``event`` fit after ``composition`` within ``epsilon``, up to ``at_most``."""
+        """Return how many draws of ``event`` fit within the budget after ``composition``.
+
+        Args:
+            composition: The draws so far.
+            event: The event of one further draw.
+            epsilon: ε of the budget.
+            delta: δ of the budget.
+            neighbours: The neighbouring relation.
+            at_most: The largest answer. With a smaller limit than the default the limit is tried first.
+        """
 
         def epsilon_after(steps: int) -> float:
             counts = dict(composition)
@@ -218,15 +316,15 @@ class Accountant(ABC):
         return most_steps(epsilon_after, epsilon, at_most, start)
 
     def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
-        """Where the search for a number of steps begins."""
+        """Return the number of steps with which the search for the largest number begins."""
         return 1
 
     def steps_allowed(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> int:
-        """How many draws of ``event`` cost at most ``epsilon``."""
+        """Return how many draws of ``event`` cost at most ``epsilon`` at ``delta``."""
         return self.further_steps({}, event, epsilon, delta, neighbours)
 
     @abstractmethod
     def describe(self) -> str:
-        """The settings in words, for the privacy statement."""
+        """Describe the settings for the privacy statement."""

@@ -1,11 +1,12 @@
-"""A running total for accountants that can only account for a whole composition (PLD, PRV).
+"""A running total for accountants that account for a whole composition at once (PLD, PRV).
 
-That takes milliseconds to a second, so an epsilon is asked for seldom: clients with the same history
-share one, and "does one more draw fit?" is answered from an allowance, the number of further draws
-known to fit, which is computed again only when it is used up or the events change.
+One ε takes milliseconds to a second, so the total asks for few of them. Clients with the same history share
+one ε. The question "does one more draw fit?" is answered from an allowance: the number of further draws that
+are known to fit. The allowance is computed again only when it is used up, or when the event changes.
 
-With few distinct events all is exact. With many, what decides is the composition on the grid of
-:mod:`fedpriv.privacy.core.grid`, which costs at least as much; ``epsilon`` is never above what was decided.
+With few distinct events everything is exact. With many, the composition on the grid of
+:mod:`fedpriv.privacy.core.grid` decides. It costs at least as much as the real one, and ``epsilon`` is never
+above the ε that the decision was based on.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ from fedpriv.privacy.core.grid import FEW, gridded, on_grid
 from fedpriv.privacy.core.rdp import without_noise
 from fedpriv.privacy.core.trade_off import profile_of
 
-# an allowance is for so many draws, and twice as many as were served: when σ soon differs again,
-# looking further ahead is wasted
+# An allowance looks ahead by this many draws plus twice as many as were already served. Where σ soon differs
+# again, looking further ahead is wasted.
 _AHEAD = 4
 _EPSILONS_KEPT = 256
-_MANY_KINDS = 100  # of draws: an epsilon then takes a second or more
-_LONG = 30  # kinds on the grid: a forecast is then a bound
-_SHOWN = 16  # histories whose quick bound is worth its time while a run goes on
+_MANY_KINDS = 100  # kinds of draws from which on one ε takes a second or more
+_LONG = 30  # kinds of draws on the grid beyond which a forecast is only a bound
+_SHOWN = 16  # largest number of histories whose quick bounds are computed while a run goes on
 
+# How well the allowance of a client is known.
 _UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
 _PER_CLIENT = ("_for", "_left", "_known", "_served")
 
 
 class CompositionAccountant(Accountant):
-    """An accountant whose running total keeps counts and accounts for them as a whole."""
+    """Base class of accountants whose running total counts draws and accounts for the counts as a whole."""
 
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         counted = on_grid(composition)
@@ -56,7 +58,10 @@ class CompositionAccountant(Accountant):
         return self._epsilon_of(counted, delta, neighbours)
 
     def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
-        """On the grid, where there are many kinds of draws, there are few of them to hold."""
+        """Return ε of all parts, or the quick bound where there are many kinds of draws.
+
+        Many kinds of draws are put on the grid while they are counted, so that few are held in memory.
+        """
         total: Counts = {}
         many = False
         for part in parts:
@@ -81,30 +86,30 @@ class CompositionAccountant(Accountant):
         return self._deltas_of(counted, epsilons, neighbours)
 
     def _deltas_of(self, composition: Counts, epsilons: np.ndarray, neighbours: str) -> np.ndarray:
-        """δ of a composition that is not empty, of few events, all with noise and supported."""
+        """Return δ of a composition that is not empty, of few events, all with noise and supported."""
         return profile_of(lambda d: self.epsilon_of(composition, d, neighbours), epsilons)
 
     def quick_deltas(
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
     ) -> np.ndarray:
-        """What :meth:`deltas_of` does not exceed by much, at once: by RDP; 1 where RDP knows nothing."""
+        """Return quickly an upper bound on :meth:`deltas_of`, from RDP; 1 where RDP knows nothing."""
         if any(_RDP.supports(event, neighbours) for event in composition):
             return np.ones_like(epsilons)
         return _RDP.deltas_of(composition, epsilons, neighbours)
 
     @abstractmethod
     def _epsilon_of(self, composition: Counts, delta: float, neighbours: str) -> float:
-        """ε of a composition that is not empty, of few events, all with noise and supported."""
+        """Return ε of a composition that is not empty, of few events, all with noise and supported."""
 
     def bound(self, composition: Composition, delta: float, neighbours: str) -> float:
-        """A number :meth:`epsilon_of` does not exceed, at once; ``inf`` where none is known."""
+        """Return quickly an upper bound on :meth:`epsilon_of`; ``inf`` where none is known."""
         return math.inf
 
     def running(self, clients: int, neighbours: str) -> CompositionTotal:
         return CompositionTotal(self, clients, neighbours)
 
     def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
-        """RDP's answer, which is immediate and somewhat too small."""
+        """Return RDP's number of steps, which is immediate and somewhat too small."""
         rdp = RdpAccountant()
         if rdp.supports(event, neighbours):
             return 1
@@ -115,11 +120,17 @@ _RDP = RdpAccountant()
 
 
 class CompositionTotal(RunningTotal):
-    """Counts per event and client, accounted for by ``accountant.epsilon_of``."""
+    """Number of draws per event and client, accounted for by ``accountant.epsilon_of``.
+
+    Attributes:
+        accountant: The accountant whose ``epsilon_of`` accounts for the counts.
+        neighbours: The neighbouring relation.
+        patience: With more distinct histories than this, the accountant's quick bound stands for ε; None:
+            never.
+    """
 
     immediate = False
     patience: int | None = None
-    """With more distinct histories than this, clients are accounted for by the accountant's quick bound."""
 
     accountant: CompositionAccountant
 
@@ -128,23 +139,27 @@ class CompositionTotal(RunningTotal):
         self._histories = Histories(clients)
         self._known_epsilons: dict[tuple[frozenset, float], float] = {}
         self._tightness = 1.0  # ρ of the last ε ÷ ρ of its quick bound
-        # the allowance: so many more draws of one event (or one no weaker) fit this (ε, δ)
+        # The allowance of a client: this many more draws of one event, or of a cheaper one, fit within the
+        # budget (ε, δ) = _limit. The names of these attributes are keys of checkpoints.
         self._limit: tuple[float, float] | None = None
-        self._ids: dict[tuple[dp_event.DpEvent, bool], int] = {}  # (event, exactly)
-        self._for = np.full(clients, -1, dtype=np.int64)  # the id of what the allowance is for
-        self._left = np.zeros(clients, dtype=np.int64)
-        self._known = np.zeros(clients, dtype=np.int8)  # _UNKNOWN, _AT_LEAST, _EXACTLY
-        self._served = np.zeros(clients, dtype=np.int64)
+        self._ids: dict[tuple[dp_event.DpEvent, bool], int] = {}  # (event, not on the grid) → id
+        self._for = np.full(clients, -1, dtype=np.int64)  # id of the event of the allowance [K]
+        self._left = np.zeros(clients, dtype=np.int64)  # draws left [K]
+        self._known = np.zeros(clients, dtype=np.int8)  # _UNKNOWN, _AT_LEAST or _EXACTLY [K]
+        self._served = np.zeros(clients, dtype=np.int64)  # draws since the event was set [K]
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if not count or not len(clients):
             return
         self._histories.add(event, clients, count)
-        # an exact allowance is for that event only; one on the grid for all it rounds to, and for what costs
-        # less, of which there may then be more than it says
-        alike = [self._ids.get((event, True), -2), self._ids.get((weaker(event), False), -2)]
-        aims = self._for[clients]
-        covered, cheaper = np.isin(aims, [*alike, *self._covering(event)]), ~np.isin(aims, alike)
+        # An exact allowance covers its event only. An allowance on the grid covers every event that rounds to
+        # its event, and cheaper events. After a cheaper draw more may be left than the allowance says.
+        same_ids = [self._ids.get((event, True), -2), self._ids.get((weaker(event), False), -2)]
+        allowed_ids = self._for[clients]
+        covered, cheaper = (
+            np.isin(allowed_ids, [*same_ids, *self._covering(event)]),
+            ~np.isin(allowed_ids, same_ids),
+        )
         self._left[clients] -= count
         self._served[clients] += count
         self._known[clients[cheaper]] = np.minimum(self._known[clients[cheaper]], _AT_LEAST)
@@ -152,7 +167,10 @@ class CompositionTotal(RunningTotal):
 
     @property
     def slow(self) -> bool:
-        """Whether the noise moved much: by the draws alone, so that a resumed run answers alike."""
+        """True if there are so many kinds of draws that one ε takes a second or more.
+
+        The answer depends on the draws alone, so that a resumed run answers alike.
+        """
         return self._histories.kinds > _MANY_KINDS
 
     def bound(self, delta: float) -> float:
@@ -162,8 +180,11 @@ class CompositionTotal(RunningTotal):
         return max(self._bound(history, delta) for history in histories)
 
     def share_of(self, epsilon: float, delta: float) -> float | None:
-        """An estimate: as if ε were that of a zCDP mechanism, whose ρ adds up; from the quick bound, and from
-        how far it was above the last ε that was computed."""
+        """Return an estimate of the share of the budget that the worst client has spent.
+
+        The estimate treats ε as that of a zCDP mechanism, whose ρ adds up. It takes ρ from the quick bound,
+        and corrects it by the ratio of the last ε to its own quick bound.
+        """
         bound = self.bound(delta)
         if math.isinf(bound):
             return None
@@ -175,16 +196,16 @@ class CompositionTotal(RunningTotal):
         return np.array([epsilon_of(history, delta) for history in histories])[group_of]
 
     def worst(self, delta: float) -> float:
-        """ε of the worst client."""
-        kept = largest(self._histories.groups()[0])
-        if not self._few(kept):
-            return max(self._bound(history, delta) for history in kept)
+        """Return ε of the worst client, computing as few ε as the quick bounds allow."""
+        histories = largest(self._histories.groups()[0])
+        if not self._few(histories):
+            return max(self._bound(history, delta) for history in histories)
         worst = 0.0
-        bounds = [self._bound(history, delta) for history in kept]
+        bounds = [self._bound(history, delta) for history in histories]
         for i in np.argsort(bounds)[::-1]:
-            if bounds[i] <= worst:  # it and all that follow cost no more
+            if bounds[i] <= worst:  # neither this history nor a later one costs more
                 break
-            worst = max(worst, self._epsilon_of(kept[i], delta))
+            worst = max(worst, self._epsilon_of(histories[i], delta))
         if 0 < max(bounds) < math.inf:
             self._tightness = min(1.0, _rho(worst, delta) / _rho(max(bounds), delta))
         return worst
@@ -193,14 +214,16 @@ class CompositionTotal(RunningTotal):
         return self.patience is None or len(histories) <= self.patience
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        kept = largest(self._histories.groups()[0])
-        few, by = self._few(kept), self.accountant
-        deltas_of = by.deltas_of if few else by.quick_deltas
-        return np.max([deltas_of(own, epsilons, self.neighbours) for own in kept], axis=0)
+        histories = largest(self._histories.groups()[0])
+        exact, accountant = self._few(histories), self.accountant
+        deltas_of = accountant.deltas_of if exact else accountant.quick_deltas
+        return np.max(
+            [deltas_of(history, epsilons, self.neighbours) for history in histories], axis=0
+        )
 
     @property
     def bounded(self) -> bool:
-        """Whether there are too many histories to account for, so that the quick bound is what is told."""
+        """True if there are so many histories that the quick bound stands for ε."""
         return not self._few(largest(self._histories.groups()[0]))
 
     def _bound(self, history: Counts, delta: float) -> float:
@@ -242,48 +265,58 @@ class CompositionTotal(RunningTotal):
         aim: int,
         count: int,
     ) -> None:
-        """Find the allowance of clients with one history and one aim: if it is for an event that costs more
-        than ``event``, and not enough for that one, make it one for ``event``."""
+        """Find the allowance of clients that share one history and one allowed event.
+
+        If their allowance is for an event that costs more than ``event``, that one is extended first. Where
+        this is not enough for ``count`` draws, the allowance becomes one for ``event``.
+        """
         assert self._limit is not None
         epsilon, delta = self._limit
-        if (other := int(self._for[members[0]])) != aim:
-            costly = next(kind for (kind, _), own in self._ids.items() if own == other)
+        if (event_id := int(self._for[members[0]])) != aim:
+            costly_event = next(
+                kind for (kind, _), known_id in self._ids.items() if known_id == event_id
+            )
             served = int(self._served[members].max())
-            left, exact = self._further(history, costly, count, epsilon, delta, served)
-            if left < count:
-                self._for[members], self._served[members], other = aim, 0, aim
-        if other == aim:
+            allowed, exact = self._further(history, costly_event, count, epsilon, delta, served)
+            if allowed < count:
+                self._for[members], self._served[members], event_id = aim, 0, aim
+        if event_id == aim:
             served = int(self._served[members].max())
-            left, exact = self._further(history, event, count, epsilon, delta, served)
-        self._left[members] = left
+            allowed, exact = self._further(history, event, count, epsilon, delta, served)
+        self._left[members] = allowed
         self._known[members] = _EXACTLY if exact else _AT_LEAST
 
     def _aim_at(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, clients: np.ndarray
     ) -> int:
-        """Make the allowance one for ``event``, or leave it one for what costs at least as much; what was
-        known for another is forgotten. Returns the id of ``event``."""
+        """Make the allowances of ``clients`` apply to ``event`` and return the id of ``event``.
+
+        An allowance for an event that costs at least as much is kept. An allowance for any other event is
+        forgotten.
+        """
         if self._limit != (epsilon, delta):
             self._limit = (epsilon, delta)
             self._known[:] = _UNKNOWN
         few = self._few_with(event)
         aim = (event if few else weaker(event), few)
-        if aim not in self._ids:  # what no client's allowance is for is never asked about again
+        if aim not in self._ids:  # ids that no allowance uses are never looked up again
             used = set(self._for.tolist())
-            self._ids = {other: own for other, own in self._ids.items() if own in used}
+            self._ids = {
+                outdated: known_id for outdated, known_id in self._ids.items() if known_id in used
+            }
             self._ids[aim] = 1 + max(used)
-        identity = self._ids[aim]
-        kept = [identity] if few else [identity, *self._covering(event)]
-        other = clients[~np.isin(self._for[clients], kept)]
-        self._for[other], self._known[other], self._served[other] = identity, _UNKNOWN, 0
-        return identity
+        event_id = self._ids[aim]
+        usable_ids = [event_id] if few else [event_id, *self._covering(event)]
+        outdated = clients[~np.isin(self._for[clients], usable_ids)]
+        self._for[outdated], self._known[outdated], self._served[outdated] = event_id, _UNKNOWN, 0
+        return event_id
 
     def _covering(self, event: dp_event.DpEvent) -> list[int]:
-        """The ids of what is on the grid and costs at least as much as ``event``."""
+        """Return the ids of the events on the grid that cost at least as much as ``event``."""
         return [
-            own
-            for (other, exactly), own in self._ids.items()
-            if not exactly and _costs_more(other, weaker(event))
+            event_id
+            for (known_event, exactly), event_id in self._ids.items()
+            if not exactly and _costs_more(known_event, weaker(event))
         ]
 
     def _few_with(self, event: dp_event.DpEvent) -> bool:
@@ -298,20 +331,20 @@ class CompositionTotal(RunningTotal):
         delta: float,
         served: int,
     ) -> tuple[int, bool]:
-        """(how many more draws fit, whether that is all there is)."""
-        few = self._few_with(event)
-        alone = few and set(history) <= {event}
-        at_most = MANY_STEPS if alone else max(count, _AHEAD + 2 * served)
-        base, charged = (history, event) if few else (gridded(history), weaker(event))
-        if not alone:  # far from the budget a quick bound says enough
+        """Return how many more draws of ``event`` fit, and whether that number is the largest."""
+        exact = self._few_with(event)
+        only_event = exact and set(history) <= {event}
+        at_most = MANY_STEPS if only_event else max(count, _AHEAD + 2 * served)
+        base, charged = (history, event) if exact else (gridded(history), weaker(event))
+        if not only_event:  # far from the budget a quick bound decides
             counts = dict(base)
             counts[charged] = counts.get(charged, 0) + at_most
             if self.accountant.bound(counts, delta, self.neighbours) <= epsilon:
                 return at_most, False
-        left = self.accountant.further_steps(
+        allowed = self.accountant.further_steps(
             base, charged, epsilon, delta, self.neighbours, at_most=at_most
         )
-        return left, left < at_most
+        return allowed, allowed < at_most
 
     def agrees_with(self, other: Self, delta: float) -> bool:
         return self._histories.same_draws(other._histories)
@@ -338,22 +371,28 @@ class CompositionTotal(RunningTotal):
 
 
 def _rho(epsilon: float, delta: float) -> float:
-    """ρ of zCDP whose ε at δ this is: ε = ρ + 2 (ρ log(1/δ))^(1/2)."""
+    """Return ρ of the zCDP mechanism whose ε at δ is ``epsilon``: ε = ρ + 2 (ρ log(1/δ))^(1/2).
+
+    The conversion is proposition 1.3 of Bun & Steinke 2016, solved for ρ.
+    """
     log = -math.log(delta)
     return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
 
 
 def largest(histories: list[Counts]) -> list[Counts]:
-    """The histories that no other one contains: one of the others cannot be the worst."""
-    kept: list[Counts] = []
+    """Return the histories that no other history contains. The worst client is among them."""
+    largest_histories: list[Counts] = []
     for history in sorted(histories, key=lambda history: -sum(history.values())):
-        if not any(_contains(other, history) for other in kept):
-            kept.append(history)
-    return kept
+        if not any(_contains(other, history) for other in largest_histories):
+            largest_histories.append(history)
+    return largest_histories
 
 
 def _costs_more(costly: dp_event.DpEvent, event: dp_event.DpEvent) -> bool:
-    """Whether both are Gaussians on the same kind of lot, the first with no more noise."""
+    """Return whether ``costly`` costs at least as much as ``event``.
+
+    Only Gaussians on the same kind of lot are compared: the first must have no more noise than the second.
+    """
     if type(costly) is not type(event):
         return False
     if isinstance(event, dp_event.GaussianDpEvent):

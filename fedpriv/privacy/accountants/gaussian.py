@@ -1,8 +1,9 @@
-"""Accountants of plain Gaussians, where composition is a sum: GDP and zCDP.
+"""Accountants of plain Gaussians (GDP and zCDP), whose composition is a sum.
 
-n Gaussians of multipliers z_j on the same data are one Gaussian of multiplier (Σ z_j^-2)^(-1/2), also
-when z_j is chosen after seeing the earlier answers, as long as Σ z_j^-2 stays within a bound fixed in
-advance (Smith & Thakurta 2022; Koskela, Tobaben, Honkela 2023). So the running total is a filter.
+n Gaussians of noise multipliers z_j on the same data are one Gaussian of multiplier (Σ z_j^-2)^(-1/2). This
+also holds where z_j is chosen after the earlier answers were seen, as long as Σ z_j^-2 stays within a bound
+that is fixed in advance (Smith & Thakurta 2022; Koskela, Tobaben, Honkela 2023). The running total is
+therefore a privacy filter.
 
     GDP (Dong, Roth, Su 2022):  μ = (Σ z_j^-2)^(1/2),  δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2)
     zCDP (Bun & Steinke 2016):  ρ = Σ z_j^-2 / 2,      ε = ρ + 2 (ρ log(1/δ))^(1/2)
@@ -33,7 +34,10 @@ from fedpriv.privacy.core.rdp import without_noise
 
 
 class GaussianAccountant(Accountant):
-    """What GDP and zCDP share: a composition is the sum of z^-2."""
+    """Base class of GDP and zCDP: the cost of a composition is a function of Σ z^-2.
+
+    Composition: corollary 3.3 of Dong, Roth, Su 2022 for GDP; lemma 1.7 of Bun & Steinke 2016 for zCDP.
+    """
 
     has_filter = True
 
@@ -47,7 +51,7 @@ class GaussianAccountant(Accountant):
 
     @abstractmethod
     def epsilon_of_sum(self, inverse_squares: float, delta: float) -> float:
-        """ε at δ of Gaussians with Σ z^-2 = ``inverse_squares``."""
+        """Return ε at ``delta`` of Gaussians with Σ z^-2 = ``inverse_squares``."""
 
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         total = math.fsum(n * inverse_square(e) for e, n in composition.items() if n)
@@ -66,7 +70,7 @@ class GaussianAccountant(Accountant):
         return self.epsilon_of_sum(total, delta), False
 
     def largest_sum(self, epsilon: float, delta: float) -> float:
-        """The largest Σ z^-2 that costs at most ``epsilon``."""
+        """Return the largest Σ z^-2 that costs at most ``epsilon`` at ``delta``, by bisection."""
         high = 1.0
         while self.epsilon_of_sum(high, delta) < epsilon:
             high *= 2.0
@@ -93,11 +97,11 @@ class GaussianAccountant(Accountant):
         if step == 0:
             return at_most
         steps = min(at_most, max(0, math.floor(room / step)))
-        # the division may round across a whole number
+        # The division may round across a whole number.
         while steps and self.epsilon_of_sum(spent + steps * step, delta) > epsilon:
             steps -= 1
-        more = self.epsilon_of_sum(spent + (steps + 1) * step, delta) <= epsilon
-        return min(at_most, steps + 1) if more else steps
+        one_more_fits = self.epsilon_of_sum(spent + (steps + 1) * step, delta) <= epsilon
+        return min(at_most, steps + 1) if one_more_fits else steps
 
     def running(self, clients: int, neighbours: str) -> GaussianTotal:
         return GaussianTotal(self, clients)
@@ -114,7 +118,16 @@ class GaussianAccountant(Accountant):
 
 
 class GdpAccountant(GaussianAccountant):
-    """Gaussian differential privacy: exact for Gaussians."""
+    """Gaussian differential privacy (Dong, Roth, Su 2022): exact for Gaussians without sampling.
+
+        μ² = Σ z_j^-2 (corollary 3.3),    δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2) (corollary 2.13)
+
+    Example:
+        >>> from dp_accounting.dp_event import GaussianDpEvent
+        >>> composition = {GaussianDpEvent(2.0): 4}
+        >>> round(GdpAccountant().epsilon_of(composition, 1e-5, "add_or_remove"), 3)
+        4.377
+    """
 
     name = "gdp"
 
@@ -127,21 +140,30 @@ class GdpAccountant(GaussianAccountant):
         if gaussian_delta(0.0, mu) <= delta:
             return 0.0
         high = mu * mu / 2.0 + mu * math.sqrt(2.0 * math.log(1.0 / delta)) + 1.0
-        if mu > 1e4:  # zCDP's bound, by then the same to four digits; the root is lost in rounding
+        if mu > 1e4:  # the root is lost in rounding; zCDP's bound agrees to four digits
             return high
         from scipy import optimize
 
         root = optimize.brentq(
             lambda epsilon: gaussian_delta(epsilon, mu) - delta, 0.0, high, xtol=1e-12
         )
-        return float(root) + 1e-12  # the root is found to 1e-12: err upwards
+        return float(root) + 1e-12  # the root is exact to 1e-12: err upwards
 
     def describe(self) -> str:
         return "GDP, the exact trade-off of Gaussians"
 
 
 class ZcdpAccountant(GaussianAccountant):
-    """Zero-concentrated differential privacy with the conversion of Bun & Steinke 2016, prop. 1.3."""
+    """Zero-concentrated differential privacy (Bun & Steinke 2016).
+
+        ρ = Σ z_j^-2 / 2 (proposition 1.6, lemma 1.7),    ε = ρ + 2 (ρ log(1/δ))^(1/2) (proposition 1.3)
+
+    Example:
+        >>> from dp_accounting.dp_event import GaussianDpEvent
+        >>> composition = {GaussianDpEvent(2.0): 4}
+        >>> round(ZcdpAccountant().epsilon_of(composition, 1e-5, "add_or_remove"), 3)
+        5.299
+    """
 
     name = "zcdp"
 
@@ -154,7 +176,13 @@ class ZcdpAccountant(GaussianAccountant):
 
 
 class GaussianTotal(RunningTotal):
-    """Σ z^-2 per client [K]."""
+    """The sum Σ z^-2 of each client [K], which is also a privacy filter.
+
+    Fully adaptive composition of Gaussians: Smith & Thakurta 2022; Koskela, Tobaben, Honkela 2023.
+
+    Attributes:
+        accountant: The accountant that converts a sum to ε.
+    """
 
     def __init__(self, accountant: GaussianAccountant, clients: int):
         self.accountant = accountant
@@ -190,12 +218,14 @@ class GaussianTotal(RunningTotal):
         step = count * inverse_square(event) if count else 0.0
         total, largest = spent + step, self._largest_sum(epsilon, delta)
         exceeds = ~(total <= largest)
-        for i in np.flatnonzero(exceeds & (total <= largest * (1 + 1e-9))):  # a matter of rounding
+        for i in np.flatnonzero(
+            exceeds & (total <= largest * (1 + 1e-9))
+        ):  # near the limit, ε itself decides
             exceeds[i] = self.accountant.epsilon_of_sum(float(total[i]), delta) > epsilon
         return exceeds
 
     def share_of(self, epsilon: float, delta: float) -> float:
-        """The z^-2 add up."""
+        """Return the spent share of the largest sum of z^-2 that the budget allows."""
         return float(min(1.0, self._sums.max() / self._largest_sum(epsilon, delta)))
 
     def _largest_sum(self, epsilon: float, delta: float) -> float:
@@ -218,14 +248,17 @@ class GaussianTotal(RunningTotal):
 
 
 def inverse_square(event: dp_event.DpEvent) -> float:
-    """z^-2 of one Gaussian; ``inf`` without noise."""
+    """Return z^-2 of one Gaussian; ``inf`` without noise."""
     if without_noise(event):
         return math.inf
     return event.noise_multiplier**-2
 
 
 def deltas_of_sum(inverse_squares: float, epsilons: np.ndarray) -> np.ndarray:
-    """δ at each of ``epsilons`` of Gaussians with Σ z^-2 = ``inverse_squares``."""
+    """Return δ at each of ``epsilons`` of Gaussians with Σ z^-2 = ``inverse_squares``.
+
+    The result errs upwards by more than the two terms of δ may be off by rounding.
+    """
     if inverse_squares == 0:
         return np.zeros_like(epsilons)
     if math.isinf(inverse_squares):
@@ -235,12 +268,15 @@ def deltas_of_sum(inverse_squares: float, epsilons: np.ndarray) -> np.ndarray:
     return exact + _ROUNDING
 
 
-_ROUNDING = 1e-12  # more than the difference of the two terms of δ is off by
+_ROUNDING = 1e-12  # more than the rounding error of the difference of the two terms of δ
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """δ(ε) of a Gaussian with sensitivity ÷ noise = μ (Balle & Wang 2018, theorem 5)."""
+    """Return δ(ε) of a Gaussian with sensitivity ÷ noise = μ (Balle & Wang 2018, theorem 5).
+
+    δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2)
+    """
     upper = special.ndtr(-epsilon / mu + mu / 2.0)
-    # at most 1, also where the two terms of the exponent are too large to cancel
+    # The exponent is at most 0, also where its two terms are too large to cancel.
     lower = np.exp(min(0.0, epsilon + special.log_ndtr(-epsilon / mu - mu / 2.0)))
     return float(upper - lower)

@@ -1,7 +1,7 @@
-"""How often each client made each kind of draw: exactly where it made few kinds, else on the grid of
-:mod:`fedpriv.privacy.core.grid`.
+"""Number of draws of each kind that each client made.
 
-Both are kept as draws are added, so that a round costs the same however many came before it.
+Counts are exact for clients that made few kinds of draws, and on the grid of :mod:`fedpriv.privacy.core.grid`
+for the others. Both are updated as draws are added, so that a round costs the same however many came before.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from fedpriv.privacy.core.grid import FEW, on_grid, weaker_event
 Counts = dict[dp_event.DpEvent, int]
 
 weaker = lru_cache(maxsize=16384)(weaker_event)
-"""The event on the grid: asked for in every round."""
+"""The event on the grid; cached, because every round asks for it."""
 
 
 class _ReleaseCounts:
-    """Draws of each kind: of all clients, and of some [K]."""
+    """Number of draws of each kind, split into draws of all clients and draws of some clients [K].
+
+    Most draws are those of all clients, for which one number replaces an array.
+    """
 
     def __init__(self, clients: int):
         self.clients = clients
@@ -34,33 +37,38 @@ class _ReleaseCounts:
         if len(clients) == self.clients:
             self.everyone[event] = self.everyone.get(event, 0) + count
         else:
-            own = self.some.setdefault(event, np.zeros(self.clients, dtype=np.int64))
-            own[clients] += count
+            event_counts = self.some.setdefault(event, np.zeros(self.clients, dtype=np.int64))
+            event_counts[clients] += count
 
     def groups(self, members: np.ndarray) -> tuple[list[Counts], np.ndarray]:
-        """The distinct histories of ``members`` [m], not to be changed, and which of them each has [m]."""
+        """Return the distinct histories of ``members`` [m], and the index of each member's history [m].
+
+        The histories must not be changed.
+        """
         if not self.some:
             return [self.everyone], np.zeros(len(members), dtype=np.int64)
-        table = np.stack([own[members] for own in self.some.values()], axis=1)  # [m, events]
+        table = np.stack(
+            [history[members] for history in self.some.values()], axis=1
+        )  # [m, events]
         rows, group_of = np.unique(table, axis=0, return_inverse=True)
         histories = []
         for row in rows:
-            own = dict(self.everyone)
+            history = dict(self.everyone)
             for event, count in zip(self.some, row, strict=True):
                 if count:
-                    own[event] = own.get(event, 0) + int(count)
-            histories.append(own)
+                    history[event] = history.get(event, 0) + int(count)
+            histories.append(history)
         return histories, group_of.reshape(-1)
 
     def of_each(self) -> dict[dp_event.DpEvent, np.ndarray]:
-        """How often each client [K] made each kind of draw."""
+        """Return how often each client [K] made each kind of draw."""
         kinds = dict.fromkeys([*self.everyone, *self.some])
         nobody = np.zeros(self.clients, dtype=np.int64)
         return {kind: self.some.get(kind, nobody) + self.everyone.get(kind, 0) for kind in kinds}
 
 
 class Histories:
-    """What each client [K] drew so far."""
+    """The draws of each client [K] so far."""
 
     def __init__(self, clients: int):
         self.clients = clients
@@ -70,7 +78,7 @@ class Histories:
         self._rates: set[float | None] = set()
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
-        """``count`` draws of ``event`` by each of ``clients`` [m]."""
+        """Add ``count`` draws of ``event`` to each of ``clients`` [m]."""
         self._note_kind(event, clients)
         self._exact.add(event, clients, count)
         self._gridded.add(weaker(event), clients, count)
@@ -84,30 +92,32 @@ class Histories:
 
     @property
     def kinds(self) -> int:
-        """How many kinds of draws there are."""
+        """Number of distinct events."""
         return len(self._kinds)
 
     def kinds_with(self, event: dp_event.DpEvent) -> int:
-        """How many there are with ``event``."""
+        """Return how many distinct events there would be with ``event``."""
         return len(self._kinds) + (event not in self._kinds)
 
     def groups(self) -> tuple[list[Counts], np.ndarray]:
-        """The distinct histories as they are accounted for, not to be changed, and which of them each client
-        has [K]."""
+        """Return the distinct histories, and the index of each client's history [K].
+
+        Histories of many kinds of draws are on the grid. They must not be changed.
+        """
         few = self._kinds_of <= FEW
         if (
             len(self._rates) > FEW
         ):  # sample rates are rounded too, which depends on all of a history
             histories, group_of = self._exact.groups(np.arange(self.clients))
             return [on_grid(history) for history in histories], group_of
-        found: list[Counts] = []
+        distinct: list[Counts] = []
         group_of = np.zeros(self.clients, dtype=np.int64)
         for counts, members in ((self._exact, few), (self._gridded, ~few)):
             if members.any():
-                histories, own = counts.groups(np.flatnonzero(members))
-                group_of[members] = own + len(found)
-                found += histories
-        return found, group_of
+                histories, group = counts.groups(np.flatnonzero(members))
+                group_of[members] = group + len(distinct)
+                distinct += histories
+        return distinct, group_of
 
     def same_draws(self, other: Histories) -> bool:
         """Return whether every client made the same draws in both."""
@@ -130,14 +140,14 @@ class Histories:
         for event, count in unpack_events(saved["everyone"]).items():
             self.add(event, everyone, count)
         counts = unpack_counts(saved["counts"], self.clients)
-        for event, own in zip(unpack_events(saved["some"]), counts, strict=True):
-            assert own is not None
-            self._add_each(event, own)
+        for event, event_counts in zip(unpack_events(saved["some"]), counts, strict=True):
+            assert event_counts is not None
+            self._add_each(event, event_counts)
 
     def _add_each(self, event: dp_event.DpEvent, counts: np.ndarray) -> None:
-        """``counts`` [K] draws of ``event``."""
+        """Add ``counts`` [K] draws of ``event``, one number for each client."""
         self._note_kind(event, np.flatnonzero(counts))
         nobody = np.zeros(0, dtype=np.int64)
-        for kept, kind in ((self._exact, event), (self._gridded, weaker(event))):
-            kept.add(kind, nobody, 0)
-            kept.some[kind] += counts
+        for release_counts, kind in ((self._exact, event), (self._gridded, weaker(event))):
+            release_counts.add(kind, nobody, 0)
+            release_counts.some[kind] += counts

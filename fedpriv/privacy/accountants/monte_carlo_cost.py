@@ -1,13 +1,14 @@
-"""ε of b-min-sep sampling, from sampled privacy losses (Choquette-Choo et al. 2024, arXiv 2410.06266; Dong &
-Ganesh 2026, arXiv 2602.09338).
+"""ε of b-min-sep sampling, from sampled privacy losses.
 
-The smallest ε at which δ(ε) < δ - β is certified for the client's presence and for its absence, with
-β = δ / 1000 the probability that this fails. β counts as a part of δ: where the bound fails, nothing is
-promised (as in Wang et al. 2023, arXiv 2304.07927). The samples are drawn from public streams, the same in
-every run, so a privacy cost is a function of the event and δ.
+Sources: Choquette-Choo et al. 2024 (arXiv 2410.06266); Dong & Ganesh 2026 (arXiv 2602.09338).
 
-Who calibrates asks about many noise multipliers, and picks one for what the samples say of it. So they are
-rounded down to a grid, and β is shared out among all on it.
+The result is the smallest ε at which δ(ε) < δ - β is certified, for the client's presence and for its
+absence. β = δ / 1000 is the probability that the certificate fails. β counts as a part of δ: where the
+certificate fails, nothing is promised (as in Wang et al. 2023, arXiv 2304.07927). The samples are drawn from
+public streams, the same in every run, so that a privacy cost is a function of the event and δ.
+
+A calibration asks about many noise multipliers, and picks one because of what the samples say of it. Noise
+multipliers are therefore rounded down to a grid, and β is shared out among all multipliers on the grid.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, bes
 from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
 
 VERSION = 1
-"""Rises whenever the samples of an event would be others."""
+"""Number of the sampling scheme. It rises whenever the samples of an event would change."""
 
 SAMPLES = 5_000_000
-"""At δ of 1e-5 and more."""
+"""Number of samples at a δ of 1e-5 and more."""
 
 MOST_NUMBERS = 2e10
-"""Samples × rounds: about seven minutes."""
+"""Largest samples × rounds, which takes about seven minutes."""
 
 FAILURE = 1e-3  # β ÷ δ
-_PER_DELTA = 50.0  # samples × δ, below: some 35 of them certify a δ that none of them has seen
-_TILTED = 10  # times fewer samples of what is tilted, for it is seen often
-_STEP = 0.002  # of the grid: 0.2 %
-_MULTIPLIERS = math.ceil(math.log(1e9) / _STEP)  # on the grid, from 1e-3 to 1e6
-_DIGIT = 1e-4  # of ε, which is rounded up to it
-_PILOT = 20_000
-_SILENT = 1e9  # numbers that take about 20 s
-_NOTHING = 0.01  # ε that is not worth any samples
+_PER_DELTA = 50.0  # samples × δ at a smaller δ; about 35 suffice if no sample exceeds ε
+_TILTED = 10  # tilted losses need this many times fewer samples, because large losses are frequent
+_STEP = 0.002  # step of the grid of noise multipliers: 0.2 %
+_MULTIPLIERS = math.ceil(math.log(1e9) / _STEP)  # multipliers on the grid, from 1e-3 to 1e6
+_DIGIT = 1e-4  # ε is rounded up to a multiple of this
+_PILOT = 20_000  # samples of an estimate
+_SILENT = 1e9  # samples × rounds that take about 20 s; more are announced
+_NOTHING = 0.01  # an ε up to this is not worth any samples
 
 
 def samples_for(delta: float) -> int:
-    """How many samples a δ takes."""
+    """Return how many samples a certificate at ``delta`` takes."""
     return max(SAMPLES, math.ceil(_PER_DELTA / delta))
 
 
 def refusal(event: BMinSepDpEvent, delta: float) -> str | None:
-    """Why this δ cannot be certified, or None."""
+    """Return the reason why ε cannot be certified at this δ, or None."""
     samples = samples_for(delta)
     if samples * event.rounds <= MOST_NUMBERS:
         return None
@@ -75,7 +76,15 @@ def refusal(event: BMinSepDpEvent, delta: float) -> str | None:
 
 
 def epsilon_of(event: BMinSepDpEvent, delta: float, samples: int) -> float:
-    """ε at δ by so many samples, or without amplification where that is less, or next to nothing."""
+    """Return ε at ``delta``, certified by ``samples`` samples.
+
+    ε without amplification is returned where it is smaller, or next to nothing.
+
+    Args:
+        event: The releases of the whole run.
+        delta: δ, of which a thousandth is the probability of a wrong certificate.
+        samples: Number of samples.
+    """
     plain = _unamplified(event, delta)
     if plain <= _NOTHING:
         return plain
@@ -83,7 +92,7 @@ def epsilon_of(event: BMinSepDpEvent, delta: float, samples: int) -> float:
 
 
 def about(event: BMinSepDpEvent, delta: float) -> float:
-    """Near :func:`epsilon_of`, in a fraction of its time, and no bound."""
+    """Return an estimate near :func:`epsilon_of` in a fraction of its time. It is no bound."""
     if (plain := _unamplified(event, delta)) <= _NOTHING:
         return plain
     sampling, multiplier = _on_grid(event)
@@ -93,22 +102,26 @@ def about(event: BMinSepDpEvent, delta: float) -> float:
 
 
 def _unamplified(event: BMinSepDpEvent, delta: float) -> float:
-    """ε of a client in as many rounds as its rest allows."""
+    """Return ε of a client that takes part as often as its rest allows.
+
+    The rounds of one client are b or more apart, where columns do not overlap, so they compose as one
+    Gaussian (Dong, Roth, Su 2022, corollary 3.3).
+    """
     times = -(-event.rounds // event.separation)
     square = sum(c * c for c in event.column) / event.event.noise_multiplier**2
     return GdpAccountant().epsilon_of_sum(times * square, delta)
 
 
 def _smallest(known: tuple[Losses, ...], delta: float, failure: float | None = None) -> float:
-    """The smallest ε that all certify; ``inf`` where there is none below LARGEST: too few samples."""
+    """Return the smallest ε that all histograms certify; ``inf`` where too few samples certify any."""
     log_failure = math.log(failure or delta * FAILURE / (2 * _MULTIPLIERS))
-    left = delta * (1.0 - FAILURE)
+    remaining_delta = delta * (1.0 - FAILURE)
     low, high = math.ceil(ROUNDING / _DIGIT), round((LARGEST - 1.0) / _DIGIT)
-    if not all(losses.certifies(high * _DIGIT, left, log_failure) for losses in known):
+    if not all(losses.certifies(high * _DIGIT, remaining_delta, log_failure) for losses in known):
         return math.inf
     while low < high:
         middle = (low + high) // 2
-        if all(losses.certifies(middle * _DIGIT, left, log_failure) for losses in known):
+        if all(losses.certifies(middle * _DIGIT, remaining_delta, log_failure) for losses in known):
             high = middle
         else:
             low = middle + 1
@@ -116,7 +129,7 @@ def _smallest(known: tuple[Losses, ...], delta: float, failure: float | None = N
 
 
 def _on_grid(event: BMinSepDpEvent) -> tuple[MinSepSampling, float]:
-    """(who joins, the noise multiplier rounded down)."""
+    """Return the sampling of ``event`` and its noise multiplier, rounded down to the grid."""
     level = math.floor(math.log(event.event.noise_multiplier) / _STEP)
     kind = (event.rounds, event.separation, event.rate, event.warm_start, tuple(event.column))
     return MinSepSampling(*kind), math.exp(level * _STEP)
@@ -124,7 +137,10 @@ def _on_grid(event: BMinSepDpEvent) -> tuple[MinSepSampling, float]:
 
 @functools.lru_cache(maxsize=64)
 def _sampled(sampling: MinSepSampling, multiplier: float, samples: int) -> tuple[Losses, Losses]:
-    """Of the client's presence and of its absence; kept in the user's cache, whose numbers are believed."""
+    """Return the losses of the client's presence and of its absence.
+
+    They are kept in the user's cache, whose numbers are taken as they are.
+    """
     words = f"{VERSION} {sampling!r} {multiplier!r} {samples}".encode()
     name = hashlib.blake2b(words, digest_size=12).hexdigest()
     path = cache_folder() / "strategies" / f"b-min-sep-{sampling.rounds}-{name}.npz"
@@ -135,20 +151,21 @@ def _sampled(sampling: MinSepSampling, multiplier: float, samples: int) -> tuple
         sys.stderr.write("sampling the privacy loss of b_min_sep (once: the samples are kept)\n")
     patterns = best_patterns(sampling, multiplier)
     tilted = samples if patterns.order == 1 else samples // _TILTED
-    found = (
+    sampled = (
         losses_with(patterns, multiplier, tilted),
         losses_without(sampling, multiplier, samples),
     )
-    plain: dict[str, Any] = _plain(found)
-    with suppress(WriteError, OSError):  # a cache that cannot be written to is none
+    plain: dict[str, Any] = _plain(sampled)
+    with suppress(WriteError, OSError):  # a cache that cannot be written is not used
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: np.savez_compressed(file, **plain), "wb")
-    return found
+    return sampled
 
 
-def _plain(found: tuple[Losses, Losses]) -> dict[str, np.ndarray]:
+def _plain(pair: tuple[Losses, Losses]) -> dict[str, np.ndarray]:
+    """Return the arrays that a cache file holds."""
     plain: dict[str, np.ndarray] = {}
-    for i, losses in enumerate(found):
+    for i, losses in enumerate(pair):
         whole = (losses.samples, losses.order, losses.beyond)
         plain[f"whole{i}"] = np.array(whole, dtype=np.int64)
         plain[f"log_total{i}"] = np.array([losses.log_total])
@@ -157,15 +174,15 @@ def _plain(found: tuple[Losses, Losses]) -> dict[str, np.ndarray]:
 
 
 def _read(stored: bytes) -> tuple[Losses, Losses] | None:
-    """None for what is damaged."""
+    """Return the losses that a cache file holds, or None for a damaged file."""
     try:
         with np.load(BytesIO(stored), allow_pickle=False) as plain:
-            found = []
+            pair = []
             for i in range(2):
                 samples, order, beyond = map(int, plain[f"whole{i}"])
                 (log_total,) = map(float, plain[f"log_total{i}"])
                 cells, counts = plain[f"cells{i}"], plain[f"counts{i}"]
-                found.append(Losses(samples, order, log_total, cells, counts, beyond))
+                pair.append(Losses(samples, order, log_total, cells, counts, beyond))
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         return None
-    return found[0], found[1]
+    return pair[0], pair[1]

@@ -1,13 +1,13 @@
 """Samples of the privacy loss log dP/dQ of b-min-sep sampling, as counts.
 
-With v_t what the rounds from t on contribute to dP/dQ, for a client that has rested (Dong & Ganesh 2026,
-arXiv 2602.09338, section 5):
+Let v_t be the factor that the rounds from t on contribute to dP/dQ, for a client that has rested (Dong &
+Ganesh 2026, arXiv 2602.09338, section 5):
 
     v_t = (1 - q) v_{t+1} + q exp(<c_t, y> / z² - |c|² / 2z²) v_{t+b},   v = 1 beyond the last round
 
-P is the run with the client, Q the one in which its contributions are zeros. That a client which always
-contributes one and the same vector of norm 1, with |c| for c, is the worst of all, adaptive ones included and
-in both directions, is shown in docs/privacy.md.
+P is the run with the client, Q the run in which its contributions are zeros. The worst client always
+contributes one and the same vector of norm 1, with |c| for c. It is the worst in both directions and also
+among adaptive clients; the proof is in docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _BLOCK = 64
 
 
 def losses_with(patterns: Patterns, noise_multiplier: float, samples: int) -> Losses:
-    """log dP/dQ under R_α, a tilted P: what counts for the client's presence."""
+    """Return samples of log dP/dQ under R_α, a tilted P. They decide about the client's presence."""
     stream = numpy_stream(0, "b_min_sep_with", samples)
     sampling, counts = patterns.sampling, _LossHistogram()
     at_once = _at_once(sampling)
     for done in range(0, samples, _DRAWN):
         starts = patterns.sample(stream, min(_DRAWN, samples - done))
         for first in range(0, starts.shape[1], at_once):
-            own = starts[:, first : first + at_once]
-            edge = np.zeros((len(sampling.taps) - 1, own.shape[1]), dtype=np.float32)
-            padded = np.concatenate([edge, own.astype(np.float32), edge])
+            chunk_starts = starts[:, first : first + at_once]
+            edge = np.zeros((len(sampling.taps) - 1, chunk_starts.shape[1]), dtype=np.float32)
+            padded = np.concatenate([edge, chunk_starts.astype(np.float32), edge])
             means = _correlate(padded, sampling.taps[::-1]) / np.float32(noise_multiplier)
             counts.add(_log_ratio(sampling, noise_multiplier, means, stream))
     return counts.losses(samples, patterns.order, patterns.log_total)
 
 
 def losses_without(sampling: MinSepSampling, noise_multiplier: float, samples: int) -> Losses:
-    """-log dP/dQ under Q: what counts for the client's absence."""
+    """Return samples of -log dP/dQ under Q. They decide about the client's absence."""
     stream, counts = numpy_stream(0, "b_min_sep_without", samples), _LossHistogram()
     rows = sampling.rounds + len(sampling.taps) - 1
     at_once = _at_once(sampling)
@@ -60,7 +60,14 @@ def _log_ratio(
     means: np.ndarray,
     stream: np.random.Generator,
 ) -> np.ndarray:
-    """log dP/dQ of ``means`` [n + bands - 1, samples], in units of z, with noise on them."""
+    """Return log dP/dQ [samples] of answers with the given means.
+
+    Args:
+        sampling: Who joins, and the column of a participation.
+        noise_multiplier: z.
+        means: Means of the answers in units of z [n + bands - 1, samples].
+        stream: Source of the noise that is added to the means.
+    """
     answers = stream.standard_normal(means.shape, dtype=np.float32)
     answers += means
     ratios = _correlate(answers, sampling.taps / noise_multiplier).astype(np.float64)
@@ -72,42 +79,42 @@ def _log_ratio(
 
 
 def _recurrence(sampling: MinSepSampling, ratios: np.ndarray) -> np.ndarray:
-    """v_0, or its mean over the rounds that a client rests at the start → [samples]."""
+    """Return v_0 [samples], or its mean over the rounds that a client rests at the start."""
     b, missed = sampling.separation, 1.0 - sampling.rate
     later = np.ones((b, ratios.shape[1]))  # v_t in row t modulo b
     for t in reversed(range(sampling.rounds)):
-        own = ratios[t]
-        own *= later[t % b]
+        row = ratios[t]
+        row *= later[t % b]
         np.multiply(later[(t + 1) % b], missed, out=later[t % b])
-        later[t % b] += own
+        later[t % b] += row
     return sampling.start @ later
 
 
 def _correlate(values: np.ndarray, taps: np.ndarray) -> np.ndarray:
-    """Σ_j taps[j] values[t + j] by t [rows - bands + 1, samples]."""
+    """Return Σ_j taps[j] values[t + j] for each t [rows - bands + 1, samples]."""
     taps = taps.astype(np.float32)
     rows, bands = len(values) - len(taps) + 1, len(taps)
-    found = np.empty((rows, values.shape[1]), dtype=np.float32)
+    sums = np.empty((rows, values.shape[1]), dtype=np.float32)
     for first in range(0, rows, _BLOCK):
         size = min(_BLOCK, rows - first)
         block = np.zeros((size, size + bands - 1), dtype=np.float32)
         for j, tap in enumerate(taps):
             block[np.arange(size), np.arange(size) + j] = tap
-        np.matmul(block, values[first : first + size + bands - 1], out=found[first : first + size])
-    return found
+        np.matmul(block, values[first : first + size + bands - 1], out=sums[first : first + size])
+    return sums
 
 
 class _LossHistogram:
-    """Losses above 0 in cells; those that are too large for one, or for floating point, by themselves."""
+    """Counts of losses above 0 by cell, and the count of those that are too large for a cell."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(round(LARGEST / WIDTH), dtype=np.int64)
         self._beyond = 0
 
     def add(self, losses: np.ndarray) -> None:
-        seen = losses[~(losses <= 0)]
-        inside = seen[seen < LARGEST]
-        self._beyond += len(seen) - len(inside)
+        positive = losses[~(losses <= 0)]
+        inside = positive[positive < LARGEST]
+        self._beyond += len(positive) - len(inside)
         cells = np.minimum((inside / WIDTH).astype(np.int64), len(self._counts) - 1)
         self._counts += np.bincount(cells, minlength=len(self._counts))
 

@@ -1,19 +1,20 @@
-"""Privacy loss distributions (Koskela et al. 2020; Doroshenko et al. 2022), by dp_accounting; those of lots
-without replacement are ours.
+"""Privacy loss distributions (Koskela, Jälkö, Honkela 2020; Doroshenko et al. 2022), by dp_accounting.
 
-The tightest epsilon here: the privacy loss of the whole composition is convolved numerically, with
-errors rounded up, in cells that widen with ε. Where RDP knows the same events and is lower (very
-many draws), its epsilon is taken. It holds for compositions fixed in advance; an adaptive σ takes a
-filter. The loss of b-min-sep sampling is sampled
-(:mod:`fedpriv.privacy.accountants.monte_carlo_cost`); with other releases it composes by sharing out δ.
+PLD gives the tightest ε here. The privacy loss of the whole composition is convolved numerically, with errors
+rounded up, in cells that widen with ε. Where RDP knows the same events and is lower (very many draws), ε of
+RDP is taken. PLD holds for compositions that are fixed in advance; an adaptive σ needs a filter.
 
-Rounding in the transforms is bounded (:mod:`~fedpriv.privacy.accountants.rounding`): where it may move δ by
-more than a thousandth, ε is computed again in extended precision, at δ less the error that is left. RDP's ε,
-which has none, is the limit.
+Two losses are computed by fedpriv. The loss of lots without replacement is in
+:mod:`~fedpriv.privacy.accountants.without_replacement`. The loss of b-min-sep sampling is sampled
+(:mod:`~fedpriv.privacy.accountants.monte_carlo_cost`); with other releases it composes by sharing out δ.
 
-Convention: a Gaussian's multiplier z is noise ÷ sensitivity *under the relation of the ledger*. That
-is dp_accounting's RDP convention too, but its PLD takes noise ÷ clip norm under replace-one, half of
-that sensitivity: there z is doubled on the way in.
+Rounding in the transforms is bounded (:mod:`~fedpriv.privacy.accountants.rounding`). Where rounding may move
+δ by more than a thousandth, ε is computed again in extended precision, at δ less the error that remains. ε of
+RDP, which has no such error, is the limit.
+
+Convention: the noise multiplier z of a Gaussian is noise ÷ sensitivity *under the relation of the ledger*.
+This is also dp_accounting's convention for RDP. Its PLD, however, takes noise ÷ clip norm under replace-one,
+where the sensitivity is twice the clip norm. There z is doubled before the library sees it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,22 @@ Items = tuple[tuple[dp_event.DpEvent, int], ...]
 
 @declared
 class PldAccountant(CompositionAccountant):
-    """Privacy loss distributions, on a grid of the privacy loss."""
+    """Numerical composition of privacy loss distributions on a grid of the privacy loss.
+
+        δ(ε) = E_{l ~ PLD} [ (1 - e^(ε-l))_+ ]
+
+    Composition by FFT: Koskela, Jälkö, Honkela 2020. Discretisation that rounds up ("Connect the dots"):
+    Doroshenko et al. 2022, arXiv 2207.04380.
+
+    Attributes:
+        discretization: Width of a cell of the privacy loss up to an ε of 16; cells are wider beyond.
+
+    Example:
+        >>> from fedpriv.privacy.core.sampling import PoissonSampling
+        >>> step = PoissonSampling(sample_rate=0.01).event(noise_multiplier=1.0)
+        >>> round(PldAccountant().epsilon_of({step: 1000}, 1e-5, "add_or_remove"), 2)
+        1.83
+    """
 
     name = "pld"
 
@@ -87,22 +103,26 @@ class PldAccountant(CompositionAccountant):
     def _with_sampled(
         self, composition: Composition, delta: float, neighbours: str, samples: int | None = None
     ) -> float:
-        """Of compositions with losses that are sampled: each of these, and all the rest, has its share of δ.
-        ``samples``: by so many, and ``inf`` where they are too few."""
+        """Return ε of a composition some of whose losses are sampled.
+
+        Each draw with a sampled loss has a share of δ, and all the rest together have one (basic
+        composition). ``samples`` sets the number of samples; ε is ``inf`` where that number is too small for
+        δ.
+        """
         from fedpriv.privacy.accountants import monte_carlo_cost
 
-        own = {e: n for e, n in composition.items() if isinstance(e, BMinSepDpEvent)}
-        rest = {e: n for e, n in composition.items() if e not in own}
+        sampled = {e: n for e, n in composition.items() if isinstance(e, BMinSepDpEvent)}
+        rest = {e: n for e, n in composition.items() if e not in sampled}
         if samples is None:
             if reason := next(
-                filter(None, (monte_carlo_cost.refusal(event, delta) for event in own)), None
+                filter(None, (monte_carlo_cost.refusal(event, delta) for event in sampled)), None
             ):
                 raise CannotAccount(reason)
             samples = monte_carlo_cost.samples_for(delta)
-        share = delta / (sum(own.values()) + bool(rest))
+        share = delta / (sum(sampled.values()) + bool(rest))
         epsilon = self._epsilon_of(rest, share, neighbours) if rest else 0.0
         return epsilon + sum(
-            n * monte_carlo_cost.epsilon_of(e, share, samples) for e, n in own.items()
+            n * monte_carlo_cost.epsilon_of(e, share, samples) for e, n in sampled.items()
         )
 
     def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
@@ -115,7 +135,7 @@ class PldAccountant(CompositionAccountant):
         return monte_carlo_cost.about(event, delta)
 
     def _cell(self, epsilon: float) -> float:
-        """The width of the cells for compositions of about this ε."""
+        """Return the width of the cells for compositions of about this ε."""
         return self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(epsilon, 1e-9) / _FINE)))
 
     def _deltas_of(
@@ -124,10 +144,10 @@ class PldAccountant(CompositionAccountant):
         if any(isinstance(event, BMinSepDpEvent) for event in composition):
             from fedpriv.privacy.accountants.monte_carlo_cost import SAMPLES
 
-            sampled = functools.partial(
+            epsilon_by_samples = functools.partial(
                 self._with_sampled, composition, neighbours=neighbours, samples=SAMPLES
             )
-            return profile_of(lambda delta: sampled(delta=delta), epsilons)
+            return profile_of(lambda delta: epsilon_by_samples(delta=delta), epsilons)
         bound, holds = self._rdp(composition, _TYPICAL_DELTA, neighbours)
         by_rdp = self.quick_deltas(composition, epsilons, neighbours)
         if bound > _LARGE or (holds and sum(composition.values()) > _MANY_DRAWS):
@@ -138,13 +158,13 @@ class PldAccountant(CompositionAccountant):
         return np.minimum(by_rdp, np.max([deltas_of_loss(p, epsilons) for p in losses], axis=0))
 
     def _rdp(self, composition: Composition, delta: float, neighbours: str) -> tuple[float, bool]:
-        """(ε by RDP, whether it is an upper bound rather than a guess at the size of ε)."""
+        """Return ε by RDP, and whether it is an upper bound rather than a guess at the size of ε."""
         if not any(_RDP.supports(event, neighbours) for event in composition):
             return _RDP.epsilon_of(composition, delta, neighbours), True
         similar: dict[dp_event.DpEvent, int] = {}
         for event, count in composition.items():
             kind = _similar(event)
-            if not _RDP.supports(kind, ADD_OR_REMOVE):  # else it adds nothing to the guess
+            if not _RDP.supports(kind, ADD_OR_REMOVE):  # other events are left out of the guess
                 similar[kind] = similar.get(kind, 0) + count
         return _RDP.epsilon_of(similar, delta, ADD_OR_REMOVE), False
 
@@ -165,11 +185,11 @@ class PldAccountant(CompositionAccountant):
 
 
 _RDP = RdpAccountant()
-_FINE = 16.0  # cells are twice as wide for every doubling of ε beyond: the loss would need millions
-_LARGE = 1e5  # of a larger ε RDP's is near enough, and where RDP has none it is called infinite
-_TYPICAL_DELTA = 1e-6  # it decides about the cells of a whole profile
-_ROUNDING = 1e-12  # more than the sums of a profile are off by
-_MANY_DRAWS = 2_000_000  # more take half a minute, and RDP is within a few per cent by then
+_FINE = 16.0  # beyond this ε cells double in width with ε, else a loss would need millions of them
+_LARGE = 1e5  # a larger ε is taken from RDP, or is infinite where RDP has none
+_TYPICAL_DELTA = 1e-6  # δ that decides about the cells of a whole profile
+_ROUNDING = 1e-12  # more than the rounding error of the sums of a profile
+_MANY_DRAWS = 2_000_000  # more draws take half a minute, and RDP is within a few per cent by then
 
 
 @functools.lru_cache(maxsize=16384)
@@ -180,7 +200,7 @@ def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
         return neighbours != REPLACE_ONE
     lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
     if isinstance(lot, dp_event.GaussianDpEvent) and neighbours != REPLACE_ONE:
-        return True  # what nearly every run asks about, without importing the library
+        return True  # the case of nearly every run, answered without importing the library
     from dp_accounting.pld import pld_privacy_accountant as library
 
     truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
@@ -189,14 +209,17 @@ def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
 
 
 def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """An event of about the same privacy cost that RDP knows: it decides about cells, not about ε."""
+    """Return an event of about the same privacy cost that RDP knows.
+
+    It decides about the width of cells and the start of a search, never about ε.
+    """
     if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
         gaussian = dp_event.GaussianDpEvent(event.noise_multiplier)
         return dp_event.PoissonSampledDpEvent(event.sampling_probability, gaussian)
     return event
 
 
-@functools.lru_cache(maxsize=1024)  # the runs of a figure are calibrated alike
+@functools.lru_cache(maxsize=1024)  # the runs of a figure share their calibration
 def _epsilon(items: Items, delta: float, neighbours: str, cell: float) -> float:
     epsilon = max(_epsilon_of_pair(pair, delta, neighbours, cell) for pair in _pairs(items))
     forget_transforms()
@@ -204,7 +227,7 @@ def _epsilon(items: Items, delta: float, neighbours: str, cell: float) -> float:
 
 
 def _epsilon_of_pair(items: Items, delta: float, neighbours: str, cell: float) -> float:
-    """Return ε for one order of the neighbours, with rounding of δ by at most a thousandth."""
+    """Return ε for one order of the neighbours, where rounding moves δ by at most a thousandth."""
     loss = _composed(items, neighbours, cell)
     epsilon = max(0.0, float(loss.get_epsilon_for_delta(delta)))
     if rounding_error(loss) <= delta / SHARE or math.isinf(epsilon):
@@ -216,14 +239,14 @@ def _epsilon_of_pair(items: Items, delta: float, neighbours: str, cell: float) -
     error = rounding_error(precise)
     largest = delta * (1.0 + 1.0 / SHARE)
     if float(precise.get_delta_for_epsilon(epsilon)) + error <= largest:
-        return epsilon  # what double precision found is confirmed, and stays as it always was
+        return epsilon  # ε of double precision is confirmed and stays, bit for bit
     if error >= delta / 2.0:
         return math.inf
     return max(epsilon, float(precise.get_epsilon_for_delta(delta - error)))
 
 
 def _composed(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
-    """The composition of ``items``: of the last ones that were asked about as it was found then."""
+    """Return the composition of ``items``; the latest ones are remembered."""
 
     def compute() -> PrivacyLossDistribution:
         last = _repeated(*items[-1], neighbours, cell)
@@ -233,28 +256,32 @@ def _composed(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribu
 
 
 def deltas_of_loss(loss: PrivacyLossDistribution, epsilons: np.ndarray) -> np.ndarray:
-    """δ at each of ``epsilons``, ascending, of the worse direction: dp_accounting's own takes a step of
-    Python for each of 100,000 losses."""
+    """Return δ at each of ``epsilons``, ascending, of the worse direction.
+
+    The library's own function takes a step of Python for each of 100,000 losses.
+    """
     return np.max([_deltas_of_pmf(pmf.to_dense_pmf(), epsilons) for pmf in pmfs(loss)], axis=0)
 
 
 def _deltas_of_pmf(pmf: PLDPmf, epsilons: np.ndarray) -> np.ndarray:
-    """∞'s mass + Σ p - e^ε Σ p e^-l over the losses l > ε."""
+    """Return δ(ε) = P(l = ∞) + Σ_{l>ε} p_l - e^ε Σ_{l>ε} p_l e^-l at each of ``epsilons``."""
     losses = (np.arange(pmf.size) + pmf._lower_loss) * pmf._discretization
     masses = np.asarray(pmf._probs, dtype=float)
-    # sums from the largest loss down, which is the smallest mass
+    # Sums run from the largest loss down, because its mass is the smallest.
     above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     with np.errstate(over="ignore"):
-        other = masses * np.exp(-np.maximum(losses, 0.0))
-    below = np.append(np.cumsum(other[::-1])[::-1], 0.0)
+        scaled_masses = masses * np.exp(-np.maximum(losses, 0.0))
+    below = np.append(np.cumsum(scaled_masses[::-1])[::-1], 0.0)
     first = np.searchsorted(losses, epsilons, side="right")
     deltas = pmf._infinity_mass + above[first] - np.exp(epsilons) * below[first]
     return np.maximum(deltas, 0.0) + _ROUNDING
 
 
 def _pairs(ordered: Items) -> list[Items]:
-    """The composition for either neighbour: dp_accounting takes a cap's ``dataset_size`` for the larger
-    of the two, which is n beside a data set with a record less and n + 1 beside one with a record more.
+    """Return the composition as it is accounted for with either neighbour as the larger data set.
+
+    dp_accounting takes ``dataset_size`` of a capped lot for the size of the larger of two neighbours. This is
+    n beside a data set with one record less, and n + 1 beside a data set with one record more.
     """
     one_more = tuple((_one_more(event), count) for event, count in ordered)
     return [ordered] if ordered == one_more else [ordered, one_more]
@@ -267,7 +294,7 @@ def _one_more(event: dp_event.DpEvent) -> dp_event.DpEvent:
 
 
 class _Kept:
-    """Privacy losses that were computed, the latest of them: few, and of so many numbers in all."""
+    """A cache of the latest privacy losses, limited in their count and in the numbers that they hold."""
 
     def __init__(self, numbers: int):
         self._most, self._numbers = numbers, 0
@@ -289,7 +316,7 @@ class _Kept:
         self._numbers = 0
 
 
-_KEPT = 512
+_KEPT = 512  # largest number of losses in one cache
 
 
 def _size(loss: PrivacyLossDistribution) -> int:
@@ -301,8 +328,7 @@ _WHOLE = _Kept(2_000_000)
 
 
 def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
-    """The composition of ``items`` from left to right, upon that of as many of the first as are known."""
-
+    """Return the composition of ``items`` from left to right, starting from the longest known prefix."""
     from dp_accounting.pld.privacy_loss_distribution import identity
 
     def compute() -> PrivacyLossDistribution:
@@ -323,7 +349,7 @@ def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistributi
 
 
 def forget() -> None:
-    """Forget what was composed before: for timing."""
+    """Empty all caches, so that a timing starts anew."""
     _PREFIXES.clear()
     _SINGLE.clear()
     _WHOLE.clear()
@@ -338,7 +364,9 @@ def _repeated(
     precise: bool = False,
 ) -> PrivacyLossDistribution:
     """Return the loss of ``count`` draws, with ``rounding_error``; ``precise``: in extended precision."""
-    if isinstance(event, dp_event.GaussianDpEvent):  # n Gaussians are one, exactly
+    if isinstance(
+        event, dp_event.GaussianDpEvent
+    ):  # n Gaussians are exactly one Gaussian of multiplier z/√n
         event = dp_event.GaussianDpEvent(event.noise_multiplier / math.sqrt(count))
         once = _once(event, neighbours, discretization)
         return extended(once) if precise else once
@@ -357,11 +385,11 @@ def _once(
 
     accountant = library.PLDAccountant(RELATION[neighbours], discretization)
     accountant.compose(_library_event(event, neighbours))
-    return accountant._pld  # the only place the library shows it
+    return accountant._pld  # the library has no public access to it
 
 
 def _library_event(event: dp_event.DpEvent, neighbours: str) -> dp_event.DpEvent:
-    """The event in dp_accounting's PLD convention."""
+    """Return the event in the convention of dp_accounting's PLD."""
     if neighbours != REPLACE_ONE:
         return event
     if isinstance(event, dp_event.GaussianDpEvent):
@@ -375,8 +403,11 @@ def _library_event(event: dp_event.DpEvent, neighbours: str) -> dp_event.DpEvent
 
 
 def _ordered(composition: Composition) -> Items:
-    """In one order, so that the privacy cost does not depend on who released first; the largest multiplier
-    first, because noise that falls then adds to a prefix that was composed before."""
+    """Return the items in one canonical order, so that ε does not depend on who released first.
+
+    The largest multiplier comes first: noise that falls over rounds then extends a prefix that was composed
+    before.
+    """
     return tuple(sorted(composition.items(), key=_order))
 
 

@@ -1,11 +1,13 @@
-"""Privacy random variables (Gopi, Lee, Wutschitz 2021), by Opacus: an upper bound about ``eps_error``
-above the true ε. Poisson-sampled Gaussians only.
+"""Privacy random variables (Gopi, Lee, Wutschitz 2021), by Opacus; Poisson-sampled Gaussians only.
+
+The accountant gives an upper bound on ε, about ``eps_error`` above the true one.
 
 The theorem leaves out rounding. Opacus convolves in double precision, whose error in δ is about 1e-15 for
-each draw, so that an ε at a much smaller δ is meaningless. Here every ε is checked, first with the bound of
-:mod:`rounding`, then by δ at this ε of the same composition in extended precision. It stands where both agree
-to a fiftieth of δ and the true δ is not above by more than a thousandth; else it is computed in extended
-precision, and refused where that may be off by a thousandth of δ as well.
+each draw, so that its ε at a much smaller δ is meaningless. Therefore every ε is checked here. The first
+check is the bound of :mod:`~fedpriv.privacy.accountants.rounding`. The second check is δ at this ε, of the
+same composition in extended precision. ε stands where both agree to a fiftieth of δ and the true δ is not
+more than a thousandth larger. Otherwise ε is computed in extended precision, and refused where even that may
+be off by a thousandth of δ.
 """
 
 from __future__ import annotations
@@ -32,15 +34,28 @@ from fedpriv.privacy.core.rdp import without_noise
 from fedpriv.privacy.core.sampling import PoissonSampling
 
 _RDP = RdpAccountant()
-_DELTA_ERRORS = rounding.SHARE  # Opacus' error in δ is this part of it
-_MOST_POINTS = 4e6  # more take a minute and gigabytes
-_FIFTIETH = 0.02  # of δ: how far double precision may err on the safe side, about .005 in ε
+_DELTA_ERRORS = rounding.SHARE  # Opacus' error in δ is one part in this many
+_MOST_POINTS = 4e6  # more points take a minute and gigabytes
+_FIFTIETH = 0.02  # share of δ by which double precision may err on the safe side, about .005 in ε
 _OTHERS = "; pld and rdp have no such limit, nor has prv at a larger delta"
 
 
 @declared
 class PrvAccountant(CompositionAccountant):
-    """Privacy random variables, as Opacus composes them: an upper bound on ε."""
+    """Numerical composition of privacy random variables (Gopi, Lee, Wutschitz 2021), an upper bound on ε.
+
+    Mesh and domain follow remark 5.6 of that paper: with n draws, ``eps_error`` and an error of δ/1000 in δ,
+    the FFT has points from -L to L at a distance of eps_error / (n log(12/δ_error) / 2)^(1/2).
+
+    Attributes:
+        eps_error: Most that the reported bound may lie above ε.
+
+    Example:
+        >>> from fedpriv.privacy.core.sampling import PoissonSampling
+        >>> step = PoissonSampling(sample_rate=0.01).event(noise_multiplier=1.0)
+        >>> round(PrvAccountant().epsilon_of({step: 1000}, 1e-5, "add_or_remove"), 2)
+        1.84
+    """
 
     name = "prv"
 
@@ -69,12 +84,12 @@ class PrvAccountant(CompositionAccountant):
             )
         library = _library()
         for event, count in composition.items():
-            known = _rate_and_multiplier(event)
-            assert known is not None  # it is supported
-            rate, multiplier = known
+            parameters = _rate_and_multiplier(event)
+            assert parameters is not None  # supports() has checked the event
+            rate, multiplier = parameters
             library.history.append((multiplier, rate, count))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own numerics near the tails
+            warnings.simplefilter("ignore")  # Opacus warns of its own numerics near the tails
             try:
                 epsilon, confirmed = library.checked_epsilon(delta, self.eps_error)
             except (ValueError, RuntimeError, MemoryError) as error:
@@ -88,31 +103,38 @@ class PrvAccountant(CompositionAccountant):
         return max(0.0, epsilon)
 
     def _near_a_bound(self, epsilon: float, composition: Composition, delta: float) -> bool:
-        """Return whether ε holds by another theorem and is above it by no more than the error of this one.
+        """Return whether ε holds by another theorem and is close to that theorem's ε.
 
-        So it is where noise is much and ε next to nothing, which a calibration tries first.
+        Close means at most 2 ``eps_error`` above. This is the case where noise is large and ε next to
+        nothing, which a calibration tries first. The theorems are RDP (Mironov 2017) and GDP without sampling
+        (Dong, Roth, Su 2022; sampling never raises the cost).
         """
         counts: Counter[dp_event.DpEvent] = Counter()
         for event, count in composition.items():
-            known = _rate_and_multiplier(event)
-            assert known is not None  # it is supported
-            counts[dp_event.GaussianDpEvent(known[1])] += count
+            parameters = _rate_and_multiplier(event)
+            assert parameters is not None  # supports() has checked the event
+            counts[dp_event.GaussianDpEvent(parameters[1])] += count
         bounds = (
             _RDP.epsilon_of(composition, delta, ADD_OR_REMOVE),
-            GdpAccountant().epsilon_of(counts, delta, ADD_OR_REMOVE),  # sampling never costs
+            GdpAccountant().epsilon_of(
+                counts, delta, ADD_OR_REMOVE
+            ),  # sampling never raises the cost
         )
         return any(bound <= epsilon <= bound + 2.0 * self.eps_error for bound in bounds)
 
     def bound(self, composition: Composition, delta: float, neighbours: str) -> float:
-        """Opacus' ε is at most 2 ``eps_error`` above the true one, at a δ that is 2 δ/1000 smaller (Gopi et
-        al. 2021)."""
+        """Return RDP's ε plus 2 ``eps_error``, at a δ that is smaller by 2 δ/1000.
+
+        Opacus' ε at δ is at most 2 ``eps_error`` above the true ε at that smaller δ (Gopi, Lee, Wutschitz
+        2021).
+        """
         if any(map(without_noise, composition)):
             return math.inf
         least = delta * (1.0 - 2.0 / _DELTA_ERRORS)
         return _RDP.epsilon_of(on_grid(composition), least, neighbours) + 2.0 * self.eps_error
 
     def _points(self, composition: Composition, delta: float) -> float:
-        """How many points Opacus would lay out: its own rule (Gopi et al. 2021, remark 5.6)."""
+        """Return how many points Opacus would lay out by its own rule (Gopi et al. 2021, remark 5.6)."""
         draws, error = sum(composition.values()), delta / _DELTA_ERRORS
         mesh = self.eps_error / math.sqrt(draws * math.log(12.0 / error) / 2.0)
         return 2.0 * _half_width(_RDP, composition, error, self.eps_error) / mesh
@@ -124,7 +146,7 @@ class PrvAccountant(CompositionAccountant):
 def _half_width(
     rdp: RdpAccountant, composition: Composition, error: float, eps_error: float
 ) -> float:
-    """L: Opacus lays its points from -L to L (Gopi et al. 2021, remark 5.6)."""
+    """Return L: Opacus lays its points from -L to L (Gopi et al. 2021, remark 5.6)."""
     draws = sum(composition.values())
     whole = rdp.epsilon_of(composition, error / 4.0, ADD_OR_REMOVE)
     single = max(
@@ -134,8 +156,11 @@ def _half_width(
 
 
 def _library() -> Any:
-    """Return Opacus' accountant, its rounding checked. Our RDP gives the width of its domain: the same
-    numbers where its own takes half a second for each noise multiplier."""
+    """Return Opacus' accountant, extended by a check of its rounding.
+
+    Our RDP gives the width of its domain. It gives the same numbers, where Opacus' own RDP takes half a
+    second for each noise multiplier.
+    """
     from opacus.accountants import PRVAccountant as Library
     from opacus.accountants.analysis import prv as numerics
     from opacus.accountants.analysis.prv import compose
@@ -155,7 +180,7 @@ def _library() -> Any:
             return numerics.Domain.create_aligned(-width, width, mesh)
 
         def _get_dprv(self, eps_error, delta_error):  # type: ignore[no-untyped-def]
-            """Opacus' own, step by step, so that every step is at hand for its rounding."""
+            """Repeat Opacus' method step by step, and keep every step for the bound of its rounding."""
             prvs = [numerics.PoissonSubsampledGaussianPRV(q, z) for z, q, _ in self.history]
             self.counts = [count for _, _, count in self.history]
             self.domain = self._get_domain(prvs, self.counts, eps_error, delta_error)
@@ -165,7 +190,7 @@ def _library() -> Any:
             return self._composed(self.singles)
 
         def _composed(self, singles):  # type: ignore[no-untyped-def]
-            """Return the composition, and note how far the transforms may be off."""
+            """Return the composition, and note by how much the transforms may move δ."""
             parts = list(map(compose._compose_fourier, singles, self.counts))
             self.error = sum(
                 rounding.self_composition_error(single.pmf, part.pmf, count)
@@ -177,10 +202,10 @@ def _library() -> Any:
             return self.composed
 
         def checked_epsilon(self, delta: float, eps_error: float) -> tuple[float, bool]:
-            """Return Opacus' upper bound of ε with rounding accounted for, and whether that is settled."""
+            """Return Opacus' upper bound on ε, and whether the check of its rounding confirms it."""
             upper = float(self.get_epsilon(delta, eps_error=eps_error))
             draws, unit = sum(self.counts), float(np.finfo(float).eps)
-            # a distribution function is rounded near 1, once for each draw
+            # Distribution functions are rounded near 1, once for each draw.
             if self.error + 2.0 * draws * unit <= delta / rounding.SHARE:
                 return upper, True
             if np.finfo(np.longdouble).eps >= unit:
@@ -195,12 +220,12 @@ def _library() -> Any:
                 return upper, False
             for candidate in (lambda: upper, lambda: self._precise_epsilon(delta, eps_error)):
                 epsilon = candidate()
-                found, mass = rounding.delta_of(
+                delta_here, mass = rounding.delta_of(
                     composed.domain.ts, composed.pmf, epsilon - eps_error
                 )
-                # tail probabilities are known relatively: their rounding is in proportion to the tail
+                # The rounding error of a tail probability is in proportion to that probability.
                 error = self.error + 8.0 * draws * unit * mass
-                if (1.0 - _FIFTIETH) * delta <= found and found + error <= delta:
+                if (1.0 - _FIFTIETH) * delta <= delta_here and delta_here + error <= delta:
                     return epsilon, True
             return upper, False
 
@@ -211,8 +236,11 @@ def _library() -> Any:
 
 
 def _tail_differences(rate: float, multiplier: float, domain: Any) -> np.ndarray:
-    """Return the mass of the truncated privacy loss in each cell of ``domain`` in extended precision, from
-    tail probabilities, where Opacus has differences of numbers near 1 (Gopi et al. 2021, proposition B.4)."""
+    """Return the mass of the truncated privacy loss in each cell of ``domain``, in extended precision.
+
+    The masses are differences of tail probabilities, where Opacus has differences of numbers near 1, which
+    lose digits (Gopi et al. 2021, proposition B.4).
+    """
 
     def tail(t: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -228,6 +256,7 @@ def _tail_differences(rate: float, multiplier: float, domain: Any) -> np.ndarray
 
 
 def _rate_and_multiplier(event: dp_event.DpEvent) -> tuple[float, float] | None:
+    """Return sample rate and noise multiplier of a (sampled) Gaussian; None for other events."""
     if isinstance(event, dp_event.GaussianDpEvent):
         return 1.0, event.noise_multiplier
     if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(

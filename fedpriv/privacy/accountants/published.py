@@ -1,4 +1,4 @@
-"""The option ``accountant=published``: whatever accountant the work's own theorem prescribes."""
+"""The option ``accountant=published``: the accountant that the theorem of the published work prescribes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from fedpriv.common.errors import ConfigError
 
 
 class PublishedAccountant:
-    """Stands for the accountant of the algorithm's claim (``budget_view=published``)."""
+    """Placeholder for the accountant of the algorithm's claim (``budget_view=published``).
+
+    The claim of an algorithm names its own accountant; see :mod:`fedpriv.privacy.mechanisms.claims`.
+    """
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an algorithm without a claim, and a view that is not the claim's."""
+        """Refuse an algorithm without a published claim, and a budget view that is not ``published``."""
         algorithm, view = parts.algorithm, parts.settings.budget_view
         if algorithm.claim is None:
             yield ConfigError(

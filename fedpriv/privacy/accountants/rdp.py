@@ -1,4 +1,7 @@
-"""Rényi-DP accounting (Mironov 2017) and the Rényi privacy filter (Feldman & Zrnic 2021)."""
+"""Rényi-DP accounting (Mironov 2017) and the Rényi privacy filter (Feldman & Zrnic 2021).
+
+The divergences themselves and their conversion to (ε, δ) are in :mod:`fedpriv.privacy.core.rdp`.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ def _parse_orders(name: str, orders: Any) -> tuple[float, ...]:
     if orders == "wide":
         return WIDE_ORDERS
     if isinstance(orders, str):
-        first, dots, last = orders.partition("..")
-        if not dots or not first.strip().isdigit() or not last.strip().isdigit():
+        first, separator, last = orders.partition("..")
+        if not separator or not first.strip().isdigit() or not last.strip().isdigit():
             raise ArgumentError(name, orders, allowed)
-        low, high = int(first), int(last)
-        if not 2 <= low <= high <= 10_000:
+        lowest, highest = int(first), int(last)
+        if not 2 <= lowest <= highest <= 10_000:
             raise ArgumentError(name, orders, allowed)
-        return tuple(float(a) for a in range(low, high + 1))
+        return tuple(float(a) for a in range(lowest, highest + 1))
     values = checks.sequence(name, orders, allowed)
     if not values:
         raise ArgumentError(name, orders, allowed)
@@ -63,9 +66,28 @@ def _filter_order(name: str, order: Any) -> float | None:
 
 @declared
 class RdpAccountant(Accountant):
-    """Rényi differential privacy, and its filter for runs whose σ adapts.
+    """Rényi differential privacy (Mironov 2017), with a privacy filter for runs whose σ adapts.
 
-    ``conversion`` of RDP to (ε, δ): see :func:`~fedpriv.privacy.core.rdp.conversion_offset`.
+    RDP adds up order by order (Mironov 2017, proposition 1). With RDP ε_α at order α,
+
+        ε(δ) = min_α ε_α + offset_α(δ)
+
+    where ``conversion`` names the theorem behind the offset; see
+    :func:`~fedpriv.privacy.core.rdp.conversion_offset`. The filter fixes one order in advance (Feldman &
+    Zrnic 2021, theorem 4.3).
+
+    Attributes:
+        orders: Orders α of the Rényi divergence.
+        conversion: ``improved`` or ``classical``.
+        filter_order: Order of the filter; None for the order that allows most draws of the first event.
+
+    Example:
+        >>> from fedpriv.privacy.core.sampling import PoissonSampling
+        >>> step = PoissonSampling(sample_rate=0.01).event(noise_multiplier=1.0)
+        >>> round(RdpAccountant().epsilon_of({step: 1000}, 1e-5, "add_or_remove"), 3)
+        2.101
+        >>> RdpAccountant(orders="2..8").orders
+        (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
     """
 
     name = "rdp"
@@ -110,7 +132,7 @@ class RdpAccountant(Accountant):
         return self._epsilon(rdp, delta), False
 
     def epsilons_after(self, parts: Compositions, delta: float, neighbours: str) -> list[float]:
-        """The RDP of each part is found once: the sum is no dearer for what came before."""
+        """Return ε after each part; the RDP of each part is computed once and added up."""
         totals = accumulate(self._rdp_of_composition(part, neighbours) for part in parts)
         return [self._epsilon(total, delta) for total in totals]
 
@@ -120,12 +142,12 @@ class RdpAccountant(Accountant):
         return float(epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0])
 
     def best_order_of(self, composition: Composition, delta: float, neighbours: str) -> float:
-        """The order α behind :meth:`epsilon_of`."""
+        """Return the order α behind :meth:`epsilon_of`."""
         total = self._rdp_of_composition(composition, neighbours)
         return float(epsilon_from_rdp(total, self._order_array, delta, self.conversion)[1])
 
     def rdp(self, event: dp_event.DpEvent, neighbours: str) -> np.ndarray:
-        """RDP of one event at each order [len(orders)]."""
+        """Return the RDP of one event at each order [len(orders)]."""
         return rdp_of_event(event, self.orders, neighbours)
 
     def _rdp_of_composition(self, composition: Composition, neighbours: str) -> np.ndarray:
@@ -149,18 +171,18 @@ class RdpAccountant(Accountant):
     def best_order(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> float:
-        """The order that allows the most draws of ``event`` within ``epsilon``."""
+        """Return the order that allows the most draws of ``event`` within the budget."""
         steps = self._steps_by_order(event, epsilon, delta, neighbours)
         return float(self._order_array[int(np.argmax(steps))])
 
     def steps_allowed(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> int:
-        best = float(np.max(self._steps_by_order(event, epsilon, delta, neighbours)))
-        if best >= MANY_STEPS:
+        most = float(np.max(self._steps_by_order(event, epsilon, delta, neighbours)))
+        if most >= MANY_STEPS:
             return MANY_STEPS
-        steps = max(0, math.floor(best))
-        # The division may round across a whole number, so the neighbours are accounted for themselves.
+        steps = max(0, math.floor(most))
+        # The division may round across a whole number, so the neighbouring numbers are checked.
         if self.epsilon_of({event: steps + 1}, delta, neighbours) <= epsilon:
             return steps + 1
         if steps and self.epsilon_of({event: steps}, delta, neighbours) > epsilon:
@@ -186,7 +208,17 @@ class RdpAccountant(Accountant):
 
 
 class RdpTotal(RunningTotal):
-    """RDP summed per client [K, orders]; with a single order fixed in advance it is a filter."""
+    """RDP summed for each client [K, orders]; with one order that was fixed in advance, a privacy filter.
+
+    Theorems: additivity of RDP (Mironov 2017, proposition 1); the filter (Feldman & Zrnic 2021, theorem 4.3).
+
+    Attributes:
+        accountant: The accountant that computes the RDP of an event.
+        orders: Orders α of the Rényi divergence.
+        conversion: Theorem that converts RDP to ε.
+        neighbours: The neighbouring relation.
+        is_filter: Whether the total is a filter.
+    """
 
     def __init__(
         self,
@@ -203,7 +235,7 @@ class RdpTotal(RunningTotal):
         self._rdp = np.zeros((clients, len(self.orders)))
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
-        if count:  # 0 draws of an event without noise are not 0 · inf
+        if count:  # 0 draws of an event without noise cost nothing, but 0 · inf is nan
             self._rdp[clients] += count * self.accountant.rdp(event, self.neighbours)
 
     def epsilon(self, delta: float) -> np.ndarray:
@@ -222,7 +254,10 @@ class RdpTotal(RunningTotal):
         return deltas_from_rdp(room, self._order_array, epsilons)
 
     def share_of(self, epsilon: float, delta: float) -> float:
-        """RDP adds up; the run ends at the order whose room lasts longest."""
+        """Return the spent share of the RDP that the budget allows.
+
+        RDP adds up, and the run ends at the order whose room lasts longest.
+        """
         room = epsilon - conversion_offset(self._order_array, delta, self.conversion)
         able = room > 0
         if not able.any():
@@ -230,7 +265,7 @@ class RdpTotal(RunningTotal):
         return float(min(1.0, (self._rdp[:, able] / room[able]).min(axis=1).max()))
 
     def best_order(self, delta: float) -> float:
-        """The order that gives the worst client's ε."""
+        """Return the order that gives the worst client's ε."""
         worst = self._rdp[[int(np.argmax(self.epsilon(delta)))]]
         return float(epsilon_from_rdp(worst, self._order_array, delta, self.conversion)[1][0])
 
@@ -244,7 +279,7 @@ class RdpTotal(RunningTotal):
     ) -> np.ndarray:
         spent = self._rdp if clients is None else self._rdp[clients]
         step = count * self.accountant.rdp(event, self.neighbours) if count else 0.0
-        return ~(self._convert(spent + step, delta) <= epsilon)  # what is not a number exceeds
+        return ~(self._convert(spent + step, delta) <= epsilon)  # nan exceeds
 
     def agrees_with(self, other: Self, delta: float) -> bool:
         return alike(self._rdp, other._rdp)

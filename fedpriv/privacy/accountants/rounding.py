@@ -25,18 +25,25 @@ import math
 import numpy as np
 
 SHARE = 1000.0
-"""An error in δ of more than one part in so many is not accepted."""
+"""Largest accepted rounding error of δ: one part in this many."""
 
 
 def unit(pmf: np.ndarray) -> float:
-    """Return the unit of the numbers of ``pmf``."""
+    """Return u, the unit of rounding of the numbers of ``pmf``, at least that of double precision."""
     return float(np.finfo(np.result_type(pmf, np.float64)).eps)
 
 
 def self_composition_error(
     single: np.ndarray, composed: np.ndarray, count: int, size: int | None = None
 ) -> float:
-    """Bound Σ|e| of ``composed``, the ``count``-fold composition of ``single`` by an FFT of ``size``."""
+    """Return a bound on Σ|e| for an n-fold composition by FFT (the module's first inequality).
+
+    Args:
+        single: The privacy loss f of one draw.
+        composed: The computed composition g.
+        count: n, the number of draws.
+        size: N, the length of the FFT; None for the length of ``composed``.
+    """
     size = len(composed) if size is None else size
     stages = 2.0 * math.log2(size)
     of_single, of_composed = (math.sqrt(size) * _norm(pmf) for pmf in (single, composed))
@@ -46,14 +53,22 @@ def self_composition_error(
 
 
 def convolution_error(first: np.ndarray, second: np.ndarray) -> float:
-    """Bound Σ|e| of the convolution of two privacy losses by FFT: of two transforms forth and one back."""
+    """Return a bound on Σ|e| of the convolution of two privacy losses by FFT.
+
+    The convolution takes two transforms forth and one back.
+    """
     size = 2.0 * max(len(first), len(second))
     norms = _norm(first) + _norm(second) + min(_norm(first), _norm(second))
     return unit(first) * 2.0 * math.log2(size) * math.sqrt(size) * norms
 
 
 def delta_of(losses: np.ndarray, pmf: np.ndarray, epsilon: float) -> tuple[float, float]:
-    """Return (δ at ``epsilon``, the mass above it) without the cancellation of 1 - e^(ε-l)."""
+    """Return δ at ``epsilon`` and the mass above ``epsilon``.
+
+        δ(ε) = Σ_{l>ε} g_l (1 - e^(ε-l))
+
+    The factor is computed by ``expm1``, which avoids the cancellation of 1 - e^(ε-l).
+    """
     above = losses > epsilon
     mass = pmf[above]
     return float(np.dot(mass, -np.expm1(epsilon - losses[above]))), float(np.abs(mass).sum())

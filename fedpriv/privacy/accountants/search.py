@@ -1,4 +1,4 @@
-"""The largest number of steps whose epsilon stays within a budget."""
+"""The largest number of steps whose ε stays within a budget."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import math
 from collections.abc import Callable
 
 MANY_STEPS = 10**9
-"""The answer for events that cost nothing."""
+"""Number of steps that stands for "unlimited": the answer for events that cost nothing."""
 
 
 def most_steps(
     epsilon_of: Callable[[int], float], epsilon: float, at_most: int = MANY_STEPS, start: int = 1
 ) -> int:
-    """The largest n ≤ ``at_most`` with ``epsilon_of(n) <= epsilon``, for an epsilon that never falls.
+    """Return the largest n ≤ ``at_most`` with ``epsilon_of(n) <= epsilon``.
 
-    ``start`` is a guess of n. Between a number that fits and one that does not, the next is found
-    as if ε were a power of n, so that few values are asked for.
+    Each evaluation may take a second, so the search asks for few of them. Between a number that fits and one
+    that does not fit, the next number is interpolated as if ε were a power of n.
+
+    Args:
+        epsilon_of: ε after n steps; it never falls in n.
+        epsilon: ε of the budget.
+        at_most: The largest answer.
+        start: A guess of n.
     """
     low, low_epsilon = 0, 0.0
     high, high_epsilon = None, math.inf
@@ -37,7 +43,7 @@ def most_steps(
 
 
 def _between(low: int, low_epsilon: float, high: int, high_epsilon: float, epsilon: float) -> int:
-    """A whole number strictly between ``low`` and ``high``, likely close to the answer."""
+    """Return a whole number strictly between ``low`` and ``high`` that is likely close to the answer."""
     middle = (low + high) // 2
     if not (0 < low_epsilon < epsilon < high_epsilon < math.inf) or high - low < 8:
         return middle

@@ -1,26 +1,26 @@
-"""The privacy loss of a Gaussian on a lot of fixed size, drawn without replacement, under replace-one.
+"""Privacy loss of a Gaussian on a lot of fixed size, drawn without replacement, under replace-one.
 
-With q = m/n, P = N(1, s²), Q = N(0, s²), s the noise over what replacing a record moves (2C), and
-H_α(X‖Y) = ∫ (X - αY)₊, two data sets that differ in one record have
+Let q = m/n, P = N(1, s²) and Q = N(0, s²), with s the noise over the most that replacing a record moves the
+sum (2C). Let H_α(X‖Y) = ∫ (X - αY)₊. Two data sets D, D' that differ in one record have
 
     H_α(M(D)‖M(D')) <= H_α((1-q)Q + qP ‖ Q)      for α >= 1
                        H_α(P ‖ (1-q)P + qQ)      for α < 1
 
-Both sides together are the profile of one pair, which therefore dominates at every α and composes, also
-adaptively. Its losses above 0 are those of Poisson sampling when a record is removed, those below 0 those
-when one is added, and what is left of the mass lies at 0.
+Both sides together are the profile of one pair of distributions. This pair therefore dominates at every α and
+composes, also adaptively. Its losses above 0 are those of Poisson sampling when a record is removed. Its
+losses below 0 are those of Poisson sampling when a record is added. The rest of the mass lies at 0.
 
-Why: a lot without the record is a uniform (m-1)-subset L of the others and a uniform y beside it, one with
-it is L and the record. So M(D) = (1-q)A + qB, M(D') = (1-q)A + qB', with A, B, B' mixtures over the same
-(L, y) of Gaussians whose means are at most 2C apart. For α >= 1 and b = 1 + (α-1)/q, pointwise,
+Proof. A lot without the record is a uniform (m-1)-subset L of the others and a uniform y beside it. A lot
+with the record is L and the record. So M(D) = (1-q)A + qB and M(D') = (1-q)A + qB', with A, B, B' mixtures
+over the same (L, y) of Gaussians whose means are at most 2C apart. For α >= 1 and b = 1 + (α-1)/q, pointwise,
 
     (1-q)A + qB - α((1-q)A + qB') = q ( B - b((1-t)A + tB') ),    t = α/b,
 
-and H_b is convex in its second argument and jointly: at most q H_b(P‖Q), the bound above. For α < 1 the same
-holds of (D', D) at 1/α. Each side alone, composed, is *not* a bound, nor is Poisson sampling.
+and H_b is jointly convex. This gives at most q H_b(P‖Q), the bound above. For α < 1 the same holds of (D', D)
+at 1/α. Each side alone, composed, is *not* a bound, and neither is Poisson sampling.
 
 Source: Zhu, Dong, Wang, "Optimal accounting of differential privacy via characteristic function", AISTATS
-2022, proposition 30 and corollary 32. dp_accounting knows such lots by RDP alone.
+2022, proposition 30 and corollary 32. dp_accounting accounts for such lots by RDP alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def known_here(event: dp_event.DpEvent, neighbours: str) -> bool:
-    """Whether the event is one Gaussian on such a lot."""
+    """Return whether the event is one Gaussian on a lot without replacement, under replace-one."""
     return (
         isinstance(event, dp_event.SampledWithoutReplacementDpEvent)
         and isinstance(event.event, dp_event.GaussianDpEvent)
@@ -48,7 +48,12 @@ def known_here(event: dp_event.DpEvent, neighbours: str) -> bool:
 def privacy_loss(
     event: dp_event.SampledWithoutReplacementDpEvent, cell: float
 ) -> PrivacyLossDistribution:
-    """Its privacy loss in cells of this width, rounded up; the event's multiplier is s."""
+    """Return the privacy loss of the dominating pair (Zhu, Dong, Wang 2022, proposition 30).
+
+    Args:
+        event: The release; its noise multiplier is s.
+        cell: Width of a cell of the privacy loss; losses are rounded up.
+    """
     from dp_accounting.pld.pld_pmf import create_pmf
     from dp_accounting.pld.privacy_loss_distribution import (
         PrivacyLossDistribution,
@@ -71,5 +76,5 @@ def privacy_loss(
 
 
 def _masses(pmf: PLDPmf):  # type: ignore[no-untyped-def]
-    """(loss in cells, mass)."""
+    """Return pairs of a loss, counted in cells, and its mass."""
     return zip(range(pmf._lower_loss, pmf._lower_loss + pmf.size), pmf._probs, strict=True)

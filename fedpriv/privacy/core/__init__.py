@@ -1,8 +1,9 @@
-"""The mathematics and the small parts that mechanisms, accountants and clippers stand on.
+"""Mathematics and small parts that mechanisms, accountants and clippers are built on.
 
-Begin with ``sampling`` (each sampler draws, and names its privacy event) and ``noise`` (normals on a public
-grid). ``integer_noise``, ``modular`` and ``masks`` are for sums of whole numbers. ``events``,
-``discrete_events`` and ``min_sep_events`` are the privacy events beside those of dp_accounting; ``rdp``,
-``sampled_gaussian``, ``trade_off`` and ``grid`` say what they cost. ``trust`` says who sees an upload,
-``columns`` what a checkpoint holds of counted events, ``names`` the words of configuration and ledger.
+Begin with ``sampling`` (each sampler draws a sample and names its privacy event) and ``noise`` (normals on a
+public grid). ``integer_noise``, ``modular`` and ``masks`` serve sums of whole numbers. ``discrete_events``
+and ``min_sep_events`` define the privacy events that dp_accounting does not have; ``events`` writes events as
+text. ``rdp``, ``sampled_gaussian``, ``trade_off`` and ``grid`` compute what events cost. ``trust`` says who
+sees an upload, ``columns`` what a checkpoint holds of counted events, ``names`` lists names of configuration
+and ledger.
 """

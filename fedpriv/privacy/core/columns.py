@@ -1,8 +1,8 @@
-"""What accounting leaves in a checkpoint: plain values, with the numbers of many alike in columns.
+"""Counted events and per-client arrays as a checkpoint holds them.
 
-A run whose noise moves has thousands of kinds of releases that differ in a number or two. They are stored as
-a few forms and a column for each number; a column that never changes is one number. Nothing here is an object
-of a class of ours: a checkpoint holds tensors, texts, numbers, lists, tuples and dicts.
+A run whose noise adapts has thousands of kinds of releases that differ in a number or two. They are stored as
+a few forms with a column for each number. A column that never changes is stored as one number. A checkpoint
+holds tensors, texts, numbers, lists, tuples and dicts, and no object of a class of fedpriv.
 """
 
 from __future__ import annotations
@@ -26,71 +26,80 @@ _ODD = 0x9E3779B97F4A7C15
 
 
 def tensor(values: np.ndarray) -> Tensor:
-    """A copy of an array, for a checkpoint."""
+    """Return a copy of an array as a tensor, for a checkpoint."""
     import torch
 
     return torch.from_numpy(np.array(values))
 
 
 def array(values: Tensor) -> np.ndarray:
-    """The array that :func:`tensor` was given."""
+    """Return the array that :func:`tensor` was given."""
     return values.cpu().numpy().copy()
 
 
 def of_clients(values: np.ndarray) -> Tensor | dict[str, object]:
-    """What a checkpoint holds of an array with a row for each client [K, …].
+    """Return a compact form of an array that has one row for each client [K, …], for a checkpoint.
 
-    Most clients have spent the same: it holds the rows that differ, and which of them each client has.
+    Most clients have spent the same. The compact form holds the distinct rows, and the index of each client's
+    row.
     """
     if len(values) < _FEW_CLIENTS:
         return tensor(values)
-    first, which = _distinct(values)
+    first, row_of_client = _distinct(values)
     if 2 * len(first) > len(values) or not np.array_equal(
-        values[first][which], values, equal_nan=values.dtype.kind == "f"
+        values[first][row_of_client], values, equal_nan=values.dtype.kind == "f"
     ):
         return tensor(values)
-    index = which.astype(np.uint8 if len(first) <= 256 else np.int32)
-    same = len(first) == 1
+    index = row_of_client.astype(np.uint8 if len(first) <= 256 else np.int32)
+    all_alike = len(first) == 1
     return {
         "clients": len(values),
         "rows": tensor(values[first]),
-        "row_of_client": None if same else tensor(index),
+        "row_of_client": None if all_alike else tensor(index),
     }
 
 
 def each_client(state: Tensor | Mapping[str, object]) -> np.ndarray:
-    """The array that :func:`of_clients` was given; older checkpoints hold it whole."""
+    """Return the array that :func:`of_clients` was given. Older checkpoints hold the array itself."""
     if not isinstance(state, Mapping):
         return array(state)
     saved: Mapping[str, Any] = state
-    rows, which = array(saved["rows"]), saved["row_of_client"]
-    index = np.zeros(saved["clients"], dtype=int) if which is None else array(which)
+    rows, row_of_client = array(saved["rows"]), saved["row_of_client"]
+    index = np.zeros(saved["clients"], dtype=int) if row_of_client is None else array(row_of_client)
     return rows[index]
 
 
 def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(where each different row is first, which of them each row is [K]), by a sum of the rows' bytes: in a
-    single pass, where sorting whole rows takes many. Different rows may have the same sum."""
+    """Return the index of the first row of each hash, and the index of each row's hash [K].
+
+    The hash of a row is a polynomial of its words modulo 2^64. One pass over the rows is faster than sorting
+    whole rows. Different rows may have the same hash, which the caller has to check.
+    """
     content = np.ascontiguousarray(values).reshape(len(values), -1)
-    words = content.view(np.uint64) if content.itemsize == 8 else content.astype(np.uint64)
-    sums = np.zeros(len(words), dtype=np.uint64)
-    for column in words.T:  # a polynomial modulo 2^64
-        sums = sums * np.uint64(_ODD) + column
-    _, first, which = np.unique(sums, return_index=True, return_inverse=True)
-    return first, which.reshape(-1)
+    row_words = content.view(np.uint64) if content.itemsize == 8 else content.astype(np.uint64)
+    hashes = np.zeros(len(row_words), dtype=np.uint64)
+    for column in row_words.T:  # a polynomial modulo 2^64
+        hashes = hashes * np.uint64(_ODD) + column
+    _, first, hash_of_row = np.unique(hashes, return_index=True, return_inverse=True)
+    return first, hash_of_row.reshape(-1)
 
 
 def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, object]:
-    """(form, numbers) of every row, in order. A form is plain and says how many numbers its rows have."""
+    """Return rows of a form and its numbers, in order, as forms and columns.
+
+    Args:
+        rows: Pairs of a form and numbers. A form is a plain value; rows of one form have equally many
+            numbers.
+    """
     forms: dict[Hashable, list[Sequence[float]]] = {}
-    which: list[int] = []
-    known: dict[Hashable, int] = {}
+    form_of_row: list[int] = []
+    form_index: dict[Hashable, int] = {}
     for form, numbers in rows:
-        which.append(known.setdefault(form, len(known)))
+        form_of_row.append(form_index.setdefault(form, len(form_index)))
         forms.setdefault(form, []).append(numbers)
     return {
-        "rows": len(which),
-        "form_of_row": _column(which),
+        "rows": len(form_of_row),
+        "form_of_row": _column(form_of_row),
         "forms": [
             {
                 "form": form,
@@ -103,23 +112,23 @@ def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, object]:
 
 
 def unpack(state: Mapping[str, object]) -> Iterator[tuple[Hashable, tuple[float, ...]]]:
-    """The rows that :func:`pack` was given."""
+    """Yield the rows that :func:`pack` was given."""
     forms, saved = [], cast("Mapping[str, Any]", state)
-    for kind in saved["forms"]:
-        columns = [_values(column, kind["rows"]) for column in kind["columns"]]
-        numbers = zip(*columns, strict=True) if columns else iter([()] * kind["rows"])
-        forms.append((kind["form"], numbers))
-    for which in _values(saved["form_of_row"], saved["rows"]):
-        form, numbers = forms[which]
+    for saved_form in saved["forms"]:
+        columns = [_values(column, saved_form["rows"]) for column in saved_form["columns"]]
+        numbers = zip(*columns, strict=True) if columns else iter([()] * saved_form["rows"])
+        forms.append((saved_form["form"], numbers))
+    for form_index in _values(saved["form_of_row"], saved["rows"]):
+        form, numbers = forms[form_index]
         yield form, next(numbers)
 
 
 def _column(values: Sequence[float]) -> Tensor | float | None:
-    """All of them, or the one number that they all are."""
+    """Return the numbers as a tensor, or the one number that all of them are."""
     if not values:
         return None
-    found = np.array(values, dtype=np.int64 if isinstance(values[0], int) else np.float64)
-    return found[0].item() if (found == found[0]).all() else tensor(found)
+    numbers = np.array(values, dtype=np.int64 if isinstance(values[0], int) else np.float64)
+    return numbers[0].item() if (numbers == numbers[0]).all() else tensor(numbers)
 
 
 def _values(column: Any, rows: int) -> list[Any]:
@@ -128,7 +137,7 @@ def _values(column: Any, rows: int) -> list[Any]:
 
 
 def pack_events(counted: Mapping[dp_event.DpEvent, int]) -> dict[str, object]:
-    """Events, as text without their noise multipliers, and how often each."""
+    """Return counted events as text forms, with columns for noise multipliers and counts."""
     return pack(_row_of_event(event, count) for event, count in counted.items())
 
 
@@ -139,7 +148,7 @@ def _row_of_event(event: dp_event.DpEvent, count: int) -> tuple[str, Sequence[fl
 
 
 def unpack_events(state: Mapping[str, object]) -> dict[dp_event.DpEvent, int]:
-    """What :func:`pack_events` was given, in the same order."""
+    """Return the counted events that :func:`pack_events` was given, in the same order."""
     return {
         _event(str(form), multipliers): int(count) for form, (count, *multipliers) in unpack(state)
     }
@@ -151,7 +160,7 @@ def _event(form: str, multipliers: Iterable[float]) -> dp_event.DpEvent:
 
 
 def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, object]:
-    """Counts of every client [K] for each of many rows, most of them 0; ``None`` stays ``None``."""
+    """Return sparse counts of every client [K] for each of many rows; ``None`` stays ``None``."""
     rows = list(counts)
     present = [np.flatnonzero(row) for row in rows if row is not None]
     values = [row[row != 0] for row in rows if row is not None]
@@ -165,16 +174,16 @@ def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, object]:
 
 
 def unpack_counts(state: Mapping[str, object], clients: int) -> Iterator[np.ndarray | None]:
-    """What :func:`pack_counts` was given."""
+    """Yield the rows that :func:`pack_counts` was given."""
     saved: Mapping[str, Any] = state
-    who, start = array(saved["clients"]), 0
-    counts = np.array(_values(saved["counts"], len(who)), dtype=np.int64)
+    present, start = array(saved["clients"]), 0
+    counts = np.array(_values(saved["counts"], len(present)), dtype=np.int64)
     for length in _values(saved["lengths"], saved["rows"]):
         if length < 0:
             yield None
             continue
         row = np.zeros(clients, dtype=np.int64)
-        row[who[start : start + length]] = counts[start : start + length]
+        row[present[start : start + length]] = counts[start : start + length]
         start += length
         yield row
 

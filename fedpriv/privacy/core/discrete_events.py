@@ -1,11 +1,11 @@
-"""Events of sums with noise of whole numbers, and their Rényi divergences.
+"""Events of sums with discrete noise, and their Rényi divergences.
 
-The formulas are in :mod:`fedpriv.privacy.mechanisms.discrete_gaussian` and ``skellam``. They hold for the
-adjacency under which ``l2_sensitivity`` does, and for vectors of whole numbers, whose L1 norm is at most
-min(√d Δ₂, Δ₂²).
+The bounds hold for vectors of whole numbers, whose L1 norm is at most min(√d Δ₂, Δ₂²), under the adjacency
+that ``l2_sensitivity`` refers to. The mechanisms are :mod:`fedpriv.privacy.mechanisms.discrete_gaussian` and
+``skellam``.
 """
 
-# no "from __future__ import annotations": the fields' types are read by fedpriv.privacy.core.events
+# There is no "from __future__ import annotations" here, because core.events reads the types of the fields.
 import math
 
 import attr
@@ -15,7 +15,17 @@ from dp_accounting import dp_event
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class DiscreteGaussianSharesDpEvent(dp_event.DpEvent):
-    """The sum of ``shares`` discrete Gaussians of σ² = ``variance`` each, on ``dimension`` numbers."""
+    """Sum with discrete Gaussian noise that several clients add in shares.
+
+    Source: Kairouz, Liu, Steinke 2021, "The distributed discrete Gaussian mechanism for federated learning
+    with secure aggregation", ICML (arXiv 2102.06387).
+
+    Attributes:
+        l2_sensitivity: Δ₂, in steps of the grid.
+        variance: σ² of each share.
+        shares: Number of shares in the sum.
+        dimension: d, the length of the vector.
+    """
 
     l2_sensitivity: float
     variance: float
@@ -23,8 +33,15 @@ class DiscreteGaussianSharesDpEvent(dp_event.DpEvent):
     dimension: int
 
     def rdp(self, orders: np.ndarray) -> np.ndarray:
-        """Rényi divergences at ``orders`` [n]."""
-        if self.variance < 0.5:  # the theorem is about σ² ≥ ½
+        """Return the Rényi divergence at each of ``orders`` [n].
+
+        With σ_n² = shares · σ², Δ₁ the largest L1 norm and τ of :func:`tau_of`, the RDP at α is the least of
+
+            α Δ₂²/(2σ_n²) + τ d
+            α/2 (Δ₂²/σ_n² + 2 τ Δ₁/σ_n + τ² d)
+            α/2 (Δ₂/σ_n + τ √d)²
+        """
+        if self.variance < 0.5:  # the theorem assumes σ² ≥ ½
             return np.full(len(orders), math.inf)
         root, d = math.sqrt(self.dimension), self.dimension
         ratio = self.l2_sensitivity / math.sqrt(self.shares * self.variance)
@@ -39,14 +56,26 @@ class DiscreteGaussianSharesDpEvent(dp_event.DpEvent):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class SkellamSharesDpEvent(dp_event.DpEvent):
-    """Skellam noise, of ``variance`` μ in the sum, on each of ``dimension`` numbers."""
+    """Sum with Skellam noise.
+
+    Source: Agarwal, Kairouz, Liu 2021, "The Skellam mechanism for differentially private federated learning",
+    NeurIPS (arXiv 2110.04995).
+
+    Attributes:
+        l2_sensitivity: Δ₂, in steps of the grid.
+        variance: μ, the variance of the noise in the sum.
+        dimension: d, the length of the vector.
+    """
 
     l2_sensitivity: float
     variance: float
     dimension: int
 
     def rdp(self, orders: np.ndarray) -> np.ndarray:
-        """Rényi divergences at ``orders`` [n]."""
+        """Return the Rényi divergence at each of ``orders`` [n]; orders are rounded up to whole numbers.
+
+        α Δ₂²/(2μ) + min( ((2α - 1) Δ₂² + 6 Δ₁)/(4μ²), 3 Δ₁/(2μ) )
+        """
         alpha, mu = np.ceil(orders), self.variance
         square, l1 = self.l2_sensitivity**2, l1_of(self.l2_sensitivity, self.dimension)
         more = np.minimum(
@@ -59,17 +88,20 @@ DISCRETE = (DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent)
 
 
 def l1_of(l2: float, dimension: int) -> float:
-    """The largest L1 norm of a vector of whole numbers of L2 norm at most ``l2``."""
+    """Return the largest L1 norm of a vector of whole numbers whose L2 norm is at most ``l2``."""
     return min(math.sqrt(dimension) * l2, l2 * l2)
 
 
 def tau_of(variance: float, shares: int) -> float:
-    """τ: how far the sum of discrete Gaussians is from one."""
+    """Return τ, the distance of a sum of discrete Gaussians from one discrete Gaussian.
+
+    τ = 10 Σ_{k=1}^{shares-1} exp(-2π² σ² k/(k + 1))
+    """
     k = np.arange(1.0, shares)
     return 10.0 * float(np.exp(-2.0 * math.pi**2 * variance * k / (k + 1.0)).sum())
 
 
 def discrete_together(event: dp_event.DpEvent) -> bool:
-    """Whether it is several of these on one sample."""
+    """Return whether the event is a composition of discrete events on one sample."""
     composed = isinstance(event, dp_event.ComposedDpEvent)
     return composed and all(isinstance(part, DISCRETE) for part in event.events)

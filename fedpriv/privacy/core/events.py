@@ -1,7 +1,8 @@
-"""Events as text, ``Poisson(q=0.013, Gaussian(z=3.0))``, and back, exactly; and in words.
+"""Privacy events as text, and back without loss.
 
-The text is a column of ``ledger.csv``, which old run folders hold. dp_accounting's own ``to_named_tuple``
-gives no text, and its way back imports whatever module the tuple names.
+The text looks like ``Poisson(q=0.013, Gaussian(z=3.0))``. The text is a column of ``ledger.csv``, which old
+run folders hold. dp_accounting's own ``to_named_tuple`` gives no text, and its inverse imports whatever
+module the tuple names.
 """
 
 from __future__ import annotations
@@ -56,14 +57,20 @@ _TOGETHER = " + "
 
 
 def event_words(event: dp_event.DpEvent) -> str:
-    """What kind of release an event is, in the plural."""
+    """Return the kind of release that an event is, in words and in the plural."""
     if isinstance(event, dp_event.ComposedDpEvent):
         return " with ".join(dict.fromkeys(map(event_words, event.events)))
     return _WORDS.get(type(event), type(event).__name__)
 
 
 def describe_event(event: dp_event.DpEvent) -> str:
-    """An event as one would write it, every number in full."""
+    """Return the text of an event, with every number in full.
+
+    Example:
+        >>> from dp_accounting import dp_event
+        >>> describe_event(dp_event.PoissonSampledDpEvent(0.013, dp_event.GaussianDpEvent(3.0)))
+        'Poisson(q=0.013, Gaussian(z=3.0))'
+    """
     if isinstance(event, dp_event.ComposedDpEvent):
         return _TOGETHER.join(map(describe_event, event.events))
     kind: Any = type(event)
@@ -72,7 +79,15 @@ def describe_event(event: dp_event.DpEvent) -> str:
 
 
 def parse_event(text: str) -> dp_event.DpEvent:
-    """The event that :func:`describe_event` wrote. Raises ValueError for anything else."""
+    """Return the event whose text :func:`describe_event` wrote.
+
+    Raises:
+        ValueError: The text is not that of an event.
+
+    Example:
+        >>> parse_event("Gaussian(z=3.0)")
+        GaussianDpEvent(noise_multiplier=3.0)
+    """
     text = text.strip()
     if _TOGETHER in text:
         return dp_event.ComposedDpEvent(tuple(map(parse_event, text.split(_TOGETHER))))
@@ -83,7 +98,7 @@ def parse_event(text: str) -> dp_event.DpEvent:
     fields = _fields(kind)
     try:
         values = {name: fields[name][2](value) for name, value in match.groupdict().items()}
-    except SyntaxError as error:  # of a field that is no literal
+    except SyntaxError as error:  # from literal_eval
         raise ValueError(f"not an event: {text}") from error
     if not 0 <= values.get("sampling_probability", 0.0) <= 1:
         raise ValueError(f"not a probability: {text}")
@@ -101,25 +116,25 @@ def _form(kind: Any) -> str:
 def _fields(
     kind: type[dp_event.DpEvent],
 ) -> dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]]:
-    """By name: the pattern of its text, how it is written, and how it is read."""
-    known: dict[Any, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
+    """Return for each field of a kind of event the pattern of its text, its writer and its reader."""
+    by_type: dict[Any, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
         float: ("[^,()=]+", lambda value: repr(float(value)), float),
         int: ("[^,()=]+", lambda value: repr(int(value)), int),
         dp_event.DpEvent: (".+", describe_event, parse_event),
     }
     other = (".+", repr, ast.literal_eval)
-    return {field.name: known.get(field.type, other) for field in attr.fields(kind)}
+    return {field.name: by_type.get(field.type, other) for field in attr.fields(kind)}
 
 
 @functools.cache
 def _pattern(kind: Any) -> re.Pattern[str]:
     pattern = re.escape(_form(kind))
-    for name, (written, _, _) in _fields(kind).items():
-        pattern = pattern.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>{written})")
+    for name, (text_pattern, _, _) in _fields(kind).items():
+        pattern = pattern.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>{text_pattern})")
     return re.compile(pattern)
 
 
 @functools.cache
 def _named() -> dict[str, type[dp_event.DpEvent]]:
-    """The kinds of dp_accounting by how their text begins."""
+    """Return the kinds of dp_accounting's events by the beginning of their text."""
     return {_form(kind).partition("(")[0]: kind for kind in dp_event.DpEvent.__subclasses__()}

@@ -1,7 +1,7 @@
-"""Rounding noise multipliers down (and sample rates up) to a geometric grid: many distinct become few.
+"""Rounding of noise multipliers down, and of sample rates up, to a geometric grid.
 
-Less noise is never cheaper, nor are more records, so a composition on the grid costs at least what the
-real one does.
+The grid makes few distinct events of many. Less noise is never cheaper, and neither is a larger sample, so a
+composition on the grid costs at least as much as the real one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FEW = 24  # compositions of so few distinct events are accounted for as they are
 
 
 def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """The event with its Gaussian's multiplier rounded down to the grid (itself if it has none)."""
+    """Return the event with its Gaussian's multiplier rounded down to the grid; itself if it has none."""
     multiplier = getattr(event, "noise_multiplier", 0)
     if isinstance(event, _GAUSSIANS) and multiplier > 0:
         level = math.floor(math.log(multiplier) / math.log1p(STEP) + 1e-9)
@@ -26,7 +26,7 @@ def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
     inner = getattr(event, "event", None)
     if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(
         inner, dp_event.GaussianDpEvent
-    ):  # by far the most
+    ):  # the most frequent case, without attr.evolve
         return dp_event.PoissonSampledDpEvent(event.sampling_probability, weaker_event(inner))
     if isinstance(inner, dp_event.GaussianDpEvent):
         return attr.evolve(event, event=weaker_event(inner))
@@ -37,7 +37,7 @@ _GAUSSIANS = (dp_event.GaussianDpEvent, dp_event.TruncatedSubsampledGaussianDpEv
 
 
 def gridded(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:
-    """The composition with every event on the grid: noise down, and sample rates, if many, up."""
+    """Return the composition with every event on the grid: noise down, and sample rates, if many, up."""
     rates = {getattr(event, "sampling_probability", None) for event in composition}
     merged: dict[dp_event.DpEvent, int] = {}
     for event, count in composition.items():
@@ -50,7 +50,7 @@ def gridded(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEven
 
 
 def _more_sampled(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """The event with its sample rate rounded up to the grid."""
+    """Return the event with its sample rate rounded up to the grid."""
     rate = getattr(event, "sampling_probability", None)
     if not rate:
         return event
@@ -60,6 +60,6 @@ def _more_sampled(event: dp_event.DpEvent) -> dp_event.DpEvent:
 
 
 def on_grid(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:
-    """The composition itself if it has few distinct events, else with all of them on the grid."""
+    """Return the composition itself if it has few distinct events, else with all of them on the grid."""
     counted = {event: count for event, count in composition.items() if count}
     return counted if len(counted) <= FEW else gridded(counted)

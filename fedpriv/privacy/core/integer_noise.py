@@ -1,12 +1,14 @@
-"""Noise of whole numbers without floating point: discrete Gaussians and Skellams from tables.
+"""Discrete noise without floating point: discrete Gaussians and Skellams from tables.
 
-The law of |Z| is tabulated as thresholds P(|Z| ≤ k) in whole numbers of 128 bits, computed with 320. A
-uniform number of 128 bits, of which nearly always the first 64 decide, is looked up in it, and a bit gives
-the sign. A draw is within 2^-100 of the law in total variation, tails included: a million coordinates of
-100 clients in a thousand rounds add less than 1e-15 to δ. The numbers come from a stream that is given, so
-that a resumed run draws what an uninterrupted one would.
+The law of |Z| is tabulated as thresholds P(|Z| ≤ k) in whole numbers of 128 bits, computed with 320 bits. A
+uniform number of 128 bits is looked up in the table; its first 64 bits nearly always decide. One more bit
+gives the sign.
 
-Variances are the doubles that they are: exact fractions.
+A draw is within 2^-100 of the law in total variation, tails included: a million coordinates of 100 clients in
+a thousand rounds add less than 1e-15 to δ. The random numbers come from a stream that the caller passes, so
+that a resumed run draws the numbers of an uninterrupted run.
+
+A variance is the exact fraction that its double represents.
 """
 
 from __future__ import annotations
@@ -21,16 +23,24 @@ import numpy as np
 
 from fedpriv.common.secret_streams import Stream
 
-_BITS = 320  # of the probabilities while they are computed
-_OUT = 128  # of the thresholds
-_TAIL = 180.0  # nats of twice the tail's exponent: mass beyond is below 2^-128
+_BITS = 320  # bits of the probabilities while they are computed
+_OUT = 128  # bits of the thresholds
+_TAIL = 180.0  # twice the exponent of the tail in nats: the mass beyond is below 2^-128
 
 
 class WeightTable:
-    """A symmetric law on whole numbers, from which streams draw."""
+    """A symmetric law on whole numbers from which streams draw.
+
+    Attributes:
+        largest: K, the largest whole number with mass.
+    """
 
     def __init__(self, weights: Sequence[int]):
-        """``weights``: in proportion to P(Z = 0), P(Z = 1), … (those of ±k alike), whole numbers."""
+        """Tabulate the law.
+
+        Args:
+            weights: Whole numbers in proportion to P(Z = 0), P(Z = 1), …; -k has the weight of k.
+        """
         total = weights[0] + 2 * sum(weights[1:])
         cumulated, thresholds = 0, []
         for k, weight in enumerate(weights):
@@ -42,28 +52,30 @@ class WeightTable:
         self.largest = len(self._thresholds)
 
     def probabilities(self) -> np.ndarray:
-        """P(Z = -K … K), as floats."""
-        whole = [0, *self._thresholds, 1 << _OUT]
-        steps = [float(Fraction(b - a, 1 << _OUT)) for a, b in pairwise(whole)]
+        """Return P(Z = -K), …, P(Z = K) as floats."""
+        bounds = [0, *self._thresholds, 1 << _OUT]
+        steps = [float(Fraction(b - a, 1 << _OUT)) for a, b in pairwise(bounds)]
         half = np.array(steps[1:]) / 2.0
         return np.concatenate([half[::-1], steps[:1], half])
 
     def draw(self, stream: Stream, count: int) -> np.ndarray:
-        """int64 [count]."""
+        """Draw ``count`` numbers, int64 [count]."""
         words = stream.bits(count)
         signs = np.unpackbits(stream.bits(-(-count // 64)).view(np.uint8))[:count]
-        found = np.searchsorted(self._high, words, side="right")
-        before = self._high[np.maximum(found, 1) - 1]
-        for i in np.flatnonzero((before == words) & (found > 0)):  # the first 64 bits do not decide
+        magnitudes = np.searchsorted(self._high, words, side="right")
+        threshold = self._high[np.maximum(magnitudes, 1) - 1]
+        for i in np.flatnonzero(
+            (threshold == words) & (magnitudes > 0)
+        ):  # the first 64 bits do not decide
             number = (int(words[i]) << 64) | int(stream.bits(1)[0])
             tied = np.flatnonzero(self._high == words[i])
-            found[i] = sum(self._thresholds[k] <= number for k in tied) + tied[0]
-        return np.where(signs.astype(bool), -found, found)
+            magnitudes[i] = sum(self._thresholds[k] <= number for k in tied) + tied[0]
+        return np.where(signs.astype(bool), -magnitudes, magnitudes)
 
 
 @lru_cache(maxsize=8)
 def discrete_gaussian(variance: float) -> WeightTable:
-    """N_Z(0, σ²): P(x) ∝ exp(-x²/(2σ²))."""
+    """Return the table of the discrete Gaussian N_Z(0, σ²): P(x) ∝ exp(-x²/(2σ²))."""
     sigma2 = Fraction(variance)
     weight, ratio = 1 << _BITS, _exp_of_minus(1 / (2 * sigma2))
     step = (ratio * ratio) >> _BITS  # exp(-1/σ²)
@@ -77,12 +89,14 @@ def discrete_gaussian(variance: float) -> WeightTable:
 
 @lru_cache(maxsize=8)
 def skellam(variance: float) -> WeightTable:
-    """The difference of two Poissons of mean μ/2 each: P(x) = e^(-μ) I_x(μ), by Miller's recurrence
+    """Return the table of the Skellam law: the difference of two Poissons of mean μ/2 each.
 
-    I_{x-1} = I_{x+1} + (2x/μ) I_x
+    P(x) = e^(-μ) I_x(μ), by Miller's recurrence for Bessel functions
+
+        I_{x-1} = I_{x+1} + (2x/μ) I_x
     """
     mu = Fraction(variance)
-    extent = 2 * _extent(variance)  # errors of the start die out on the way down
+    extent = 2 * _extent(variance)  # the error of the start vanishes on the way down
     above, weight = 0, 1 << _BITS
     weights = [weight]
     top, bottom = 2 * mu.denominator, mu.numerator
@@ -93,13 +107,16 @@ def skellam(variance: float) -> WeightTable:
 
 
 def _extent(variance: float) -> int:
-    """How many values of |Z| have mass that counts: 2 exp(-x²/(2σ² + 2x/3)) is below 2^-128 beyond."""
+    """Return how many values of |Z| have mass that counts.
+
+    Beyond them 2 exp(-x²/(2σ² + 2x/3)) is below 2^-128.
+    """
     x = _TAIL / 6.0 + math.sqrt((_TAIL / 6.0) ** 2 + _TAIL * variance)
     return math.ceil(x) + 2
 
 
 def _exp_of_minus(x: Fraction) -> int:
-    """⌊2^320 exp(-x)⌋, within a few units."""
+    """Return ⌊2^320 exp(-x)⌋ within a few units."""
     halvings = max(0, math.ceil(math.log2(float(x))) + 1) if x > 0.5 else 0
     small = x / 2**halvings
     one = 1 << (_BITS + 64)

@@ -1,6 +1,7 @@
-"""What clients send to a secure sum modulo 2^b, and what the server makes of it.
+"""The messages of clients in a secure sum modulo 2^b, and their decoding by the server.
 
-The steps and the bounds are in :mod:`fedpriv.privacy.mechanisms.discrete`; here they are computed.
+The steps and their bounds are explained in :mod:`fedpriv.privacy.mechanisms.discrete`; here they are
+computed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ _TRIES = 1000
 
 @dataclass(frozen=True)
 class Coding:
-    """How vectors become whole numbers modulo 2^``bits``.
+    """The encoding of vectors as whole numbers modulo 2^``bits``.
 
     Attributes:
-        unit: C/k, a step of the grid.
-        longest: k, what a vector is shortened to in whole numbers, if its roundings are conditional.
-        bound: B, the norm of a rounded vector; None: roundings are not conditional.
+        unit: C/k, one step of the grid.
+        longest: k, the norm to which a vector is shortened, in steps; used where roundings are conditional.
+        bound: B, the largest norm of a rounded vector; None where roundings are not conditional.
         dimension: D, a power of two.
+        bits: b.
     """
 
     unit: float
@@ -46,12 +48,18 @@ def aggregate(
     own: Sequence[Stream],
     keys: Sequence[Stream],
 ) -> Tensor:
-    """The sum of the clients' ``rows`` [c, d] as the server has it [d], float64, on the device of the rows.
+    """Return the sum of the clients' vectors as the server decodes it.
 
     Args:
+        rows: One vector for each client [c, d].
+        coding: The encoding.
+        table: The law of a client's share of the noise.
         rotation: The public stream of the signs.
-        own: A secret stream of each client, for its roundings and its share [c].
-        keys: One more of each, for its masks; empty: none are simulated.
+        own: Secret streams of the clients, for their roundings and their shares of the noise [c].
+        keys: Secret streams of the clients for their masks [c]; empty if no masks are simulated.
+
+    Returns:
+        The sum [d] in float64, on the device of ``rows``.
     """
     signs = random_signs(rotation, coding.dimension)
     modulus = np.int64(1) << np.int64(coding.bits)
@@ -67,7 +75,7 @@ def aggregate(
 
 
 def encoded(row: Tensor, coding: Coding, signs: Tensor, stream: Stream) -> np.ndarray:
-    """Scaled, rotated and rounded: whole numbers, int64 [D]."""
+    """Return the vector scaled, rotated and rounded to whole numbers, int64 [D]."""
     rotated = rotate(row.detach().cpu().double().div(coding.unit), signs).numpy()
     if coding.bound is not None:
         return conditionally_rounded(rotated, coding.longest, coding.bound, stream)
@@ -77,8 +85,11 @@ def encoded(row: Tensor, coding: Coding, signs: Tensor, stream: Stream) -> np.nd
 def conditionally_rounded(
     vector: np.ndarray, longest: float, bound: float, stream: Stream
 ) -> np.ndarray:
-    """Randomised rounding of ``vector`` [D], shortened to ``longest``, drawn again until its norm is at most
-    ``bound``; zeros where that does not happen, which is as good as impossible."""
+    """Return a random rounding of ``vector`` [D] whose norm is at most ``bound``.
+
+    The vector is shortened to ``longest`` first. The rounding is drawn again until its norm fits. The result
+    is zeros where none of 1000 roundings fits, which has a negligible probability.
+    """
     norm = float(np.linalg.norm(vector))
     if norm > longest:
         vector = vector * (longest / norm)
@@ -90,7 +101,7 @@ def conditionally_rounded(
 
 
 def decoded(total: np.ndarray, coding: Coding, signs: Tensor, size: int) -> Tensor:
-    """What the server makes of a sum modulo 2^b [D]: the first ``size`` numbers, float64."""
+    """Return the first ``size`` numbers of a sum modulo 2^b [D] after decoding, float64."""
     half = np.int64(1) << np.int64(coding.bits - 1)
     centred = (total + half) % (2 * half) - half
     numbers = rotated_back(torch.from_numpy(centred.astype(np.float64)), signs)
@@ -98,25 +109,28 @@ def decoded(total: np.ndarray, coding: Coding, signs: Tensor, size: int) -> Tens
 
 
 def random_signs(stream: Stream, dimension: int) -> Tensor:
-    """±1, float64 [D]."""
+    """Return random signs ±1, float64 [D]."""
     bits = np.unpackbits(stream.bits(-(-dimension // 64)).view(np.uint8))[:dimension]
     return torch.from_numpy(1.0 - 2.0 * bits)
 
 
 def rotate(vector: Tensor, signs: Tensor) -> Tensor:
-    """H D x of x [d ≤ D], padded with zeros [D]."""
+    """Return H D x of x [d ≤ D], which is padded with zeros [D]."""
     longer = torch.zeros(len(signs), dtype=torch.float64)
     longer[: len(vector)] = vector
     return hadamard(longer * signs)
 
 
 def rotated_back(vector: Tensor, signs: Tensor) -> Tensor:
-    """D H y, the inverse."""
+    """Return D H y, the inverse of :func:`rotate`."""
     return hadamard(vector) * signs
 
 
 def hadamard(vector: Tensor) -> Tensor:
-    """The normalised Walsh-Hadamard transform of a vector whose length is a power of two: its own inverse."""
+    """Return the normalised Walsh-Hadamard transform of a vector.
+
+    The transform is its own inverse. The length of the vector is a power of two.
+    """
     width, whole = 1, len(vector)
     while width < whole:
         pairs = vector.view(-1, 2, width)

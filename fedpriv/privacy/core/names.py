@@ -1,9 +1,11 @@
-"""The names that configuration and command line use, apart from what they stand for: imports nothing."""
+"""Names that configuration, command line and ledger use. This module imports nothing."""
 
 ADD_OR_REMOVE = "add_or_remove"
 ZERO_OUT = "zero_out"
-"""A unit's contributions are zeros in the other data set, and it takes part when it does: the sums differ as
-under add/remove, and so do the events."""
+"""The relation in which a unit's contributions are zeros in the other data set.
+
+The unit takes part in the same rounds in both. Sums differ as under add/remove, and so events cost the same.
+"""
 REPLACE_ONE = "replace_one"
 RELATIONS = (ADD_OR_REMOVE, REPLACE_ONE)
 RELATION_WORDS = {

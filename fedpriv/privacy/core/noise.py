@@ -1,12 +1,12 @@
-"""Gaussian noise as it is really added: in double precision, and rounded to a public grid.
+"""Gaussian noise in double precision, rounded to a public grid.
 
     released = g · round( (x + σ N) / g ),    g = 2^(⌊log2 σ⌋ - 14),   σ the standard deviation, N ~ N(0, 1)
 
-Floating point gives noise away: the numbers that x + σ N can be depend on x, so that some outputs are
-possible with a record and impossible without it (Mironov, "On significance of the least significant bits
-for differential privacy", CCS 2012). Here every output is a multiple of g whatever x is, a cell of the grid
-holds more than 2^37 values of the noise wherever it has mass, and what is done afterwards is
-post-processing. g depends on σ alone, which is public; a multiple of g below 2^10 σ is exact in float32.
+Floating point leaks through noise: the numbers that x + σ N can be depend on x, so that some outputs are
+possible with a record and impossible without it (Mironov, "On significance of the least significant bits for
+differential privacy", CCS 2012). Here every output is a multiple of g whatever x is, and a cell of the grid
+holds more than 2^37 values of the noise wherever it has mass. All later steps are post-processing. g depends
+on σ alone, which is public. A multiple of g below 2^10 σ is exact in float32.
 
 Noise does not depend on data, so it can be drawn while gradients are computed.
 """
@@ -26,20 +26,25 @@ from torch import Tensor
 from fedpriv.common.secret_streams import Stream, standard_normals
 
 GRID_BITS = 14
-_BLOCK = 2**19  # numbers drawn as one piece of work
-_AHEAD = 64  # pieces that wait to be used: 256 MiB
+_BLOCK = 2**19  # numbers in one block, the unit of work
+_AHEAD = 64  # blocks drawn ahead: 256 MiB
 
 
 def grid_of(std: Tensor) -> Tensor:
-    """g, the power of two 2^(⌊log2 σ⌋ - 14), for standard deviations σ > 0; float64."""
+    """Return g = 2^(⌊log2 σ⌋ - 14), a power of two, for standard deviations σ > 0; float64."""
     std = std.to(torch.float64)
     exponent = torch.frexp(std).exponent  # σ = m 2^e with ½ <= m < 1
     return torch.ldexp(torch.ones_like(std), exponent - 1 - GRID_BITS)
 
 
 def add_on_grid(values: Tensor, noise: Tensor, std: Tensor) -> Tensor:
-    """Replace ``values`` [m, …] by their release with standard normal ``noise`` (float64, of the same
-    shape) of standard deviation ``std`` [m]; returns ``values``."""
+    """Replace ``values`` by their release with noise, and return ``values``.
+
+    Args:
+        values: Exact values [m, …], overwritten.
+        noise: Standard normals in float64, of the shape of ``values``.
+        std: Standard deviation of the noise of each row [m].
+    """
     shape = (-1, *[1] * (values.dim() - 1))
     std = std.to(torch.float64).view(shape)
     grid = grid_of(std)
@@ -49,8 +54,11 @@ def add_on_grid(values: Tensor, noise: Tensor, std: Tensor) -> Tensor:
 
 
 class Noise:
-    """Standard normals for m rows of ``size`` numbers, a stream for each row; drawn from now on on another
-    thread where there is a processor that torch leaves idle, else when they are wanted."""
+    """Standard normals for m rows of ``size`` numbers, from one stream for each row.
+
+    They are drawn ahead on another thread where a processor is idle, else when they are needed. Neither
+    changes the numbers.
+    """
 
     def __init__(self, streams: Sequence[Stream], size: int):
         rows = max(1, _BLOCK // max(1, size))
@@ -71,22 +79,30 @@ class Noise:
             yield draw()
 
     def add_to(self, values: Tensor, std: Tensor) -> Tensor:
-        """Release ``values`` [m, size] with noise of standard deviation ``std`` [m], in place; once."""
+        """Add noise to ``values`` in place and return them; may be called once.
+
+        Args:
+            values: Exact values [m, size], overwritten.
+            std: Standard deviation of the noise of each row [m].
+
+        Raises:
+            ValueError: The noise is for another number of rows, or was used already.
+        """
         if len(values) != self._rows:
             raise ValueError(
                 f"noise for {self._rows} rows, not for {len(values)} (None: used already)"
             )
         self._rows, first = None, 0
         for noise in self._next():
-            own = slice(first, first + len(noise))
-            add_on_grid(values[own], noise.to(values.device, non_blocking=True), std[own])
-            first = own.stop
+            rows = slice(first, first + len(noise))
+            add_on_grid(values[rows], noise.to(values.device, non_blocking=True), std[rows])
+            first = rows.stop
         return values
 
 
 @cache
 def _processors() -> int:
-    """How many this process may use."""
+    """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -94,5 +110,5 @@ def _processors() -> int:
 
 @cache
 def _thread() -> ThreadPoolExecutor:
-    """One thread for all noise of this process."""
+    """Return the one thread that draws all noise of this process."""
     return ThreadPoolExecutor(1, thread_name_prefix="noise")

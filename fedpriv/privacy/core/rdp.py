@@ -1,12 +1,13 @@
-"""Rényi divergences of the events fedpriv releases, and their conversion to (ε, δ).
+"""Rényi divergences of the events that fedpriv releases, and their conversion to (ε, δ).
 
-For a Poisson-subsampled Gaussian of rate q and noise multiplier σ, at an order α
-(Mironov, Talwar, Zhang 2019, "Rényi differential privacy of the sampled Gaussian mechanism")
+For a Poisson-subsampled Gaussian of rate q and noise multiplier σ, at an order α (Mironov, Talwar, Zhang
+2019, "Rényi differential privacy of the sampled Gaussian mechanism", section 3.3)
 
     ε_α = 1/(α-1) · log A_α,   A_α = E_{w ~ N(0,1)} [ (1 - q + q exp(w/σ - 1/(2σ²)))^α ]
 
-The sampled Gaussian is ours (``sampled_gaussian``) because a run with an adaptive σ has thousands of
-distinct multipliers and the libraries take milliseconds for each; everything else is dp_accounting's.
+fedpriv computes the sampled Gaussian itself (``sampled_gaussian``): a run with an adaptive σ has thousands of
+distinct multipliers, and the libraries take milliseconds for each. Discrete noise is in ``discrete_events``.
+The RDP of all other events is dp_accounting's.
 """
 
 from __future__ import annotations
@@ -34,13 +35,22 @@ _NO_NOISE = 1e-100  # a smaller multiplier cannot be squared in floating point a
 WIDE_ORDERS: tuple[float, ...] = tuple(
     sorted({*map(float, library.DEFAULT_RDP_ORDERS), *map(float, range(64, 129))})
 )
-"""dp_accounting's orders, 1.1 … 1024, with its gap between 63 and 128 filled."""
+"""Orders of dp_accounting, 1.1 … 1024, with their gap between 63 and 128 filled."""
 
 
 def sampled_gaussian_rdp(
     sample_rate: float, noise_multipliers: float | np.ndarray, orders: tuple[float, ...]
 ) -> np.ndarray:
-    """RDP of Poisson-sampled Gaussians: [len(orders)], or a row for each multiplier [n, len(orders)]."""
+    """Return the RDP of Poisson-sampled Gaussians at each order.
+
+    Args:
+        sample_rate: q.
+        noise_multipliers: σ, one number or many [n].
+        orders: α.
+
+    Returns:
+        ε_α [len(orders)] for one σ, or [n, len(orders)] for many.
+    """
     multipliers = np.asarray(noise_multipliers, dtype=float)
     alpha = np.asarray(orders, dtype=float)
     without_sampling = alpha / (2.0 * multipliers[..., None] ** 2)
@@ -53,7 +63,7 @@ def sampled_gaussian_rdp(
     whole = (alpha == np.floor(alpha)) & (alpha >= 2)
     log_a[:, whole] = log_a_of_whole_orders(sample_rate, distinct, tuple(alpha[whole]))
     log_a[:, ~whole] = log_a_by_quadrature(sample_rate, distinct, alpha[~whole])
-    # sampling never costs; A_α ≥ 1, rounding may leave a log of -1e-17
+    # Sampling never raises the cost. A_α ≥ 1, but rounding may leave a logarithm of -1e-17.
     return np.minimum(np.maximum(log_a[index], 0.0) / (alpha - 1.0), without_sampling)
 
 
@@ -61,16 +71,20 @@ def _library_rdp(event: dp_event.DpEvent, orders: list[float], neighbours: str) 
     accountant = library.RdpAccountant(orders, RELATION[neighbours])
     logger = logging.getLogger("absl")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns of every order whose series does not converge: inf
+    logger.setLevel(
+        logging.ERROR
+    )  # the library warns of every order whose series diverges, which gives inf
     try:
         accountant.compose(event)
     finally:
         logger.setLevel(level)
-    return np.asarray(accountant._rdp, dtype=float)  # the only place the library shows the vector
+    return np.asarray(
+        accountant._rdp, dtype=float
+    )  # the library has no public access to the vector
 
 
 def without_noise(event: dp_event.DpEvent) -> bool:
-    """Whether the event protects nothing: no noise, or too little for floating point."""
+    """Return whether the event protects nothing: it has no noise, or too little for floating point."""
     while hasattr(event, "event"):
         event = event.event
     multiplier = getattr(event, "noise_multiplier", None)
@@ -83,12 +97,13 @@ def without_noise(event: dp_event.DpEvent) -> bool:
 def rdp_of_event(
     event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str = ADD_OR_REMOVE
 ) -> np.ndarray:
-    """RDP of one event at each order [len(orders)], read-only; ``inf`` for one without noise.
+    """Return the RDP of one event at each order [len(orders)], read-only; ``inf`` without noise.
 
-    Raises ``dp_accounting.UnsupportedEventError`` for an event that ``neighbours`` cannot account for.
+    Raises:
+        dp_accounting.UnsupportedEventError: The event has no RDP under ``neighbours``.
     """
     rdp = _rdp_of_event(event, orders, neighbours)
-    rdp.setflags(write=False)  # the cache hands the same array to everyone
+    rdp.setflags(write=False)  # all callers share the cached array
     return rdp
 
 
@@ -119,10 +134,11 @@ def _rdp_of_event(
 def rdp_of_composition(
     composition: Mapping[dp_event.DpEvent, int], orders: tuple[float, ...], neighbours: str
 ) -> np.ndarray:
-    """RDP at each order [len(orders)] of each event as many times as it counts.
+    """Return the RDP of a composition at each order [len(orders)] (Mironov 2017, proposition 1: RDP adds up).
 
-    Few distinct events are remembered one by one. Thousands of Poisson-sampled Gaussians of one rate
-    are accounted for together in a fraction of a second; many of another kind are rounded to a grid, upwards.
+    Few distinct events are remembered one by one. Thousands of Poisson-sampled Gaussians of one rate are
+    accounted for together in a fraction of a second. Many events of another kind are rounded to a grid,
+    upwards.
     """
     counted = {event: count for event, count in composition.items() if count}
     together: dict[float, dict[float, int]] = {}
@@ -141,7 +157,7 @@ def rdp_of_composition(
 def _by_rate(
     counted: Mapping[dp_event.DpEvent, int], neighbours: str
 ) -> tuple[dict[float, dict[float, int]], dict[dp_event.DpEvent, int]]:
-    """(rate → noise multiplier → count of the Poisson-sampled Gaussians, all other events)."""
+    """Split counts into Poisson-sampled Gaussians (rate → noise multiplier → count) and all others."""
     sampled: dict[float, dict[float, int]] = {}
     others: dict[dp_event.DpEvent, int] = {}
     for event, count in counted.items():
@@ -158,17 +174,17 @@ def _by_rate(
 
 @functools.lru_cache(maxsize=16384)
 def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
-    """Whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
+    """Return whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
     if isinstance(event, DISCRETE) or discrete_together(event):
         return neighbours != REPLACE_ONE
     return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
 
 
 def conversion_offset(orders: np.ndarray, delta: float, conversion: str) -> np.ndarray:
-    """What is added to RDP at each order to get ε at δ.
+    """Return the number that is added to RDP at each order to get ε at δ.
 
-    ``classical`` (Mironov 2017): log(1/δ)/(α-1).
-    ``improved`` (Canonne, Kamath, Steinke 2020): log(1 - 1/α) - (log δ + log α)/(α-1).
+    ``classical`` (Mironov 2017, proposition 3): log(1/δ)/(α-1).
+    ``improved`` (Canonne, Kamath, Steinke 2020, proposition 12): log(1 - 1/α) - (log δ + log α)/(α-1).
     """
     orders = np.asarray(orders, dtype=float)
     if conversion == "classical":
@@ -179,7 +195,7 @@ def conversion_offset(orders: np.ndarray, delta: float, conversion: str) -> np.n
 def epsilon_from_rdp(
     rdp: np.ndarray, orders: np.ndarray, delta: float, conversion: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(ε, best order) over the last axis of ``rdp`` [..., len(orders)]; ε is never negative."""
+    """Return ε and the best order, over the last axis of ``rdp`` [..., len(orders)]; ε is never negative."""
     candidates = rdp + conversion_offset(orders, delta, conversion)
     best = np.argmin(candidates, axis=-1)
     epsilon = np.take_along_axis(candidates, best[..., None], axis=-1)[..., 0]
@@ -187,9 +203,14 @@ def epsilon_from_rdp(
 
 
 def deltas_from_rdp(rdp: np.ndarray, orders: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
-    """δ [n] at each of ``epsilons`` [n] of what has ``rdp`` [len(orders)], by the improved conversion."""
+    """Return δ at each of ``epsilons`` [n] for ``rdp`` [len(orders)], by the improved conversion.
+
+    The formula is that of Canonne, Kamath, Steinke 2020, proposition 12, solved for δ:
+
+        δ(ε) = min_α exp((α-1) (ε_α - ε + log(1 - 1/α)) - log α)
+    """
     orders, rdp = np.asarray(orders, dtype=float), np.asarray(rdp, dtype=float)
-    # conversion_offset solved for log δ
+    # This is conversion_offset, solved for log δ.
     inside = rdp[:, None] - epsilons + np.log1p(-1.0 / orders)[:, None]
     with np.errstate(over="ignore"):
         log_delta = (orders - 1.0)[:, None] * inside - np.log(orders)[:, None]

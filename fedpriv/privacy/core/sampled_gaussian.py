@@ -1,14 +1,15 @@
-"""log A_α of many Poisson-sampled Gaussians at once (Mironov, Talwar, Zhang 2019).
+"""log A_α of many Poisson-sampled Gaussians at once (Mironov, Talwar, Zhang 2019, section 3.3).
 
     A_α = E_{w ~ N(0,1)} [ (1 - q + q exp(w/σ - 1/(2σ²)))^α ]
 
-Whole orders: the expectation is a finite sum, A_α = Σ_i C(α,i) (1-q)^{α-i} q^i exp((i²-i)/(2σ²)).
-Its logarithm is a log-sum-exp of linear functions of x = 1/σ², so it is convex in x, and between two
-values of x the chord is never below it. That serves for thousands of distinct σ from a hundred.
+Whole orders: the expectation is a finite sum, A_α = Σ_i C(α,i) (1-q)^{α-i} q^i exp((i²-i)/(2σ²)). Its
+logarithm is a log-sum-exp of linear functions of x = 1/σ². It is therefore convex in x, and between two
+values of x the chord is never below it. A hundred exact values thus give upper bounds for thousands of
+distinct σ.
 
-Other orders: the trapezoidal rule, which converges geometrically for an analytic integrand
-(Trefethen & Weideman 2014). The nearest zero of 1 - q + q exp(…) lies at a distance πσ from the real
-line, hence the step 0.4 σ: the error is below exp(-2π·πσ/(0.4σ)) ≈ 1e-21, less than rounding.
+Other orders: the trapezoidal rule, which converges geometrically for an analytic integrand (Trefethen &
+Weideman 2014). The nearest zero of 1 - q + q exp(…) lies at a distance πσ from the real line. With a step of
+0.4 σ the error is below exp(-2π·πσ/(0.4σ)) ≈ 1e-21, less than rounding.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import functools
 import numpy as np
 from scipy import special
 
-MANY = 200  # from so many distinct σ on, the chord
+MANY = 200  # number of distinct σ from which on chords are used
 _NODE_STEP = 1.004  # ratio of neighbouring 1/σ² between which the chord is drawn
-_WIDTH = 9.5  # the normal weight beyond this is below 1e-20 of the whole
-_SMALLEST = 0.03  # below, quadrature needs very many points and sampling gains almost nothing
+_WIDTH = 9.5  # the normal weight beyond this is below 1e-20
+_SMALLEST = 0.03  # a smaller σ needs very many points, and sampling gains almost nothing there
 _CHUNK = 4_000_000  # numbers held at once
 _BLOCK = 20_000  # entries of a table of binomial terms
 
@@ -29,7 +30,7 @@ _BLOCK = 20_000  # entries of a table of binomial terms
 def log_a_of_whole_orders(
     sample_rate: float, noise_multipliers: np.ndarray, orders: tuple[float, ...]
 ) -> np.ndarray:
-    """log A_α [n, len(orders)] for whole orders ≥ 2; never below the true value when n is large."""
+    """Return log A_α [n, len(orders)] for whole orders ≥ 2; an upper bound when n is large."""
     x = np.asarray(noise_multipliers, dtype=float) ** -2.0
     if len(x) < MANY or not orders:
         return _exact(sample_rate, x, orders)
@@ -55,7 +56,10 @@ def _exact(sample_rate: float, x: np.ndarray, orders: tuple[float, ...]) -> np.n
 
 @functools.lru_cache(maxsize=16)
 def _blocks(orders: tuple[float, ...]) -> list[list[int]]:
-    """Columns of neighbouring orders: a table is as wide as its largest order, and stays small."""
+    """Return blocks of columns with neighbouring orders.
+
+    A table is as wide as its largest order, so blocks of neighbouring orders keep tables small.
+    """
     blocks: list[list[int]] = []
     for column in sorted(range(len(orders)), key=lambda c: orders[c]):
         if blocks and (len(blocks[-1]) + 1) * orders[column] <= _BLOCK:
@@ -67,7 +71,7 @@ def _blocks(orders: tuple[float, ...]) -> list[list[int]]:
 
 @functools.lru_cache(maxsize=128)
 def _table(orders: tuple[float, ...], sample_rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """(log of the terms of A_α without the σ factor [orders, i], (i² - i)/2 [i])."""
+    """Return the log of the terms of A_α without the factor of σ [orders, i], and (i² - i)/2 [i]."""
     alpha = np.asarray(orders)[:, None]
     i = np.arange(max(orders) + 1)[None, :]
     inside = i <= alpha
@@ -85,13 +89,13 @@ def _table(orders: tuple[float, ...], sample_rate: float) -> tuple[np.ndarray, n
 def log_a_by_quadrature(
     sample_rate: float, noise_multipliers: np.ndarray, orders: np.ndarray
 ) -> np.ndarray:
-    """log A_α [n, len(orders)] for any orders > 1; ``inf`` below a noise multiplier of 0.03."""
+    """Return log A_α [n, len(orders)] for any orders > 1; ``inf`` below a noise multiplier of 0.03."""
     sigma, alpha = np.asarray(noise_multipliers, dtype=float), np.asarray(orders, dtype=float)
     result = np.full((len(sigma), len(alpha)), np.inf)
     if not len(alpha):
         return result
     usable = np.flatnonzero(sigma >= _SMALLEST)
-    usable = usable[np.argsort(sigma[usable])]  # neighbours share their points
+    usable = usable[np.argsort(sigma[usable])]  # neighbouring σ share their points
     start = 0
     while start < len(usable):
         smallest = sigma[usable[start]]
@@ -113,7 +117,7 @@ def _trapezoid(
     powers = alpha[:, None] * log_ratio[:, None, :]  # [n, alpha, w]
     if powers.max() > 600.0:
         return special.logsumexp(powers + log_weight, axis=2)
-    # E[ratio - 1] = 0, so taking α (ratio - 1) off leaves A - 1 as a sum of positive terms: exact
-    # also where A - 1 is tiny
+    # E[ratio - 1] = 0, so α (ratio - 1) may be subtracted. A - 1 is then a sum of positive terms, and
+    # exact also where it is tiny.
     excess = np.expm1(powers) - alpha[:, None] * np.expm1(log_ratio)[:, None, :]
     return np.log1p(np.maximum(excess @ np.exp(log_weight), 0.0))

@@ -1,8 +1,8 @@
-"""How records, or clients, are sampled, and the event of a release on that sample.
+"""Sampling of records and of clients, and the privacy event of a release on a sample.
 
-What samples also makes the event, so the two cannot disagree; records and clients are sampled by the same
-kind of object. Samples may be empty (they still get noise) and sums are divided by the declared
-``expected_size``, never by the realised one.
+One object samples and makes the event, so that the two cannot disagree. Records and clients are sampled by
+the same kind of object. A sample may be empty (its sum still gets noise). Sums are divided by the declared
+``expected_size``, never by the realised size, which is private.
 """
 
 from __future__ import annotations
@@ -20,39 +20,62 @@ Source = Stream | np.random.Generator
 
 
 class Sampling(ABC):
-    """One way to sample. Hashable: clients that sample alike release alike.
+    """One way to sample. Samplings are hashable: clients with equal samplings have equal events.
 
     Attributes:
-        neighbours: The adjacency under which :meth:`event` holds.
+        neighbours: The neighbouring relation under which :meth:`event` holds.
+
+    Example:
+        >>> import numpy as np
+        >>> sampling = PoissonSampling(sample_rate=0.25)
+        >>> sampling.event(noise_multiplier=2.0)
+        PoissonSampledDpEvent(sampling_probability=0.25, event=GaussianDpEvent(noise_multiplier=2.0))
+        >>> sampling.expected_size(count=8)
+        2.0
+        >>> sample = sampling.sample(np.random.default_rng(0), count=8)
+        >>> sample.tolist() == sorted(set(sample.tolist()))
+        True
     """
 
     neighbours: str = ADD_OR_REMOVE
 
     @abstractmethod
     def sample(self, stream: Source, count: int) -> np.ndarray:
-        """Positions in ``0 … count-1`` that are sampled, ascending."""
+        """Draw a sample of the positions 0, …, ``count`` - 1, ascending.
+
+        Args:
+            stream: The source of random numbers; a secret stream in a run.
+            count: Number of records or clients to sample from.
+        """
 
     @abstractmethod
     def expected_size(self, count: int) -> float:
-        """The public denominator of a sum over a sample of ``count``."""
+        """Return the public denominator of a sum over a sample of ``count``."""
 
     @abstractmethod
     def event(self, noise_multiplier: float) -> dp_event.DpEvent:
-        """The event of one Gaussian (noise std ÷ add/remove sensitivity) on one sample."""
+        """Return the event of one Gaussian on one sample.
+
+        Args:
+            noise_multiplier: Standard deviation of the noise ÷ sensitivity under add/remove.
+        """
 
     @property
     def whole(self) -> bool:
-        """Whether everyone is in every sample."""
+        """True if everyone is in every sample."""
         return False
 
     @property
     def poisson_rate(self) -> float:
-        """The probability with which each joins independently of the others; 1 for other ways to sample."""
+        """Probability with which each joins independently of the others; 1 for other ways to sample."""
         return 1.0
 
     def sample_among(self, stream: Source, eligible: np.ndarray) -> np.ndarray:
-        """Positions sampled among those where ``eligible`` [K] (bool), ascending: as if the others, who may
-        not take part any more, had been sampled in vain."""
+        """Draw a sample of the positions where ``eligible`` [K] (bool) is true, ascending.
+
+        Those who may not take part any more are sampled as well and then left out. Others therefore join with
+        the same probability as before.
+        """
         sampled = self.sample(stream, len(eligible))
         return sampled[eligible[sampled]]
 
@@ -61,7 +84,11 @@ class Sampling(ABC):
 class PoissonSampling(Sampling):
     """Each joins the sample independently with probability q.
 
-    Neighbours differ by one more or less; the sensitivity of a clipped sum is C.
+    Neighbours differ by one record (or client) more or less; the sensitivity of a clipped sum is the clip
+    norm C.
+
+    Attributes:
+        sample_rate: q.
     """
 
     sample_rate: float
@@ -70,7 +97,7 @@ class PoissonSampling(Sampling):
         return np.flatnonzero(stream.random(count) < self.sample_rate)
 
     def expected_size(self, count: int) -> float:
-        """L = q·n."""
+        """Return L = q·n."""
         return self.sample_rate * count
 
     def event(self, noise_multiplier: float) -> dp_event.DpEvent:
@@ -90,10 +117,14 @@ class PoissonSampling(Sampling):
 
 @dataclass(frozen=True)
 class FixedSizeSampling(Sampling):
-    """A sample of fixed size without replacement (what much public FL code runs).
+    """A sample of fixed size without replacement, as much public FL code draws it.
 
-    Neighbours differ by one replaced, which moves a clipped sum by up to 2C: the Gaussian's multiplier is
-    halved inside the event.
+    Neighbours differ by one record (or client) that is replaced. This moves a clipped sum by up to 2C, so the
+    Gaussian's multiplier is halved inside the event.
+
+    Attributes:
+        records: n, the number to sample from.
+        lot_size: L, the size of a sample.
     """
 
     records: int
@@ -104,14 +135,14 @@ class FixedSizeSampling(Sampling):
         return np.sort(stream.choice(count, self.lot_size, replace=False, shuffle=False))
 
     def sample_among(self, stream: Source, eligible: np.ndarray) -> np.ndarray:
-        """``lot_size`` of those eligible, or all where there are no more."""
+        """Draw ``lot_size`` of those eligible, or take all of them where there are no more."""
         candidates = np.flatnonzero(eligible)
         if len(candidates) <= self.lot_size:
             return candidates
         return candidates[self.sample(stream, len(candidates))]
 
     def expected_size(self, count: int) -> float:
-        """L, the lot size."""
+        """Return L, the lot size."""
         return float(self.lot_size)
 
     def event(self, noise_multiplier: float) -> dp_event.DpEvent:
@@ -122,10 +153,15 @@ class FixedSizeSampling(Sampling):
 
 @dataclass(frozen=True)
 class TruncatedPoissonSampling(Sampling):
-    """A Poisson sample cut to at most ``max_lot_size``, chosen uniformly among those sampled.
+    """A Poisson sample that is cut to at most ``max_lot_size``, chosen uniformly among those sampled.
 
-    One more can then push another one out, which moves a clipped sum by up to 2C: capping is not free
-    (Ganesh et al. 2025, arXiv 2508.15089; PLD accounts for it).
+    One more record can push another one out, which moves a clipped sum by up to 2C. The cap therefore costs
+    privacy (Ganesh et al. 2025, arXiv 2508.15089); PLD accounts for it.
+
+    Attributes:
+        sample_rate: q.
+        records: n, the number to sample from.
+        max_lot_size: The cap.
     """
 
     sample_rate: float
@@ -143,7 +179,7 @@ class TruncatedPoissonSampling(Sampling):
         return np.sort(stream.choice(lot, self.max_lot_size, replace=False, shuffle=False))
 
     def expected_size(self, count: int) -> float:
-        """L = q·n."""
+        """Return L = q·n."""
         return self.sample_rate * count
 
     def event(self, noise_multiplier: float) -> dp_event.DpEvent:
@@ -157,6 +193,9 @@ class WholeData(Sampling):
     """Everyone takes part every time: no sampling, no amplification.
 
     Under ``replace_one`` a sum clipped at C moves by up to 2C, so the multiplier is halved.
+
+    Attributes:
+        neighbours: The neighbouring relation under which the event holds.
     """
 
     neighbours: str = ADD_OR_REMOVE
@@ -165,7 +204,7 @@ class WholeData(Sampling):
         return np.arange(count)
 
     def expected_size(self, count: int) -> float:
-        """n, all of them."""
+        """Return n, all of them."""
         return float(count)
 
     def event(self, noise_multiplier: float) -> dp_event.DpEvent:
@@ -183,7 +222,14 @@ SAMPLING_NAMES = ("poisson", "fixed_size")
 def make_sampling(
     name: str, sample_rate: float, records: int, max_lot_size: int | None = None
 ) -> Sampling:
-    """The sampling of a client with ``records`` records (fixed L = q·n, rounded, ≥ 1)."""
+    """Return the sampling of a client with ``records`` records.
+
+    Args:
+        name: ``poisson`` or ``fixed_size``.
+        sample_rate: q; a fixed size is L = q·n, rounded, at least 1.
+        records: n.
+        max_lot_size: Cap of a Poisson lot; None for no cap.
+    """
     if name == "poisson" and max_lot_size is not None:
         return TruncatedPoissonSampling(sample_rate, records, max_lot_size)
     if name == "poisson":
@@ -199,9 +245,10 @@ def sample_lot(
     step: int,
     client: int,
 ) -> np.ndarray:
-    """One client's lot in one local step: some of its ``records`` (indices, ascending)."""
+    """Draw one client's lot of one local step: some of its ``records`` (indices, ascending)."""
     if isinstance(sampling, WholeData):
-        return records[:]  # as sampled records are: who reads them may leave one out
+        # Indexed like a sampled lot: `fedpriv verify` passes records whose indexing leaves one out.
+        return records[:]
     stream = streams.sampling("lot", round_index, step, client)
     return records[sampling.sample(stream, len(records))]
 
@@ -215,10 +262,11 @@ def draws_of_copies(
     step: int,
     client: int,
 ) -> np.ndarray:
-    """Uniform words of 64 bits for the copies of each record of a client's ``lot``: uint64 [m, copies].
+    """Return uniform words for the copies of each record of a client's ``lot``: uint64 [m, copies].
 
-    A record's are drawn by its place among the client's ``records``: the same whoever else is in the lot.
-    They are independent of all data, so that a record's copies are a function of it and of nobody else.
+    The words of a record are drawn by its position among the client's ``records``. They are therefore the
+    same whoever else is in the lot. They are independent of all data, so that a record's copies are a
+    function of this record alone.
     """
     own = np.asarray(records)
     stream = streams.sampling("augmentation", round_index, step, client)
@@ -230,7 +278,7 @@ def draws_of_copies(
 def sample_cohort(
     streams: SecretStreams, sampling: Sampling, eligible: np.ndarray, round_index: int
 ) -> np.ndarray:
-    """Who takes part in a round, of those ``eligible`` [K], ascending."""
+    """Draw the clients of a round from those ``eligible`` [K] (bool), ascending."""
     if isinstance(sampling, WholeData):
         return np.flatnonzero(eligible)
     return sampling.sample_among(streams.sampling("cohort", round_index), eligible)
@@ -239,6 +287,6 @@ def sample_cohort(
 def shuffle(
     streams: SecretStreams, records: np.ndarray, round_index: int, epoch: int, client: int
 ) -> np.ndarray:
-    """The order in which a client's plain training visits its records in one epoch."""
+    """Return a client's records in the order in which plain training visits them in one epoch."""
     stream = streams.sampling("batches", round_index, epoch, client)
     return records[stream.permutation(len(records))]

@@ -1,13 +1,14 @@
-"""The trade-off curve: the largest true positive rate that any attack can have at each false positive rate.
+"""The trade-off curve: the largest true positive rate of any attack at each false positive rate.
 
-An attack decides whether a unit's data were among those used. Where (ε, δ(ε)) holds for every ε >= 0, in both
-directions (with the unit against without, and without against with), it has at most
+An attack decides whether a unit's data were among those used. Where (ε, δ(ε)) holds for every ε >= 0 and in
+both directions (with the unit against without, and without against with), an attack has at most
 
     TPR <= e^ε FPR + δ(ε)    and    1 - FPR <= e^ε (1 - TPR) + δ(ε)
 
 (Kairouz, Oh, Viswanath 2015; Wasserman, Zhou 2010). The least of all these lines is the trade-off function of
-the profile δ(ε) (Dong, Roth, Su 2022), of the worse direction; lines at some ε alone lie above it, so that a
-profile on a grid is valid too. Of two data sets that are k units apart: the curve k times over.
+the profile δ(ε) of the worse direction (Dong, Roth, Su 2022). Lines at only some ε lie above the trade-off
+function, so that a profile on a grid is valid too. For two data sets that are k units apart the curve is
+applied k times.
 """
 
 from __future__ import annotations
@@ -19,25 +20,35 @@ from typing import Any
 import numpy as np
 
 RATES = {"at_0.1_percent_fpr": 0.001, "at_1_percent_fpr": 0.01}
-"""The false positive rates at which a run states the largest true positive rate."""
+"""False positive rates at which a run states the largest true positive rate."""
 
 EPSILONS = np.concatenate([[0.0], np.geomspace(1e-3, 500.0, 1000)])
-"""Where profiles are found; a larger ε bounds nothing that can be seen."""
+"""Values of ε at which profiles are computed; a larger ε bounds nothing that can be seen."""
 
-MOST_LINES = 1000  # of a profile that was stored
-_TANGENTS = np.geomspace(1e-6, 0.5, 65)  # of what is stored: FPR where the curve is kept exactly
+MOST_LINES = 1000  # largest number of pairs of a stored profile
+_TANGENTS = np.geomspace(1e-6, 0.5, 65)  # FPR at which a stored curve is exact
 _DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
 
 @dataclass(frozen=True)
 class TradeOff:
-    """Pairs (ε, δ) that hold together; without any, nothing is bounded."""
+    """Pairs (ε, δ) that hold together. Without any pair, nothing is bounded.
+
+    Attributes:
+        epsilons: ε [n].
+        deltas: δ [n].
+
+    Example:
+        >>> curve = TradeOff(epsilons=np.array([1.0]), deltas=np.array([1e-5]))
+        >>> round(curve.largest()["at_1_percent_fpr"], 5)
+        0.02719
+    """
 
     epsilons: np.ndarray
     deltas: np.ndarray
 
     def tpr(self, fpr: np.ndarray | float, units: int = 1) -> np.ndarray:
-        """The largest TPR at each FPR, of data sets that are ``units`` units apart."""
+        """Return the largest TPR at each FPR, for data sets that are ``units`` units apart."""
         bound = np.asarray(fpr, dtype=float)
         for _ in range(units):
             bound = self._once(bound)
@@ -51,20 +62,23 @@ class TradeOff:
 
     @property
     def bounds(self) -> bool:
-        """Whether it says anything: some attack is impossible."""
+        """True if there is any pair: some attack is impossible."""
         return bool(len(self.epsilons))
 
     def largest(self, units: int = 1) -> dict[str, float]:
-        """The largest TPR at each of the ``RATES``."""
+        """Return the largest TPR at each of the ``RATES``."""
         return {name: float(self.tpr(fpr, units)) for name, fpr in RATES.items()}
 
     def plain(self) -> dict[str, list[float]]:
-        """As values for JSON."""
+        """Return the pairs as values for JSON."""
         return {"epsilon": self.epsilons.tolist(), "delta": self.deltas.tolist()}
 
 
 def trade_off_of(plain: object) -> TradeOff | None:
-    """What :meth:`TradeOff.plain` wrote, perhaps somebody else; None for anything else."""
+    """Return the curve that :meth:`TradeOff.plain` wrote; None for anything else.
+
+    The value may come from anybody.
+    """
     if not isinstance(plain, dict):
         return None
     lists: list[Any] = [plain.get("epsilon"), plain.get("delta")]
@@ -83,10 +97,12 @@ def trade_off_of(plain: object) -> TradeOff | None:
 
 
 def trade_off(deltas: np.ndarray) -> TradeOff:
-    """The curve of δ at each of ``EPSILONS``: of its lines those that are the lowest somewhere."""
-    deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))  # what holds at ε holds beyond
-    whole = np.concatenate([_TANGENTS, list(RATES.values())])[:, None]
-    low, high = _lines(EPSILONS, deltas, whole)
+    """Return the curve of δ at each of ``EPSILONS``, reduced to the lines that are lowest somewhere."""
+    deltas = np.minimum.accumulate(
+        np.clip(deltas, 0.0, 1.0)
+    )  # δ that holds at ε holds at every larger ε
+    rates = np.concatenate([_TANGENTS, list(RATES.values())])[:, None]
+    low, high = _lines(EPSILONS, deltas, rates)
     kept = np.unique(np.minimum(low, high).argmin(axis=1))
     kept = kept[deltas[kept] < 1.0]
     return TradeOff(EPSILONS[kept], deltas[kept])
@@ -95,13 +111,16 @@ def trade_off(deltas: np.ndarray) -> TradeOff:
 def _lines(
     epsilons: np.ndarray, deltas: np.ndarray, fpr: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The two bounds of the TPR at ``fpr`` [..., 1] by each pair (ε, δ)."""
+    """Return the two bounds of the TPR at ``fpr`` [..., 1] by each pair (ε, δ)."""
     rise = np.exp(epsilons)
     return rise * fpr + deltas, 1.0 - (1.0 - fpr - deltas) / rise
 
 
 def profile_of(epsilon_of: Callable[[float], float], epsilons: np.ndarray) -> np.ndarray:
-    """δ at each of ``epsilons`` where only ε at one δ can be asked for: a few steps."""
+    """Return δ at each of ``epsilons`` where only ε at one δ can be computed.
+
+    The result is a step function: the bound of a few values of δ, from 1e-2 down.
+    """
     deltas = np.ones_like(epsilons)
     for delta in _DELTAS:
         deltas[epsilons >= epsilon_of(delta)] = delta

@@ -1,8 +1,8 @@
-"""Whom the guarantee trusts: who sees which uploads, and who adds which share of the noise.
+"""Trust models: who sees which uploads, and who adds which share of the noise.
 
-local        the server sees every upload; each client noises its own
+local        the server sees every upload; each client adds noise to its own upload
 distributed  the server sees only the sum of the uploads; each client adds a share of the sum's noise
-central      a trusted server adds all of the noise; only its models are seen, not who took part
+central      a trusted server adds all of the noise; others see only its models, and not who took part
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ from fedpriv.privacy.core.names import CLIENT
 
 @dataclass(frozen=True)
 class Trust:
-    """Who sees what. ``secret_cohort``: the observer does not see who takes part, so that sampling clients
-    amplifies, and everyone pays for every round; ``observer``: against whom the guarantee holds, in the
-    headline; ``seen_of_a_client``: what that observer sees, in the plan; ``against``: the sentence of the
-    statement."""
+    """One trust model.
+
+    Attributes:
+        name: ``local``, ``distributed`` or ``central``.
+        sees_each_upload: Whether the observer sees each client's upload.
+        secret_cohort: Whether the observer does not see who takes part. Sampling clients then amplifies
+            privacy, and every client pays for every round.
+        observer: The party against whom the guarantee holds, for the headline.
+        seen_of_a_client: What that observer sees, for the plan.
+        against: The sentence of the privacy statement.
+    """
 
     name: str
     sees_each_upload: bool
@@ -29,21 +36,24 @@ class Trust:
     against: str
 
     def shares(self, by: str, reports: int) -> int:
-        """How many clients add noise to a sum of ``reports`` reports: each its own, or somebody else once."""
+        """Return how many clients add noise to a sum of ``reports`` reports.
+
+        Each client adds noise to its own report, or somebody else adds all noise at once.
+        """
         return reports if by == CLIENT and not self.secret_cohort else 1
 
     @property
     def noised_by_clients(self) -> bool:
-        """Whether clients add the noise: nobody else is trusted with exact values."""
+        """True if clients add the noise, because nobody else is trusted with exact values."""
         return not self.secret_cohort
 
     @property
     def sees_only_a_sum(self) -> bool:
-        """Whether clients add shares of the noise, and the server sees nothing but the sum."""
+        """True if clients add shares of the noise and the server sees only the sum."""
         return self.noised_by_clients and not self.sees_each_upload
 
     def charged(self, cohort: np.ndarray, clients: int) -> np.ndarray:
-        """Who pays for a round with this cohort: those in it; all ``clients`` if who took part is secret."""
+        """Return the clients that pay for a round: those in the cohort, or all if the cohort is secret."""
         return np.arange(clients) if self.secret_cohort else cohort
 
 

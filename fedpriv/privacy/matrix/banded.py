@@ -1,10 +1,12 @@
-"""Banded strategies with a value for each entry (Choquette-Choo et al. 2023; unit columns: McKenna 2024).
+"""Banded strategies with a free value in each entry of the band.
+
+Sources: Choquette-Choo et al. 2023 (arXiv 2306.08153); columns of norm 1: McKenna 2024 (arXiv 2405.15913).
 
     C = P D,   P banded lower triangular, D such that every column has norm 1
 
-With as many bands as rounds between two participations of a client its columns are orthogonal; the
-sensitivity is the root of their number, whatever P. The mean (or largest) squared error of A C^-1 is
-minimised by L-BFGS from the best Toeplitz strategy; with B = A C^-1 its derivatives are -2 B'B C^-T.
+With as many bands as rounds between two participations of a client, the client's columns are orthogonal. The
+sensitivity is then the root of their number, whatever P. The mean (or largest) squared error of B = A C^-1 is
+minimised by L-BFGS from the best Toeplitz strategy; its derivatives are -2 B'B C^-T.
 """
 
 from __future__ import annotations
@@ -17,11 +19,15 @@ from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource, Strategy
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
 MOST_STEPS = 150
-"""Of L-BFGS: the error falls by less than 1e-4 of itself from then on (n = 1,000)."""
+"""Number of steps of L-BFGS after which the error falls by less than 1e-4 of itself (n = 1,000)."""
 
 
 class Banded(Strategy):
-    """``entries`` [n, b]: C[i + j, i] in row i, column j; 0 beyond the last round."""
+    """A lower triangular C with ``bands`` diagonals.
+
+    Attributes:
+        entries: C[i + j, i] in row i, column j [n, b]; 0 beyond the last round.
+    """
 
     name = "banded"
 
@@ -49,7 +55,10 @@ class Banded(Strategy):
 
 
 class _Substitution(NoiseStream):
-    """x_t = (z_t - Σ_{0<j<b} C[t, t-j] x_{t-j}) / C[t, t], the newest first in ``held``."""
+    """The rows x_t = (z_t - Σ_{0<j<b} C[t, t-j] x_{t-j}) / C[t, t].
+
+    ``held`` has the latest rows, newest first.
+    """
 
     def __init__(self, entries: np.ndarray):
         super().__init__()
@@ -65,7 +74,13 @@ class _Substitution(NoiseStream):
 
 
 def optimise(workload: Workload, series: np.ndarray, objective: str = MEAN) -> Banded:
-    """The best strategy with as many bands as ``series``, a Toeplitz strategy to start from."""
+    """Return the banded strategy of the least error.
+
+    Args:
+        workload: The map from noised sums to iterates.
+        series: Coefficients of a Toeplitz strategy to start from; their number is the number of bands.
+        objective: ``mean`` or ``max`` of the squared errors of the rounds.
+    """
     rounds, bands = workload.rounds, min(len(series), workload.rounds)
     inside = _inside(rounds, bands)
     start = np.where(inside, series[:bands], 0.0)
@@ -76,10 +91,12 @@ def optimise(workload: Workload, series: np.ndarray, objective: str = MEAN) -> B
         norms = np.linalg.norm(entries, axis=1)
         unit = entries / norms[:, None]
         value, slope = _error_and_slope(unit, workload, objective)
-        slope -= unit * (slope * unit).sum(axis=1)[:, None]  # along the sphere of each column
+        slope -= (
+            unit * (slope * unit).sum(axis=1)[:, None]
+        )  # the part along the unit sphere of each column
         return float(np.log(value)), ((slope / norms[:, None]) / value)[inside]
 
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         loss,
         start[inside],
         jac=True,
@@ -87,7 +104,7 @@ def optimise(workload: Workload, series: np.ndarray, objective: str = MEAN) -> B
         options={"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "ftol": 1e-9, "maxcor": 10},
     )
     entries = np.zeros((rounds, bands))
-    entries[inside] = found.x
+    entries[inside] = optimum.x
     entries /= np.linalg.norm(entries, axis=1)[:, None]
     return Banded(entries * np.where(entries[:, :1] < 0, -1.0, 1.0))
 
@@ -95,14 +112,14 @@ def optimise(workload: Workload, series: np.ndarray, objective: str = MEAN) -> B
 def _error_and_slope(
     entries: np.ndarray, workload: Workload, objective: str
 ) -> tuple[float, np.ndarray]:
-    """(squared error of C, its derivatives by the entries of C [n, b])."""
+    """Return the squared error of C, and its derivatives by the entries of C [n, b]."""
     inverse = _inverted(_dense(entries))
     rows = workload.apply(inverse)
     weights = workload.weights(errors := (rows**2).sum(axis=1), objective)
     scaled = np.asfortranarray(rows * np.sqrt(weights)[:, None])
     product = blas.dsyrk(1.0, scaled, trans=1, lower=1)  # B' W B, its lower half
     product = product + np.tril(product, -1).T
-    # by C: -2 (C^-1 B' W B)' = -2 (B' W B) C^-T
+    # The derivative by C is -2 (C^-1 B' W B)' = -2 (B' W B) C^-T.
     slope = blas.dtrmm(-2.0, inverse, np.asfortranarray(product), side=1, lower=1, trans_a=1)
     return float(weights @ errors), _banded(slope, entries.shape[1])
 
@@ -113,7 +130,7 @@ def _inverted(matrix: np.ndarray) -> np.ndarray:
 
 
 def _inside(rounds: int, bands: int) -> np.ndarray:
-    """Which entries [n, b] lie within the matrix."""
+    """Return which entries [n, b] lie within the matrix."""
     return np.arange(rounds)[:, None] + np.arange(bands) < rounds
 
 

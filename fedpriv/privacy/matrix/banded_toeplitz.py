@@ -1,8 +1,9 @@
-"""Banded Toeplitz strategies, optimised (Choquette-Choo et al. 2023, arXiv 2306.08153; McKenna 2024, arXiv
-2405.15913).
+"""Banded Toeplitz strategies, optimised.
 
-C has b coefficients c_0 = 1, c_1, …; the objective is log(squared error × squared sensitivity), by L-BFGS
-with exact derivatives: dC^-1 = -C^-1 dC C^-1, and all of them are series.
+Sources: Choquette-Choo et al. 2023 (arXiv 2306.08153); McKenna 2024 (arXiv 2405.15913).
+
+C has b coefficients c_0 = 1, c_1, …. The objective is log(squared error × squared sensitivity), minimised by
+L-BFGS with exact derivatives: dC^-1 = -C^-1 dC C^-1, where every factor is a series.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource
 from fedpriv.privacy.matrix.toeplitz import ToeplitzStrategy, error_and_slope, leftmost_square
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
-_TOO_LARGE = 1e100  # the objective where the inverse overflows
+_TOO_LARGE = 1e100  # value of the objective where the inverse overflows
 
 
 class BandedToeplitz(ToeplitzStrategy):
-    """``series``: c_0 … c_{b-1}, c_0 > 0."""
+    """A Toeplitz C with b non-zero coefficients.
+
+    Attributes:
+        series: c_0, …, c_{b-1}, with c_0 > 0.
+    """
 
     name = "banded_toeplitz"
 
@@ -45,7 +50,7 @@ class BandedToeplitz(ToeplitzStrategy):
 
 
 class _Recurrence(NoiseStream):
-    """x_t = (z_t - Σ_{0<j<b} c_j x_{t-j}) / c_0, the newest first in ``held``."""
+    """The rows x_t = (z_t - Σ_{0<j<b} c_j x_{t-j}) / c_0; ``held`` has the latest rows, newest first."""
 
     def __init__(self, series: np.ndarray):
         super().__init__()
@@ -61,7 +66,10 @@ class _Recurrence(NoiseStream):
 
 
 def optimal_series(terms: int) -> np.ndarray:
-    """Those of 1/√(1-x), best for prefix sums of one participation (Fichtenberger et al. 2023): 1, ½, ⅜, …"""
+    """Return the coefficients of 1/√(1-x): 1, ½, ⅜, … [terms].
+
+    They are optimal for prefix sums of one participation (Fichtenberger, Henzinger, Upadhyay 2023).
+    """
     k = np.arange(1, terms)
     return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
 
@@ -69,7 +77,14 @@ def optimal_series(terms: int) -> np.ndarray:
 def optimise(
     workload: Workload, participation: Participation, bands: int, objective: str = MEAN
 ) -> BandedToeplitz:
-    """The best banded Toeplitz strategy with so many bands."""
+    """Return the banded Toeplitz strategy of the least error × sensitivity.
+
+    Args:
+        workload: The map from noised sums to iterates.
+        participation: The rounds in which one client may take part.
+        bands: b, the number of coefficients.
+        objective: ``mean`` or ``max`` of the squared errors of the rounds.
+    """
     rounds = workload.rounds
     bands = min(bands, rounds)
     separation, times = participation.separation, participation.times(rounds)
@@ -81,8 +96,10 @@ def optimise(
             value, by_inverse = error_and_slope(inverse, workload, objective)
         if not np.isfinite(value) or not np.isfinite(by_inverse).all():
             return np.log(_TOO_LARGE), np.zeros_like(rest)
-        twice = signal.lfilter([1.0], series, inverse)  # of C^-2
-        by_series = np.array([-(by_inverse[j:] @ twice[: rounds - j]) for j in range(1, bands)])
+        inverse_squared = signal.lfilter([1.0], series, inverse)  # first column of C^-2
+        by_series = np.array(
+            [-(by_inverse[j:] @ inverse_squared[: rounds - j]) for j in range(1, bands)]
+        )
         padded = np.pad(series, (0, rounds - bands))
         square, by_square = leftmost_square(padded, separation, times)
         slope = by_series / value + by_square[1:bands] / square
@@ -91,11 +108,11 @@ def optimise(
     start = optimal_series(bands)
     if bands == 1:
         return BandedToeplitz(rounds, start)
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         loss, start[1:], jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-12}
     )
-    series = np.concatenate([[1.0], found.x])
-    # the worst pattern is known where c does not rise; rounding may leave a step of 1e-9
+    series = np.concatenate([[1.0], optimum.x])
+    # The worst pattern is known where c does not rise. Rounding may leave a step of 1e-9.
     return BandedToeplitz(rounds, np.maximum.accumulate(np.maximum(series, 0.0)[::-1])[::-1])
 
 

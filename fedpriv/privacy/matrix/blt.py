@@ -1,5 +1,7 @@
-"""Buffered linear Toeplitz strategies (Dvijotham et al. 2024, arXiv 2404.16706; of several participations:
-McMahan, Xu, Zhang 2024, arXiv 2408.08868).
+"""Buffered linear Toeplitz (BLT) strategies.
+
+Sources: Dvijotham et al. 2024 (arXiv 2404.16706); several participations: McMahan, Xu, Zhang 2024 (arXiv
+2408.08868).
 
     c(x) = Π_i (1 - ν_i x) / Π_i (1 - θ_i x) = 1 + Σ_i ω_i x / (1 - θ_i x),    m buffers
 
@@ -7,8 +9,9 @@ so c_t = Σ_i ω_i θ_i^{t-1}, and C^-1 has the same form with θ and ν exchang
 
     1 > θ_1 > ν_1 > θ_2 > ν_2 > … > ν_m > 0
 
-all ω are positive and sum up to less than 1: c is positive and falls, so that the leftmost pattern is the
-worst one, exactly, for whatever the optimiser finds. The noise needs m buffers, whatever n.
+all ω are positive and sum up to less than 1. Then c is positive and falls, and the leftmost pattern of rounds
+is the worst one. The sensitivity is therefore exact for whatever the optimiser finds. The noise needs m
+buffers, whatever n.
 """
 
 from __future__ import annotations
@@ -22,13 +25,21 @@ from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource
 from fedpriv.privacy.matrix.toeplitz import ToeplitzStrategy, error_and_slope, leftmost_square
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
-_ENOUGH = 1e-3  # a further buffer that lowers the log of the squared error by less is not worth its memory
-_PATIENCE = 2  # a second one may gain where one did not
-_CLOSE = 1e-4  # neighbours whose distance is so small a part of 1 - θ: the coefficients would lose digits
+_ENOUGH = (
+    1e-3  # a buffer is worth its memory if it lowers the log of the squared error by this much
+)
+_PATIENCE = 2  # two more buffers may gain where one more did not
+_CLOSE = 1e-4  # distance of neighbours, relative to 1 - θ, at which coefficients would lose digits
 
 
 class Blt(ToeplitzStrategy):
-    """``decays`` θ [m] and ``inverse_decays`` ν [m], both falling, which alternate."""
+    """A Toeplitz C whose inverse needs m buffers.
+
+    Attributes:
+        decays: θ [m], falling, which alternate with ν.
+        inverse_decays: ν [m], falling.
+        scales: ω [m].
+    """
 
     name = "blt"
 
@@ -55,7 +66,7 @@ class Blt(ToeplitzStrategy):
 
 
 class _Buffers(NoiseStream):
-    """x_t = z_t - Σ_i ω_i S_i,   S_i ← θ_i S_i + x_t."""
+    """The rows x_t = z_t - Σ_i ω_i S_i with buffers S_i ← θ_i S_i + x_t, which ``held`` has."""
 
     def __init__(self, decays: np.ndarray, scales: np.ndarray):
         super().__init__()
@@ -80,13 +91,20 @@ def optimise(
     buffers: int | None = None,
     objective: str = MEAN,
 ) -> Blt:
-    """The best strategy with at most so many buffers; ``None``: as many as still gain something."""
+    """Return the best BLT strategy with at most ``buffers`` buffers.
+
+    Args:
+        workload: The map from noised sums to iterates.
+        participation: The rounds in which one client may take part.
+        buffers: Largest number of buffers; None for as many as still gain something.
+        objective: ``mean`` or ``max`` of the squared errors of the rounds.
+    """
     found: list[tuple[float, Blt]] = []
     for more in range(1, (buffers or MOST_BUFFERS) + 1):
         starts = [_spread(workload.rounds, more)]
         if found:
             starts += _extended(min(found, key=_value)[1])
-        if not workload.is_toeplitz:  # an error takes n² steps
+        if not workload.is_toeplitz:  # one error takes n² steps, so only one start is tried
             starts = starts[-1:]
         own = (_descended(workload, participation, objective, start) for start in starts)
         found.append(min(own, key=_value))
@@ -105,13 +123,13 @@ def _value(found: tuple[float, Blt]) -> float:
 
 
 def _spread(rounds: int, buffers: int) -> np.ndarray:
-    """Points θ_1, ν_1, θ_2, … spread evenly in the logarithm of 1 - θ, from 1/2n to ½."""
+    """Return points θ_1, ν_1, θ_2, … spread evenly in the logarithm of 1 - θ, from 1/2n to ½."""
     ends = np.log(max(2.0 * rounds, 4.0)), np.log(2.0)
     return 1.0 - np.exp(-np.linspace(*ends, 2 * buffers))
 
 
 def _extended(blt: Blt) -> list[np.ndarray]:
-    """Its points with a further buffer that forgets slower than all, or faster."""
+    """Return the points of a strategy with one further buffer that forgets slower than all, or faster."""
     points = np.stack([blt.decays, blt.inverse_decays], axis=1).reshape(-1)
     slow = 1.0 - (1.0 - points[0]) * np.array([0.02, 0.1])
     return [
@@ -123,7 +141,10 @@ def _extended(blt: Blt) -> list[np.ndarray]:
 def _descended(
     workload: Workload, participation: Participation, objective: str, start: np.ndarray
 ) -> tuple[float, Blt]:
-    """(log of squared error × squared sensitivity, the strategy) at the end of a descent."""
+    """Return the strategy at the end of a descent from ``start``, and the log of its objective.
+
+    The objective is squared error × squared sensitivity.
+    """
     rounds = workload.rounds
     separation, times = participation.separation, participation.times(rounds)
 
@@ -137,12 +158,12 @@ def _descended(
         by_points = np.empty(len(points))
         for i, point in enumerate(points):
             sign = 1.0 if i % 2 == 0 else -1.0  # a decay is a pole of c, an inverse decay a zero
-            moved = _shifted(c, point), _shifted(inverse, point)
-            by_points[i] = sign * ((by_c @ moved[0]) / square - (by_inverse @ moved[1]) / value)
+            shifted = _shifted(c, point), _shifted(inverse, point)
+            by_points[i] = sign * ((by_c @ shifted[0]) / square - (by_inverse @ shifted[1]) / value)
         return float(np.log(value) + np.log(square)), jacobian.T @ by_points
 
     ratios = start / np.concatenate([[1.0], start[:-1]])
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         loss,
         special.logit(np.minimum(ratios, 1.0 - 1e-9)),
         jac=True,
@@ -150,25 +171,31 @@ def _descended(
         bounds=[(-30.0, 25.0)] * len(start),
         options={"maxiter": 1000, "ftol": 1e-13, "gtol": 1e-9, "maxcor": 20},
     )
-    points = _apart(_alternating(found.x)[0])
-    return float(found.fun), Blt(rounds, points[::2], points[1::2])
+    points = _apart(_alternating(optimum.x)[0])
+    return float(optimum.fun), Blt(rounds, points[::2], points[1::2])
 
 
 def _apart(points: np.ndarray) -> np.ndarray:
-    """Without neighbours that coincide: a pole and a zero cancel, and two buffers alike are one."""
-    kept = list(points)
-    while len(kept) > 2:
-        gaps = -np.diff(kept)
-        scale = np.maximum(1.0 - np.array(kept[:-1]), 1e-12)
-        at = int(np.argmin(gaps / scale))
-        if gaps[at] / scale[at] > _CLOSE:
+    """Return the points without neighbours that coincide.
+
+    A pole and a zero that coincide cancel, and two equal buffers are one.
+    """
+    points_apart = list(points)
+    while len(points_apart) > 2:
+        gaps = -np.diff(points_apart)
+        scale = np.maximum(1.0 - np.array(points_apart[:-1]), 1e-12)
+        closest = int(np.argmin(gaps / scale))
+        if gaps[closest] / scale[closest] > _CLOSE:
             break
-        del kept[at : at + 2]
-    return np.array(kept)
+        del points_apart[closest : closest + 2]
+    return np.array(points_apart)
 
 
 def _alternating(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(θ_1, ν_1, θ_2, …: each is the one before times the logistic of its parameter; the derivatives)."""
+    """Return points θ_1, ν_1, θ_2, … and their derivatives by the free parameters.
+
+    Each point is the one before times the logistic function of its parameter, so that the points fall.
+    """
     ratios = special.expit(free)
     points = np.cumprod(ratios)
     jacobian = np.tril(np.outer(points, special.expit(-free)))
@@ -176,7 +203,7 @@ def _alternating(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scales(decays: np.ndarray, inverse_decays: np.ndarray) -> np.ndarray:
-    """ω_i = Π_j (θ_i - ν_j) / Π_{j≠i} (θ_i - θ_j)."""
+    """Return ω_i = Π_j (θ_i - ν_j) / Π_{j≠i} (θ_i - θ_j)."""
     others = decays[:, None] - decays
     np.fill_diagonal(others, 1.0)
     return np.prod((decays[:, None] - inverse_decays) / others, axis=1)
@@ -188,7 +215,10 @@ def _series(decays: np.ndarray, scales: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def _ratio(zeros: np.ndarray, poles: np.ndarray, rounds: int) -> np.ndarray:
-    """Π (1 - zero x) / Π (1 - pole x), factor by factor: nothing cancels that is close."""
+    """Return the series of Π (1 - zero x) / Π (1 - pole x).
+
+    Factors are applied one by one, so that close zeros and poles cause no cancellation.
+    """
     series = np.zeros(rounds)
     series[0] = 1.0
     for zero, pole in zip(zeros, poles, strict=True):
@@ -197,5 +227,5 @@ def _ratio(zeros: np.ndarray, poles: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def _shifted(series: np.ndarray, point: float) -> np.ndarray:
-    """``series`` · x / (1 - point x)."""
+    """Return the series of ``series`` · x / (1 - point x)."""
     return signal.lfilter([0.0, 1.0], [1.0, -point], series)

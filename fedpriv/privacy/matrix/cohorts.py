@@ -1,7 +1,7 @@
-"""Who takes part in a round, such that every client keeps to a participation. No amplification is claimed of
-the choice, but for :class:`CyclicPoisson` and :class:`BMinSep`.
+"""Choice of the clients of each round such that every client keeps to a participation.
 
-Orders and choices are secret streams' (:mod:`fedpriv.common.secret_streams`), and no data decides them.
+No amplification is claimed of the choice, except for :class:`CyclicPoisson` and :class:`BMinSep`. Orders and
+choices come from secret streams (:mod:`fedpriv.common.secret_streams`), and no data decides them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fedpriv.privacy.matrix.participation import (
 
 
 class Cohorts(ABC):
-    """A choice of the clients of each round.
+    """One way to choose the clients of each round.
 
     Attributes:
-        participation: What every choice keeps to.
-        rate: The probability with which a client joins a round in which it may; 1: no secret coin decides.
-        warm_start: Whether rests begin before the first round; None: no client rests by a coin.
+        participation: The rounds in which one client may take part; every choice keeps to it.
+        rate: Probability with which a client joins a round in which it may; 1 where no secret coin decides.
+        warm_start: Whether rests begin before the first round; None where no coin decides about rests.
     """
 
     participation: Participation
@@ -36,18 +36,18 @@ class Cohorts(ABC):
 
     @abstractmethod
     def choose(self, streams: SecretStreams, round_index: int, allowed: np.ndarray) -> np.ndarray:
-        """Ascending positions of clients among those ``allowed`` [K] (bool)."""
+        """Return the positions of the chosen clients among those ``allowed`` [K] (bool), ascending."""
 
     @abstractmethod
     def expected(self, clients: float) -> float:
-        """How many of K clients take part in a round on average: the public denominator."""
+        """Return how many of K clients take part in a round on average: the public denominator."""
 
     @abstractmethod
     def describe(self, clients: int | None) -> str:
-        """Who takes part, in words."""
+        """Describe the clients of a round; ``clients`` is None where their number is unknown."""
 
     def refuse_too_few(self, clients: int, rounds: int) -> None:
-        """Raise ArgumentError where K clients cannot keep to it for so many rounds."""
+        """Raise ArgumentError where K clients cannot keep to the participation for so many rounds."""
         separation = self.participation.separation
         if clients < separation:
             raise ArgumentError(
@@ -66,7 +66,7 @@ class Cohorts(ABC):
 
 
 class Turns(Cohorts):
-    """Group t mod b of b groups, in an order fixed at random for the run."""
+    """Groups in turn: group t mod b of b groups, in an order that is random but fixed for the run."""
 
     def __init__(self, separation: int, most: int | None):
         self.participation = Cyclic(separation, most)
@@ -88,7 +88,7 @@ class Turns(Cohorts):
 
 
 class ShuffledEpochs(Turns):
-    """The same with another order in each epoch of b rounds."""
+    """Groups in turn, with another random order in each epoch of b rounds."""
 
     def __init__(self, separation: int, most: int | None):
         self.participation = OncePerEpoch(separation, most)
@@ -106,7 +106,11 @@ class ShuffledEpochs(Turns):
 
 
 class Rested(Cohorts):
-    """m at random of those whose last round is at least b back and who have rounds left."""
+    """A random choice of m clients that rested for b - 1 rounds and have rounds left.
+
+    Attributes:
+        size: m.
+    """
 
     def __init__(self, separation: int, most: int | None, size: int):
         self.participation, self.size = MinSeparation(separation, most), size
@@ -144,8 +148,11 @@ class Rested(Cohorts):
 
 
 class CyclicPoisson(Turns):
-    """Each client of the group whose turn it is, independently with probability q: a banded strategy's rounds
-    b apart are then independent Poisson-sampled Gaussians (Choquette-Choo et al. 2023, theorem 4)."""
+    """Groups in turn, where each client of the group joins independently with probability q.
+
+    The rounds of a banded strategy that are b apart are then independent Poisson-sampled Gaussians
+    (Choquette-Choo et al. 2023, arXiv 2306.08153, theorem 4).
+    """
 
     def __init__(self, separation: int, rate: float):
         super().__init__(separation, None)
@@ -167,11 +174,14 @@ class CyclicPoisson(Turns):
 
 
 class BMinSep(Cohorts):
-    """Each client that has rested for b - 1 rounds, independently with probability q (Dong & Ganesh 2026,
-    arXiv 2602.09338).
+    """Each client that has rested for b - 1 rounds, independently with probability q.
 
-    ``warm_start``: at the beginning each rests for 0 to b - 1 rounds, as likely as after many rounds, so that
-    all rounds have cohorts of one expected size; else all may join the first round.
+    Source: Dong & Ganesh 2026 (arXiv 2602.09338).
+
+    Attributes:
+        warm_start: If true, each client begins with 0 to b - 1 rounds of rest, distributed as after many
+            rounds, so that the expected size of a cohort is the same in all rounds. If false, all clients may
+            join the first round.
     """
 
     def __init__(self, separation: int, rate: float, warm_start: bool):
@@ -183,15 +193,17 @@ class BMinSep(Cohorts):
         return np.flatnonzero(drawn & allowed & (self._rests(streams, len(allowed)) <= round_index))
 
     def _rests(self, streams: SecretStreams, clients: int) -> np.ndarray:
-        """In which round each client may join for the first time [K]."""
+        """Return the first round that each client may join [K]."""
         if not self.warm_start:
             return np.zeros(clients, dtype=np.int64)
         ready = 1.0 / (1.0 + (self.participation.separation - 1) * self.rate)
-        place = streams.sampling("cohort_start").random(clients) - ready
-        return np.where(place < 0, 0, 1 + np.floor(place / (self.rate * ready)).astype(np.int64))
+        position = streams.sampling("cohort_start").random(clients) - ready
+        return np.where(
+            position < 0, 0, 1 + np.floor(position / (self.rate * ready)).astype(np.int64)
+        )
 
     def expected(self, clients: float) -> float:
-        """In the long run; with ``warm_start`` of every round."""
+        """Return the average in the long run; with ``warm_start`` this is the average of every round."""
         return clients / (self.participation.separation - 1 + 1 / self.rate)
 
     def describe(self, clients: int | None) -> str:
@@ -209,8 +221,8 @@ def _group(
     allowed: np.ndarray,
 ) -> np.ndarray:
     order = streams.sampling(*key).permutation(len(allowed))
-    own = np.sort(order[round_index % groups :: groups])
-    return own[allowed[own]]
+    group = np.sort(order[round_index % groups :: groups])
+    return group[allowed[group]]
 
 
 def _about(cohorts: Cohorts, clients: int | None) -> str:

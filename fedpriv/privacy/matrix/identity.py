@@ -1,4 +1,4 @@
-"""C = I: independent noise in every round, as DP-FedAvg without sampling has it."""
+"""The strategy C = I: independent noise in every round, as in DP-FedAvg without sampling."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource, Strategy
 
 
 class Identity(Strategy):
+    """The identity matrix as a strategy."""
+
     name, bands = "identity", 1
 
     def __init__(self, rounds: int):

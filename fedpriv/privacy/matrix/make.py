@@ -1,4 +1,4 @@
-"""The strategy of a name, optimised for a workload and a participation."""
+"""Construction of a strategy by its name, optimised for a workload and a participation."""
 
 from __future__ import annotations
 
@@ -18,18 +18,26 @@ def make_strategy(
     size: int | None = None,
     objective: str = MEAN,
 ) -> Strategy:
-    """``size``: bands of a banded strategy, buffers of ``blt``, rounds of a ``tree``; None: as many as the
-    rounds between two participations (``blt``: as many as gain something)."""
-    apart = min(size or participation.separation, workload.rounds)
+    """Return the strategy of this name.
+
+    Args:
+        name: ``identity``, ``tree``, ``blt``, ``banded_toeplitz`` or ``banded``.
+        workload: The map from noised sums to iterates.
+        participation: The rounds in which one client may take part.
+        size: Bands of a banded strategy, buffers of ``blt``, or rounds of a ``tree``. None for the rounds
+            between two participations (``blt``: as many buffers as gain something).
+        objective: ``mean`` or ``max`` of the squared errors of the rounds.
+    """
+    bands = min(size or participation.separation, workload.rounds)
     if name == "identity":
         return Identity(workload.rounds)
     if name == "tree":
-        return Tree(workload.rounds, apart)
+        return Tree(workload.rounds, bands)
     if name == "blt":
         return blt.optimise(workload, participation, size, objective)
-    toeplitz = banded_toeplitz.optimise(workload, participation, apart, objective)
+    toeplitz = banded_toeplitz.optimise(workload, participation, bands, objective)
     if name == "banded_toeplitz":
         return toeplitz
     return remembered(
-        workload, apart, objective, lambda: banded.optimise(workload, toeplitz.series, objective)
+        workload, bands, objective, lambda: banded.optimise(workload, toeplitz.series, objective)
     )

@@ -1,4 +1,4 @@
-"""In which rounds one client may take part: what the sensitivity of correlated noise is maximised over.
+"""The rounds in which one client may take part, over which sensitivity is maximised.
 
 A pattern is a set of rounds; a participation is the set of patterns that are allowed:
 
@@ -6,7 +6,7 @@ once_per_epoch(b)      at most one round of every b: [0, b), [b, 2b), …
 min_separation(b, k)   rounds at least b apart
 cyclic(b)              rounds that are a multiple of b apart
 
-each with at most k rounds. A subset of a pattern is one too.
+each with at most k rounds. Every subset of a pattern is a pattern too.
 """
 
 from __future__ import annotations
@@ -17,60 +17,69 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 NEVER = -1
-"""The last round of a client that has taken part in none."""
+"""Value of a client's last round before it has taken part in any."""
 
 
 @dataclass(frozen=True)
 class Participation(ABC):
-    """``separation`` b: rounds; ``most`` k: in how many rounds a client may take part, None: in as many as
-    the rest allows."""
+    """A set of patterns of rounds.
+
+    Attributes:
+        separation: b.
+        most: k, the largest number of rounds of a client; None for no limit.
+    """
 
     separation: int
     most: int | None = None
 
     @property
     def apart(self) -> int:
-        """The smallest distance of two rounds of a pattern."""
+        """Smallest distance of two rounds of a pattern."""
         return self.separation
 
     @abstractmethod
     def together(self, rounds: int) -> np.ndarray:
-        """Whether two different rounds may be in one pattern [n, n]."""
+        """Return whether two different rounds may be in one pattern [n, n]."""
 
     @abstractmethod
     def largest(self, weights: np.ndarray) -> np.ndarray:
-        """The largest sum of ``weights`` [..., n], all ≥ 0, over a pattern → [...]."""
+        """Return the largest sum of ``weights`` [..., n], all ≥ 0, over a pattern [...]."""
 
     @abstractmethod
     def may(self, round_index: int, last: np.ndarray, count: np.ndarray) -> np.ndarray:
-        """Whether clients may take part in a round, given their last one (:data:`NEVER`: none) and how many
-        they were in [K]."""
+        """Return whether each client may take part in a round [K].
+
+        Args:
+            round_index: The round.
+            last: The last round of each client [K]; :data:`NEVER` for none.
+            count: Number of rounds of each client so far [K].
+        """
 
     @abstractmethod
     def describe(self) -> str:
-        """In words, for the ledger."""
+        """Describe the participation for the ledger."""
 
     def times(self, rounds: int) -> int:
-        """In how many of ``rounds`` rounds a client can take part."""
+        """Return the largest number of ``rounds`` rounds in which a client can take part."""
         blocks = -(-rounds // self.separation)
         return blocks if self.most is None else min(blocks, self.most)
 
     def one_fewer(self, rounds: int) -> Participation:
-        """Of those with one round less."""
+        """Return the participation whose patterns have one round less."""
         return replace(self, most=self.times(rounds) - 1)
 
     def _left(self, count: np.ndarray) -> np.ndarray:
         return np.ones(len(count), dtype=bool) if self.most is None else count < self.most
 
     def _blocks(self, weights: np.ndarray) -> np.ndarray:
-        """[..., n] → [..., blocks, b], filled up with zeros."""
+        """Return ``weights`` [..., n] in blocks of b rounds [..., blocks, b], filled up with zeros."""
         rounds = weights.shape[-1]
         missing = -rounds % self.separation
         padded = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
         return padded.reshape(*weights.shape[:-1], -1, self.separation)
 
     def _largest_few(self, values: np.ndarray) -> np.ndarray:
-        """The sum of the k largest along the last axis."""
+        """Return the sum of the k largest values along the last axis."""
         if self.most is None or self.most >= values.shape[-1]:
             return values.sum(axis=-1)
         if self.most == 0:
@@ -80,18 +89,21 @@ class Participation(ABC):
 
 @dataclass(frozen=True)
 class MinSeparation(Participation):
-    """Rounds at least b apart, at most k of them (Choquette-Choo et al. 2023)."""
+    """Rounds at least b apart, at most k of them (Choquette-Choo et al. 2023, arXiv 2306.08153)."""
 
     def together(self, rounds: int) -> np.ndarray:
         index = np.arange(rounds)
         return np.abs(index[:, None] - index) >= self.separation
 
     def largest(self, weights: np.ndarray) -> np.ndarray:
-        """By dynamic programming: best[i] = max(best[i + 1], w_i + best[i + b] with one round less)."""
+        """Return the largest sum over a pattern, by dynamic programming.
+
+        best[i] = max(best[i + 1], w_i + best[i + b] with one round less)
+        """
         rounds = weights.shape[-1]
         best = np.zeros((*weights.shape[:-1], rounds + self.separation))
         blocks = -(-rounds // self.separation)
-        if self.most is None or self.most >= blocks:  # the number of rounds does not bind
+        if self.most is None or self.most >= blocks:  # the limit k does not matter
             for i in range(rounds - 1, -1, -1):
                 taken = weights[..., i] + best[..., i + self.separation]
                 best[..., i] = np.maximum(best[..., i + 1], taken)
@@ -112,7 +124,7 @@ class MinSeparation(Participation):
 
 @dataclass(frozen=True)
 class Cyclic(Participation):
-    """Rounds that are a multiple of b apart: a fixed order of groups, again and again."""
+    """Rounds that are a multiple of b apart: groups of clients in a fixed order, again and again."""
 
     def together(self, rounds: int) -> np.ndarray:
         index = np.arange(rounds)
@@ -135,11 +147,11 @@ class Cyclic(Participation):
 
 @dataclass(frozen=True)
 class OncePerEpoch(Participation):
-    """At most one round in each epoch of b rounds, in an order of its own."""
+    """At most one round in each epoch of b rounds, where each epoch has an order of its own."""
 
     @property
     def apart(self) -> int:
-        return 1  # the last round of an epoch, and the first of the next
+        return 1  # the last round of an epoch and the first of the next are neighbours
 
     def together(self, rounds: int) -> np.ndarray:
         epoch = np.arange(rounds) // self.separation

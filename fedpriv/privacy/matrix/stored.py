@@ -1,4 +1,4 @@
-"""Strategies that take minutes to optimise, kept in the user's cache: one file for each."""
+"""Cache of strategies that take minutes to optimise: one file for each in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -18,23 +18,26 @@ from fedpriv.privacy.matrix.banded import Banded
 from fedpriv.privacy.matrix.workload import Workload
 
 VERSION = 1
-"""Rises whenever an optimiser would find other numbers."""
+"""Number of the optimisers. It rises whenever one of them would find other numbers."""
 
 
 def remembered(
     workload: Workload, bands: int, objective: str, find: Callable[[], Banded]
 ) -> Banded:
-    """The strategy of an earlier call, or of ``find``. Sensitivity and noise are those of the numbers that a
-    file holds, whatever they are: one that was tampered with costs accuracy and no privacy."""
+    """Return the strategy of an earlier call, or the result of ``find``.
+
+    Sensitivity and noise follow from the numbers in the file, whatever they are. A file that was tampered
+    with costs accuracy and no privacy.
+    """
     path = _path(workload, bands, objective)
     entries = _read(path, (workload.rounds, bands))
     if entries is not None:
         return Banded(entries)
-    found = find()
-    with suppress(WriteError, OSError):  # a cache that cannot be written to is none
+    strategy = find()
+    with suppress(WriteError, OSError):  # a cache that cannot be written is not used
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file: np.savez(file, entries=found.entries), "wb")
-    return found
+        write_atomically(path, lambda file: np.savez(file, entries=strategy.entries), "wb")
+    return strategy
 
 
 def _path(workload: Workload, bands: int, objective: str) -> Path:
@@ -44,7 +47,7 @@ def _path(workload: Workload, bands: int, objective: str) -> Path:
 
 
 def _read(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """None for what is not there, or is no strategy of that shape."""
+    """Return the entries in a file, or None where it is missing or holds no strategy of that shape."""
     try:
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             entries = stored["entries"]

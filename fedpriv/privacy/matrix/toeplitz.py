@@ -1,7 +1,7 @@
 """Lower triangular Toeplitz strategies: power series, their errors, and their sensitivity.
 
-A Toeplitz C is its first column c, products are convolutions, C^-1 is the series 1/c. Where c is nowhere
-negative and does not rise, the worst pattern of rounds at least b apart is the leftmost, 0, b, 2b, …
+A Toeplitz C is given by its first column c. Products are convolutions, and C^-1 is the series 1/c. Where c is
+nowhere negative and does not rise, the worst pattern of rounds at least b apart is the leftmost, 0, b, 2b, …
 (Kalinin & Lampert 2024, arXiv 2405.13763, theorem 2; McMahan, Xu, Zhang 2024, arXiv 2408.08868).
 """
 
@@ -18,15 +18,15 @@ from fedpriv.privacy.matrix.workload import Workload
 
 
 class ToeplitzStrategy(Strategy):
-    """C with the first column :meth:`coefficients`."""
+    """A lower triangular C with the first column :meth:`coefficients`."""
 
     @abstractmethod
     def coefficients(self) -> np.ndarray:
-        """c [n]."""
+        """Return c [n]."""
 
     @abstractmethod
     def inverse_coefficients(self) -> np.ndarray:
-        """Those of C^-1 [n]."""
+        """Return the first column of C^-1 [n]."""
 
     def matrix(self) -> np.ndarray:
         return linalg.toeplitz(self.coefficients(), np.zeros(self.rounds))
@@ -47,7 +47,7 @@ class ToeplitzStrategy(Strategy):
 
 
 def errors_of(inverse: np.ndarray, workload: Workload) -> np.ndarray:
-    """Squared norms of the rows of A C^-1 [n], given the first column of C^-1."""
+    """Return the squared norms of the rows of A C^-1 [n], given the first column of C^-1."""
     if workload.is_toeplitz:
         return np.cumsum(workload.apply(inverse) ** 2)
     moving = linalg.toeplitz(workload.with_momentum(inverse), np.zeros(len(inverse)))
@@ -57,28 +57,28 @@ def errors_of(inverse: np.ndarray, workload: Workload) -> np.ndarray:
 def error_and_slope(
     inverse: np.ndarray, workload: Workload, objective: str
 ) -> tuple[float, np.ndarray]:
-    """(the mean or largest squared error, its derivatives by the first column of C^-1 [n])."""
+    """Return the mean or largest squared error, and its derivatives by the first column of C^-1 [n]."""
     rounds = len(inverse)
     if workload.is_toeplitz:
         rows = workload.apply(inverse)
         weights = workload.weights(errors := np.cumsum(rows**2), objective)
-        later = np.cumsum(weights[::-1])[::-1]  # a coefficient is in every row from its own on
+        later = np.cumsum(weights[::-1])[::-1]  # coefficient j is in the rows from j on
         return float(weights @ errors), workload.apply_transposed(2.0 * later * rows)
-    moving = workload.with_momentum(inverse)
-    rows = workload.summed(linalg.toeplitz(moving, np.zeros(rounds)))
+    with_momentum = workload.with_momentum(inverse)
+    rows = workload.summed(linalg.toeplitz(with_momentum, np.zeros(rounds)))
     weights = workload.weights(errors := np.einsum("ij,ij->i", rows, rows), objective)
     slopes = _diagonal_sums(workload.summed_transposed(2.0 * weights[:, None] * rows))
     return float(weights @ errors), workload.with_momentum(slopes[::-1])[::-1]
 
 
 def leftmost_square(c: np.ndarray, separation: int, times: int) -> tuple[float, np.ndarray]:
-    """(‖Σ_{p<k} C[:, p b]‖², its derivatives by c [n])."""
+    """Return ‖Σ_{p<k} C[:, p b]‖², the squared sensitivity, and its derivatives by c [n]."""
     total = windowed(c, separation, times)
     return float(total @ total), 2.0 * windowed(total[::-1], separation, times)[::-1]
 
 
 def windowed(values: np.ndarray, separation: int, times: int) -> np.ndarray:
-    """Σ_{p<k} of ``values`` [n] moved down by p b."""
+    """Return Σ_{p<k} of ``values`` [n] moved down by p b."""
     rounds = len(values)
     padded = np.pad(values, (0, -rounds % separation)).reshape(-1, separation)
     sums = np.cumsum(padded, axis=0)
@@ -88,10 +88,10 @@ def windowed(values: np.ndarray, separation: int, times: int) -> np.ndarray:
 
 
 def _diagonal_sums(matrix: np.ndarray) -> np.ndarray:
-    """Of the main diagonal and those below it [n]."""
+    """Return the sums of the main diagonal and of those below it [n]."""
     rounds = len(matrix)
     padded = np.zeros((rounds, rounds + rounds))
     padded[:, :rounds] = np.tril(matrix)[:, ::-1]
-    # row s begins s places earlier, so that entries with the same s - j come into one column
+    # Row s begins s places earlier, so that entries with the same s - j come into one column.
     shifted = padded.reshape(-1)[: rounds * (2 * rounds - 1)].reshape(rounds, 2 * rounds - 1)
     return shifted.sum(axis=0)[rounds - 1 :]

@@ -1,13 +1,13 @@
 """Binary trees that restart: DP-FTRL (Kairouz et al. 2021, arXiv 2103.00039).
 
-A round is a leaf; every complete subtree of a tree of ``size`` rounds is a node whose sum is released with
-noise of its own. A prefix sum takes the fewest nodes. Each node is estimated from all nodes below it, with
-the weights of least variance (Honaker 2015, the estimate from below):
+A round is a leaf. Every complete subtree of a tree of ``size`` rounds is a node, whose sum is released with
+noise of its own. A prefix sum takes the fewest nodes. Each node is estimated from all nodes below it with the
+weights of least variance (Honaker 2015, the estimate from below):
 
     y_0 = z,  y_h = v_h z + (1 - v_h) (y_{h-1} + y'_{h-1}),   v_0 = 1,  v_h = 2 v_{h-1} / (2 v_{h-1} + 1)
 
-v_h is the variance of y_h. After ``size`` rounds a new tree begins, so that a client that returns only after
-that long is in each tree once.
+v_h is the variance of y_h. After ``size`` rounds a new tree begins, so that a client that returns after
+``size`` rounds or more is in each tree once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ from fedpriv.privacy.matrix.strategy import NoiseStream, RowSource, Strategy
 
 
 class Tree(Strategy):
-    """``size``: rounds of a tree."""
+    """A matrix C with one row for each complete subtree.
+
+    Attributes:
+        size: Number of rounds of one tree.
+    """
 
     name = "tree"
 
     def __init__(self, rounds: int, size: int):
         self.rounds, self.size = rounds, min(size, rounds)
-        self.bands = self.size  # rounds that far apart are in different trees
+        self.bands = self.size  # rounds this far apart are in different trees
 
     def draws(self, round_index: int) -> int:
         return 1 + _trailing_ones(round_index % self.size)
@@ -42,7 +46,11 @@ class Tree(Strategy):
         return np.stack(rows)
 
     def column_norms(self) -> np.ndarray:
-        """A round is in as many nodes as are complete by the end of its tree, or of the run."""
+        """Return the norms of the columns of C [n].
+
+        The squared norm is the number of nodes that hold the round and are complete by the end of its tree,
+        or of the run.
+        """
         counts = np.zeros(self.rounds)
         for t in range(self.rounds):
             for level in range(self.draws(t)):
@@ -57,18 +65,21 @@ class Tree(Strategy):
 
 
 class _Nodes(NoiseStream):
-    """Holds, by level, the estimate of the complete subtree that waits for its sibling."""
+    """The noise of prefix sums.
+
+    ``held`` has, by level, the estimate of the complete subtree that waits for its sibling.
+    """
 
     def __init__(self, size: int):
         super().__init__()
         self._size = size
 
     def _row(self, draw: RowSource) -> object:
-        place = self.round % self._size
-        if place == 0:
+        leaf = self.round % self._size
+        if leaf == 0:
             self.held = []
         node, variance, replaced = draw(), 1.0, None
-        levels = _trailing_ones(place)
+        levels = _trailing_ones(leaf)
         for level in range(levels):
             left = self.held[level]
             variance = 2.0 * variance / (2.0 * variance + 1.0)
@@ -81,5 +92,8 @@ class _Nodes(NoiseStream):
 
 
 def _trailing_ones(number: int) -> int:
-    """How many subtrees below a leaf's root-ward path it completes: 0 for 0b10, 2 for 0b1011."""
+    """Return the number of ones at the end of a binary number: 0 for 0b10, 2 for 0b1011.
+
+    A leaf with that many completes so many subtrees above it.
+    """
     return ((number + 1) & -(number + 1)).bit_length() - 1
