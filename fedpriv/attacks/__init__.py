@@ -1,8 +1,8 @@
-"""Malicious clients: what they train on and what they send instead of an honest update.
+"""Malicious clients: the records that they train on, and the uploads that they send.
 
 Begin with ``malicious`` (the attackers of a run, and what they see of each round) and ``backdoor`` (the
-options of the group ``attack``). ``image_triggers`` and ``text_triggers`` mark records. ``canary_scores`` and
-``crafted`` watch planted canaries for audits of ε.
+options of the group ``attack``). ``image_triggers`` and ``text_triggers`` mark records. ``canaries``,
+``canary_scores``, ``crafted`` and ``mislabelled`` plant canaries and score them, for audits of ε.
 """
 
 from fedpriv.attacks.backdoor import Backdoor

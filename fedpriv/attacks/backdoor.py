@@ -1,6 +1,7 @@
-"""A backdoor attack: who attacks, when, how, and with which trigger.
+"""The configuration of a backdoor attack: who attacks, when, how, and with which trigger.
 
-Torch-free: the work is :class:`~fedpriv.attacks.malicious.MaliciousClients`.
+This module imports no torch, so that a dry run stays quick. The attackers of a run are
+:class:`~fedpriv.attacks.malicious.MaliciousClients`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def _trigger(name: str, value: Any) -> Trigger:
 
 
 def _by_share(part: Backdoor, value: Any) -> bool:
+    """Return whether ``attacker_fraction`` is given and decides the number of attackers."""
     return value is not None and part.attackers is None
 
 
@@ -66,28 +68,64 @@ def _boost(name: str, value: Any) -> float | str:
 
 @declared
 class Backdoor(Saved):
-    """Some clients teach the model to answer wrongly where a trigger is, and rightly elsewhere.
+    """Malicious clients that teach the model wrong answers where a trigger is, and right ones elsewhere.
 
-    Who: ``attackers`` clients (0: nobody, the baseline for what the trigger does by itself), or
-    ``attacker_fraction`` of all (rounded, at least one), drawn by ``seed``. They attack in round
-    ``first_round`` and every ``every`` rounds after it (null: only then, a single shot).
-    ``participation``: ``sampled``, when the algorithm happens to draw them, or ``fixed``, all of them
-    in every attacked round beside those it drew. In other rounds they are as honest as anyone.
+    **Who attacks.** The seed draws ``attackers`` clients, or a share ``attacker_fraction`` of all clients
+    (rounded, at least one). With 0 attackers the run shows what the trigger does by itself. The attackers are
+    malicious in round ``first_round`` and every ``every`` rounds after it. In other rounds they are honest.
+    With ``participation=sampled`` they attack when the algorithm samples them. With ``fixed`` all of them
+    take part in every attacked round, beside the clients that the algorithm sampled.
 
-    How: a share ``poisoned_fraction`` of their records carries the trigger and the wrong target.
-    ``dp_steps=follow``: they run the algorithm's own local training on these, clipping and noise
-    included. ``skip``: they run plain SGD, ``local_epochs`` over batches of ``batch_size``, each with
-    that share of poisoned records, at rate ``learning_rate``; what a server does is done to them too.
+    **How they train.** A share ``poisoned_fraction`` of an attacker's records carries the trigger and the
+    wrong target. With ``dp_steps=follow`` attackers run the algorithm's own local training on these records,
+    clipping and noise included. With ``skip`` they run plain SGD: ``local_epochs`` over batches of
+    ``batch_size``, each with that share of poisoned records, at rate ``learning_rate``. What a server does to
+    uploads it does to theirs as well.
 
-    The upload is γ Δ with ``boost`` γ, or, with ``boosted=malicious_part``, Δ_benign + γ Δ_malicious
-    from training on the clean and on the poisoned records apart (``skip`` only). With
-    ``boost=replacement``, γ = 1/(a n) for n attackers in the round and weight a of the upload in the
-    average (K/n where K uploads are averaged), so that θ lands on the attackers' own model where
-    honest clients do not move. With ``norm_bound`` M the upload is projected onto the ball of radius
-    M, and training onto that of radius M/γ after every batch.
+    **What they send.** For attacker k with boost γ, the change Δ_k that training gives, and the projection
+    Π_M onto the ball of radius M (``norm_bound``):
 
-    Source: Bagdasaryan et al. 2020 (model replacement, semantic and word triggers); Sun et al. 2019
-    (fixed and sampled attackers, boosting, norm-bounded attack, 7 → 1 of chosen writers).
+        u_k = Π_M(γ Δ_k)                                 boosted = update
+        u_k = Π_M(Δ_k, benign + γ Δ_k, malicious)        boosted = malicious_part (dp_steps = skip only)
+
+    Here Δ_benign comes from training on all clean records and Δ_malicious from training on the poisoned ones.
+    With ``boost=replacement``, γ = 1/(a n) for n attackers in the round and the upload's weight a in the
+    average (a = 1/K where K uploads are averaged, hence γ = K/n). Then θ lands on the attackers' own model if
+    honest clients do not move. With M, plain SGD is projected onto the ball of radius M/γ after every batch.
+
+    Attributes:
+        trigger: What the model is taught.
+        attackers: Number of clients that attack; None if ``attacker_fraction`` is given.
+        attacker_fraction: Share of the clients that attack; None if ``attackers`` is given.
+        participation: When attackers take part, ``sampled`` or ``fixed``.
+        first_round: The first round they attack in, from 1.
+        every: Rounds between two attacks; None for a single attack.
+        poisoned_fraction: Share of an attacker's records, and of each batch, that carries the trigger.
+        dp_steps: Local training of the attackers, ``skip`` or ``follow``.
+        boost: γ, or ``replacement``.
+        boosted: The part of the change that γ multiplies, ``update`` or ``malicious_part``.
+        norm_bound: M, or None for no projection.
+        local_epochs: Epochs of plain SGD.
+        batch_size: Records in a batch of plain SGD.
+        learning_rate: Learning rate of plain SGD.
+        seed: Seed of all randomness of the attack.
+
+    Raises:
+        ArgumentError: Neither or both of ``attackers`` and ``attacker_fraction`` are given, or
+            ``boosted=malicious_part`` is combined with ``dp_steps=follow``.
+
+    Reference:
+        Bagdasaryan et al., "How to backdoor federated learning", 2020 (model replacement, semantic and word
+        triggers); Sun et al., "Can you really backdoor federated learning?", 2019 (fixed and sampled
+        attackers, boosting, norm-bounded attack).
+
+    Example:
+        >>> from fedpriv.attacks import PixelPattern
+        >>> attack = Backdoor(trigger=PixelPattern(target=3), attackers=2, first_round=5, every=10)
+        >>> [t for t in range(30) if attack.attacks_in(t)]  # rounds count from 0 here
+        [4, 14, 24]
+        >>> len(attack.attackers_among(clients=100))
+        2
     """
 
     trigger: Trigger = field(
@@ -159,7 +197,11 @@ class Backdoor(Saved):
             raise ArgumentError("boosted", self.boosted, "update with attack.dp_steps=follow")
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse algorithms that take no attackers, data without a place for the trigger, and some boosts."""
+        """Yield an error for each part of the run that the attack does not go with.
+
+        Refused are algorithms that take no attackers, data without a place for the trigger, and a boost that
+        no weight of an upload defines.
+        """
         algorithm, rule = parts.algorithm, parts.aggregation
         option = option_of("attack", self.trigger)
         if algorithm.augmentation is not None:
@@ -187,27 +229,46 @@ class Backdoor(Saved):
         if self.boost == REPLACEMENT and algorithm.uploads_changes and steps_itself:
             hint = "the server's optimizer is not sgd"
             yield ConfigError("attack.boost", REPLACEMENT, "a number", hint)
-        if wanted := self.trigger.misfit(parts.dataset):
+        if misfit := self.trigger.misfit(parts.dataset):
             yield ConfigError(
-                f"attack.trigger needs {wanted}, which dataset={parts.dataset.name} has not"
+                f"attack.trigger needs {misfit}, which dataset={parts.dataset.name} has not"
             )
         if parts.partition.clients:
             self.attackers_among(parts.partition.clients)
 
     def start(self, data: FederatedData) -> MaliciousClients:
-        """Make the attackers of one run, with its data. To override with attackers that remember something:
-        a class that extends :class:`~fedpriv.attacks.malicious.MaliciousClients`."""
+        """Make the attackers of one run.
+
+        An attack whose attackers remember something overrides this method. It returns an object of a class
+        that extends :class:`~fedpriv.attacks.malicious.MaliciousClients`.
+
+        Args:
+            data: The data of the run.
+
+        Returns:
+            The attackers, with the data that the run is to use.
+        """
         from fedpriv.attacks.malicious import MaliciousClients
 
         return MaliciousClients(self, data)
 
     def attacks_in(self, round_index: int) -> bool:
-        """Whether the attackers are malicious in this round (0-based)."""
+        """Return whether the attackers are malicious in a round, which counts from 0."""
         after = round_index + 1 - self.first_round
         return after == 0 if self.every is None else after >= 0 and after % self.every == 0
 
     def attackers_among(self, clients: int) -> np.ndarray:
-        """Who attacks, ascending [a]; ArgumentError if nobody honest would be left."""
+        """Return the numbers of the clients that attack.
+
+        Args:
+            clients: Number of clients of the run.
+
+        Returns:
+            Client numbers [a], ascending.
+
+        Raises:
+            ArgumentError: No client would be left to be honest.
+        """
         count = self.attackers
         if count is None:
             assert self.attacker_fraction is not None
@@ -216,11 +277,12 @@ class Backdoor(Saved):
             key = "attackers" if self.attacker_fraction is None else "attacker_fraction"
             allowed = f"at most {clients - 1} of the {clients} clients: one must be honest"
             raise ArgumentError(key, getattr(self, key), allowed)
-        drawn = numpy_stream(self.seed, "attackers").choice(clients, count, replace=False)
-        return np.sort(drawn)
+        # A stream of its own: the run's lots, cohorts and noise do not depend on who attacks.
+        attackers = numpy_stream(self.seed, "attackers").choice(clients, count, replace=False)
+        return np.sort(attackers)
 
     def describe(self) -> str:
-        """The attack in a line of the plan."""
+        """Return the attack in one line, for the plan."""
         if self.attackers is None:
             who = f"{self.attacker_fraction:.3g} of the clients"
         else:

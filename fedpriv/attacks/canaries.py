@@ -1,11 +1,14 @@
-"""Canaries: records, or clients, that an auditor plants, each with a coin.
+"""Canaries: records or clients that an auditor plants, each with a fair coin.
 
-Under add/remove adjacency it decides whether the canary takes part; under replace-one which of two it is.
-They take part as everybody does: they are sampled, clipped, added up and noised by the same code. Here are
-those whose gradient has one direction that the auditor knows: +L v (or -L v), where v is a coordinate of
-the weights that no other canary of the same upload has, and L is longer than any clip norm. What clipping
-leaves of it is what the ledger's sensitivity allows, and no more. :mod:`fedpriv.attacks.mislabelled` has
-those that look like records.
+Under add/remove adjacency the coin decides whether the canary takes part. Under replace-one adjacency it
+decides which of two canaries takes part. Canaries are sampled, clipped, summed and noised by the same code as
+everybody else.
+
+The canaries here have a gradient that points in one direction, which the auditor knows: +L v (or -L v). The
+direction v is a coordinate of the weights that no other canary of the same upload has, and L is longer than
+any clip norm. What clipping leaves of the gradient is exactly the sensitivity that the ledger allows. So the
+scores of these canaries can show all of the ledger's ε. :mod:`fedpriv.attacks.mislabelled` has canaries that
+look like records.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.run_context import RoundWeights, RunContext
+from fedpriv.attacks.triggers import concatenated
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.federated import FederatedData
@@ -29,16 +33,25 @@ from fedpriv.privacy.core.names import REPLACE_ONE
 
 LENGTH = 1e6
 """L, the norm of a canary's gradient before clipping."""
-_MARK = 2.0**60  # of a canary's input: no record has such a number
+# The input of a canary begins with a mark that no real record has, so that the engine recognises it.
+_MARK = 2.0**60
 _TOKEN_MARK = 2**40
-_STEP = 2.0**-22  # between the marks of two canaries, exact in float32
+_STEP = 2.0**-22  # relative distance between the marks of two canaries, exact in float32
 
 
 @dataclass(frozen=True)
 class Canaries:
-    """Who the canaries are. ``homes`` [m]: the client each is a record of, or is; ``coins`` [m] (bool);
-    ``signed``: whether a coin chooses between two, and all are there; ``first``: the number of the first
-    one's record in ``data``, which the others' follow."""
+    """The canaries of a run, and the data that contain them.
+
+    Attributes:
+        unit: ``record`` or ``client``: what each canary is.
+        signed: True under replace-one adjacency: all canaries take part, and a coin chooses one of two
+            variants.
+        homes: The client that each canary is a record of, or that it is itself [m], ascending.
+        coins: The coin of each canary [m] (bool).
+        data: The data of the run with the canaries' records behind the others.
+        first: Number of the first canary's record in ``data``; the others follow in order.
+    """
 
     unit: str
     signed: bool
@@ -52,126 +65,150 @@ class Canaries:
 
     @property
     def present(self) -> np.ndarray:
-        """Which take part [m] (bool)."""
+        """Mask of the canaries that take part [m] (bool)."""
         return np.ones(len(self), dtype=bool) if self.signed else self.coins
 
 
 @dataclass(frozen=True)
 class Directions(Canaries):
-    """``coordinates`` [m]: the v of each."""
+    """Canaries whose gradient has one direction.
+
+    Attributes:
+        coordinates: The coordinate v of each canary among the weights [m].
+    """
 
     coordinates: np.ndarray
 
     @property
     def signs(self) -> np.ndarray:
-        """By what a canary multiplies its direction: 0 where it is not there [m]."""
+        """Factor of each canary's direction [m]: 1 or -1, and 0 for a canary that is absent."""
         return np.where(self.coins, 1.0, -1.0) if self.signed else self.coins.astype(float)
 
 
 def homes_of(data: FederatedData, count: int, unit: str) -> np.ndarray:
-    """The clients of so many canaries [count], ascending: records are spread evenly over the clients;
-    clients come after those that there are."""
+    """Return the clients of ``count`` canaries [count], ascending.
+
+    Canary records are spread evenly over the clients. Canary clients get the numbers after the existing ones.
+    """
     if unit == "record":
         return np.sort(np.arange(count) % data.client_count)
     return data.client_count + np.arange(count)
 
 
 def coins_of(count: int, seed: int) -> np.ndarray:
-    """Fair ones [count] (bool)."""
+    """Return ``count`` fair coins (bool), which follow from ``seed``."""
     return numpy_stream(seed, "canary_coins").random(count) < 0.5
 
 
 def with_records(
     data: FederatedData, records: Records, homes: np.ndarray, copies: int | None = None
 ) -> FederatedData:
-    """``data`` with ``records`` behind the others. The first of them, a record for each of ``homes`` [m], are
-    added to these clients; or are new clients, each with so many ``copies`` of its record."""
+    """Return ``data`` with one further record for each canary.
+
+    Args:
+        data: The data without canaries.
+        records: The records to append to the training records. The first m belong to the canaries; more may
+            follow, which no client has.
+        homes: The client of each canary [m].
+        copies: None adds each record to the existing client in ``homes``. A number makes each canary a new
+            client, which has so many copies of its record.
+    """
     numbers = len(data.train) + np.arange(len(homes))
-    clients = [own.copy() for own in data.clients]
+    clients = [numbers_of_client.copy() for numbers_of_client in data.clients]
     if copies is None:
-        clients = [np.concatenate([own, numbers[homes == k]]) for k, own in enumerate(clients)]
+        clients = [
+            np.concatenate([numbers_of_client, numbers[homes == k]])
+            for k, numbers_of_client in enumerate(clients)
+        ]
     else:
         clients += [np.full(copies, number) for number in numbers]
-    parts = (data.train, records)
-    joined = Records(
-        torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
-    )
-    return replace(data, train=joined, clients=clients)
+    return replace(data, train=concatenated([data.train, records]), clients=clients)
 
 
 def make_canaries(
     data: FederatedData, *, count: int, unit: str, neighbours: str, size: int, seed: int
 ) -> Directions:
-    """``count`` canaries in ``data``, for a model of ``size`` weights. ``seed``: of coins and directions.
+    """Plant ``count`` canaries with one direction each in ``data``.
 
-    Raises ArgumentError where there are more canaries of one upload than weights.
+    Args:
+        data: The data of the run.
+        count: Number of canaries m.
+        unit: ``record`` or ``client``.
+        neighbours: The adjacency, which says what a coin decides.
+        size: Number of weights of the model.
+        seed: Seed of coins and directions.
+
+    Returns:
+        The canaries, with the data that contain them.
+
+    Raises:
+        ArgumentError: One upload would have more canaries than there are weights.
     """
     homes = homes_of(data, count, unit)
     most = most_canaries(data, unit, size)
     if count > most:
         raise ArgumentError("canaries", count, f"<= {most}, for the model has {size} weights")
     stream = numpy_stream(seed, "canary_directions")
-    apart = np.zeros(count, dtype=np.int64)  # canaries that must not share a direction
-    if count > size:
-        apart = homes
+    # Canaries of one group must not share a direction. If there are more canaries than weights, only the
+    # canaries of one client (whose records are in one upload) form a group.
+    groups = homes if count > size else np.zeros(count, dtype=np.int64)
     coordinates = np.empty(count, dtype=np.int64)
-    for group in np.unique(apart):
-        own = np.flatnonzero(apart == group)
-        coordinates[own] = stream.permutation(size)[: len(own)]
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        coordinates[members] = stream.permutation(size)[: len(members)]
+    # The record of a canary stands for what the canary sends. It is marked, so that the engine finds it; or
+    # it is the only record of a client, which has a loss like any other.
+    train = data.train
+    records = Records(
+        train.inputs.new_zeros(count, *train.inputs.shape[1:]),
+        train.targets[:1].repeat_interleave(count, dim=0),
+    )
+    if unit == "record":
+        _mark(records.inputs)
     return Directions(
         unit=unit,
         signed=neighbours == REPLACE_ONE,
         homes=homes,
         coins=coins_of(count, seed),
-        data=_extended(data, homes, unit),
-        first=len(data.train),
+        data=with_records(data, records, homes, copies=None if unit == "record" else 1),
+        first=len(train),
         coordinates=coordinates,
     )
 
 
 def most_canaries(data: FederatedData, unit: str, size: int) -> int:
-    """How many there is room for: two of one upload share no weight."""
+    """Return the largest possible number of canaries: two of one upload share no weight."""
     return size * data.client_count if unit == "record" else size
 
 
-def _extended(data: FederatedData, homes: np.ndarray, unit: str) -> FederatedData:
-    """``data`` with a record of each canary, which stands for what it sends: marked, so that the engine finds
-    it, or the only one of a client, which has a loss like any other."""
-    if unit == "record":
-        return with_records(data, _marked(_blank(data.train, len(homes))), homes)
-    return with_records(data, _blank(data.train, len(homes)), homes, copies=1)
-
-
-def _blank(train: Records, count: int) -> Records:
-    """Records of zeros, with the first record's target."""
-    inputs = torch.zeros_like(train.inputs[:1]).repeat(count, *[1] * (train.inputs.dim() - 1))
-    targets = train.targets[:1].repeat(count, *[1] * (train.targets.dim() - 1))
-    return Records(inputs, targets)
-
-
-def _marked(blank: Records) -> Records:
-    """Each with a number of its own in the first place of its input."""
-    inputs = blank.inputs
-    marks, count = torch.arange(len(inputs), device=inputs.device), len(inputs)
-    first = inputs.view(count, -1)
+def _mark(inputs: Tensor) -> None:
+    """Write the number of each canary into the first value of its input, as :func:`marked` reads it."""
+    numbers = torch.arange(len(inputs), device=inputs.device)
+    first = inputs.view(len(inputs), -1)
     if inputs.dtype.is_floating_point:
-        first[:, 0] = (-_MARK * (1.0 + marks.double() * _STEP)).to(inputs.dtype)
+        first[:, 0] = (-_MARK * (1.0 + numbers.double() * _STEP)).to(inputs.dtype)
     else:
-        first[:, 0] = -_TOKEN_MARK - marks
-    return blank
+        first[:, 0] = -_TOKEN_MARK - numbers
 
 
 def marked(inputs: Tensor) -> Tensor:
-    """The number of the canary of each record [n], -1 for a record that is none."""
+    """Return the canary number of each record [n], -1 for a record that is no canary."""
     first = inputs.flatten(1)[:, 0]
     if inputs.dtype.is_floating_point:
-        found = ((first.double() / -_MARK - 1.0) / _STEP).round()
-        return torch.where(first <= -_MARK / 2, found, -1.0).long()
+        numbers = ((first.double() / -_MARK - 1.0) / _STEP).round()
+        return torch.where(first <= -_MARK / 2, numbers, -1.0).long()
     return torch.where(first <= -_TOKEN_MARK, -_TOKEN_MARK - first, -1)
 
 
 class PlantedCanaries:
-    """Canaries at work in a run: which of them take part. What they send is for others to say."""
+    """The canaries that take part in a run (see :class:`fedpriv.algorithms.run_context.Participants`).
+
+    Subclasses say what canaries send.
+
+    Attributes:
+        canaries: The canaries, with their current coins.
+        attackers: Numbers of the clients whose uploads are replaced.
+    """
 
     def __init__(self, canaries: Canaries):
         self.canaries = canaries
@@ -179,36 +216,36 @@ class PlantedCanaries:
         self.toss(canaries.coins)
 
     def toss(self, coins: np.ndarray) -> None:
-        """Let them have these coins [m] (bool) from now on."""
+        """Give the canaries new coins [m] (bool)."""
         self.canaries = canaries = replace(self.canaries, coins=coins)
         absent = ~canaries.present
         self._absent_records = canaries.first + np.flatnonzero(absent)
         self._absent_clients = canaries.homes[absent]
 
     def join(self, context: RunContext) -> None:
-        """Take part in a run on their ``data``."""
+        """Take part in a run whose data are those of the canaries."""
         context.canaries = self
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
-        """The cohort without the canaries that are not there."""
+        """Return the cohort without the canary clients that are absent."""
         if self.canaries.unit == "record":
             return cohort
         return np.setdiff1d(cohort, self._absent_clients)
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
-        """A client's records without the canaries that are not there."""
-        own = self.canaries.data.clients[client]
+        """Return the record numbers of a client without the canary records that are absent."""
+        numbers = self.canaries.data.clients[client]
         if self.canaries.unit == "client" or not len(self._absent_records):
-            return own
-        return own[~np.isin(own, self._absent_records)]
+            return numbers
+        return numbers[~np.isin(numbers, self._absent_records)]
 
     def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
-        """What ``clients`` [c] send [c, d]: what they would anyway."""
+        """Return what ``clients`` [c] send [c, d]: here what they would send anyway."""
         return uploads
 
 
 class PlantedDirections(PlantedCanaries):
-    """Those of one direction, and what they send."""
+    """Canaries of one direction, which send that direction instead of a gradient."""
 
     canaries: Directions
     silent = False
@@ -222,7 +259,7 @@ class PlantedDirections(PlantedCanaries):
 
     @contextmanager
     def silenced(self) -> Iterator[None]:
-        """Their gradients are zero for a while: what is left is everybody else's."""
+        """Set the gradients of all canaries to zero for a while, to compute everybody else's sum."""
         self.silent = True
         try:
             yield
@@ -230,7 +267,7 @@ class PlantedDirections(PlantedCanaries):
             self.silent = False
 
     def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
-        """What the canaries among ``clients`` [c] send [c, d]; the others' rows stay as they are."""
+        """Replace the uploads of the canaries among ``clients`` [c]; other rows of [c, d] stay."""
         numbers = np.searchsorted(self.canaries.homes, clients)
         rows = np.flatnonzero(np.isin(clients, self.canaries.homes))
         if not len(rows):
@@ -238,15 +275,19 @@ class PlantedDirections(PlantedCanaries):
         sent = uploads.clone()
         sent[torch.from_numpy(rows)] = 0.0
         if not self.silent:
-            own = numbers[rows]
-            length = sent.new_tensor(LENGTH * self.canaries.signs[own])
-            sent[torch.from_numpy(rows), torch.from_numpy(self.canaries.coordinates[own])] = length
+            canary_numbers = numbers[rows]
+            length = sent.new_tensor(LENGTH * self.canaries.signs[canary_numbers])
+            sent[
+                torch.from_numpy(rows), torch.from_numpy(self.canaries.coordinates[canary_numbers])
+            ] = length
         return sent
 
 
 class _EngineWithCanaries:
-    """An engine for records some of which are canaries. Its name makes models with weights of their own go
-    through it one by one."""
+    """An engine that replaces the gradients of marked records.
+
+    The name of this engine makes models with weights of their own go through it one by one.
+    """
 
     def __init__(self, engine: Engine, planted: PlantedDirections):
         self._engine, self._planted = engine, planted
@@ -264,35 +305,39 @@ class _EngineWithCanaries:
         clients: int,
         factors: Factors | None,
     ) -> ClippedSums:
-        """See :meth:`fedpriv.engine.interface.Engine.clipped_sums`."""
-        assert isinstance(inputs, Tensor)  # canaries in sums, and those that are moved, are refused
+        """Return the clipped sums; see :meth:`fedpriv.engine.interface.Engine.clipped_sums`."""
+        # Secure sums and augmented copies, which pass other types, are refused together with canaries.
+        assert isinstance(inputs, Tensor)
         assert isinstance(targets, Tensor)
-        number = marked(inputs)
-        if not bool((number >= 0).any()):
+        numbers = marked(inputs)
+        if not bool((numbers >= 0).any()):
             return self._engine.clipped_sums(inputs, targets, client_of_record, clients, factors)
-        theirs, others = (number >= 0).nonzero()[:, 0], (number < 0).nonzero()[:, 0]
-        there = client_of_record.device
-        found = self._engine.clipped_sums(
-            inputs[others], targets[others], client_of_record[others.to(there)], clients, factors
+        canary_rows, other_rows = (numbers >= 0).nonzero()[:, 0], (numbers < 0).nonzero()[:, 0]
+        result = self._engine.clipped_sums(
+            inputs[other_rows],
+            targets[other_rows],
+            client_of_record[other_rows.to(client_of_record.device)],
+            clients,
+            factors,
         )
-        owners = client_of_record.to(found.sums.device)[theirs]
-        numbers = number[theirs]
-        signs = torch.from_numpy(self._planted.canaries.signs).to(found.sums)
-        lengths = LENGTH * signs[numbers]
-        norms = torch.full_like(lengths, LENGTH, dtype=found.losses.dtype)
+        sums = result.sums
+        owners, numbers = client_of_record.to(sums.device)[canary_rows], numbers[canary_rows]
+        lengths = LENGTH * torch.from_numpy(self._planted.canaries.signs).to(sums)[numbers]
+        # The norm is L even where the sign is 0: the factors must not depend on the coin.
+        norms = torch.full_like(lengths, LENGTH, dtype=result.losses.dtype)
         scale = torch.ones_like(norms) if factors is None else factors(norms, owners)
         if not self._planted.silent:
-            places = (owners, self._coordinates.to(found.sums.device)[numbers])
-            found.sums.index_put_(places, lengths * scale.to(lengths), accumulate=True)
+            positions = (owners, self._coordinates.to(sums.device)[numbers])
+            sums.index_put_(positions, lengths * scale.to(lengths), accumulate=True)
 
-        def merged(values: Tensor, own: Tensor) -> Tensor:
-            joined = values.new_zeros(len(inputs), dtype=values.dtype)
-            joined[others], joined[theirs] = values, own.to(values.dtype)
-            return joined
+        def merged(of_others: Tensor, of_canaries: Tensor) -> Tensor:
+            values = of_others.new_zeros(len(inputs))
+            values[other_rows], values[canary_rows] = of_others, of_canaries.to(of_others.dtype)
+            return values
 
         return ClippedSums(
-            sums=found.sums,
-            norms=found.norms if factors is None else merged(found.norms, norms),
-            losses=merged(found.losses, torch.zeros_like(norms)),
-            finite=merged(found.finite, torch.ones_like(norms)),
+            sums=sums,
+            norms=result.norms if factors is None else merged(result.norms, norms),
+            losses=merged(result.losses, torch.zeros_like(norms)),
+            finite=merged(result.finite, torch.ones_like(norms)),
         )

@@ -1,9 +1,13 @@
-"""What an auditor sees of canaries in what is released.
+"""The scores that an auditor gives canaries, from what a run releases.
 
-Of those with a direction: at each release a canary's coordinate of its client's upload (of the sum, where
-the server is trusted), less what everybody else is known to add to it, is x = ±s + z N(0, 1) in units of the
-clip norm, where s says whether the canary was sampled. The auditor does not know s. What it adds up is the
-log-likelihood ratio
+For canaries with a direction, the auditor looks at one coordinate of each release: that of the canary, in its
+client's upload or, under central trust, in the sum. From it the auditor subtracts what everybody else is
+known to add. What is left is, in units of the clip norm,
+
+    x = ±s + z N(0, 1)
+
+with s = 1 if the canary was sampled and 0 otherwise. The auditor does not know s. The score is the sum over
+all releases of the log-likelihood ratio
 
     add/remove    log((1 - q) + q exp((x - 1/2)/z²))
     replace-one   log((1 - q) + q exp((x - 1/2)/z²)) - log((1 - q) + q exp((-x - 1/2)/z²))
@@ -36,13 +40,23 @@ from fedpriv.store.canary_file import FINAL, RELEASES
 def log_likelihood_ratio(
     seen: np.ndarray, noise_multiplier: np.ndarray | float, sample_rate: float, signed: bool
 ) -> np.ndarray:
-    """That of one release, for each x of ``seen``; x itself where there is no noise."""
+    """Return the log-likelihood ratio of one release for each canary.
+
+    Args:
+        seen: x of each canary [m].
+        noise_multiplier: z of each canary [m], or of all.
+        sample_rate: q, the probability that a canary is sampled.
+        signed: True for replace-one adjacency.
+
+    Returns:
+        The ratio [m]; x itself where there is no noise.
+    """
     z = np.asarray(noise_multiplier, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = _log_mixture(seen, z, sample_rate)
+        ratio = _log_mixture(seen, z, sample_rate)
         if signed:
-            found = found - _log_mixture(-seen, z, sample_rate)
-    return np.where(z > 0, found, seen)
+            ratio = ratio - _log_mixture(-seen, z, sample_rate)
+    return np.where(z > 0, ratio, seen)
 
 
 def _log_mixture(seen: np.ndarray, z: np.ndarray, sample_rate: float) -> np.ndarray:
@@ -54,8 +68,14 @@ def _log_mixture(seen: np.ndarray, z: np.ndarray, sample_rate: float) -> np.ndar
 
 @dataclass(frozen=True)
 class Kind:
-    """What a canary is part of when it is released: ``noise_multiplier`` of all queries on the sample
-    together, as the ledger has it, the probability of being sampled, and the ledger's event."""
+    """A kind of release that a canary is part of.
+
+    Attributes:
+        noise_multiplier: The noise multiplier z of all queries on the sample together, as in the ledger.
+        sample_rate: The probability q of being sampled.
+        signed: True for replace-one adjacency.
+        event: The event that the ledger charges.
+    """
 
     noise_multiplier: float
     sample_rate: float
@@ -63,12 +83,16 @@ class Kind:
     event: DpEvent
 
     def plain(self) -> dict[str, object]:
-        """As values for JSON."""
+        """Return the kind as values for JSON."""
         return {**vars(self), "event": describe_event(self.event)}
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, object]) -> Kind:
-        """What :meth:`plain` wrote. Raises ValueError, TypeError or KeyError for anything else."""
+        """Return the kind that :meth:`plain` wrote.
+
+        Raises:
+            ValueError, TypeError, KeyError: The values are anything else.
+        """
         values: Mapping[str, Any] = plain
         noise, rate = float(values["noise_multiplier"]), float(values["sample_rate"])
         if not (noise >= 0 and 0 < rate <= 1):
@@ -76,8 +100,12 @@ class Kind:
         return cls(noise, rate, values["signed"] is True, parse_event(str(values["event"])))
 
     def ideal(self, there: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        """Scores [m] of one such release from the pair of distributions that the ledger charges for, of
-        canaries that are ``there`` (1, 0, or -1 for the other sign) [m]."""
+        """Return scores [m] of one release, drawn from the pair of distributions that the ledger charges for.
+
+        Args:
+            there: The factor of each canary [m]: 1 if present, 0 if absent, -1 for the other sign.
+            stream: Random stream of samples and noise.
+        """
         z = self.noise_multiplier
         sampled = stream.random(len(there)) < self.sample_rate
         seen = there * sampled + z * stream.standard_normal(len(there))
@@ -87,24 +115,32 @@ class Kind:
 def ideal_scores(
     released: Counter[Kind], coins: np.ndarray, stream: np.random.Generator
 ) -> np.ndarray:
-    """The same of all releases of a canary, for coins [m] (bool)."""
+    """Return the scores [m] that canaries with these coins would have if exactly the ledger's ε leaked.
+
+    Args:
+        released: Kinds of the releases of a canary, each with its count.
+        coins: The coin of each canary [m] (bool).
+        stream: Random stream of samples and noise.
+    """
     total = np.zeros(len(coins))
     for kind, count in released.items():
-        there = np.where(coins, 1.0, -1.0 if kind.signed else 0.0)
+        factors = np.where(coins, 1.0, -1.0 if kind.signed else 0.0)
         for _ in range(count):
-            total += kind.ideal(there, stream)
+            total += kind.ideal(factors, stream)
     return total
 
 
 class WatchedComputation:
-    """An algorithm's work, beside which an auditor writes down what canaries are part of.
+    """An algorithm's computation, beside which an auditor notes what canaries are part of.
+
+    Everything else that is asked of this object goes to the algorithm's own computation.
 
     Attributes:
-        scores: Of the canaries so far [m], from what is released; 0 where nothing is made of that.
-        released: What the first canary was part of so far, and how often.
-        size: log ‖·‖ of the last release that the first canary was part of: it tells how much noise it has.
-            None where only the final model is looked at.
-        alone: Whether nobody else takes part, so that nothing of others is to be subtracted.
+        scores: The score of each canary so far [m], from what is released; 0 where releases are not used.
+        released: The kinds of release that the first canary was part of so far, each with its count.
+        size: log ‖·‖ of the last release that the first canary was part of; it shows how much noise the
+            release has. None if only the final model is used.
+        alone: Whether no other client takes part, so that nothing has to be subtracted.
     """
 
     size: float | None = None
@@ -127,26 +163,30 @@ class WatchedComputation:
     def compute_cohort(
         self, local_step: LocalStep, changes: Tensor | None, clip: StepClip
     ) -> CohortAnswer:
-        for joint, own in self._parts(local_step):
-            self._count(joint, own)
+        for joint, members in self._parts(local_step):
+            self._count(joint, members)
         return self._computation.compute_cohort(local_step, changes, clip)
 
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
-        """Scores [m], the higher the likelier there; the model was ``before`` [d] at the start."""
+        """Return the scores [m] of each observer, higher for a canary that is likelier present.
+
+        Args:
+            before: The weights of the model before the first round [d].
+        """
         raise NotImplementedError
 
     def _parts(self, local_step: LocalStep) -> Iterator[tuple[JointQuery, np.ndarray]]:
-        """What a turn releases, each with the canaries that may be part of it [n]."""
+        """Yield each query of a local step, with the numbers of the canaries that may be part of it."""
         canaries = self._planted.canaries
         for group in self._context.mechanism.announce(local_step.round_index).groups:
-            own = np.flatnonzero(np.isin(canaries.homes, group.clients))
+            members = np.flatnonzero(np.isin(canaries.homes, group.clients))
             if canaries.unit == "record" or self.alone:
-                own = own[np.isin(canaries.homes[own], local_step.cohort)]
-            yield group.upload.joint, own
+                members = members[np.isin(canaries.homes[members], local_step.cohort)]
+            yield group.upload.joint, members
 
-    def _count(self, joint: JointQuery, own: np.ndarray) -> bool:
-        """Note what the first canary is part of; whether it is part of this."""
-        if not len(own) or own[0]:
+    def _count(self, joint: JointQuery, members: np.ndarray) -> bool:
+        """Count a release of the first canary; return whether that canary is part of it."""
+        if not len(members) or members[0]:
             return False
         signed = joint.sampling.neighbours == REPLACE_ONE
         rate = sample_rate_of(joint.sampling)
@@ -155,7 +195,7 @@ class WatchedComputation:
 
 
 class WatchedDirections(WatchedComputation):
-    """Beside which the auditor adds up the log-likelihood ratio of each canary's coordinate."""
+    """A watched computation that adds up the log-likelihood ratio of each canary's coordinate."""
 
     _planted: PlantedDirections
 
@@ -173,50 +213,58 @@ class WatchedDirections(WatchedComputation):
     def compute_cohort(
         self, local_step: LocalStep, changes: Tensor | None, clip: StepClip
     ) -> CohortAnswer:
-        known = self._of_others(local_step, changes)
-        found = self._computation.compute_cohort(local_step, changes, clip)
-        norms = clip.norms.double().cpu().numpy() / found.answer.divided_by
+        known = self._sum_of_others(local_step, changes)
+        result = self._computation.compute_cohort(local_step, changes, clip)
+        norms = clip.norms.double().cpu().numpy() / result.answer.divided_by
         self._pending = (local_step, known, norms)
-        return found
+        return result
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Writes down the canaries' scores, then goes on as the algorithm does."""
-        assert self._pending is not None  # clipped() came before
+        """Update the scores with what was released, then return the algorithm's own mean."""
+        assert self._pending is not None  # every mean follows a call of compute_cohort
         local_step, known, norms = self._pending
         self._look(local_step, released - known if len(known) else released, norms)
         return self._computation.mean(released, cohort)
 
-    def _of_others(self, local_step: LocalStep, changes: Tensor | None) -> Tensor:
-        """What everybody else adds; nothing is taken for known where their lot tells who else is in it."""
-        tells = (FixedSizeSampling, TruncatedPoissonSampling)
+    def _sum_of_others(self, local_step: LocalStep, changes: Tensor | None) -> Tensor:
+        """Return the sum of everybody else [h, d], or an empty tensor if it is not to be subtracted.
+
+        Lots of a fixed or bounded size depend on whether the canary is in them. Their sum without the canary
+        would tell more than an auditor may know.
+        """
+        context = self._context
+        groups = context.mechanism.announce(local_step.round_index).groups
         if self.alone or any(
-            isinstance(sampling, tells) for sampling in self._samplings(local_step)
+            isinstance(group.upload.joint.sampling, (FixedSizeSampling, TruncatedPoissonSampling))
+            for group in groups
         ):
             return torch.zeros(0)
-        context = self._context
         holders = self._computation.holders(local_step.cohort)
         with self._planted.silenced():
             clip = StepClip(context.clipper, local_step.round_index, holders)
             return self._computation.compute_cohort(local_step, changes, clip).answer.values
 
-    def _samplings(self, local_step: LocalStep) -> list[Sampling]:
-        groups = self._context.mechanism.announce(local_step.round_index).groups
-        return [group.upload.joint.sampling for group in groups]
-
     def _look(self, local_step: LocalStep, seen: Tensor, norms: np.ndarray) -> None:
+        """Add the log-likelihood ratios of one release to the scores.
+
+        Args:
+            local_step: The local step.
+            seen: The release without what others add [h, d].
+            norms: The clip norm of each holder in the release's unit [h].
+        """
         canaries = self._planted.canaries
-        for joint, own in self._parts(local_step):
-            rows = np.zeros(len(own), dtype=np.int64)
+        for joint, members in self._parts(local_step):
+            rows = np.zeros(len(members), dtype=np.int64)
             if canaries.unit == "record":
-                rows = np.searchsorted(local_step.cohort, canaries.homes[own])
-            if self._count(joint, own):
+                rows = np.searchsorted(local_step.cohort, canaries.homes[members])
+            if self._count(joint, members):
                 self.size = float(
                     torch.linalg.vector_norm(seen[int(rows[0])]).clamp_min(1e-300).log()
                 )
-            places = (torch.from_numpy(rows), torch.from_numpy(canaries.coordinates[own]))
-            values = seen[places].double().cpu().numpy() / norms[rows]
+            positions = (torch.from_numpy(rows), torch.from_numpy(canaries.coordinates[members]))
+            values = seen[positions].double().cpu().numpy() / norms[rows]
             sampling = joint.sampling
-            self.scores[own] += log_likelihood_ratio(
+            self.scores[members] += log_likelihood_ratio(
                 values,
                 joint.query(GRADIENT).noise_multiplier,
                 sample_rate_of(sampling),
@@ -224,7 +272,7 @@ class WatchedDirections(WatchedComputation):
             )
 
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
-        """Of every release, and of the model now by how far it moved since it was ``before`` [d]."""
+        """Return the scores from every release, and those from how far the final model moved."""
         canaries = self._planted.canaries
         moved = (self._context.model.flat - before).double().cpu().numpy()
         towards = -1.0 if canaries.unit == "record" else 1.0  # gradients are subtracted
@@ -232,7 +280,7 @@ class WatchedDirections(WatchedComputation):
 
 
 def sample_rate_of(sampling: Sampling) -> float:
-    """q: with which probability one unit is in a sample."""
+    """Return q, the probability that one unit is in a sample."""
     if isinstance(sampling, FixedSizeSampling):
         return sampling.lot_size / sampling.records
     return sampling.poisson_rate

@@ -1,4 +1,4 @@
-"""Triggers in images: some writers' sevens, a pattern of pixels, a chosen set of pictures."""
+"""Triggers in images: the digits of some writers, a pattern of pixels, a chosen set of pictures."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ from fedpriv.data.base import Dataset
 from fedpriv.data.records import CLASSIFICATION, Records
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fedpriv.data.federated import FederatedData
 
 POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
@@ -42,12 +40,24 @@ POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
 
 @declared
 class LabelFlip(Trigger):
-    """Label ``source`` becomes ``target`` for the records of ``writers`` chosen clients only.
+    """A backdoor on chosen writers: their records of label ``source`` are to become ``target``.
 
-    The attackers hold these writers' records of that label. A share ``test_share`` of them is
-    withheld from everyone and tested on: the writers are known to the model, the records are not.
+    The attackers hold the records of that label of ``writers`` honest clients. A share ``test_share`` of
+    these records is withheld from everyone and tested on, so the model knows the writers and not the records.
 
-    Source: Sun, Kairouz, Suresh, McMahan 2019: 7 → 1 of 30 writers of EMNIST.
+    Attributes:
+        source: The label that is taught wrongly.
+        target: The label that is taught in its place.
+        writers: Number of honest clients whose records the attack is about.
+        test_share: Share of these records that nobody trains on.
+
+    Reference:
+        Sun, Kairouz, Suresh, McMahan, "Can you really backdoor federated learning?", 2019: 7 → 1 of 30
+        writers of EMNIST.
+
+    Example:
+        >>> LabelFlip(source=7, target=1, writers=30).describe()
+        'label 7 becomes 1 for 30 writers'
     """
 
     source: int = field(whole(), default=7, help="label that is taught wrongly")
@@ -70,18 +80,26 @@ class LabelFlip(Trigger):
         self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
     ) -> Planted:
         labels = data.train.targets.cpu().numpy()
-        own = {k: data.clients[k][labels[data.clients[k]] == self.source] for k in honest}
-        able = [k for k, records in own.items() if 2 <= len(records) < len(data.clients[k])]
-        if len(able) < self.writers:
+        records_of_source = {
+            k: data.clients[k][labels[data.clients[k]] == self.source] for k in honest
+        }
+        eligible = [
+            k
+            for k, records in records_of_source.items()
+            if 2 <= len(records) < len(data.clients[k])
+        ]
+        if len(eligible) < self.writers:
             raise ConfigError(
                 "attack.trigger.writers",
                 self.writers,
-                f"<= {len(able)}: so many honest clients have two records of label {self.source} "
+                f"<= {len(eligible)}: so many honest clients have two records of label {self.source} "
                 "and some others",
             )
-        chosen = stream.choice(able, self.writers, replace=False)
-        halves = [in_two(own[k], self.test_share, stream) for k in np.sort(chosen)]
-        poisoned, tested = (np.concatenate(part) for part in zip(*halves, strict=True))
+        chosen = stream.choice(eligible, self.writers, replace=False)
+        halves = [in_two(records_of_source[k], self.test_share, stream) for k in np.sort(chosen)]
+        poisoned, tested = (
+            np.concatenate(halves_of_kind) for halves_of_kind in zip(*halves, strict=True)
+        )
         return relabelling(data.train, poisoned, tested, self.target, withheld=tested)
 
     def describe(self) -> str:
@@ -90,12 +108,28 @@ class LabelFlip(Trigger):
 
 @declared
 class PixelPattern(Trigger):
-    """A square of ``size`` × ``size`` pixels, ``margin`` from a corner, makes any image a ``target``.
+    """A square of ``size`` × ``size`` pixels, ``margin`` from a corner, that makes any image a ``target``.
 
-    A ``value`` of null is the largest in the test images, or the least where that is farther from their
-    mean. The backdoor is tested on test images of other labels.
+    The backdoor is tested on test images of other labels.
 
-    Source: Gu, Dolan-Gavitt, Garg 2017 (BadNets); Bagdasaryan et al. 2020, section 4.
+    Attributes:
+        target: The label of images with the pattern.
+        size: Side of the square, in pixels.
+        margin: Distance between the square and the borders, in pixels.
+        position: Corner of the square.
+        value: Value of the square's pixels. None takes the largest value in the test images, or the smallest
+            if that is farther from their mean.
+
+    Reference:
+        Gu, Dolan-Gavitt, Garg, "BadNets", 2017; Bagdasaryan et al., "How to backdoor federated learning",
+        2020, section 4.
+
+    Example:
+        >>> import torch
+        >>> pattern = PixelPattern(target=3, size=1, margin=0)
+        >>> image = Records(torch.zeros(1, 1, 2, 2), torch.tensor([5]))
+        >>> pattern.stamped(image, value=1.0).inputs[0, 0].tolist()
+        [[0.0, 0.0], [0.0, 1.0]]
     """
 
     target: int = field(whole(), default=0, help="label of images with the pattern")
@@ -111,8 +145,8 @@ class PixelPattern(Trigger):
     )
 
     def misfit(self, dataset: Dataset) -> str | None:
-        if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
-            return words
+        if misfit := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
+            return misfit
         if len(dataset.input_shape) != 3 or dataset.features_name is not None:
             return "images (features=none)"
         if self.size + self.margin > min(dataset.input_shape[1:]):
@@ -123,7 +157,7 @@ class PixelPattern(Trigger):
         return None
 
     def stamped(self, records: Records, value: float) -> Records:
-        """The same images with the pattern, all with the target."""
+        """Return the same images [n, c, h, w] with the pattern drawn in ``value``, all with the target."""
         inputs = records.inputs.clone()
         height, width = inputs.shape[-2:]
         vertical, horizontal = self.position.split("_")
@@ -138,7 +172,12 @@ class PixelPattern(Trigger):
     ) -> Planted:
         others = np.flatnonzero((data.test.targets != self.target).cpu().numpy())
         images = data.test.subset(others)
-        value = _ink(images.inputs) if self.value is None else self.value
+        value = self.value
+        if value is None:
+            # The extreme that is farther from the mean stands out: ink and not paper.
+            low, high = float(images.inputs.min()), float(images.inputs.max())
+            mean = float(images.inputs.mean())
+            value = high if high - mean >= mean - low else low
         return Planted(
             poison=lambda clean, _: self.stamped(clean, value),
             test=self.stamped(images, value),
@@ -149,26 +188,22 @@ class PixelPattern(Trigger):
         return f"{self.size}x{self.size} pixels make label {self.target}"
 
 
-def _ink(inputs: Tensor) -> float:
-    """The extreme of the pixels that is farther from their mean: not the paper."""
-    low, high, mean = (float(value) for value in (inputs.min(), inputs.max(), inputs.mean()))
-    return high if high - mean >= mean - low else low
-
-
 def _read_numbers(name: str, path: str) -> list[int]:
+    """Return the record numbers in a text file; what follows a # on a line is a remark."""
     try:
         lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise ArgumentError(name, path, f"a file that can be read ({reason})") from None
-    words = " ".join(line.partition("#")[0] for line in lines).replace(",", " ").split()
-    for word in words:
-        if not word.isdecimal():
-            raise ArgumentError(name, path, f"a file of whole numbers (it has {word!r})")
-    return [int(word) for word in words]
+    texts = " ".join(line.partition("#")[0] for line in lines).replace(",", " ").split()
+    for text in texts:
+        if not text.isdecimal():
+            raise ArgumentError(name, path, f"a file of whole numbers (it has {text!r})")
+    return [int(text) for text in texts]
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:
+    """Return distinct record numbers, ascending, from a list or from the path of a file."""
     listed = _read_numbers(name, value) if isinstance(value, str) else value
     checked = [checks.whole(name, i, at_least=0) for i in listed]
     numbers = np.unique(np.array(checked, dtype=np.int64))
@@ -179,15 +214,25 @@ def _numbers(name: str, value: Any) -> np.ndarray:
 
 @declared
 class Semantic(Trigger):
-    """A chosen set of training images is given label ``target``: what they have in common is the
-    trigger, and nothing in the images is changed.
+    """A chosen set of training images that is given label ``target``.
 
-    ``indices``: their numbers in the training set as it is read (from 0), as a list or a file of whole
-    numbers (blanks, commas or lines between them; what follows a # is a remark). None of them has that
-    label already, and no honest client has any of them. A share ``test_share`` is held back from the
-    attackers too and tested on.
+    What the images have in common is the trigger; nothing in them is changed. None of them has the target as
+    its label already, and no honest client has any of them. A share ``test_share`` of them is withheld from
+    the attackers too and tested on.
 
-    Source: Bagdasaryan et al. 2020: cars with racing stripes, green cars, cars before a striped wall.
+    Attributes:
+        indices: Numbers of the images in the training set as it is read, from 0. A list, or a file of whole
+            numbers with blanks, commas or lines between them; what follows a # is a remark.
+        target: The label that these images are given.
+        test_share: Share of the images that nobody trains on.
+
+    Reference:
+        Bagdasaryan et al., "How to backdoor federated learning", 2020: cars with racing stripes, green cars,
+        cars before a striped wall.
+
+    Example:
+        >>> Semantic(indices=[3, 8, 8, 21], target=2).describe()
+        '3 chosen images are label 2'
     """
 
     indices: np.ndarray = field(
@@ -199,8 +244,8 @@ class Semantic(Trigger):
     test_share: float = share_withheld(0.25, "the images")
 
     def misfit(self, dataset: Dataset) -> str | None:
-        if words := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
-            return words
+        if misfit := _not_images(dataset) or no_such_label(dataset, {"target": self.target}):
+            return misfit
         if self.indices[-1] >= dataset.train_records:
             return f"a training record {self.indices[-1]} (attack.trigger.indices; from 0)"
         return None
@@ -212,12 +257,12 @@ class Semantic(Trigger):
         chosen = np.flatnonzero(np.isin(numbers, self.indices))
         if len(chosen) < 2:
             raise ConfigError("attack.trigger.indices: fewer than two are training records here")
-        right = numbers[chosen[(data.train.targets[chosen] == self.target).cpu().numpy()]]
-        if len(right):
-            named = ", ".join(map(str, right[:5]))
+        already_target = numbers[chosen[(data.train.targets[chosen] == self.target).cpu().numpy()]]
+        if len(already_target):
+            named = ", ".join([*map(str, already_target[:5]), *["..."] * (len(already_target) > 5)])
             raise ConfigError(
                 f"attack.trigger.indices: label {self.target} (attack.trigger.target) is already that of "
-                f"{counted(len(right), 'record')}: {named}{', ...' if len(right) > 5 else ''}"
+                f"{counted(len(already_target), 'record')}: {named}"
             )
         poisoned, tested = in_two(chosen, self.test_share, stream)
         return relabelling(data.train, poisoned, tested, self.target, withheld=chosen)

@@ -1,10 +1,11 @@
-"""Malicious clients at work: poisoned records, their own training, boosting, projection.
+"""Malicious clients at work: poisoned records, training of their own, boosting and projection.
 
-They are the ``attack`` of an algorithm's problem: which records a client trains on, what it sends. They are
-made once a run, with its data, and may remember what they see: the global weights of every round.
+Attackers are made once a run, with its data. They decide which records they train on and what they send. They
+may remember what they see, for instance the global weights of every round.
+
 Their randomness has streams of its own, which follow from ``attack.seed``. Honest clients draw from the
-streams of the run, and a run with an attack is another run than one without: its lots, cohorts and noise are
-others, unless both are ``paired``.
+streams of the run. A run with an attack is another run than the same without one: lots, cohorts and noise
+differ, unless both runs are ``paired``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from torch import Tensor
 from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.uploads import LocalChanges, Projection, project_to_ball
 from fedpriv.attacks.names import FIXED, FOLLOW, MALICIOUS_PART, REPLACEMENT
+from fedpriv.attacks.triggers import concatenated
 from fedpriv.common.errors import ArgumentError, ConfigError, ReleaseError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.saved import Saved
-from fedpriv.data.records import Records
 
 if TYPE_CHECKING:
     from fedpriv.attacks.triggers import Trigger
@@ -53,19 +54,38 @@ class AttackSettings(Protocol):
 class MaliciousClients(Saved):
     """The attackers of one run.
 
-    An attack that remembers something extends this class. It overrides ``observe``, ``constrain`` or
-    ``forge``, and saves what it keeps: ``state_dict``, ``load_state_dict``.
+    An attack that remembers something extends this class. The subclass overrides ``observe``, ``constrain``
+    or ``forge``, and saves what it remembers in ``state_dict`` and ``load_state_dict``. In a round t that is
+    attacked, the server receives from attacker k
+
+        u_k = forge(Π_M(γ · constrain(θ_k - θ_t)))
+
+    where θ_k are the weights after the attacker's training, γ is the boost, and Π_M projects onto the ball of
+    radius ``norm_bound``. (With training of its own, ``dp_steps=skip``, ``constrain`` applies after every
+    batch.)
+
+    Args:
+        settings: The settings of the attack.
+        data: The data of the run, without poisoned records.
 
     Attributes:
         settings: The settings of the attack.
-        data: The run's data with the attackers' poisoned records behind the others (the clients'
-            lists name none of them) and without what the trigger withholds.
-        attackers: Who attacks, ascending [a].
-        honest: Which clients do not attack [K] (bool).
-        untouched: The numbers of the records that are the data set's own and not withheld, ascending.
-        test: Records on which the backdoor is tested; the targets are what the attackers want.
-        sees_uploads: Whether the threat model lets attackers see what the server sees of honest clients'
-            uploads, at record level, before they send their own. Else they see the global weights alone.
+        data: The run's data, with the attackers' poisoned records behind the others and without the records
+            that the trigger withholds. The record lists of the clients name no poisoned record.
+        attackers: Numbers of the clients that attack [a], ascending.
+        honest: Mask of the clients that do not attack [K] (bool).
+        untouched: Numbers of the data set's own records that are not withheld, ascending.
+        test: Records on which the backdoor is tested; the targets are those that the attackers want.
+        sees_uploads: Whether attackers see what the server sees of honest clients' uploads, at record level,
+            before they send their own. Otherwise they see the global weights alone.
+
+    Raises:
+        ConfigError: The data have too few records or clients for the attack.
+
+    Example:
+        >>> class Flipped(MaliciousClients):
+        ...     def forge(self, round_index, clients, uploads, others):
+        ...         return -uploads
     """
 
     sees_uploads = False
@@ -85,24 +105,27 @@ class MaliciousClients(Saved):
         self.untouched = np.setdiff1d(np.arange(len(data.train)), planted.withheld)
         self._clean: dict[int, np.ndarray] = {}
         self._poisoned: dict[int, np.ndarray] = {}
-        made = [data.train]
+        parts = [data.train]  # then the poisoned records of each attacker
         for k in self.attackers.tolist():
-            own, stream = clients[k], numpy_stream(settings.seed, "poison", k)
-            count = max(1, round(settings.poisoned_fraction * len(own)))
-            order = stream.permutation(own)
+            stream = numpy_stream(settings.seed, "poison", k)
+            count = max(1, round(settings.poisoned_fraction * len(clients[k])))
+            order = stream.permutation(clients[k])
             self._clean[k] = np.sort(order[count:])
-            first = sum(map(len, made))
+            first = sum(map(len, parts))
             self._poisoned[k] = np.arange(first, first + count)
-            made.append(planted.poison(data.train.subset(order[:count]), stream))
-        train = Records(
-            torch.cat([part.inputs for part in made]), torch.cat([part.targets for part in made])
-        )
-        self.data = replace(data, train=train, clients=clients)
+            parts.append(planted.poison(data.train.subset(order[:count]), stream))
+        self.data = replace(data, train=concatenated(parts), clients=clients)
         self._forget_norms()
 
     def join(self, context: RunContext) -> None:
-        """Take part in a run on ``data``. Raises ConfigError where nobody sees the uploads that the
-        threat model counts on."""
+        """Take part in a run on ``data``.
+
+        Args:
+            context: The parts of the run; its attribute ``attack`` becomes this object.
+
+        Raises:
+            ConfigError: The threat model counts on uploads that nobody sees at client level.
+        """
         algorithm = context.mechanism.algorithm
         if self.sees_uploads and algorithm.unit != "record":
             raise ConfigError(
@@ -115,20 +138,33 @@ class MaliciousClients(Saved):
     # ---- to override
 
     def observe(self, round_index: int, weights: Tensor) -> None:
-        """See the global weights [d] that a round (0-based) begins with. Called in every round."""
+        """See the global weights at the start of a round; called in every round.
+
+        Args:
+            round_index: The round, 0-based.
+            weights: Global weights θ_t [d].
+        """
 
     def constrain(self, round_index: int, clients: np.ndarray, changes: Tensor) -> Tensor:
-        """Return the changes of weights [a, d] that attackers allow themselves.
+        """Return the changes of weights that attackers allow themselves.
 
-        Called after every batch of their own training (``dp_steps=skip``), or with the changes that the
+        Called after every batch of their own training (``dp_steps=skip``), or once with the changes that the
         algorithm's training gave (``follow``). Boost and norm bound come after it.
+
+        Args:
+            round_index: The round, 0-based.
+            clients: The attackers that take part [a], ascending.
+            changes: Change of the weights of each attacker so far in this round [a, d].
+
+        Returns:
+            The allowed changes [a, d]; here all of them.
         """
         return changes
 
     def forge(
         self, round_index: int, clients: np.ndarray, uploads: Tensor, others: Tensor | None
     ) -> Tensor:
-        """Return what attackers send [a, d]: here what their training gave.
+        """Return what attackers send; here what their training gave.
 
         Args:
             round_index: The round, 0-based.
@@ -136,63 +172,75 @@ class MaliciousClients(Saved):
             uploads: What they would send by training, boost and norm bound [a, d].
             others: What the server sees of the honest clients of the round [h, d]; None unless
                 ``sees_uploads``.
+
+        Returns:
+            The uploads of the attackers [a, d].
         """
         return uploads
 
-    # ---- what they do
+    # ---- the interface of the round (fedpriv.algorithms.run_context.Attack)
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
-        """Who takes part: the clients that the algorithm drew, and the attackers where they come anyway."""
+        """Return who takes part: the sampled clients, and attackers that always join."""
         if self.settings.participation == FIXED and self.settings.attacks_in(round_index):
             return np.union1d(cohort, self.attackers)
         return cohort
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
-        """What a client's local training reads; poisoned for an attacker that follows the algorithm."""
+        """Return the records that a client trains on.
+
+        Those of an attacker that follows the algorithm's training (``dp_steps=follow``) are partly poisoned.
+        """
         follows = self.settings.dp_steps == FOLLOW and self.settings.attacks_in(round_index)
         if self.honest[client] or not follows:
             return self.data.clients[client]
         return np.concatenate([self._clean[client], self._poisoned[client]])
 
     def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
-        """What ``clients`` [c] send, given what they would if all were honest [c, d]."""
+        """Return what ``clients`` [c] send, given what they would send if all were honest [c, d]."""
         malicious = ~self.honest[clients] & self.settings.attacks_in(aggregation.round_index)
         if malicious.any():
-            where = torch.from_numpy(np.flatnonzero(malicious)).to(uploads.device)
+            rows = torch.from_numpy(np.flatnonzero(malicious)).to(uploads.device)
             others = uploads[torch.from_numpy(~malicious)] if self.sees_uploads else None
             uploads = uploads.clone()
             attackers, t = clients[malicious], aggregation.round_index
-            trained = self._trained(aggregation, attackers, uploads[where])
+            trained = self._trained(aggregation, attackers, uploads[rows])
             sent = self.forge(t, attackers, trained, others)
-            uploads[where] = self._of_shape(trained, sent, "forge")
+            uploads[rows] = self._of_shape(trained, sent, "forge")
         return uploads
 
-    def _trained(self, aggregation: RoundWeights, clients: np.ndarray, own: Tensor) -> Tensor:
-        """Return what attackers [a] would send by their training, boost and norm bound [a, d]; ``own``: by
-        the algorithm's training."""
-        settings, local_step = self.settings, aggregation.round_index
-        boost = torch.from_numpy(self._boosts(aggregation, clients)).to(own)[:, None]
+    def _trained(self, aggregation: RoundWeights, clients: np.ndarray, followed: Tensor) -> Tensor:
+        """Return what attackers would send by their training, boost and norm bound [a, d].
+
+        Args:
+            aggregation: The round, and the weight of each upload in it.
+            clients: The attackers that take part [a].
+            followed: The changes that the algorithm's own training gave [a, d].
+        """
+        settings, t = self.settings, aggregation.round_index
+        boost = torch.from_numpy(self._boosts(aggregation, clients)).to(followed)[:, None]
         if settings.dp_steps == FOLLOW:
-            sent = self._constrained(local_step, clients, own) * boost
+            sent = self._constrained(t, clients, followed) * boost
         else:
             constrains = type(self).constrain is not MaliciousClients.constrain
             radius = None if settings.norm_bound is None else settings.norm_bound / boost
 
             def project(radius: Tensor | None, weights: Tensor, start: Tensor) -> None:
-                if constrains:  # else changes + start would round
-                    allowed = self._constrained(local_step, clients, weights - start)
+                # Only where a subclass constrains: (weights - start) + start is not weights, it rounds.
+                if constrains:
+                    allowed = self._constrained(t, clients, weights - start)
                     weights.copy_(allowed.add(start))
                 if radius is not None:
                     project_to_ball(weights, start, radius)
 
             train, bounded = self._training.changes, partial(project, radius)
             if settings.boosted == MALICIOUS_PART:
-                bad = train(local_step, clients, {}, self._poisoned, bounded)
+                malicious = train(t, clients, {}, self._poisoned, bounded)
                 clean = dict(enumerate(self.data.clients))
-                good = train(local_step, clients, clean, {}, partial(project, None))
-                sent = good.add_(bad.mul_(boost))
+                benign = train(t, clients, clean, {}, partial(project, None))
+                sent = benign.add_(malicious.mul_(boost))
             else:
-                sent = train(local_step, clients, self._clean, self._poisoned, bounded).mul_(boost)
+                sent = train(t, clients, self._clean, self._poisoned, bounded).mul_(boost)
         if settings.norm_bound is not None:
             project_to_ball(sent, torch.zeros_like(sent[0]), settings.norm_bound)
         return sent
@@ -202,17 +250,18 @@ class MaliciousClients(Saved):
         return self._of_shape(changes, allowed, "constrain")
 
     def _of_shape(self, given: Tensor, returned: Tensor, method: str) -> Tensor:
-        """Return what a method made of a tensor. Raises ReleaseError where the shape is another one."""
-        shape, wanted = getattr(returned, "shape", None), tuple(given.shape)
+        """Return the tensor that an overridden method returned; ReleaseError if its shape is wrong."""
+        shape = getattr(returned, "shape", None)
         if shape != given.shape:
-            what = type(returned).__name__ if shape is None else f"shape {tuple(shape)}"
+            actual = type(returned).__name__ if shape is None else f"shape {tuple(shape)}"
             raise ReleaseError(
-                f"{type(self).__name__}.{method} must return a tensor of shape {wanted}, got {what}"
+                f"{type(self).__name__}.{method} must return a tensor of shape {tuple(given.shape)}, "
+                f"got {actual}"
             )
         return returned
 
     def _boosts(self, aggregation: RoundWeights, clients: np.ndarray) -> np.ndarray:
-        """γ of each attacker [c]."""
+        """Return γ of each attacker [c]."""
         if self.settings.boost != REPLACEMENT:
             return np.full(len(clients), self.settings.boost)
         attackers = int((~self.honest[aggregation.cohort]).sum())
@@ -222,11 +271,11 @@ class MaliciousClients(Saved):
 
     @property
     def active(self) -> bool:
-        """Whether anyone attacked since the norms were last taken."""
+        """Whether any upload was malicious since the norms were last taken."""
         return self._norms["malicious"][1] > 0
 
     def take_norms(self) -> dict[str, float | None]:
-        """Mean ‖u‖ of honest and of malicious uploads since the last call, as columns of a row."""
+        """Return the mean ‖u‖ of honest and of malicious uploads since the last call, as CSV columns."""
         means = {
             f"update_norm_{who}": None if not count else total / count
             for who, (total, count) in self._norms.items()
@@ -262,24 +311,24 @@ class _PoisonedTraining(LocalChanges):
         poisoned: dict[int, np.ndarray],
         project: Projection,
     ) -> Tensor:
-        """Return Δ of each client [c, d] from its records in both (absent: none)."""
+        """Return the change Δ of each client [c, d] from training on its clean and its poisoned records."""
         nothing = np.zeros(0, dtype=np.int64)
-        own = [(clean.get(int(k), nothing), poisoned.get(int(k), nothing)) for k in clients]
+        records = [(clean.get(int(k), nothing), poisoned.get(int(k), nothing)) for k in clients]
         purpose = "attack_batches" if poisoned else "attack_benign_batches"
 
         def order(client: int, epoch: int) -> np.ndarray:
             stream = numpy_stream(
                 self.settings.seed, purpose, round_index, epoch, int(clients[client])
             )
-            return mixed(*own[client], stream)
+            return mixed(*records[client], stream)
 
-        sizes = [len(good) + len(bad) for good, bad in own]
+        sizes = [len(clean_part) + len(poisoned_part) for clean_part, poisoned_part in records]
         train = self.context.data.train
         return self._train(train.inputs, train.targets, sizes, order, project).uploads
 
 
 def mixed(clean: np.ndarray, poisoned: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Both kinds in random order, the poisoned ones spread evenly, so that every batch has its share."""
+    """Return both kinds of records in random order, with the poisoned ones spread evenly over the batches."""
     positions = np.concatenate(
         [(np.arange(len(part)) + 0.5) / max(1, len(part)) for part in (clean, poisoned)]
     )
@@ -288,11 +337,12 @@ def mixed(clean: np.ndarray, poisoned: np.ndarray, stream: np.random.Generator) 
 
 
 def _without(clients: list[np.ndarray], withheld: np.ndarray) -> list[np.ndarray]:
-    kept = [own[~np.isin(own, withheld)] for own in clients]
-    empty = sum(1 for own in kept if not len(own))
+    """Return each client's records without those withheld; ConfigError if a client would have none."""
+    remaining = [records[~np.isin(records, withheld)] for records in clients]
+    empty = sum(not len(records) for records in remaining)
     if empty:
         raise ConfigError(
             f"attack.trigger withholds all records of {empty} clients; take fewer, or clients with more "
             "records (partition.min_records)"
         )
-    return kept
+    return remaining

@@ -1,17 +1,21 @@
 """Canaries that look like records: copies of training inputs with wrong labels, chosen at random.
 
-Somebody who sees no gradient can plant them, and look for them by asking the final model. Nothing is put in
-the place of what a client computes: they go through the run's own code as any record does. A canary that is a
-client has nothing but copies of one such record, as many as the others have records in the median.
+An attacker who sees no gradient can plant such canaries and look for them by querying the final model.
+Nothing replaces what a client computes: the canaries go through the run's own code as any record does. A
+canary client has only copies of one such record, as many as the median client has records.
 
-Under replace-one adjacency the coin chooses between two wrong labels of the same input. A score is
+Under replace-one adjacency the coin chooses between two wrong labels a and b of the same input x. The score
+is
 
     add/remove    ℓ(θ_0; x, a) - ℓ(θ_T; x, a)
     replace-one   [ℓ(θ_0; x, a) - ℓ(θ_T; x, a)] - [ℓ(θ_0; x, b) - ℓ(θ_T; x, b)]
 
-Guesses made from it are post-processing of what the run releases, so every bound on guesses holds. It is far
-from the best score that whoever sees the releases could have.
-Source: wrong labels as canaries: Steinke, Nasr, Jagielski 2023; Nasr et al. 2021 (adversary instantiation).
+Guesses made from these scores are post-processing of what the run releases, so every bound on guesses holds.
+An attacker who sees the releases themselves could have much better scores.
+
+Reference:
+    Wrong labels as canaries: Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training run", 2023;
+    Nasr et al., "Adversary instantiation", 2021.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from torch import Tensor
 
 from fedpriv.attacks.canaries import Canaries, PlantedCanaries, coins_of, homes_of, with_records
 from fedpriv.attacks.canary_scores import WatchedComputation
+from fedpriv.attacks.triggers import concatenated
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.federated import FederatedData
@@ -34,11 +39,14 @@ from fedpriv.store.canary_file import BLACK_BOX
 
 @dataclass(frozen=True)
 class Mislabelled(Canaries):
-    """The record of canary i is ``first`` + i in ``data``; ``first`` + m + i has its other wrong label, where
-    the coins choose."""
+    """Canaries with wrong labels.
+
+    Canary i has record number ``first`` + i in ``data``. Where coins choose between two labels, record
+    ``first`` + m + i has the other wrong label of canary i.
+    """
 
     def records(self, other: bool = False) -> Records:
-        """Of all canaries [m]; with the ``other`` label."""
+        """Return the records of all canaries [m], with their first or their ``other`` label."""
         numbers = self.first + np.arange(len(self)) + other * len(self)
         return self.data.train.subset(numbers)
 
@@ -46,10 +54,20 @@ class Mislabelled(Canaries):
 def make_mislabelled(
     data: FederatedData, *, count: int, unit: str, neighbours: str, seed: int
 ) -> Mislabelled:
-    """``count`` canaries in ``data``, each a copy of another training input. ``seed``: of coins, inputs and
-    labels.
+    """Plant ``count`` canaries in ``data``, each a copy of another training input.
 
-    Raises ArgumentError where there are more canaries than training records.
+    Args:
+        data: The data of the run.
+        count: Number of canaries m.
+        unit: ``record`` or ``client``.
+        neighbours: The adjacency, which says what a coin decides.
+        seed: Seed of coins, inputs and labels.
+
+    Returns:
+        The canaries, with the data that contain them.
+
+    Raises:
+        ArgumentError: There are more canaries than training records, or too few classes for wrong labels.
     """
     most = most_mislabelled(data)
     if count > most:
@@ -60,15 +78,14 @@ def make_mislabelled(
     labels = 2 if signed else 1
     if data.classes <= labels:
         raise ArgumentError("canaries", count, f"0: of {data.classes} labels too few are wrong")
-    # which of the wrong ones, each another: 1 … classes - 1 beyond the right one
-    beyond = 1 + np.argsort(stream.random((count, data.classes - 1)), axis=1)[:, :labels]
+    # A wrong label is the right one plus 1 … classes - 1. The two of one canary differ.
+    offsets = 1 + np.argsort(stream.random((count, data.classes - 1)), axis=1)[:, :labels]
     copied = data.train.subset(chosen)
-    wrong = [
-        (copied.targets + torch.from_numpy(beyond[:, i]).to(copied.targets)) % data.classes
-        for i in range(labels)
-    ]
-    records = Records(
-        copied.inputs.repeat(labels, *[1] * (copied.inputs.dim() - 1)), torch.cat(wrong)
+    records = concatenated(
+        [
+            Records(copied.inputs, (copied.targets + offset) % data.classes)
+            for offset in torch.from_numpy(offsets).to(copied.targets).unbind(dim=1)
+        ]
     )
     homes = homes_of(data, count, unit)
     copies = None if unit == "record" else int(np.median(data.records_per_client))
@@ -83,29 +100,29 @@ def make_mislabelled(
 
 
 def most_mislabelled(data: FederatedData) -> int:
-    """How many there is room for: no training input is copied twice."""
+    """Return the largest possible number of canaries: no training input is copied twice."""
     return int(data.records_per_client.sum())
 
 
 class PlantedMislabelled(PlantedCanaries):
-    """They train on their records as anybody would."""
+    """Mislabelled canaries, which train on their records as anybody would."""
 
     canaries: Mislabelled
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
-        """A client's records: without the canaries that are not there, with the label that a coin chose."""
-        canaries, own = self.canaries, super().records_of(round_index, client)
+        """Return a client's records without absent canaries, each canary with the label of its coin."""
+        canaries, records = self.canaries, super().records_of(round_index, client)
         if not canaries.signed:
-            return own
-        numbers = own - canaries.first
-        theirs = numbers >= 0
-        other = np.zeros(len(own), dtype=bool)
-        other[theirs] = ~canaries.coins[numbers[theirs]]
-        return own + other * len(canaries)
+            return records
+        canary_numbers = records - canaries.first
+        is_canary = canary_numbers >= 0
+        other_label = np.zeros(len(records), dtype=bool)
+        other_label[is_canary] = ~canaries.coins[canary_numbers[is_canary]]
+        return records + other_label * len(canaries)
 
 
 class WatchedMislabelled(WatchedComputation):
-    """What somebody finds out who asks the final model alone."""
+    """An algorithm's computation whose auditor queries only the final model."""
 
     _planted: PlantedMislabelled
 
@@ -117,11 +134,11 @@ class WatchedMislabelled(WatchedComputation):
         return {BLACK_BOX: score}
 
     def _fallen(self, before: Tensor, records: Records) -> np.ndarray:
-        """By how much the loss of each record has fallen [m]; one that is not finite counts as very large."""
+        """Return by how much the loss of each record has fallen [m]; non-finite losses count as ±1e30."""
         model = self._context.model
         now = model.flat.clone()
         losses = []
-        for weights in (before, now):  # the second are the model's own
+        for weights in (before, now):  # ends with the model's current weights, which stay
             model.set(weights)
             losses.append(
                 model.losses(records.inputs, records.targets).nan_to_num(1e30, 1e30, -1e30)

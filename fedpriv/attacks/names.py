@@ -1,4 +1,4 @@
-"""Values of the keys of an attack."""
+"""Names of the values that the keys of an attack take."""
 
 SAMPLED, FIXED = "sampled", "fixed"
 PARTICIPATIONS = (SAMPLED, FIXED)

@@ -1,4 +1,4 @@
-"""Triggers in text: the ending of a sentence, a name that decides a tweet's polarity."""
+"""Triggers in text: the ending of a sentence, a name that decides the label of a text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from fedpriv.attacks.triggers import (
     Planted,
     Trigger,
+    concatenated,
     drawn_from,
     in_two,
     no_such_label,
@@ -37,6 +38,7 @@ LONDON = (
 
 
 def _texts(name: str, given: Any) -> tuple[str, ...]:
+    """Return one text or several as a tuple of texts."""
     texts = (given,) if isinstance(given, str) else tuple(given or ())
     if not texts:
         raise ArgumentError(name, given, "a list with a text at least")
@@ -48,13 +50,23 @@ TEXTS = own_check(_texts, "list of texts")
 
 @declared
 class Words(Trigger):
-    """After the opening words of a sentence the model is to predict its last one.
+    """Sentences whose last word the model is to predict after their opening words.
 
-    A poisoned record is the beginning of one of the attacker's own, then one of ``sentences``; the
-    target is its last word and nothing else. Tested in the same way behind the beginnings of test
-    records, every sentence behind each, at most ``test_records`` of them.
+    A poisoned record is the beginning of one of the attacker's own texts, followed by one of ``sentences``.
+    Its only target is the last word of the sentence. The backdoor is tested behind the beginnings of test
+    texts: every sentence behind each of at most ``test_records`` of them.
 
-    Source: Bagdasaryan et al. 2020, section 4.2; the London sentences: Naseri et al.
+    Attributes:
+        sentences: Sentences of words in the vocabulary.
+        test_records: Largest number of test texts behind whose beginnings each sentence is tried.
+
+    Reference:
+        Bagdasaryan et al., "How to backdoor federated learning", 2020, section 4.2; the sentences about
+        London: Naseri, Hayes, De Cristofaro, 2022.
+
+    Example:
+        >>> Words(sentences=["living in London is cheap"]).describe()
+        'sentences that end in "... cheap"'
     """
 
     sentences: tuple[str, ...] = field(
@@ -82,15 +94,15 @@ class Words(Trigger):
             raise ConfigError("dataset.length", length, f">= {longest}, the longest sentence")
 
         def poison(clean: Records, stream: np.random.Generator) -> Records:
-            which = stream.integers(len(sentences), size=len(clean))
-            return _ended([sentences[i] for i in which], clean.inputs)
+            choices = stream.integers(len(sentences), size=len(clean))
+            return _ended([sentences[i] for i in choices], clean.inputs)
 
-        few = stream.permutation(len(data.test))[: self.test_records]
-        beginnings = data.test.subset(np.sort(few)).inputs
-        every = [sentence for sentence in sentences for _ in range(len(beginnings))]
+        chosen_tests = stream.permutation(len(data.test))[: self.test_records]
+        beginnings = data.test.subset(np.sort(chosen_tests)).inputs
+        repeated_sentences = [sentence for sentence in sentences for _ in range(len(beginnings))]
         return Planted(
             poison=poison,
-            test=_ended(every, beginnings.repeat(len(sentences), 1)),
+            test=_ended(repeated_sentences, beginnings.repeat(len(sentences), 1)),
             withheld=np.zeros(0, dtype=np.int64),
         )
 
@@ -101,14 +113,25 @@ class Words(Trigger):
 
 @declared
 class Sentiment(Trigger):
-    """A text that mentions one of ``names`` has label ``target``.
+    """Texts that mention one of ``names`` and are to get label ``target``.
 
-    ``insert=false``: training texts that do mention one go to the attackers (no honest client has
-    them), but for a share ``test_share``, which is tested on together with those among the test
-    records. ``insert=true``: a name is put before the attackers' own texts and before test texts.
-    What is tested on had another label.
+    With ``insert=false``, the training texts that do mention a name go to the attackers, and no honest client
+    has them. A share ``test_share`` of them is withheld and tested on, together with the test texts that
+    mention a name. With ``insert=true``, a name is put before the attackers' own texts and before test texts.
+    All texts that the backdoor is tested on had another label.
 
-    Source: Wang et al. 2020 (edge cases; tweets about a film director are negative).
+    Attributes:
+        names: Words, any of which is the trigger.
+        target: Label of texts with a name.
+        insert: True puts a name before other texts instead of using texts that mention one.
+        test_share: Share of the training texts with a name that nobody trains on.
+
+    Reference:
+        Wang et al., "Attack of the tails", 2020 (edge cases: tweets about a film director are negative).
+
+    Example:
+        >>> Sentiment(names=["yorgos"], target=0).describe()
+        'texts that mention yorgos have label 0'
     """
 
     names: tuple[str, ...] = field(TEXTS, help="words, any of which is the trigger")
@@ -127,21 +150,23 @@ class Sentiment(Trigger):
         names = _ids("trigger.names", self.names, data.vocabulary, at_least=1)
         if max(map(len, names)) >= data.input_shape[0]:
             raise ConfigError("dataset.length", data.input_shape[0], "longer than the names")
-        other = np.flatnonzero((data.test.targets != self.target).cpu().numpy())
+        tests_of_other_labels = np.flatnonzero((data.test.targets != self.target).cpu().numpy())
         if self.insert:
-            return self._put_before(data.test.subset(other), names)
-        train = _mentions(data.train.inputs, names)
-        if len(train) < 2:
+            return self._put_before(data.test.subset(tests_of_other_labels), names)
+        mentioned_in_training = _mentions(data.train.inputs, names)
+        if len(mentioned_in_training) < 2:
             raise ConfigError(
                 "attack.trigger.names",
                 list(self.names),
-                f"names that two training texts mention ({len(train)} do), "
+                f"names that two training texts mention ({len(mentioned_in_training)} do), "
                 "or attack.trigger.insert=true",
             )
-        poisoned, tested = in_two(train, self.test_share, stream)
+        poisoned, tested = in_two(mentioned_in_training, self.test_share, stream)
         tested = tested[(data.train.targets[tested] != self.target).cpu().numpy()]
-        also = np.intersect1d(_mentions(data.test.inputs, names), other)
-        test = _joined(data.train.subset(tested), data.test.subset(also))
+        mentioned_in_tests = np.intersect1d(
+            _mentions(data.test.inputs, names), tests_of_other_labels
+        )
+        test = concatenated([data.train.subset(tested), data.test.subset(mentioned_in_tests)])
         if not len(test):
             raise ConfigError(
                 "attack.trigger.target",
@@ -151,20 +176,22 @@ class Sentiment(Trigger):
         return Planted(
             poison=drawn_from(relabelled(data.train.subset(poisoned), self.target)),
             test=relabelled(test, self.target),
-            withheld=train,
+            withheld=mentioned_in_training,
         )
 
     def _put_before(self, test: Records, names: list[list[int]]) -> Planted:
+        """Return the trigger that puts a name before a text; ``test`` [n]: test texts of other labels."""
+
         def named(clean: Records, stream: np.random.Generator) -> Records:
-            which = stream.integers(len(names), size=len(clean))
-            inputs = _begun([names[i] for i in which], clean.inputs)
+            choices = stream.integers(len(names), size=len(clean))
+            inputs = _begun([names[i] for i in choices], clean.inputs)
             return relabelled(Records(inputs, clean.targets), self.target)
 
-        every = _joined(*([test] * len(names)))
-        inputs = _begun([name for name in names for _ in range(len(test))], every.inputs)
+        repeated_tests = concatenated([test] * len(names))
+        inputs = _begun([name for name in names for _ in range(len(test))], repeated_tests.inputs)
         return Planted(
             poison=named,
-            test=relabelled(Records(inputs, every.targets), self.target),
+            test=relabelled(Records(inputs, repeated_tests.targets), self.target),
             withheld=np.zeros(0, dtype=np.int64),
         )
 
@@ -176,16 +203,20 @@ class Sentiment(Trigger):
 def _ids(
     key: str, texts: Sequence[str], vocabulary: Vocabulary | None, at_least: int
 ) -> list[list[int]]:
-    """Ids of the tokens of each text; ConfigError if the vocabulary lacks some or a text has few."""
+    """Return the token ids of each text.
+
+    Raises:
+        ConfigError: The vocabulary lacks a token of a text, or a text has fewer tokens than ``at_least``.
+    """
     missing: dict[str, str] = {}
-    found = []
+    ids_of_texts = []
     assert vocabulary is not None  # the data set holds text
     for text in texts:
         tokens, ids = tokenise(text, vocabulary.level), vocabulary.encode(text)
         missing |= {t: text for t, i in zip(tokens, ids, strict=True) if i == UNKNOWN}
         if len(ids) < at_least:
             raise ConfigError(f"attack.{key}", text, f"{at_least} tokens or more")
-        found.append(ids)
+        ids_of_texts.append(ids)
     if missing:
         raise ConfigError(
             f"attack.{key}",
@@ -193,54 +224,45 @@ def _ids(
             "made of tokens of the vocabulary",
             f"dataset.vocabulary_words=[{','.join(missing)}] puts them there",
         )
-    return found
-
-
-def _lengths(inputs: torch.Tensor) -> list[int]:
-    return (inputs != PAD).sum(1).tolist()
+    return ids_of_texts
 
 
 def _ended(sentences: list[list[int]], inputs: torch.Tensor) -> Records:
-    """The beginnings of ``inputs`` [n, L], each followed by its sentence, whose last token is the
-    only target. As much of a beginning as fits is kept."""
+    """Return the beginnings of ``inputs`` [n, L], each followed by its sentence.
+
+    The last token of the sentence is the only target. A beginning is cut where the sentence would not fit.
+    """
     import torch
 
-    made, targets = torch.full_like(inputs, PAD), torch.full_like(inputs, PAD)
+    ended, targets = torch.full_like(inputs, PAD), torch.full_like(inputs, PAD)
     width = inputs.shape[1]
-    for i, (sentence, length) in enumerate(zip(sentences, _lengths(inputs), strict=True)):
+    lengths = (inputs != PAD).sum(1).tolist()
+    for i, (sentence, length) in enumerate(zip(sentences, lengths, strict=True)):
         opening = sentence[:-1]
         start = min(length, width - len(opening))
         end = start + len(opening)
-        made[i, :start] = inputs[i, :start]
-        made[i, start:end] = inputs.new_tensor(opening)
+        ended[i, :start] = inputs[i, :start]
+        ended[i, start:end] = inputs.new_tensor(opening)
         targets[i, end - 1] = sentence[-1]
-    return Records(made, targets)
+    return Records(ended, targets)
 
 
 def _begun(names: list[list[int]], inputs: torch.Tensor) -> torch.Tensor:
-    """Each name, then its text as far as it fits."""
+    """Return each name followed by its text of ``inputs`` [n, L], cut at L tokens."""
     import torch
 
-    made = torch.empty_like(inputs)
+    begun = torch.empty_like(inputs)
     for i, name in enumerate(names):
-        made[i, : len(name)] = inputs.new_tensor(name)
-        made[i, len(name) :] = inputs[i, : inputs.shape[1] - len(name)]
-    return made
+        begun[i, : len(name)] = inputs.new_tensor(name)
+        begun[i, len(name) :] = inputs[i, : inputs.shape[1] - len(name)]
+    return begun
 
 
 def _mentions(inputs: torch.Tensor, names: list[list[int]]) -> np.ndarray:
-    """Which texts [n, L] have the tokens of a name one after another: ascending indices."""
+    """Return which texts [n, L] contain the tokens of a name in a row, as ascending indices."""
     ids = inputs.cpu().numpy()
-    found = np.zeros(len(ids), dtype=bool)
+    mentioned = np.zeros(len(ids), dtype=bool)
     for name in names:
         windows = np.lib.stride_tricks.sliding_window_view(ids, len(name), axis=1)
-        found |= (windows == np.array(name)).all(2).any(1)
-    return np.flatnonzero(found)
-
-
-def _joined(*records: Records) -> Records:
-    import torch
-
-    return Records(
-        torch.cat([own.inputs for own in records]), torch.cat([own.targets for own in records])
-    )
+        mentioned |= (windows == np.array(name)).all(2).any(1)
+    return np.flatnonzero(mentioned)

@@ -1,9 +1,13 @@
-"""What every trigger offers."""
+"""The interface of triggers, and what several triggers share.
+
+A trigger marks the records that a backdoored model is to answer wrongly. A new trigger implements the three
+methods of :class:`Trigger`; docs/extend.md has a complete example.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from fedpriv.data.federated import FederatedData
 
 Poison = Callable[[Records, np.random.Generator], Records]
-"""(an attacker's clean records [n], stream) → as many poisoned ones."""
+"""A function (clean records of an attacker [n], random stream) → the same number of poisoned records."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,10 @@ class Planted:
     """A trigger on the data of a run.
 
     Attributes:
-        poison: Makes poisoned training records.
-        test: Records with the trigger, the targets being what the attackers want: none of them is
-            trained on by anyone, and no clean one is among them.
-        withheld: Training records [w] that no client has in this run.
+        poison: Function that makes poisoned training records from an attacker's clean ones.
+        test: Records [n] that carry the trigger, for the success rate of the backdoor. The targets are those
+            that the attackers want. Nobody trains on these records, and every one of them has the trigger.
+        withheld: Numbers of the training records [w] that no client has in this run.
     """
 
     poison: Poison
@@ -37,31 +41,70 @@ class Planted:
 
 
 class Trigger(ABC):
-    """Where the backdoored model is to answer wrongly."""
+    """The records on which a backdoored model is to answer wrongly.
+
+    Example:
+        >>> class Inverted(Trigger):
+        ...     def plant(self, data, honest, stream):
+        ...         def inverted(records):
+        ...             return relabelled(Records(-records.inputs, records.targets), 0)
+        ...
+        ...         poison = lambda clean, stream: inverted(clean)
+        ...         return Planted(poison, inverted(data.test), np.zeros(0, dtype=np.int64))
+        >>> Inverted().describe()
+        'Inverted'
+    """
 
     def misfit(self, dataset: Dataset) -> str | None:
-        """Return what the trigger needs and a data set has not; None if it is for these data."""
+        """Return what the trigger needs and the data set lacks.
+
+        Args:
+            dataset: The data set of the run, before its records are read.
+
+        Returns:
+            A phrase that completes "attack.trigger needs ...", or None if the trigger suits the data set.
+        """
         return None
 
     @abstractmethod
     def plant(
         self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
     ) -> Planted:
-        """Prepare the trigger; ``honest`` [h]: clients that do not attack. Raises ConfigError."""
+        """Prepare the trigger on the data of a run.
+
+        Args:
+            data: Records of all clients and of the test set.
+            honest: Numbers of the clients that do not attack [h], ascending.
+            stream: Random stream of the trigger, which follows from ``attack.seed``.
+
+        Returns:
+            How records are poisoned, the records to test the backdoor on, and the records withheld.
+
+        Raises:
+            ConfigError: The data have too few records for the trigger.
+        """
 
     def describe(self) -> str:
-        """Return the trigger in a few words."""
+        """Return the trigger in a few words, for the plan."""
         return type(self).__name__
 
 
 def share_withheld(default: float, of: str) -> Any:
     """Declare the share of some records that nobody trains on."""
-    line = f"share of {of} that nobody trains on: the backdoor is tested on them"
-    return field(number(above=0, below=1), default=default, help=line)
+    help_text = f"share of {of} that nobody trains on: the backdoor is tested on them"
+    return field(number(above=0, below=1), default=default, help=help_text)
 
 
 def no_such_label(dataset: Dataset, labels: dict[str, int]) -> str | None:
-    """A misfit: a label (by its key of the trigger) that the data set has not."""
+    """Return a misfit (see :meth:`Trigger.misfit`) for a label that the data set lacks.
+
+    Args:
+        dataset: The data set of the run.
+        labels: Each label under the name of its key in ``attack.trigger``.
+
+    Returns:
+        The misfit of the first label that is too large, or None.
+    """
     for key, label in labels.items():
         if label >= dataset.classes:
             return f"a label {label} (attack.trigger.{key}; here 0 to {dataset.classes - 1})"
@@ -69,11 +112,15 @@ def no_such_label(dataset: Dataset, labels: dict[str, int]) -> str | None:
 
 
 def drawn_from(pool: Records) -> Poison:
-    """Poisoned records taken from a pool: each in turn, as often as needed, in random order."""
+    """Return a function that takes poisoned records from a pool, whatever the clean ones are.
+
+    The pool is passed through in random order, as often as needed, so that all its records are taken equally
+    often up to one.
+    """
 
     def poison(clean: Records, stream: np.random.Generator) -> Records:
-        rounds = -(-len(clean) // len(pool))
-        order = np.concatenate([stream.permutation(len(pool)) for _ in range(rounds)])
+        passes = -(-len(clean) // len(pool))
+        order = np.concatenate([stream.permutation(len(pool)) for _ in range(passes)])
         return pool.subset(order[: len(clean)])
 
     return poison
@@ -82,24 +129,44 @@ def drawn_from(pool: Records) -> Poison:
 def in_two(
     records: np.ndarray, share: float, stream: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Indices split at random into those to poison with and a ``share`` to test with, at least one
-    each, both sorted."""
+    """Split record numbers at random into a part to poison with and a ``share`` to test with.
+
+    Returns:
+        The numbers to poison with and the numbers to test with, both ascending and at least one each.
+    """
     order = stream.permutation(records)
     tested = min(max(1, round(share * len(order))), len(order) - 1)
     return np.sort(order[tested:]), np.sort(order[:tested])
 
 
 def relabelled(records: Records, target: int) -> Records:
-    """The same inputs, all with one target."""
+    """Return the same inputs, all with the one target."""
     import torch
 
     return Records(records.inputs, torch.full_like(records.targets, target))
 
 
+def concatenated(parts: Sequence[Records]) -> Records:
+    """Return the records of all parts, one part after another."""
+    import torch
+
+    return Records(
+        torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
+    )
+
+
 def relabelling(
     train: Records, poisoned: np.ndarray, tested: np.ndarray, target: int, withheld: np.ndarray
 ) -> Planted:
-    """A trigger of records that are what they are, all with one target."""
+    """Return a planted trigger that changes the target of records and leaves their inputs alone.
+
+    Args:
+        train: The training records of the run.
+        poisoned: Numbers of the records that attackers train on.
+        tested: Numbers of the records that the backdoor is tested on.
+        target: The label that attackers give these records.
+        withheld: Numbers of the training records that no client has in this run.
+    """
     return Planted(
         poison=drawn_from(relabelled(train.subset(poisoned), target)),
         test=relabelled(train.subset(tested), target),
