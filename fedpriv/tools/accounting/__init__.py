@@ -1,4 +1,4 @@
-"""``fedpriv account`` and ``fedpriv calibrate``: what releases cost, without running anything.
+"""``fedpriv account`` and ``fedpriv calibrate``: the privacy cost of releases, without running anything.
 
 Begin with ``account`` and ``calibrate``. The releases come from flags, a schedule or the ledger of a run
 (``releases``), from what other libraries ran (``history``, ``event_json``), or from the shuffle model

@@ -1,4 +1,8 @@
-"""``fedpriv account``: ε of releases by every accountant that can account for them."""
+"""``fedpriv account``: ε of releases by every accountant that can account for them.
+
+:func:`run` is the command: it reads the releases, asks each accountant (:func:`answer_of`), and prints a
+table, JSON or a plot.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +44,11 @@ from fedpriv.tools.accounting.releases import (
 )
 
 _shown = partial(arguments.rounded_up, digits=4)
-_POINTS = 40  # of a curve
-_FEWER = {"pld": 10, "prv": 4}  # where the noise took many values, and a point a second or more
+# Points of a curve. With many noise multipliers a point takes a second or more, so there are fewer of them.
+_POINTS = 40
+_FEWER = {"pld": 10, "prv": 4}
 _FEWER_SUMS = 20
-_MARKED = 15  # points of a curve; those of fewer are marked
+_MARKED = 15  # a curve with fewer points than this shows each of them by a marker
 _PRV_TAKES_LONG = (
     "prv takes long where the noise took many values, and pld is as tight (or: --accountant prv)"
 )
@@ -51,7 +56,15 @@ _PRV_TAKES_LONG = (
 
 @dataclass
 class Answer:
-    """What one accountant says: ε for each δ, or why it cannot."""
+    """What one accountant says about the releases.
+
+    Attributes:
+        name: Name of the accountant, or ``published`` for the theorem of a run's work.
+        accountant: The accountant.
+        reason: Why it cannot account for the releases; None if it can.
+        epsilons: ε at each δ.
+        orders: Best Rényi order at each δ; only of RDP accountants.
+    """
 
     name: str
     accountant: Accountant
@@ -61,27 +74,26 @@ class Answer:
 
 
 def run(options: SimpleNamespace) -> int:
-    """Price and print; returns the exit status."""
+    """Price the releases, print the answers, and return the exit status."""
     if options.shuffle is not None:
         return shuffle.run(options)
     arguments.refuse(options, ("report_epsilon",), "without --shuffle")
     releases = read_releases(options)
-    given = read_delta(options)
-    if given is None and releases.run_delta is not None:
-        given = str(releases.run_delta)
-    deltas = _deltas(given)
-    chosen = _accountants(options, releases)
+    delta_text = read_delta(options)
+    if delta_text is None and releases.run_delta is not None:
+        delta_text = str(releases.run_delta)
+    deltas = _deltas(delta_text)
+    accountants = _accountants(options, releases)
     answers = []
-    for accountant in chosen:
-        unasked = options.accountant is None and accountant.name == "prv"
-        if unasked and len(releases.events()) > FEW and releases.refusal(accountant) is None:
+    for accountant in accountants:
+        by_default = options.accountant is None and accountant.name == "prv"
+        if by_default and len(releases.events()) > FEW and releases.refusal(accountant) is None:
             answers.append(Answer(accountant.name, accountant, _PRV_TAKES_LONG))
         else:
             answers.append(answer_of(releases, accountant, deltas))
-    if all(p.reason for p in answers):
-        raise ConfigError(
-            "no accountant can account for this: " + "; ".join(p.reason or "" for p in answers)
-        )
+    if all(answer.reason for answer in answers):
+        reasons = "; ".join(answer.reason or "" for answer in answers)
+        raise ConfigError(f"no accountant can account for this: {reasons}")
     if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
         _compare_with_statement(options, releases, deltas, answers)
     if options.json:
@@ -89,9 +101,9 @@ def run(options: SimpleNamespace) -> int:
     else:
         _show(releases, deltas, answers)
     if options.plot is not None:
-        drawn = [p for p in answers if p.reason is None]
-        if options.accountant is None:  # its curve would take minutes and lie on that of pld
-            drawn = [p for p in drawn if p.name != "prv"] or drawn
+        drawn = with_epsilon(answers)
+        if options.accountant is None:  # the curve of prv takes minutes and lies on that of pld
+            drawn = [answer for answer in drawn if answer.name != "prv"] or drawn
         draw(options.plot, releases, deltas, drawn)
         if not options.json:
             console().print(f"plot: {options.plot}{_points_words(releases, drawn)}")
@@ -101,16 +113,16 @@ def run(options: SimpleNamespace) -> int:
 def _compare_with_statement(
     options: SimpleNamespace, releases: Releases, deltas: list[float], answers: list[Answer]
 ) -> None:
-    """Say where the ledger has another epsilon than the run's own statement."""
+    """Compare ε of the ledger with the run's own statement; a difference is entered as damage of the run."""
     if releases.run_delta not in deltas:
         return
-    which = deltas.index(releases.run_delta)
-    epsilon = tightest(answers, which).epsilons[which]
+    index = deltas.index(releases.run_delta)
+    epsilon = tightest(answers, index).epsilons[index]
     stored_run(options).compare_ledger(epsilon, tightest=options.accountant is None)
 
 
 def read_releases(options: SimpleNamespace) -> Releases:
-    """From ``--run``, ``--history``, ``--schedule`` or the flags."""
+    """Return the releases that ``--run``, ``--history``, ``--schedule`` or the flags describe."""
     if options.run_folder is not None:
         arguments.refuse(options, ("history",), "with --run")
         return from_run(options)
@@ -127,19 +139,26 @@ def _deltas(text: str | None) -> list[float]:
 
 
 def _accountants(options: SimpleNamespace, releases: Releases) -> list[Accountant]:
+    """Return the accountants to ask, in the order of the table."""
     default = ([] if releases.published is None else ["published"]) + list(ACCOUNTANTS)
     names = (",".join(default) if options.accountant is None else options.accountant).split(",")
     if "rdp" not in names:
         arguments.refuse(options, ("orders", "conversion"), "unless --accountant has rdp")
-    found = []
+    accountants = []
     for name in dict.fromkeys(name.strip() for name in names):
         theorem = releases.published if name == "published" else None
-        found.append(theorem or arguments.accountant(name, options))
-    return found
+        accountants.append(theorem or arguments.accountant(name, options))
+    return accountants
 
 
 def answer_of(releases: Releases, accountant: Accountant, deltas: list[float]) -> Answer:
-    """ε of the releases at every δ by one accountant."""
+    """Return ε of the releases at every δ by one accountant, or the reason why it cannot account for them.
+
+    Args:
+        releases: The releases to account for.
+        accountant: The accountant to ask.
+        deltas: δ of each ε.
+    """
     reason = releases.refusal(accountant)
     name = "published" if accountant is releases.published else accountant.name
     if reason is not None:
@@ -155,7 +174,7 @@ def answer_of(releases: Releases, accountant: Accountant, deltas: list[float]) -
 
 
 def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float:
-    """The best order of the worst client."""
+    """Return the best Rényi order for the worst client."""
     compositions = list(releases.largest.values())
     worst = compositions[0]
     if len(compositions) > 1:
@@ -170,13 +189,13 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     out.print(pairs("Releases", releases.lines))
     epsilons = [Column(f"delta = {delta:g}", right=True, shown=_shown) for delta in deltas]
     table = Table("Epsilon", (Column("accountant", style="cyan"), *epsilons, "settings"))
-    for p in (p for p in answers if p.reason is None):
-        table.add(p.name, *p.epsilons, _words(p, releases, deltas))
+    for answer in with_epsilon(answers):
+        table.add(answer.name, *answer.epsilons, _words(answer, releases, deltas))
     out.print(table)
     if releases.noise_adapts:
         out.print(NO_GUARANTEE, style="yellow")
-        for words in _guarantee(releases):
-            out.print(words)
+        for sentence in _guarantee(releases):
+            out.print(sentence)
     else:
         for i, delta in enumerate(deltas):
             best = tightest(answers, i)
@@ -186,9 +205,9 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     if (curve := best_attack(releases, answers)) is not None:
         low, high = (percent_up(rate) for rate in curve.largest().values())
         out.print(f"any attack: TPR at most {low} at an FPR of 0.1 %, at most {high} at 1 %")
-    for p in answers:
-        if p.reason is not None:
-            out.print(f"not accounted for: {p.reason}")
+    for answer in answers:
+        if answer.reason is not None:
+            out.print(f"not accounted for: {answer.reason}")
 
 
 NO_GUARANTEE = (
@@ -198,7 +217,7 @@ NO_GUARANTEE = (
 
 
 def _guarantee(releases: Releases) -> Iterator[str]:
-    """What does hold of a run whose noise adapted, if anything is known to."""
+    """Yield the guarantee of a run whose noise adapted, if its statement has one."""
     if releases.guaranteed is not None:
         yield (
             f"Guaranteed, by the run's privacy.txt: epsilon = {_shown(releases.guaranteed)} at "
@@ -207,40 +226,64 @@ def _guarantee(releases: Releases) -> Iterator[str]:
 
 
 def _words(answer: Answer, releases: Releases, deltas: list[float]) -> str:
-    """The settings of an accountant and what is to know about its epsilon."""
-    words = answer.accountant.describe()
+    """Return the settings of an accountant and what a reader should know about its ε."""
+    settings = answer.accountant.describe()
     if answer.orders:
-        words += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in answer.orders))
-        tried = cast("RdpAccountant", answer.accountant).orders
-        if max(answer.orders) == tried[-1]:
-            words += " (the largest tried)"
+        settings += "; best order " + ", ".join(dict.fromkeys(f"{a:g}" for a in answer.orders))
+        orders = cast("RdpAccountant", answer.accountant).orders
+        if max(answer.orders) == orders[-1]:
+            settings += " (the largest tried)"
     if isinstance(answer.accountant, PldAccountant) and any(
         releases.is_bound(answer.accountant, delta, epsilon)
         for delta, epsilon in zip(deltas, answer.epsilons, strict=True)
     ):
-        words += "; RDP's epsilon, which is lower or at once"
-    return words
+        settings += "; RDP's epsilon, which is lower or at once"
+    return settings
+
+
+def with_epsilon(answers: list[Answer]) -> list[Answer]:
+    """Return the answers of the accountants that could account for the releases."""
+    return [answer for answer in answers if answer.reason is None]
 
 
 def tightest(answers: list[Answer], which: int = 0) -> Answer:
-    """The smallest ε at one δ. All are valid upper bounds, but for a work's own theorem."""
-    able = [p for p in answers if p.reason is None]
-    bounds = [p for p in able if p.name != "published"]
-    return min(bounds or able, key=lambda p: p.epsilons[which])
+    """Return the answer with the smallest ε at one δ.
+
+    All accountants give valid upper bounds. The theorem of a work is a claim, and counts only where no
+    accountant has an answer.
+
+    Args:
+        answers: Answers of several accountants, at least one without a reason.
+        which: Index of δ.
+    """
+    able = with_epsilon(answers)
+    bounds = [answer for answer in able if answer.name != "published"]
+    return min(bounds or able, key=lambda answer: answer.epsilons[which])
 
 
 def tightest_epsilon(releases: Releases, delta: float) -> float:
-    """Return the smallest ε of the worst client by the accountants that are quick; infinite if none can."""
-    tried: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
-    answers = [answer_of(releases, accountant, [delta]) for accountant in tried]
-    able = [answer for answer in answers if answer.reason is None]
+    """Return the smallest ε of the worst client by the quick accountants; infinite if none can.
+
+    Args:
+        releases: The releases to account for.
+        delta: δ of the ε.
+    """
+    accountants: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
+    answers = [answer_of(releases, accountant, [delta]) for accountant in accountants]
+    able = with_epsilon(answers)
     return tightest(able).epsilons[0] if able else math.inf
 
 
 def compare_ledger(run: StoredRun) -> None:
-    """Compare a run's ledger with the sound ε of its statement, whose damage is entered in the run.
+    """Compare a run's ledger with the sound ε of its statement; a difference is entered as damage of the run.
 
-    Raises ConfigError for what is no ledger. Where the noise adapts, the ledger alone has no ε.
+    Where the noise adapts, the ledger alone has no ε, and nothing is compared.
+
+    Args:
+        run: The stored run.
+
+    Raises:
+        ConfigError: The ledger cannot be read.
     """
     ledger, delta = run.ledger(SOUND), run.statement.get("delta")
     adapts = run.statement.get("noise_adapts") is not False
@@ -250,35 +293,39 @@ def compare_ledger(run: StoredRun) -> None:
 
 
 def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:
-    """How well any attack can do, by those of the accountants that know; of noise that adapted by what the
-    run itself states. A work's claim bounds nothing."""
+    """Return the trade-off curve that bounds every attack on the releases, or None if none is known.
+
+    The curve combines the accountants that know one. Where the noise adapted, it is the curve of the run's
+    own statement. A work's claim bounds nothing.
+    """
     if releases.noise_adapts or releases.claimed:
         return releases.stated
-    able = [p for p in answers if p.reason is None]
-    able = [p for p in able if p.name != "prv"] or able  # it knows ε at one δ alone
+    able = with_epsilon(answers)
+    able = [answer for answer in able if answer.name != "prv"] or able  # prv knows one δ only
     if not able:
         return None
-    return trade_off(np.min([releases.deltas(p.accountant, EPSILONS) for p in able], axis=0))
+    deltas = [releases.deltas(answer.accountant, EPSILONS) for answer in able]
+    return trade_off(np.min(deltas, axis=0))
 
 
 def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> dict[str, Any]:
-    """Everything the table says, as plain values; an infinite ε is the text ``inf``."""
+    """Return everything that the table says as plain values; an infinite ε is the text ``inf``."""
 
     def keyed(values: list[float]) -> dict[str, Any]:
         return {f"{d:g}": arguments.plain(value) for d, value in zip(deltas, values, strict=True)}
 
     accountants: dict[str, Any] = {}
-    for p in answers:
-        if p.reason is not None:
-            accountants[p.name] = {"reason": p.reason}
+    for answer in answers:
+        if answer.reason is not None:
+            accountants[answer.name] = {"reason": answer.reason}
             continue
         entry: dict[str, Any] = {
-            "epsilon": keyed(p.epsilons),
-            "settings": p.accountant.describe(),
+            "epsilon": keyed(answer.epsilons),
+            "settings": answer.accountant.describe(),
         }
-        if p.orders:
-            entry["order"] = keyed(p.orders)
-        accountants[p.name] = entry
+        if answer.orders:
+            entry["order"] = keyed(answer.orders)
+        accountants[answer.name] = entry
     curve = best_attack(releases, answers)
     return {
         "releases": dict(releases.lines),
@@ -297,20 +344,29 @@ def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> d
 
 
 def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
-    """Draw ε against steps at one δ, the run's own if it is asked for; with several δ also ε against δ."""
+    """Draw ε against steps at one δ; with several δ draw ε against δ as well.
+
+    Args:
+        path: The file of the plot.
+        releases: The releases.
+        deltas: δ of the answers. The first plot uses the run's own δ, if it is among these, or the first.
+        answers: Answers of the accountants to draw, all with ε.
+    """
     from fedpriv.store.plots import CYCLE, Line, Panel, draw_beside
 
     delta = releases.run_delta if releases.run_delta in deltas else deltas[0]
     styles: list[str | tuple[int, tuple[float, ...]]]
     styles = ["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))]
     by_steps, by_delta = [], []
-    moves = len(releases.events()) > FEW  # then a point takes long
-    for p, colour, style in zip(answers, CYCLE, styles, strict=False):
-        steps = points(releases.steps, _FEWER.get(p.name, _FEWER_SUMS) if moves else _POINTS)
-        between = releases.curve(p.accountant, delta, steps[:-1])
-        epsilons = np.array([0.0, *between, p.epsilons[deltas.index(delta)]])
-        few = len(steps) < min(_POINTS, releases.steps)
-        label = f"{p.name}, {len(steps)} points" if few else p.name
+    many_events = len(releases.events()) > FEW  # a point takes long
+    for answer, colour, style in zip(answers, CYCLE, styles, strict=False):
+        steps = points(
+            releases.steps, _FEWER.get(answer.name, _FEWER_SUMS) if many_events else _POINTS
+        )
+        epsilons_before = releases.curve(answer.accountant, delta, steps[:-1])
+        epsilons = np.array([0.0, *epsilons_before, answer.epsilons[deltas.index(delta)]])
+        has_fewer = len(steps) < min(_POINTS, releases.steps)
+        label = f"{answer.name}, {len(steps)} points" if has_fewer else answer.name
         finite = np.isfinite(epsilons)
         by_steps.append(
             Line(
@@ -323,28 +379,34 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
                 width=1.5,
             )
         )
-        x, y = zip(*sorted(zip(deltas, p.epsilons, strict=True)), strict=True)
+        x, y = zip(*sorted(zip(deltas, answer.epsilons, strict=True)), strict=True)
         by_delta.append(
-            Line(p.name, colour, x, y, marker="o", style=style, width=1.5, marker_size=6)
+            Line(answer.name, colour, x, y, marker="o", style=style, width=1.5, marker_size=6)
         )
     base = Panel("", "", "", (), y_limits=(0, None), x_from_zero=False, legend="inside")
-    up = f"ε at δ = {delta:g}"
-    panels = [replace(base, x_label="steps", y_label=up, lines=tuple(by_steps), x_limits=(0, None))]
+    y_label = f"ε at δ = {delta:g}"
+    panels = [
+        replace(base, x_label="steps", y_label=y_label, lines=tuple(by_steps), x_limits=(0, None))
+    ]
     if len(deltas) > 1:
-        up = f"ε after {releases.steps} steps"
-        panels.append(replace(base, x_label="δ", y_label=up, lines=tuple(by_delta), x_powers=True))
+        y_label = f"ε after {releases.steps} steps"
+        panels.append(
+            replace(base, x_label="δ", y_label=y_label, lines=tuple(by_delta), x_powers=True)
+        )
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
     draw_beside(path, panels, note, "fedpriv account")
 
 
 def _points_words(releases: Releases, answers: list[Answer]) -> str:
-    """Which curves are drawn at fewer points, in words."""
-    slow = [f"{p.name} at {_FEWER[p.name]}" for p in answers if p.name in _FEWER]
+    """Return a remark on curves that are drawn at fewer points."""
+    slow = [
+        f"{answer.name} at {_FEWER[answer.name]}" for answer in answers if answer.name in _FEWER
+    ]
     if not slow or len(releases.events()) <= FEW:
         return ""
     return f" ({' and '.join(slow)} evenly spread points, as it takes long where the noise moves)"
 
 
 def points(steps: int, parts: int = _POINTS) -> list[int]:
-    """Numbers of steps from 1 to ``steps`` at which a curve is drawn."""
+    """Return the numbers of steps, from 1 to ``steps``, at which a curve is drawn."""
     return sorted({max(1, round(steps * i / parts)) for i in range(parts + 1)})

@@ -1,4 +1,4 @@
-"""The values of the flags of ``account`` and ``calibrate``, checked."""
+"""Checks of the values of the flags of ``account`` and ``calibrate``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedpriv.privacy.core.names import ACCOUNTANTS
 
 MECHANISM = ("noise_multiplier", "sample_rate", "steps")
 RELEASE = ("sampling", "neighbours", "records", "max_lot_size")
-_LEAST = 1e-100  # of ε and δ: what is smaller is lost in floating point
+_LEAST = 1e-100  # the smallest ε and δ; anything smaller is lost in floating point
 
 _MADE: dict[str, Callable[[], Accountant]] = {
     "pld": PldAccountant,
@@ -35,12 +35,12 @@ _MADE: dict[str, Callable[[], Accountant]] = {
 
 
 def flag(name: str) -> str:
-    """``noise_multiplier`` → ``--noise-multiplier``."""
+    """Return the flag of an argument: ``noise_multiplier`` → ``--noise-multiplier``."""
     return "--" + name.replace("_", "-")
 
 
 def checked(call: Callable[[], Any]) -> Any:
-    """Call; an error about an argument comes out as one about its flag."""
+    """Return the result of a call; an error about an argument becomes an error about its flag."""
     try:
         return call()
     except ArgumentError as error:
@@ -54,7 +54,13 @@ def checked(call: Callable[[], Any]) -> Any:
 
 
 def number(name: str, text: str, **bounds: float) -> float:
-    """The number a flag was given, within its bounds; accountants square it, so neither tiny nor huge."""
+    """Return the number that a flag was given, within its bounds.
+
+    Accountants square the number, so it may be neither tiny nor huge.
+
+    Raises:
+        ConfigError: The text is no number within the bounds.
+    """
     value = checked(lambda: checks.number(name, checks.parsed(text), **bounds))
     if not 1e-300 <= value <= 1e100:
         raise ConfigError(flag(name), text, "between 1e-300 and 1e100")
@@ -62,28 +68,32 @@ def number(name: str, text: str, **bounds: float) -> float:
 
 
 def whole(name: str, text: str) -> int:
-    """The whole number ≥ 1 a flag was given."""
+    """Return the whole number ≥ 1 that a flag was given."""
     return checked(lambda: checks.whole(name, checks.parsed(text), at_least=1, at_most=10**9))
 
 
 def noise_multiplier(text: str) -> float:
+    """Return the value of ``--noise-multiplier``."""
     return number("noise_multiplier", text, above=0, at_most=MOST_NOISE)
 
 
 def epsilon(text: str) -> float:
+    """Return the value of ``--epsilon``."""
     return number("epsilon", text, at_least=_LEAST)
 
 
 def sample_rate(text: str) -> float:
+    """Return the value of ``--sample-rate``."""
     return number("sample_rate", text, above=0, at_most=1)
 
 
 def delta(text: str) -> float:
+    """Return one value of ``--delta``."""
     return number("delta", text, at_least=_LEAST, below=1)
 
 
 def release(options: SimpleNamespace) -> RepeatedRelease:
-    """How lots are drawn, from ``--sampling``, ``--neighbours``, ``--records``, ``--max-lot-size``."""
+    """Return the kind of release that the flags of ``RELEASE`` describe."""
     return checked(
         lambda: RepeatedRelease(
             sampling="poisson" if options.sampling is None else options.sampling,
@@ -99,7 +109,12 @@ def release(options: SimpleNamespace) -> RepeatedRelease:
 
 
 def rounded_up(epsilon: float, digits: int) -> str:
-    """Return ε with three decimals, or so many digits if it is small; never below what it is."""
+    """Return ε as a text that is never below ε.
+
+    Args:
+        epsilon: The value.
+        digits: Significant digits of an ε below 0.1; larger ones have three decimals.
+    """
     if epsilon == 0 or epsilon >= 0.1:
         return round_up(epsilon)
     decimals = digits - 1 - math.floor(math.log10(epsilon))
@@ -107,26 +122,26 @@ def rounded_up(epsilon: float, digits: int) -> str:
 
 
 def plain(value: float | None) -> float | str | None:
-    """A value for JSON, which has no infinity: that is the text ``inf``."""
+    """Return a value for JSON, which has no infinity: the text ``inf`` stands for it."""
     return "inf" if value is not None and math.isinf(value) else value
 
 
 def require(options: SimpleNamespace, names: tuple[str, ...], why: str) -> None:
-    """Refuse when one of the flags is absent."""
+    """Raise ConfigError if one of the flags is absent."""
     missing = [flag(name) for name in names if getattr(options, name) is None]
     if missing:
         raise ConfigError(f"{' and '.join(missing)} must be given {why}")
 
 
 def refuse(options: SimpleNamespace, names: tuple[str, ...], why: str) -> None:
-    """Refuse when one of the flags is there."""
+    """Raise ConfigError if one of the flags is given."""
     given = [flag(name) for name in names if getattr(options, name) is not None]
     if given:
         raise ConfigError(f"{' and '.join(given)} cannot be given {why}")
 
 
 def accountant(name: str, options: SimpleNamespace) -> Accountant:
-    """The accountant of this name, rdp with ``--orders`` and ``--conversion``."""
+    """Return the accountant of this name, rdp with ``--orders`` and ``--conversion``."""
     if name == "published":
         raise ConfigError(
             "--accountant published needs --run FOLDER --view published: the theorem of a run's work"

@@ -1,4 +1,4 @@
-"""``fedpriv calibrate``: the noise multiplier, sample rate or steps that meet an ε, or the ε."""
+"""``fedpriv calibrate``: the noise multiplier, sample rate, steps or ε that follows from the other three."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNKNOWNS = ("epsilon", *arguments.MECHANISM)
 
 
 def run(options: SimpleNamespace) -> int:
-    """Solve and print; returns the exit status."""
+    """Solve for the value that is left out, print it, and return the exit status."""
     release = arguments.release(options)
     given, unknown = _given(options, release)
     if options.delta is None:
@@ -35,18 +35,18 @@ def run(options: SimpleNamespace) -> int:
     delta = arguments.delta(options.delta)
     accountant = _accountant(options, release)
     target = given.pop("epsilon", None)
-    found = given
+    values = given
     if unknown != "epsilon":
-        found = dict(given)
-        found[unknown] = arguments.checked(
+        values = dict(given)
+        values[unknown] = arguments.checked(
             lambda: _SOLVERS[unknown](accountant, release, epsilon=target, delta=delta, **given)
         )
-    at_limit = unknown != "epsilon" and found[unknown] == LIMITS[unknown]
-    event = release.event(found["noise_multiplier"], found.get("sample_rate", 1.0))
-    epsilon = accountant.epsilon_of({event: found["steps"]}, delta, release.neighbours)
+    at_limit = unknown != "epsilon" and values[unknown] == LIMITS[unknown]
+    event = release.event(values["noise_multiplier"], values.get("sample_rate", 1.0))
+    epsilon = accountant.epsilon_of({event: values["steps"]}, delta, release.neighbours)
     answer = {
         "solved_for": unknown,
-        **{name: found[name] for name in arguments.MECHANISM if name in found},
+        **{name: values[name] for name in arguments.MECHANISM if name in values},
         "epsilon": epsilon,
         "target_epsilon": target,
         "delta": delta,
@@ -72,46 +72,50 @@ _SOLVERS: dict[str, Callable[..., float]] = {
 
 
 LIMITS = {"noise_multiplier": LEAST_NOISE, "sample_rate": 1.0, "steps": MANY_STEPS}
-"""Answers at which the search ends though the target would allow more."""
+"""Values at which the search stops, although the target might allow more."""
 
 
 def _given(options: SimpleNamespace, release: RepeatedRelease) -> tuple[dict[str, Any], str]:
-    """The values that were given, and the name of the one to solve for."""
+    """Return the values that were given, and the name of the one to solve for."""
     names: tuple[str, ...] = UNKNOWNS
     if release.sampling == "none":
         arguments.refuse(options, ("sample_rate",), "with --sampling none")
         names = tuple(name for name in UNKNOWNS if name != "sample_rate")
     absent = [name for name in names if getattr(options, name) is None]
-    written = ", ".join(arguments.flag(name) for name in names)
+    known = ", ".join(arguments.flag(name) for name in names)
     if not absent:
-        raise ConfigError(f"one of {written} must be left out: it is what is solved for")
+        raise ConfigError(f"one of {known} must be left out: it is what is solved for")
     if len(absent) > 1:
         missing = ", ".join(arguments.flag(name) for name in absent)
-        raise ConfigError(f"all but one of {written} must be given; missing: {missing}")
-    read = {
+        raise ConfigError(f"all but one of {known} must be given; missing: {missing}")
+    readers = {
         "epsilon": arguments.epsilon,
         "noise_multiplier": arguments.noise_multiplier,
         "sample_rate": arguments.sample_rate,
         "steps": lambda text: arguments.whole("steps", text),
     }
-    values = {name: read[name](getattr(options, name)) for name in names if name not in absent}
+    values = {name: readers[name](getattr(options, name)) for name in names if name not in absent}
     return values, absent[0]
 
 
 def _accountant(options: SimpleNamespace, release: RepeatedRelease) -> Accountant:
-    """The one asked for, if it can account for such releases; else the tightest that can."""
+    """Return the accountant of ``--accountant``, or the tightest one that can account for such releases."""
     probe = release.event(1.0, 0.5)
     if options.accountant not in (None, "rdp"):
         arguments.refuse(options, ("orders", "conversion"), "unless --accountant rdp")
     if options.accountant is not None:
         chosen = arguments.accountant(options.accountant, options)
         if reason := chosen.supports(probe, release.neighbours):
-            able = _tightest(release, ("gdp", "pld", "rdp"), options)
-            hint = "" if able is None else f"; --accountant {able.name} can account for such lots"
+            alternative = _tightest(release, ("gdp", "pld", "rdp"), options)
+            hint = (
+                ""
+                if alternative is None
+                else f"; --accountant {alternative.name} can account for such lots"
+            )
             raise ConfigError(f"--accountant {options.accountant}: {reason}{hint}")
         return chosen
-    of_rdp = options.orders is not None or options.conversion is not None
-    names = ("rdp",) if of_rdp else ("gdp", "pld", "rdp")
+    has_rdp_settings = options.orders is not None or options.conversion is not None
+    names = ("rdp",) if has_rdp_settings else ("gdp", "pld", "rdp")
     accountant = _tightest(release, names, options)
     if accountant is not None:
         return accountant
@@ -123,7 +127,7 @@ def _accountant(options: SimpleNamespace, release: RepeatedRelease) -> Accountan
 def _tightest(
     release: RepeatedRelease, names: Iterable[str], options: SimpleNamespace
 ) -> Accountant | None:
-    """The first of ``names`` that can account for such lots."""
+    """Return the first of ``names`` that can account for such releases, from the tightest on."""
     accountants = (arguments.accountant(name, options) for name in names)
     event = release.event(1.0, 0.5)
     return next((a for a in accountants if not a.supports(event, release.neighbours)), None)
@@ -134,17 +138,17 @@ def _shown(value: float) -> str:
 
 
 def _lines(answer: dict[str, Any], release: RepeatedRelease) -> list[tuple[str, str]]:
-    found = answer["solved_for"]
-    shown = {name: _shown(answer[name]) for name in arguments.MECHANISM if name in answer}
+    unknown = answer["solved_for"]
+    texts = {name: _shown(answer[name]) for name in arguments.MECHANISM if name in answer}
     limit = " (the limit of what is searched; the target allows more)" if answer["at_limit"] else ""
-    lines = [(found.replace("_", " "), _shown(answer[found]) + limit)]
-    lines += [(n.replace("_", " "), t) for n, t in shown.items() if n != found]
+    lines = [(unknown.replace("_", " "), _shown(answer[unknown]) + limit)]
+    lines += [(name.replace("_", " "), text) for name, text in texts.items() if name != unknown]
     if release != RepeatedRelease():
         lines.append(("sampling", sampling_words(release, answer.get("sample_rate", 1.0))))
     target = answer["target_epsilon"]
-    of = "" if target is None else f" (target {target:g})"
-    if found != "epsilon":
-        lines.append(("epsilon", f"{answer['epsilon']:.6f}{of}"))
+    target_words = "" if target is None else f" (target {target:g})"
+    if unknown != "epsilon":
+        lines.append(("epsilon", f"{answer['epsilon']:.6f}{target_words}"))
     lines += [
         ("delta", f"{answer['delta']:g}"),
         ("accountant", answer["settings"]),

@@ -1,11 +1,11 @@
-"""Events of dp_accounting as JSON: an object for each, with its class and its fields by their own names.
+"""Events of dp_accounting as JSON: one object for each event, with its class and its fields.
 
     {"class_name": "SelfComposedDpEvent", "count": 1000, "event":
       {"class_name": "PoissonSampledDpEvent", "sampling_probability": 0.01, "event":
         {"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}}}
 
-dp_accounting's own way back from a description (``DpEvent.from_named_tuple``) imports whatever module it
-names; here a few classes are known and nothing is imported.
+dp_accounting's own ``DpEvent.from_named_tuple`` imports whatever module a description names. This module
+knows a few classes and imports nothing, so a foreign file cannot run code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedpriv.common.errors import ArgumentError, did_you_mean
 from fedpriv.privacy.calibration import MOST_NOISE
 from fedpriv.privacy.core.names import REPLACE_ONE
 
-_DEEPEST = 20  # events in events
+_DEEPEST = 20  # nesting of events
 MOST_STEPS = 10**9
 MOST_EVENTS = 1_000_000
 
@@ -74,13 +74,21 @@ CLASSES = (*_RELEASES, *_SAMPLED, *_TOGETHER)
 
 
 class NotAnEvent(ValueError):
-    """What is no event, in words that begin with where in the file it is."""
+    """An error in a description of events; its text begins with the position in the file."""
 
 
 def releases_of(value: object, neighbours: str) -> Iterator[tuple[dp_event.DpEvent, int]]:
-    """(event, how often), in order. Raises NotAnEvent.
+    """Yield each release of an event with its count, in order.
 
-    dp_accounting's multiplier is noise std ÷ clip norm, of which replacing somebody's data moves two.
+    dp_accounting's noise multiplier is noise std ÷ clip norm. Replacing one unit's data moves a sum by up to
+    two clip norms, so under replace-one the multiplier counts half.
+
+    Args:
+        value: The event as read from JSON.
+        neighbours: The adjacency of the guarantee.
+
+    Raises:
+        NotAnEvent: The value is no event that this module knows.
     """
     yield from _flat(value, 1, neighbours, "event", 0)
 
@@ -88,6 +96,7 @@ def releases_of(value: object, neighbours: str) -> Iterator[tuple[dp_event.DpEve
 def _flat(
     value: object, count: int, neighbours: str, place: str, depth: int
 ) -> Iterator[tuple[dp_event.DpEvent, int]]:
+    """Yield the releases of an event that happens ``count`` times; ``place`` is its position in the file."""
     name, fields = _named(value, place, depth)
     if name == "NoOpDpEvent":
         _only(fields, (), place)
@@ -102,8 +111,8 @@ def _flat(
         events = fields["events"]
         if not isinstance(events, list):
             raise NotAnEvent(f"{place}.events must be a list")
-        for i, own in enumerate(events):
-            yield from _flat(own, count, neighbours, f"{place}.events[{i}]", depth + 1)
+        for i, event in enumerate(events):
+            yield from _flat(event, count, neighbours, f"{place}.events[{i}]", depth + 1)
     else:
         yield _release(name, fields, neighbours, place, depth), count
 
@@ -111,6 +120,7 @@ def _flat(
 def _release(
     name: str, fields: Mapping[str, Any], neighbours: str, place: str, depth: int
 ) -> dp_event.DpEvent:
+    """Return one release, checked field by field."""
     sampled = name in _SAMPLED
     kind, known = (_SAMPLED if sampled else _RELEASES)[name]
     _only(fields, (*known, "event") if sampled else tuple(known), place)
@@ -119,7 +129,7 @@ def _release(
         values["event"] = _inner(fields["event"], neighbours, f"{place}.event", depth + 1)
         if values.get("sample_size", 0) > values.get("source_dataset_size", 0):
             raise NotAnEvent(f"{place}.sample_size must be at most source_dataset_size")
-        if values.get("sampling_probability") == 1.0:  # everyone every time: no sampling
+        if values.get("sampling_probability") == 1.0:  # everyone takes part every time
             return values["event"]
     elif name in ("GaussianDpEvent", "LaplaceDpEvent") and neighbours == REPLACE_ONE:
         values["noise_multiplier"] /= 2.0
@@ -127,24 +137,26 @@ def _release(
 
 
 def _inner(value: object, neighbours: str, place: str, depth: int) -> dp_event.DpEvent:
-    """What is released on one sample: one release, or Gaussians, which together are one."""
-    found = list(_flat(value, 1, neighbours, place, depth))
-    if len(found) == 1 and found[0][1] == 1 and _alone(found[0][0]):
-        return found[0][0]
-    if found and all(isinstance(event, dp_event.GaussianDpEvent) for event, _ in found):
-        total = math.fsum(n * event.noise_multiplier**-2 for event, n in found)
-        return dp_event.GaussianDpEvent(total**-0.5)
+    """Return the release on one sample.
+
+    Several Gaussians on one sample are one Gaussian of noise multiplier z with 1/z² = Σ_i n_i/z_i², for n_i
+    Gaussians of noise multiplier z_i.
+    """
+    releases = list(_flat(value, 1, neighbours, place, depth))
+    if len(releases) == 1:
+        event, count = releases[0]
+        if count == 1 and isinstance(event, (dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent)):
+            return event
+    if releases and all(isinstance(event, dp_event.GaussianDpEvent) for event, _ in releases):
+        precision = math.fsum(n * event.noise_multiplier**-2 for event, n in releases)
+        return dp_event.GaussianDpEvent(precision**-0.5)
     raise NotAnEvent(
         f"{place} must be one GaussianDpEvent or LaplaceDpEvent, or Gaussians composed"
     )
 
 
-def _alone(event: dp_event.DpEvent) -> bool:
-    return isinstance(event, (dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent))
-
-
 def _named(value: object, place: str, depth: int) -> tuple[str, dict[str, Any]]:
-    """(class, fields) of one event."""
+    """Return the class and the fields of one event."""
     if depth > _DEEPEST:
         raise NotAnEvent(f"{place} is nested more than {_DEEPEST} events deep")
     if not isinstance(value, dict) or not isinstance(value.get("class_name"), str):
@@ -159,7 +171,7 @@ def _named(value: object, place: str, depth: int) -> tuple[str, dict[str, Any]]:
 
 
 def _only(fields: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
-    """Refuse what is missing and what is unknown."""
+    """Refuse fields that are missing and fields that are unknown."""
     for name in known:
         if name not in fields:
             raise NotAnEvent(f"{place} has no {name}")

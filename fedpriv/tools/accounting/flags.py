@@ -1,4 +1,4 @@
-"""``fedpriv account`` and ``fedpriv calibrate``: their flags; imports nothing heavy."""
+"""The flags of ``fedpriv account`` and ``fedpriv calibrate``. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
@@ -69,8 +69,11 @@ _settings = together(
 @_settings
 @flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv account"))
 def account(**flags: object) -> int:
-    """The privacy cost (epsilon) of releases by every accountant that can account for them: from flags,
-    from a schedule file, from what another framework ran, or from the ledger of a run."""
+    """Print the privacy cost (epsilon) of releases by every accountant that can account for them.
+
+    The releases come from flags, from a schedule file, from what another framework ran, or from the ledger of
+    a run.
+    """
     from fedpriv.tools.accounting.account import run
 
     return run(SimpleNamespace(**flags))
@@ -92,8 +95,10 @@ def account(**flags: object) -> int:
 )
 @_settings
 def calibrate(**flags: object) -> int:
-    """Solves for whichever of --noise-multiplier, --sample-rate, --steps and --epsilon is left out.
-    The epsilon of the answer never exceeds the target."""
+    """Solve for whichever of --noise-multiplier, --sample-rate, --steps and --epsilon is left out.
+
+    The epsilon of the answer never exceeds the target.
+    """
     from fedpriv.tools.accounting.calibrate import run
 
     return run(SimpleNamespace(**flags))

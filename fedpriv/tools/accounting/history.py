@@ -1,14 +1,14 @@
-"""``fedpriv account --history FILE``: what another framework released, read from what it wrote.
+"""``fedpriv account --history FILE``: the releases of another framework, read from what it wrote.
 
 =====================  ==============================================================================
-a CSV                  a row for each stretch of equal releases: ``COLUMNS``
+a CSV                  a row for each stretch of equal releases, with the columns ``COLUMNS``
 a file of torch.save   ``accountant.state_dict()`` of Opacus, or its ``save_checkpoint``
 JSON                   the same state; ``state_dict()`` of Flower's accountant; or
                        ``{"neighbours": ..., "event": ...}``, events of dp_accounting
 =====================  ==============================================================================
 
-The file is somebody else's: nothing in it is run, its size is limited, and what cannot be read is one
-sentence that names file and row.
+The file may come from anybody. Nothing in it is run, its size is limited, and an error is one sentence that
+names the file and the row.
 """
 
 from __future__ import annotations
@@ -39,14 +39,10 @@ COLUMNS = (
 )  # fmt: skip
 _MOST_CLIENTS = 1000
 _MOST_ROWS = 4_000_000  # of all clients together
-_DEFAULTS = (
-    "sampling",
-    "neighbours",
-    "records",
-    "max_lot_size",
-)  # flags for what a file does not say
+# Flags for what a file does not say.
+_DEFAULTS = ("sampling", "neighbours", "records", "max_lot_size")
 _OPACUS = ("rdp", "gdp", "prv")
-_STATE = "privacy_accountant_state_dict"  # in Opacus' checkpoints
+_STATE = "privacy_accountant_state_dict"  # the key in Opacus' checkpoints
 _FLOWER_SAMPLINGS = {
     "poisson": "poisson", "without-replacement": "without_replacement", "no-amplification": "none",
 }  # fmt: skip
@@ -57,7 +53,13 @@ _FILE = "the file tells"
 
 @dataclass(frozen=True)
 class Stretch:
-    """So many equal releases; ``client``: of one client alone."""
+    """A stretch of equal releases.
+
+    Attributes:
+        event: The event of each release.
+        steps: Number of releases.
+        client: The client that released; empty for all clients.
+    """
 
     event: dp_event.DpEvent
     steps: int
@@ -66,7 +68,15 @@ class Stretch:
 
 @dataclass(frozen=True)
 class ReleaseHistory:
-    """What a file says. ``sampling``, ``neighbours``: each with who says so; ``delta``: its budget's."""
+    """The content of a history file.
+
+    Attributes:
+        kind: The kind of file, in words.
+        sampling: How lots were drawn, and the source of that information.
+        neighbours: The adjacency, and the source of that information.
+        stretches: The releases in order.
+        delta: δ of the file's budget, if it has one.
+    """
 
     kind: str
     sampling: tuple[str, str]
@@ -76,7 +86,11 @@ class ReleaseHistory:
 
 
 def from_history(options: SimpleNamespace) -> Releases:
-    """The releases that the file of ``--history`` tells of. Raises ConfigError."""
+    """Return the releases in the file of ``--history``.
+
+    Raises:
+        ConfigError: The file is no history, or a flag contradicts it.
+    """
     arguments.refuse(
         options,
         ("noise_multiplier", "steps", "schedule"),
@@ -92,11 +106,11 @@ def from_history(options: SimpleNamespace) -> Releases:
         raise ConfigError(f"{path} has {steps:,} releases, more than {MOST_STEPS:,}")
     distinct = len({event for stages in histories for event, _ in stages})
     clients = len({s.client for s in history.stretches} - {""})
-    words = [counted(steps, "step"), counted(distinct, "distinct release")]
+    parts = [counted(steps, "step"), counted(distinct, "distinct release")]
     if clients:
-        words.insert(0, f"the worst of {counted(clients, 'client')}")
+        parts.insert(0, f"the worst of {counted(clients, 'client')}")
     lines = (
-        ("history", f"{path}, {history.kind}: {', '.join(words)}"),
+        ("history", f"{path}, {history.kind}: {', '.join(parts)}"),
         ("sampling", f"{history.sampling[0]} ({history.sampling[1]})"),
         ("neighbours", f"{history.neighbours[0]} ({history.neighbours[1]})"),
         ("noise multiplier", "noise std / clip norm"),
@@ -106,6 +120,7 @@ def from_history(options: SimpleNamespace) -> Releases:
 
 
 def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
+    """Read the file by the reader that its name and content call for."""
     refuse_no_file(path, LARGEST)
     if path.suffix.lower() == ".csv":
         return _csv(path, options)
@@ -125,39 +140,48 @@ def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
 
 
 def _histories(path: Path, stretches: Sequence[Stretch]) -> tuple[Stages, ...]:
-    """What each client released; a stretch without a client is of all."""
+    """Return the distinct histories of the clients; a stretch without a client belongs to all of them."""
     clients = {stretch.client for stretch in stretches} - {""} or {""}
     of_all = sum(not stretch.client for stretch in stretches)
     if len(clients) > _MOST_CLIENTS or of_all * len(clients) > _MOST_ROWS:
         raise ConfigError(
             f"{path} has more than {_MOST_CLIENTS:,} clients, or too many rows that are of all of them"
         )
-    own: dict[str, list[tuple[dp_event.DpEvent, int]]] = {client: [] for client in sorted(clients)}
+    of_client: dict[str, list[tuple[dp_event.DpEvent, int]]] = {
+        client: [] for client in sorted(clients)
+    }
     for stretch in stretches:
-        for stages in [own[stretch.client]] if stretch.client else own.values():
+        for stages in [of_client[stretch.client]] if stretch.client else of_client.values():
             stages.append((stretch.event, stretch.steps))
-    found = tuple(dict.fromkeys(map(tuple, own.values())))
-    if not any(found):
+    distinct = tuple(dict.fromkeys(map(tuple, of_client.values())))
+    if not any(distinct):
         raise ConfigError(f"{path} has no releases")
-    return found
+    return distinct
 
 
 # ---- rows of Gaussians: CSV, Opacus, Flower
 
 
 class _Rows:
-    """Stretches from rows of plain values; what a row does not say, a flag may."""
+    """Stretches from rows of plain values; flags supply what the rows do not say."""
 
     def __init__(self, path: Path, options: SimpleNamespace, told_by: str):
         self.path, self.options, self.told_by = path, options, told_by
         self.stretches: list[Stretch] = []
-        self._told: dict[str, set[str]] = {}  # by whom each of _DEFAULTS was said; empty: by nobody
+        self._told: dict[
+            str, set[str]
+        ] = {}  # sources of each of _DEFAULTS; "" where a row has none
         self._releases: dict[tuple[object, ...], tuple[RepeatedRelease, dp_event.DpEvent]] = {}
         self._samplings: dict[str, None] = {}
         self._neighbours: str | None = None
 
     def add(self, where: str, row: Mapping[str, object]) -> None:
-        """``row``: a value by the name of its column; ``where``: it is, in words."""
+        """Add a row.
+
+        Args:
+            where: The position of the row, for messages.
+            row: A value for each column.
+        """
         if len(self.stretches) >= MOST_EVENTS:
             raise ConfigError(f"{self.path} has more than {MOST_EVENTS:,} rows")
         for name, value in row.items():
@@ -184,20 +208,21 @@ class _Rows:
         self.stretches.append(Stretch(event, steps, client))
 
     def _release(self, row: Mapping[str, object]) -> tuple[RepeatedRelease, dp_event.DpEvent]:
-        said: dict[str, Any] = {name: row[name] for name in _DEFAULTS if name in row}
+        """Return the kind of release of a row, and its event."""
+        values: dict[str, Any] = {name: row[name] for name in _DEFAULTS if name in row}
         for name in _DEFAULTS:
             flag = getattr(self.options, name)
-            if flag is not None and name in said:
+            if flag is not None and name in values:
                 raise ConfigError(f"{arguments.flag(name)} cannot be given: {self.told_by} {name}")
             if flag is not None:
-                said[name] = flag
+                values[name] = flag
             self._told.setdefault(name, set()).add(
-                "" if name not in said else "by its flag" if flag is not None else _FILE
+                "" if name not in values else "by its flag" if flag is not None else _FILE
             )
         for name in ("records", "max_lot_size"):
-            if name in said:
-                said[name] = _number(said[name])
-        release = RepeatedRelease(**{"sampling": "poisson", **said})
+            if name in values:
+                values[name] = _number(values[name])
+        release = RepeatedRelease(**{"sampling": "poisson", **values})
         if "noise_multiplier" not in row:
             raise ConfigError("noise_multiplier is missing")
         multiplier = _number(row["noise_multiplier"])
@@ -207,6 +232,7 @@ class _Rows:
         return release, release.event(multiplier, self._rate(release, row))
 
     def _rate(self, release: RepeatedRelease, row: Mapping[str, object]) -> float:
+        """Return the sample rate of a row, from its column or from the flag."""
         flag = self.options.sample_rate
         if "sample_rate" in row and flag is not None:
             raise ConfigError(f"--sample-rate cannot be given: {self.told_by} sample_rate")
@@ -220,21 +246,30 @@ class _Rows:
         return checks.number("sample_rate", _number(value), above=0, at_most=1)
 
     def history(self, kind: str, otherwise: str, delta: float | None = None) -> ReleaseHistory:
-        """``otherwise``: who says what neither the file nor a flag does."""
+        """Return the history of all rows.
+
+        Args:
+            kind: The kind of file, in words.
+            otherwise: The source of what neither the file nor a flag says.
+            delta: δ of the file's budget, if it has one.
+        """
         if not self.stretches:
             raise ConfigError(f"{self.path} has no releases")
-        by = {n: otherwise if "" in who else " and ".join(who) for n, who in self._told.items()}
+        sources = {
+            name: otherwise if "" in told else " and ".join(told)
+            for name, told in self._told.items()
+        }
         return ReleaseHistory(
             kind,
-            (" and ".join(self._samplings), by["sampling"]),
-            (self._neighbours or "", by["neighbours"]),
+            (" and ".join(self._samplings), sources["sampling"]),
+            (self._neighbours or "", sources["neighbours"]),
             self.stretches,
             delta,
         )
 
 
 def _number(value: object) -> object:
-    """Return the number that a text stands for; else the value."""
+    """Return the number that a text stands for, and any other value as it is."""
     return checks.parsed(value) if isinstance(value, str) else value
 
 
@@ -264,7 +299,10 @@ def _refuse_cut_short(path: Path) -> None:
 
 
 def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHistory:
-    """``history``: (noise multiplier, sample rate, steps) for each stretch, oldest first."""
+    """Read the state of an Opacus accountant.
+
+    Its ``history`` has (noise multiplier, sample rate, steps) for each stretch, oldest first.
+    """
     if isinstance(content, dict) and isinstance(content.get(_STATE), dict):
         content = content[_STATE]
     entries = content.get("history") if isinstance(content, dict) else None
@@ -286,7 +324,7 @@ def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHis
 
 
 def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) -> ReleaseHistory:
-    """Events with their number; what they share is in ``config``."""
+    """Read the state of a Flower accountant: events with counts; ``config`` has what the events share."""
     arguments.refuse(options, (*_DEFAULTS, "sample_rate"), f"with {path}, which says it")
     config, entries = content.get("config"), content["compositions"]
     if not isinstance(config, dict) or not isinstance(entries, list):
@@ -305,13 +343,15 @@ def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) ->
         if not isinstance(event, dict) or not all(name in event for name in names):
             raise ConfigError(f"{where}: not an event with {', '.join(names)}")
         try:
-            size, of = (checks.whole(name, event[name], at_least=1) for name in names[1:])
-            rate = checks.number("sample_size / population_size", size / of, above=0, at_most=1)
+            size, population = (checks.whole(name, event[name], at_least=1) for name in names[1:])
+            rate = checks.number(
+                "sample_size / population_size", size / population, above=0, at_most=1
+            )
         except ArgumentError as error:
             raise ConfigError(f"{where}: {error}") from None
         row = {"noise_multiplier": event["noise_multiplier"], "sample_rate": rate, **shared}
         if shared["sampling"] == "without_replacement":
-            row["records"] = of
+            row["records"] = population
         rows.add(where, {**row, "steps": entry.get("count", 1)})
     delta = config.get("target_delta")
     usable = type(delta) is float and 0 < delta < 1
@@ -331,7 +371,7 @@ def _known(path: Path, config: Mapping[str, Any], key: str, names: Mapping[str, 
 def _dp_accounting(
     path: Path, content: Mapping[str, Any], options: SimpleNamespace
 ) -> ReleaseHistory:
-    """``event`` with ``neighbours``, or an event alone."""
+    """Read an event of dp_accounting, alone or as ``event`` beside ``neighbours``."""
     arguments.refuse(
         options,
         ("sampling", "records", "max_lot_size", "sample_rate"),
@@ -348,10 +388,10 @@ def _dp_accounting(
         raise ConfigError(
             f"{path} has an unknown key {show(unknown[0])}; known are event, neighbours"
         )
-    said = None if event is content else content.get("neighbours")
-    if said is not None and options.neighbours is not None:
+    stated = None if event is content else content.get("neighbours")
+    if stated is not None and options.neighbours is not None:
         raise ConfigError(f"--neighbours cannot be given: {path} has a key neighbours")
-    neighbours = said or options.neighbours or ADD_OR_REMOVE
+    neighbours = stated or options.neighbours or ADD_OR_REMOVE
     if neighbours not in RELATIONS:
         raise ConfigError(f"{path}, neighbours", neighbours, "one of " + ", ".join(RELATIONS))
     stretches = []
@@ -362,12 +402,14 @@ def _dp_accounting(
             stretches.append(Stretch(kind, count))
     except NotAnEvent as error:
         raise ConfigError(f"{path}: {error}") from None
-    by = (
+    source = (
         _FILE
-        if said
+        if stated
         else "by its flag"
         if options.neighbours
         else "assumed: neither file nor flag says"
     )
     kinds = ", ".join(dict.fromkeys(event_words(s.event) for s in stretches))
-    return ReleaseHistory("events of dp_accounting", (kinds, _FILE), (neighbours, by), stretches)
+    return ReleaseHistory(
+        "events of dp_accounting", (kinds, _FILE), (neighbours, source), stretches
+    )

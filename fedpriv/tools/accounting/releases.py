@@ -1,4 +1,4 @@
-"""What is to be accounted for: releases from flags, from a schedule file, or from the ledger of a run."""
+"""The releases to account for: from flags, from a schedule file, or from the ledger of a run."""
 
 from __future__ import annotations
 
@@ -28,54 +28,68 @@ Stages = tuple[tuple[dp_event.DpEvent, int], ...]
 
 @dataclass(frozen=True)
 class Releases:
-    """What one or several clients released, in the order of release, under one relation.
+    """The releases of one or several clients, in order, under one adjacency.
 
-    ``histories``: the distinct histories of the clients; ε is that of the worst.
+    Attributes:
+        lines: What the table says about the releases: pairs of a name and a text.
+        neighbours: The adjacency.
+        histories: The distinct histories of the clients. The ε of these releases is that of the worst client.
+        published: The accountant of the theorem of a run's work, in the published view.
+        claimed: Whether the releases are counted as a work's theorem counts them, not as they were made.
+        noise_adapts: Whether the noise followed released values. An ε that treats it as fixed is no
+            guarantee.
+        guaranteed: The ε that does hold if the noise adapts: the budget of the run's filter, at
+            ``run_delta``.
+        run_delta: δ of the run.
+        stated: The trade-off curve of the run's own statement, which bounds every attack.
     """
 
     lines: tuple[tuple[str, str], ...]
     neighbours: str
     histories: tuple[Stages, ...]
     published: Accountant | None = None
-    """The accountant of the theorem whose view this is."""
     claimed: bool = False
-    """Whether these are the releases as a work's theorem counts them, not as they were made."""
     noise_adapts: bool = False
-    """Whether the noise followed released values, so that an epsilon as if it were fixed is no guarantee."""
     guaranteed: float | None = None
-    """What does hold then, at :attr:`run_delta`: the budget of its filter."""
     run_delta: float | None = None
     stated: TradeOff | None = None
-    """How well any attack can do by the run's own statement."""
 
     @property
     def steps(self) -> int:
-        """The most draws any client made."""
+        """Largest number of draws of any client."""
         return max(sum(count for _, count in stages) for stages in self.histories)
 
     def events(self) -> set[dp_event.DpEvent]:
+        """Return the distinct events of all clients."""
         return {event for stages in self.histories for event, _ in stages}
 
     @cached_property
     def largest(self) -> dict[Stages, dict[dp_event.DpEvent, int]]:
-        """The histories that no other one contains, and what each comes to: one of them is the worst."""
-        found = {stages: composed(stages) for stages in self.histories}
-        kept = largest(list(found.values()))
-        return {stages: own for stages, own in found.items() if any(own is k for k in kept)}
+        """Histories that no other history contains, each with its composition.
+
+        The worst client has one of them.
+        """
+        compositions = {stages: composed(stages) for stages in self.histories}
+        maximal = largest(list(compositions.values()))
+        return {
+            stages: composition
+            for stages, composition in compositions.items()
+            if any(composition is other for other in maximal)
+        }
 
     def epsilon(self, accountant: Accountant, delta: float) -> float:
-        """ε of the worst client."""
+        """Return ε(δ) of the worst client by an accountant."""
         compositions = self.largest.values()
         return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
 
     def deltas(self, accountant: Accountant, epsilons: np.ndarray) -> np.ndarray:
-        """δ of the worst client at each of ``epsilons``."""
+        """Return δ of the worst client at each of ``epsilons`` [e] → [e]."""
         compositions = self.largest.values()
-        found = [accountant.deltas_of(c, epsilons, self.neighbours) for c in compositions]
-        return np.max(found, axis=0)
+        by_history = [accountant.deltas_of(c, epsilons, self.neighbours) for c in compositions]
+        return np.max(by_history, axis=0)
 
     def curve(self, accountant: Accountant, delta: float, steps: list[int]) -> list[float]:
-        """ε of the worst client after the first so many draws, ascending."""
+        """Return ε of the worst client after each number of draws in ``steps``, which ascends."""
         curves = [
             accountant.epsilons_after(between(stages, steps), delta, self.neighbours)
             for stages in self.largest
@@ -83,18 +97,18 @@ class Releases:
         return [max(epsilons) for epsilons in zip(*curves, strict=True)]
 
     def is_bound(self, accountant: CompositionAccountant, delta: float, epsilon: float) -> bool:
-        """Whether ``epsilon`` is the accountant's quick bound rather than its own epsilon."""
+        """Return whether ``epsilon`` is the accountant's quick bound rather than its own ε."""
         bounds = (accountant.bound(c, delta, self.neighbours) for c in self.largest.values())
         return epsilon > 0 and max(bounds) == epsilon
 
     def refusal(self, accountant: Accountant) -> str | None:
-        """Why the accountant cannot account for this, or ``None``."""
+        """Return why the accountant cannot account for these releases, or None if it can."""
         reasons = (accountant.supports(event, self.neighbours) for event in self.events())
         return next((reason for reason in reasons if reason), None)
 
 
 def composed(stages: Stages) -> dict[dp_event.DpEvent, int]:
-    """How often each event comes."""
+    """Return how often each event occurs."""
     composition: dict[dp_event.DpEvent, int] = {}
     for event, count in stages:
         composition[event] = composition.get(event, 0) + count
@@ -102,23 +116,23 @@ def composed(stages: Stages) -> dict[dp_event.DpEvent, int]:
 
 
 def between(stages: Stages, steps: Iterable[int]) -> Iterator[dict[dp_event.DpEvent, int]]:
-    """What is drawn up to each of ``steps``, ascending, after the one before."""
-    left, before = list(reversed(stages)), 0
+    """Yield, for each of ``steps`` (ascending), the events after the previous number up to this one."""
+    remaining, previous = list(reversed(stages)), 0
     for step in steps:
         part: dict[dp_event.DpEvent, int] = {}
-        wanted, before = step - before, step
-        while wanted and left:
-            event, count = left.pop()
-            taken = min(count, wanted)
+        missing, previous = step - previous, step
+        while missing and remaining:
+            event, count = remaining.pop()
+            taken = min(count, missing)
             part[event] = part.get(event, 0) + taken
-            wanted -= taken
+            missing -= taken
             if taken < count:
-                left.append((event, count - taken))
+                remaining.append((event, count - taken))
         yield part
 
 
 def from_flags(options: SimpleNamespace) -> Releases:
-    """The same release ``--steps`` times."""
+    """Return one kind of release, ``--steps`` times."""
     release = arguments.release(options)
     sampled = release.sampling != "none"
     names = arguments.MECHANISM if sampled else ("noise_multiplier", "steps")
@@ -139,7 +153,7 @@ def from_flags(options: SimpleNamespace) -> Releases:
 
 
 def sampling_words(release: RepeatedRelease, sample_rate: float) -> str:
-    """How lots are drawn, in words."""
+    """Return how lots are drawn, in words."""
     if release.sampling == "none":
         return "none: every record takes part every time"
     if release.sampling == "without_replacement":
@@ -150,10 +164,11 @@ def sampling_words(release: RepeatedRelease, sample_rate: float) -> str:
 
 
 def from_schedule(options: SimpleNamespace) -> Releases:
-    """A CSV with a row for each stretch: noise_multiplier and, if wanted, sample_rate and steps.
+    """Return the releases of the CSV of ``--schedule``: one row for each stretch of equal releases.
 
-    Other columns are left alone, so the metrics.csv of a run with one query a lot is such a file; its
-    ledger (``--run``) holds the other queries too.
+    A row has ``noise_multiplier`` and, optionally, ``sample_rate`` and ``steps``. Other columns are ignored,
+    so the metrics.csv of a run with one query per lot is such a file. The ledger of the run (``--run``) holds
+    its other queries too.
     """
     arguments.refuse(options, ("noise_multiplier", "steps"), "with --schedule, which holds them")
     release = arguments.release(options)
@@ -182,9 +197,17 @@ def from_schedule(options: SimpleNamespace) -> Releases:
 
 
 def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, row) of the CSV that ``flag`` names, which has a header. Raises ConfigError."""
+    """Yield (line number, row) of a CSV with a header.
+
+    Args:
+        path: The file.
+        flag: The flag that names the file, for messages.
+
+    Raises:
+        ConfigError: The file cannot be read, has no row, or lacks the column noise_multiplier.
+    """
     kind = f"a {flag.removeprefix('--')}"
-    found = False
+    has_rows = False
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
@@ -203,18 +226,19 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
                     raise ConfigError(
                         f"{path}, line {reader.line_num}: {len(names)} values expected, as in the header"
                     )
-                found = True
+                has_rows = True
                 yield reader.line_num, {name: text.strip() for name, text in row.items()}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(flag, str(path), f"a readable CSV file ({reason})") from None
-    if not found:
+    if not has_rows:
         raise ConfigError(f"{path}: {kind} needs at least one row below its header")
 
 
 def _rate(
     path: Path, line: int, row: Mapping[str, str], release: RepeatedRelease, given: str | None
 ) -> float:
+    """Return the sample rate of a row, from its column or from the flag."""
     if release.sampling == "none":
         if "sample_rate" in row:
             raise ConfigError(
@@ -235,6 +259,7 @@ def _rate(
 def _field(
     path: Path, line: int, row: Mapping[str, str], name: str, whole: bool = False, **bounds: float
 ) -> float:
+    """Return a number of a row within its bounds."""
     try:
         try:
             value: object = float(row[name])
@@ -248,7 +273,7 @@ def _field(
 
 
 def from_run(options: SimpleNamespace) -> Releases:
-    """What the clients of a finished (or interrupted) run released, by its ledger."""
+    """Return the releases of the clients of a finished or interrupted run, from its ledger."""
     arguments.refuse(
         options,
         (*arguments.MECHANISM, *arguments.RELEASE, "schedule"),
@@ -287,7 +312,7 @@ VIEW_WORDS = {SOUND: "what really happened", PUBLISHED: "what the work's analysi
 
 
 def stored_run(options: SimpleNamespace) -> StoredRun:
-    """Return the run of ``--run``, refused with a hint where it cannot be one."""
+    """Return the run of ``--run``; a folder that holds no run is refused with a hint."""
     path = Path(options.run_folder)
     if not options.run_folder or not path.is_dir():
         raise ConfigError("--run", options.run_folder or "nothing", "an existing run folder")
@@ -299,22 +324,22 @@ def stored_run(options: SimpleNamespace) -> StoredRun:
 
 
 def theorem(run: StoredRun) -> Accountant | None:
-    """The accountant of the published claim of the run's algorithm, if that is one of fedpriv's."""
+    """Return the accountant of the published claim of the run's algorithm, or None if it has no claim."""
     from fedpriv.experiment.consent import TARGET, is_shipped
     from fedpriv.experiment.instantiate import instantiate
 
     try:
         config = run.configuration
         if not is_shipped(f"algorithm.{TARGET}", config.algorithm._target_):
-            return None  # one of the user's own has no theorem
+            return None  # an algorithm of the user's own has no theorem
         claim = instantiate(config, "algorithm").claim
-    except ConfigError:  # of another version: only this row is lost
+    except ConfigError:  # a run of another version: only the row of the theorem is missing
         return None
     return None if claim is None else claim.accountant()
 
 
 def read_delta(options: SimpleNamespace) -> str | None:
-    """``--delta``, or the δ of the run."""
+    """Return the text of ``--delta``, or else the δ of the run."""
     if options.delta is not None or options.run_folder is None:
         return options.delta
     delta = stored_run(options).statement.get("delta")

@@ -24,14 +24,20 @@ _OTHERS = (
     *("history", "run_folder", "view", "accountant", "orders", "conversion", "plot"),
 )
 _shown = partial(arguments.rounded_up, digits=2)
-_GAIN = 0.99
-"""Below this part of ε₀ an ε is called a gain."""
+_GAIN = 0.99  # an ε above this share of ε₀ is shown as "no gain"
 
 
 @dataclass(frozen=True)
 class ShuffleCost:
-    """Of n reports of ε₀: ε of any pure (or Gaussian) ones and of flipped bits, and that of a secure sum
-    of bits with the same accuracy; None: not of these reports."""
+    """ε of n local reports, each ε₀-DP by itself, in the shuffle model.
+
+    Attributes:
+        report_epsilon: ε₀ of one report.
+        reports: n.
+        shuffled: ε of any pure (or Gaussian) reports after shuffling.
+        shuffled_bits: ε of flipped bits after shuffling; None for Gaussian reports.
+        secure_sum: ε of a secure sum of bits with the same accuracy; None for Gaussian reports.
+    """
 
     report_epsilon: float
     reports: int
@@ -41,7 +47,7 @@ class ShuffleCost:
 
 
 def run(options: SimpleNamespace) -> int:
-    """Compute and print; returns the exit status."""
+    """Compute the costs, print them, and return the exit status."""
     arguments.refuse(options, _OTHERS, "with --shuffle")
     if (options.report_epsilon is None) == (options.noise_multiplier is None):
         raise ConfigError(
@@ -53,7 +59,7 @@ def run(options: SimpleNamespace) -> int:
     counts = [arguments.whole("shuffle", text) for text in options.shuffle.split(",")]
     if options.report_epsilon is not None:
         texts = options.report_epsilon.split(",")
-        epsilons = [arguments.number("report_epsilon", e, above=0, at_most=50) for e in texts]
+        epsilons = [arguments.number("report_epsilon", text, above=0, at_most=50) for text in texts]
         rows = [
             ShuffleCost(
                 epsilon,
@@ -71,8 +77,8 @@ def run(options: SimpleNamespace) -> int:
         for reports in counts:
             of_report = partial(gaussian_report, multiplier, reports, delta)
             epsilon, report_delta = arguments.checked(of_report)
-            found = epsilon_of_shuffled(epsilon, reports, delta, PURE, report_delta)
-            rows.append(ShuffleCost(epsilon, reports, found, None, None))
+            shuffled = epsilon_of_shuffled(epsilon, reports, delta, PURE, report_delta)
+            rows.append(ShuffleCost(epsilon, reports, shuffled, None, None))
     if options.json:
         print(json_text({"delta": delta, "rows": [asdict(row) for row in rows]}), end="")
     else:

@@ -15,11 +15,11 @@ from fedpriv.store.table import Column, Table
 
 ROUNDS, DISTINCT = 15_000, 6_800
 BARS = {"rdp": 1.0, "pld": 5.0}
-"""Seconds."""
+"""Largest acceptable time of each accountant, in seconds."""
 
 
 def composition() -> dict[dp_event.DpEvent, int]:
-    """What Adap DP-FL releases on MNIST: q = .013, σ from 6 downwards by .9999, ``ROUNDS`` in all."""
+    """Return the releases of Adap DP-FL on MNIST: q = .013, and σ falling from 6 by .9999 in each round."""
     lots = PoissonSampling(0.013)
     counts = {lots.event(6.0 * 0.9999**i): ROUNDS // DISTINCT for i in range(DISTINCT)}
     counts[lots.event(6.0)] += ROUNDS - sum(counts.values())
@@ -27,7 +27,7 @@ def composition() -> dict[dp_event.DpEvent, int]:
 
 
 def run(repeats: int) -> int:
-    """Print the median time of ``repeats`` answers by each accountant; returns the exit status."""
+    """Print the median time of ``repeats`` answers by each accountant, and return the exit status."""
     title = f"Accounting: {ROUNDS:,} rounds, {DISTINCT:,} noise multipliers"
     numbers = (Column(name, right=True) for name in ("epsilon", "seconds", "bar"))
     table = Table(title, ("accountant", *numbers))
