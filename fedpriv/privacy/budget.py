@@ -1,12 +1,12 @@
-"""The three numbers of a private run, and who may still take part.
+"""Budget of a private run: its three ε, and the clients that may still take part.
 
 - ``epsilon``: the configured accountant on the enforced view (``budget_view: sound | published``);
-- ``epsilon_published``: what the work's own theorem says of the same releases;
-- ``epsilon_sound``: the tightest valid ε of what really happened.
+- ``epsilon_published``: the result of the work's own theorem for the same releases;
+- ``epsilon_sound``: the tightest valid ε of the releases as they were.
 
-When σ depends on what was released (an adaptive schedule), composition for fixed σ does not hold. Then the
-enforced total is a Rényi filter (Feldman & Zrnic 2021, theorem 4.3): one order fixed in advance; a round runs
-only if the sum stays within the budget; and what may be claimed at the end is the budget.
+When σ depends on released values (an adaptive schedule), composition theorems for fixed σ do not hold. Then
+the enforced total is a Rényi filter (Feldman & Zrnic 2021, theorem 4.3) at one order fixed in advance. A
+round runs only if the sum stays within the budget, and the budget is what may be claimed at the end.
 """
 
 from __future__ import annotations
@@ -45,11 +45,30 @@ from fedpriv.privacy.target import Adaptation, Target
 
 
 class Budget:
-    """Ledger and running totals of one run of ``clients`` clients.
+    """Ledger and running totals of one run.
 
-    Honest clients are charged by the :class:`Release` objects of what they released. All clients of a work
-    whose theorem counts them in every round, and attackers in a total of their own, are charged by the
-    announcement.
+    Honest clients are charged by the :class:`Release` records of what they released. Two kinds of charges
+    follow the announcement instead: all clients of a work whose theorem counts them in every round, and
+    attackers, who have a total of their own.
+
+    The life of a round, seen from here:
+
+        eligible(announcement)  →  clients whose budget has room for the announced queries
+        payers(cohort)          →  clients that are charged
+        charge(releases, …)     →  ledger, enforced total, published total and sound ε
+
+    Attributes:
+        limit: ε of the budget, or None if nothing is enforced.
+        delta: δ.
+        view: Enforced view, ``sound`` or ``published``.
+        accountant: Accountant of the enforced view.
+        claim: Theorem of the published work, or None.
+        trust: Who sees which uploads, which decides who is charged.
+        adaptive: Whether σ depends on released values.
+        ledger: Everything that was released.
+        neighbours: Adjacency of the releases.
+        filtered: Whether the enforced total is a Rényi filter.
+        honest: Mask of the clients that are no attackers [K].
     """
 
     def __init__(
@@ -63,23 +82,28 @@ class Budget:
         trust: Trust = LOCAL_TRUST,
         attackers: Sequence[int] | np.ndarray = (),
     ):
-        """
+        """Set up the totals before the first round.
+
         Args:
-            clients: How many there are.
-            target: What is enforced.
+            clients: K, the number of clients.
+            target: ε, δ, view and accountant that are enforced.
             claim: The work's own theorem, or None.
-            first: What a participant releases in the first round.
-            adaptation: How far the noise of an adaptive schedule can fall; None: σ is fixed in advance.
-            trust: Who sees what, and so who is charged for a round.
-            attackers: They are charged nothing; what they would have paid decides whether they are sampled
-                again, else who is sampled would depend on who attacks.
+            first: Queries that a participant answers in the first round.
+            adaptation: How far the noise of an adaptive schedule can fall. None means that σ is fixed in
+                advance.
+            trust: Who sees which uploads.
+            attackers: Positions of the attackers. They are charged nothing. Their hypothetical cost decides
+                whether they are sampled again; otherwise the cohorts would depend on who attacks.
+
+        Raises:
+            ConfigError: A query holds values that a checkpoint cannot store.
         """
         self.limit, self.delta, self.view = target.epsilon, target.delta, target.view
         self.accountant, self.claim, self.trust = target.accountant, claim, trust
         self.adaptive = adaptation is not None
         self.ledger = Ledger(clients)
         for sample in first.samples:
-            joint_row(sample.joint)  # refuses what a checkpoint cannot hold, before the first round
+            joint_row(sample.joint)  # refuse what a checkpoint cannot hold, before the first round
         self.neighbours = first.upload.joint.sampling.neighbours
         self.filtered = self.adaptive and self.view == SOUND and self.limit is not None
         event = first.event()[0]
@@ -87,8 +111,8 @@ class Budget:
 
         def enforced() -> RunningTotal:
             if self.filtered and self.limit is not None:
-                kept = (self.limit, self.delta)
-                total = self.accountant.filter(clients, self.neighbours, event, *kept)
+                budget = (self.limit, self.delta)
+                total = self.accountant.filter(clients, self.neighbours, event, *budget)
                 assert total is not None  # an accountant without a filter is refused
                 return total
             return self.accountant.running(clients, relation)
@@ -103,7 +127,7 @@ class Budget:
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
         self._if_honest = deepcopy(self._enforced) if len(attackers) else None
-        # whether the theorem counts on sampling clients, and charges all of them in every round
+        # Whether the theorem amplifies by sampling clients, and so charges all of them in every round.
         self._of_all = claim is not None and claim.client_rate is not None
         self._events: dict[JointQuery, tuple[DpEvent, DpEvent | None]] = {}  # (sound, claimed)
 
@@ -127,21 +151,24 @@ class Budget:
     # ---- before a round
 
     def eligible(self, announcement: Announcement) -> np.ndarray:
-        """Which clients may take part in the round that is announced [K]: it stays within their budget."""
+        """Return a mask of the clients whose budget has room for the announced round [K]."""
         eligible = np.ones(self.ledger.clients, dtype=bool)
         if self.limit is None:
             return eligible
         for group in announcement.groups:
             event, count = self._enforced_events(group)
-            who = group.clients
-            for total, own in ((self._enforced, who), (self._if_honest, who[~self.honest[who]])):
+            group_clients = group.clients
+            for total, members in (
+                (self._enforced, group_clients),
+                (self._if_honest, group_clients[~self.honest[group_clients]]),
+            ):
                 if total is not None:
-                    exceeded = total.would_exceed(event, count, self.limit, self.delta, own)
-                    eligible[own] = ~exceeded
+                    exceeded = total.would_exceed(event, count, self.limit, self.delta, members)
+                    eligible[members] = ~exceeded
         return eligible
 
     def _enforced_events(self, group: Group) -> tuple[DpEvent, int]:
-        """(an event, how often) of a round, in the enforced view."""
+        """Return the event of a round in the enforced view, and how often it occurs."""
         if self.view == SOUND or self.claim is None:
             return group.event()
         events = [
@@ -154,7 +181,7 @@ class Budget:
         return ComposedDpEvent(tuple(e for e, times in events for _ in range(times))), 1
 
     def payers(self, cohort: np.ndarray) -> np.ndarray:
-        """Who is charged for a round with this cohort, ascending: never an attacker."""
+        """Return the clients that are charged for a round with this cohort, ascending, without attackers."""
         payers = self.trust.charged(cohort, self.ledger.clients)
         return payers[self.honest[payers]]
 
@@ -166,13 +193,23 @@ class Budget:
         announcement: Announcement,
         sampled: np.ndarray | None = None,
     ) -> None:
-        """Enter what a round released and charge it in every view. ``sampled``: the clients that the
-        algorithm sampled, where attackers may have joined the cohort besides."""
+        """Enter the releases of a round in the ledger and charge them in every view.
+
+        Args:
+            releases: Records of what honest clients released.
+            announcement: The announcement of the round.
+            sampled: Clients that the algorithm sampled [c], where attackers may have joined the cohort
+                besides.
+
+        Raises:
+            ReleaseError: A release was not announced, or what every client releases before the first round
+                was not charged.
+        """
         before = announcement.before
         if before is not None and not self.ledger.has_of_everyone(before):
-            words = " ".join(query.describe() for query in before.queries)
+            queries = " ".join(query.describe() for query in before.queries)
             raise ReleaseError(
-                f"{words} is what every client releases before the first round, and not every client was "
+                f"{queries} is what every client releases before the first round, and not every client was "
                 "charged for it"
             )
         lowest = {s.joint: s.lowest for group in announcement.groups for s in group.samples}
@@ -186,7 +223,7 @@ class Budget:
             self._charge_attackers(announcement, sampled)
 
     def _claim(self, announcement: Announcement) -> None:
-        """Charge a round in which nobody honest released anything, in the published view alone."""
+        """Charge a round in which no honest client released anything, in the published view alone."""
         assert self.claim is not None
         assert self._published is not None
         everyone = np.arange(self.ledger.clients)
@@ -206,9 +243,9 @@ class Budget:
             self._events[joint] = joint.event(), claimed_event
         event, claimed_event = self._events[joint]
         covered = claimed_event is not None
-        of_all = covered and self._of_all  # present or not
+        of_all = covered and self._of_all  # charged whether present or not
         claimed = np.arange(self.ledger.clients) if of_all else clients
-        # the theorem charges nothing for what it does not cover
+        # The theorem charges nothing for releases that it does not cover.
         claimed_count = count if of_all else None if covered or self.claim is None else 0
         self.ledger.record(release, claimed=claimed_count)
         if self.view == SOUND:
@@ -221,26 +258,33 @@ class Budget:
         self._took_part[clients] = True
 
     def _charge_attackers(self, announcement: Announcement, sampled: np.ndarray) -> None:
-        """What the attackers among those sampled would have paid had they been honest."""
+        """Charge the attackers among the sampled clients what they would have paid had they been honest."""
         payers = self.trust.charged(sampled, self.ledger.clients)
         for group in announcement.groups:
-            own = payers[np.isin(payers, group.clients) & ~self.honest[payers]]
+            attackers = payers[np.isin(payers, group.clients) & ~self.honest[payers]]
             if self.view != SOUND and self._of_all:
-                own = np.arange(self.ledger.clients)
-            if len(own) and self._if_honest is not None:
+                attackers = np.arange(self.ledger.clients)
+            if len(attackers) and self._if_honest is not None:
                 event, count = self._enforced_events(group)
-                self._if_honest.add(event, own, count)
+                self._if_honest.add(event, attackers, count)
 
     def charge_before(self, releases: Iterable[Release], announcement: Announcement) -> None:
-        """Enter what every client released before the first round of this run, as it was announced."""
+        """Enter what every client released before the first round of this run.
+
+        Raises:
+            ReleaseError: A release was not announced.
+        """
         releases = tuple(releases)
         announcement.refuse_others(releases)
         for release in releases:
             self.charge_prior(release)
 
     def charge_prior(self, release: Release) -> None:
-        """Enter what every client released before this run, on the same data: into the ledger and all that is
-        sound. What is published, and enforced in that view, is about this run."""
+        """Enter what every client released before this run on the same data.
+
+        The release goes into the ledger and into every sound total. The published view is about this run
+        alone, so it is not charged there.
+        """
         self.ledger.record(release, claimed=0)
         event, everyone = release.joint.event(), release.clients
         if self.view == SOUND:
@@ -251,7 +295,11 @@ class Budget:
         self._took_part[everyone] = True
 
     def expose(self, names: Iterable[str]) -> None:
-        """Enter what of every client's data is known without noise before the first round."""
+        """Enter facts about every client's data that were public, without noise, before the first round.
+
+        Args:
+            names: Names of the facts in the ledger.
+        """
         queries = tuple(GaussianQuery(name, 0.0, by=NOBODY) for name in names)
         self.charge_prior(
             Release(
@@ -263,9 +311,10 @@ class Budget:
         )
 
     def recount(self) -> str:
-        """Price the ledger again; of the ledger and a running total the larger counts from here on.
+        """Account for the ledger again. Where the ledger's total is larger, it replaces the running total.
 
-        Returns what differed, in words; empty where the totals are those of the ledger.
+        Returns:
+            The differences in words; empty where the running totals are those of the ledger.
         """
         claim = None if self.view == SOUND else self.claim
         totals = [Counted("enforced", self._enforced, self._new_enforced, claim)]
@@ -273,81 +322,95 @@ class Budget:
             totals.append(Counted("published", self._published, self._new_published, self.claim))
         if (counted := self._sound.counted()) is not None:
             totals.append(Counted("sound", *counted))
-        differing = [words for total in totals if (words := total.recount(self.ledger, self.delta))]
+        differences = [
+            difference for total in totals if (difference := total.recount(self.ledger, self.delta))
+        ]
         took_part = self.ledger.samples_of() > 0
         if not np.array_equal(took_part, self._took_part):
             self._took_part |= took_part
-            differing.append("other clients took part")
-        return "; ".join(differing)
+            differences.append("other clients took part")
+        return "; ".join(differences)
 
     # ---- the three numbers
 
     def epsilon(self) -> np.ndarray:
-        """ε enforced, of every client [K]; 0 for one that never took part."""
+        """Return the enforced ε of every client [K]; 0 for a client that never took part."""
         return np.where(self._took_part, self._enforced.epsilon(self.delta), 0.0)
 
     def epsilon_published(self) -> np.ndarray:
-        """ε by the work's own theorem, of every client [K]; nan where the algorithm has none."""
+        """Return ε by the work's own theorem of every client [K]; nan where the algorithm has no theorem."""
         if self._published is None:
             return np.full(self.ledger.clients, np.nan)
         return self._published.epsilon(self.delta)
 
     def epsilon_sound(self) -> np.ndarray:
-        """The tightest valid ε of every client [K]; ``inf`` where there is none."""
+        """Return the tightest valid ε of every client [K]; ``inf`` where no finite ε is valid."""
         return np.where(self._took_part, self._sound.epsilon(self.delta), 0.0)
 
     def trade_off(self) -> TradeOff:
-        """How well an attack on any client can do, by what is sound."""
+        """Return the trade-off curve of the best attack on any client, by the sound ε(δ)."""
         if not self._took_part.any():
             return trade_off(np.zeros_like(EPSILONS))
         return trade_off(self._sound.deltas(EPSILONS, self.delta))
 
     def worst(self, seldom: bool) -> dict[str, float]:
-        """The three ε of the worst client, by name of their column.
+        """Return the three ε of the worst client, by the name of their column.
 
-        An epsilon that takes long (PLD) is among them only if ``seldom``: the caller asks for those at some
-        rounds only.
+        Args:
+            seldom: Whether to include an ε that takes long to compute (PLD). The caller asks for those at
+                some rounds only.
         """
-        found = {}
+        epsilons = {}
         if self._published is not None:
-            found["epsilon_published"] = self._published.worst(self.delta)
+            epsilons["epsilon_published"] = self._published.worst(self.delta)
         for name, total in (("epsilon", self._enforced), ("epsilon_sound", self._sound)):
             if seldom or total.immediate:
-                found[name] = total.worst(self.delta) if self._took_part.any() else 0.0
-        return found
+                epsilons[name] = total.worst(self.delta) if self._took_part.any() else 0.0
+        return epsilons
 
     @property
     def immediate(self) -> bool:
-        """Whether ``epsilon`` is fast enough to be asked after every round."""
+        """Whether ``epsilon`` is fast enough to be computed after every round."""
         return self._enforced.immediate
 
     @property
     def slow(self) -> bool:
-        """Whether an epsilon has become so slow, as the noise moved much, that it is asked for seldom."""
+        """Whether an ε has become so slow that it is computed seldom, because the noise changed often."""
         return self._enforced.slow or self._sound.slow
 
     def bound(self) -> float | None:
-        """A number that ε of the worst client does not exceed, at once; ``None`` where none is known."""
+        """Return an upper bound of the worst client's ε, computed at once, or None if there is none."""
         bound = self._enforced.bound(self.delta) if self._took_part.any() else 0.0
         bound = bound if self.limit is None else min(bound, self.limit)
         return bound if np.isfinite(bound) else None
 
     def epsilon_of_part(self, by: str) -> float | None:
-        """Sound ε of the worst client of only what ``client`` or ``aggregator`` noised, had it been
-        released alone; ``None`` if there is no such answer."""
+        """Return the sound ε of the worst client for the part of the releases that ``by`` noised.
+
+        The rest is left out, as if this part had been released alone.
+
+        Args:
+            by: ``client`` or ``aggregator``.
+
+        Returns:
+            ε, or None if that party noised nothing.
+        """
         return epsilon_noised_by(by, self.ledger, self.delta, self.neighbours)
 
     def order(self) -> float | None:
-        """The Rényi order behind ``epsilon`` of the worst client, where there is one."""
+        """Return the Rényi order behind the worst client's ``epsilon``, or None without orders."""
         return self._enforced.best_order(self.delta)
 
     def fraction_spent(self) -> float | None:
-        """How far the worst client is on the way to the budget, 0 … 1, linear in the rounds at constant
-        noise; ``None`` if it is not known."""
+        """Return the share of the budget that the worst client has spent, in 0 … 1.
+
+        The share is linear in the rounds at constant noise. None means that no budget is enforced or the
+        share is not known.
+        """
         return None if self.limit is None else self._enforced.share_of(self.limit, self.delta)
 
     def reasons(self) -> dict[str, str]:
-        """Why each number is what it is, in words."""
+        """Return for each ε how it was computed, in words."""
         return {
             "epsilon": self._enforced_reason(),
             "epsilon_published": self._published_reason(),

@@ -1,13 +1,13 @@
 """Schedules that spread a privacy budget over T rounds in advance (Wei et al., eqs. 15 and 19).
 
-Everything is a sum: with noise multipliers z_t = s_t / C, an upload that the protected unit moves by
-D, and q = m/K of the clients in a round, ε at δ allows
+Costs are sums here. With noise multipliers z_t = s_t / C, an upload that the protected unit moves by D, and q
+= m/K of the clients in a round, ε at δ allows
 
     Σ_t z_t^-2 ≤ B
     printed: B = ε² / (2 q (D/C)² log(1/δ))       eq. (15), D as the work claims it
     exact:   B = μ(ε, δ)² / (q (D/C)²)            μ-GDP, D as it is: the Gaussian's own trade-off
 
-Uniform: z² = T/B.  Recalculated: z_t² = (T - t) / (B - Σ_{τ<t} z_τ^-2), the same number until T changes.
+Uniform: z² = T/B.  Recalculated: z_t² = (T - t) / (B - Σ_{τ<t} z_τ^-2), which stays the same until T changes.
 """
 
 from __future__ import annotations
@@ -44,13 +44,18 @@ FORMS = ("printed", "exact")
 DISCOUNTS = ("beta_squared", "beta")
 DISCOUNTED_AT = ("completed_rounds", "printed")
 TRIGGERS = ("validation", "noised", "exact")
-_ROUNDING = 1e-9  # of B, left unspent: T rounds then fit however their sum is rounded
+_ROUNDING = 1e-9  # share of B left unspent, so that T rounds fit however their sum is rounded
 
 
 @dataclass(frozen=True)
 class Spreading:
-    """What a budget is spread over: ``sensitivity`` D/C and ``client_rate`` q of the enforced view, and
-    whether that view is the work's (``printed``)."""
+    """Quantities that a budget is spread by, in the enforced view.
+
+    Attributes:
+        sensitivity: D/C.
+        client_rate: q.
+        printed: Whether the enforced view is the published work's.
+    """
 
     sensitivity: float
     client_rate: float
@@ -58,7 +63,7 @@ class Spreading:
 
 
 def _spreading(setting: Setting, form: str | None) -> Spreading:
-    """Sensitivity and q of the enforced view, for a budget that is spread as a sum of z^-2."""
+    """Return sensitivity and q of the enforced view, for a budget that is spread as a sum of z^-2."""
     claim = setting.claim if setting.published else None
     printed = claim is not None and isinstance(claim.accountant(), MomentsBound)
     if setting.samples_per_round > 1:
@@ -91,7 +96,14 @@ def _spreading(setting: Setting, form: str | None) -> Spreading:
 
 @declared
 class UniformBudget(NoiseSchedule):
-    """z = (T/B)^(1/2) in every round, so that T = ``rounds`` rounds cost ε (eq. 15)."""
+    """The same noise multiplier z = (T/B)^(1/2) in every round, so that T rounds cost ε (eq. 15).
+
+    Attributes:
+        epsilon: ε to spread; by default that of the run.
+        delta: δ of the budget.
+        rounds: T.
+        form: ``printed`` or ``exact`` B of the module; None: ``printed`` with ``budget_view=published``.
+    """
 
     spreads_budget = True
 
@@ -124,11 +136,11 @@ class UniformBudget(NoiseSchedule):
 
     @property
     def spread_evenly(self) -> bool:
-        """Whether σ is the same in all rounds, as a search of T takes it; nothing is known of subclasses."""
+        """Whether σ is the same in all rounds, as a search of T presumes; False for subclasses."""
         return type(self) is UniformBudget
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse a budget to enforce and another one to spread noise from."""
+        """Refuse a schedule that spreads another ε than the one that is enforced."""
         enforced = parts.settings.epsilon
         if enforced not in (None, self.epsilon):
             hint = "set epsilon alone, for noise is spread from the budget that is enforced"
@@ -136,8 +148,15 @@ class UniformBudget(NoiseSchedule):
             yield ConfigError(key, self.epsilon, allowed, hint)
 
     def calibrate(self, setting: Setting) -> None:
-        """Fix B. Raises ConfigError where the releases are not plain Gaussians, ArgumentError if what the
-        schedule asks of the clients costs all of it."""
+        """Compute B and σ.
+
+        Args:
+            setting: Sampling, accountant and claim of the run.
+
+        Raises:
+            ConfigError: The releases are not plain Gaussians, or the accountant counts in another way.
+            ArgumentError: The losses that the schedule asks for cost all of the budget.
+        """
         self._spread(_spreading(setting, self.form))
 
     def _spread(self, over: Spreading) -> None:
@@ -146,7 +165,6 @@ class UniformBudget(NoiseSchedule):
         self._sigma = math.sqrt(self.rounds / self._whole)
 
     def _budget(self, over: Spreading, printed: bool) -> float:
-        """B."""
         if printed:
             return wei_budget(self.epsilon, self.delta, over.sensitivity, over.client_rate)
         inverse_squares = GdpAccountant().largest_sum(self.epsilon, self.delta)
@@ -157,7 +175,7 @@ class UniformBudget(NoiseSchedule):
         return float(self.rounds)
 
     def noise_multiplier_over(self, rounds: int) -> float:
-        """σ if the budget were spread over so many rounds."""
+        """Return σ if the budget were spread over ``rounds`` rounds."""
         assert self._whole is not None
         return math.sqrt(rounds / self._whole)
 
@@ -172,17 +190,30 @@ class UniformBudget(NoiseSchedule):
 
 @declared
 class RecalculatedNoise(UniformBudget):
-    """Eq. (19) with communication rounds discounting: T shrinks whenever the loss does not fall.
+    """Noise of eq. (19) with communication rounds discounting: T shrinks whenever the loss does not fall.
 
     After t completed rounds, if F(w_t) ≥ F(w_{t-1}):
 
         beta_squared   T ← β² (T - t) + t        (algorithm 2; ``discount_at=printed`` has t - 1)
         beta           T ← ⌈β T⌉                 (the authors' code)
 
-    and round t runs only if t + 1 ≤ T. F is the loss of the ``validation`` split, which is public
-    (free); ``noised``: the mean of the losses of the round's clients, each cut at ``loss_bound`` b and
-    noised by its client with multiplier ``loss_noise_multiplier``, which is paid from B before it is
-    spread; ``exact``: the same without noise, as the work has it, for which there is no finite ε.
+    and round t runs only if t + 1 ≤ T. ``trigger`` says which loss F is:
+
+    - ``validation``: the loss of the validation split, which is public and hence free.
+    - ``noised``: the mean loss of the round's clients. Each loss is cut at ``loss_bound`` b and noised by its
+    client
+      with ``loss_noise_multiplier``. The cost is taken from B before B is spread.
+    - ``exact``: the same without noise, as in the work. No finite ε holds then.
+
+    Attributes:
+        beta: β, the discount.
+        discount: ``beta_squared`` or ``beta``.
+        discount_at: t of ``beta_squared``: ``completed_rounds``, or ``printed`` for one round fewer.
+        trigger: ``validation``, ``noised`` or ``exact``.
+        loss_bound: b.
+        loss_noise_multiplier: Noise multiplier of the losses with ``trigger=noised``.
+        form: As in :class:`UniformBudget`.
+        decays: Number of times that T was shortened.
     """
 
     saved_attributes: ClassVar = {
@@ -245,28 +276,28 @@ class RecalculatedNoise(UniformBudget):
         if printed or self.trigger != "noised":
             return whole
         # a loss moves by b at most where an upload moves by D/C bounds
-        left = whole - self.rounds / (over.sensitivity * self.loss_noise_multiplier) ** 2
-        if left <= 0:
+        remaining = whole - self.rounds / (over.sensitivity * self.loss_noise_multiplier) ** 2
+        if remaining <= 0:
             raise ArgumentError(
                 "loss_noise_multiplier",
                 self.loss_noise_multiplier,
                 "larger: at this one the losses alone cost more than epsilon",
             )
-        return left
+        return remaining
 
     @property
     def planned_rounds(self) -> float:
-        """T as it is now."""
+        """T as it stands now."""
         return self._planned
 
     @property
     def total_noise_multiplier(self) -> float:
-        """B^(-1/2), whatever is observed."""
+        """B^(-1/2), which holds whatever is observed."""
         assert self._whole is not None
         return self._whole**-0.5
 
     def lowest(self, round_index: int) -> float:
-        """No round can spend more than all of B."""
+        """Return B^(-1/2): no round can spend more than all of B."""
         return self.total_noise_multiplier
 
     def begin(self, validation_loss: Callable[[], float]) -> None:
@@ -277,9 +308,9 @@ class RecalculatedNoise(UniformBudget):
         completed = round_index + 1
         assert self._sigma is not None
         self._spent += self._sigma**-2
-        now = seen(loss, "a noise schedule")
-        stalled = now >= self._loss
-        self._loss = now
+        current_loss = seen(loss, "a noise schedule")
+        stalled = current_loss >= self._loss
+        self._loss = current_loss
         if stalled and self.beta < 1:
             self._shorten(completed)
 
@@ -292,5 +323,5 @@ class RecalculatedNoise(UniformBudget):
             self._planned = self.beta**2 * (self._planned - t) + t
         if not self.ended(completed):
             assert self._whole is not None
-            left = self._whole - self._spent
-            self._sigma = math.sqrt((self._planned - completed) / left)
+            remaining = self._whole - self._spent
+            self._sigma = math.sqrt((self._planned - completed) / remaining)

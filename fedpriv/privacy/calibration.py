@@ -1,7 +1,7 @@
-"""Solving ε(noise multiplier, sample rate, steps) = target for one of the three.
+"""Calibration: solve ε(noise multiplier, sample rate, steps) = target for one of the three.
 
-Every answer is checked by the accountant itself: its ε is at most the target, and, where the unknown
-is continuous, less than a thousandth below it.
+The accountant checks every answer: its ε is at most the target and, where the unknown is continuous, less
+than a thousandth below the target.
 """
 
 from __future__ import annotations
@@ -26,10 +26,22 @@ LEAST_NOISE, MOST_NOISE = 1e-3, 1e6  # noise multipliers searched
 class RepeatedRelease:
     """One noised sum of clipped records, to be repeated.
 
-    ``sampling``: how a lot is drawn; ``neighbours``: ``None`` is replace-one for lots of a fixed size,
-    add/remove otherwise; ``records``: n, needed for lots of a fixed size or with a cap
-    ``max_lot_size``. The noise multiplier is noise std ÷ clip norm in every case: what replacing a
-    record costs (sensitivity 2C) is in the event.
+    The noise multiplier is noise std ÷ clip norm in every case. The higher sensitivity 2C of replacing a
+    record is part of the event.
+
+    Attributes:
+        sampling: How a lot is drawn: ``poisson``, ``without_replacement`` or ``none``.
+        neighbours: Adjacency. None becomes ``replace_one`` for lots of a fixed size, else ``add_or_remove``.
+        records: n; needed for lots of a fixed size or with a cap.
+        max_lot_size: Cap of Poisson lots, or None.
+
+    Raises:
+        ArgumentError: A value is out of range, or values contradict each other.
+
+    Example:
+        >>> release = RepeatedRelease("poisson")
+        >>> release.event(2.0, sample_rate=0.1).sampling_probability
+        0.1
     """
 
     sampling: str = "poisson"
@@ -72,7 +84,12 @@ class RepeatedRelease:
             )
 
     def event(self, noise_multiplier: float, sample_rate: float = 1.0) -> dp_event.DpEvent:
-        """What one step releases at noise std ÷ clip norm = ``noise_multiplier``."""
+        """Return the event of one step.
+
+        Args:
+            noise_multiplier: Noise std ÷ clip norm.
+            sample_rate: q.
+        """
         if self.sampling == "none":
             return WholeData(self.neighbours).event(noise_multiplier)
         if self.sampling == "without_replacement":
@@ -87,7 +104,7 @@ class RepeatedRelease:
         return whole if sample_rate == 1.0 else dp_event.PoissonSampledDpEvent(sample_rate, whole)
 
     def lot_size(self, sample_rate: float) -> int:
-        """L = q·n of lots without replacement, rounded, at least 1."""
+        """Return L = q·n of lots without replacement, rounded, at least 1."""
         assert self.records is not None
         return max(1, round(sample_rate * self.records))
 
@@ -104,7 +121,26 @@ def calibrate_noise_multiplier(
     steps: int,
     sample_rate: float = 1.0,
 ) -> float:
-    """The smallest noise multiplier, to 6 digits, whose ``steps`` cost at most ``epsilon``."""
+    """Return the smallest noise multiplier, to 6 digits, whose ``steps`` cost at most ``epsilon``.
+
+    Args:
+        accountant: Accountant of the composition.
+        release: The repeated release.
+        epsilon: Target ε.
+        delta: δ.
+        steps: Number of steps.
+        sample_rate: q.
+
+    Raises:
+        ArgumentError: Even the largest noise that is searched costs more.
+
+    Example:
+        >>> from fedpriv.privacy.accountants import GdpAccountant
+        >>> calibrate_noise_multiplier(
+        ...     GdpAccountant(), RepeatedRelease("none"), epsilon=1.0, delta=1e-5, steps=1
+        ... )
+        3.73064
+    """
 
     def epsilon_of(multiplier: float) -> float:
         event = release.event(multiplier, sample_rate)
@@ -121,9 +157,17 @@ def least_noise_multiplier(
     guess: float = 1.0,
     most: float = math.inf,
 ) -> float:
-    """The smallest noise multiplier, to 6 digits, with ``epsilon_of(multiplier)`` ≤ ``epsilon``.
+    """Return the smallest noise multiplier, to 6 digits, with ``epsilon_of(multiplier)`` ≤ ``epsilon``.
 
-    ``epsilon_of`` falls; ``most``: multipliers below it are searched (as those of 10^6 and less are).
+    Args:
+        epsilon_of: Decreasing function from noise multiplier to ε.
+        epsilon: Target ε.
+        accountant: Name of the accountant, for the message.
+        guess: Where the search begins.
+        most: Upper end of the search, exclusive. Multipliers above 10^6 are never tried.
+
+    Raises:
+        ArgumentError: Even the largest multiplier costs more.
     """
     top = min(MOST_NOISE, most * (1.0 - 1e-9))
 
@@ -156,7 +200,7 @@ def _first_guess(
     steps: int,
     sample_rate: float,
 ) -> float:
-    """RDP's answer, which is immediate and close to that of the others."""
+    """Return RDP's answer, which is computed at once and is close to that of other accountants."""
     rdp = RdpAccountant()
     if accountant.name == rdp.name or rdp.supports(
         release.event(1.0, sample_rate), release.neighbours
@@ -179,9 +223,20 @@ def calibrate_sample_rate(
     steps: int,
     noise_multiplier: float,
 ) -> float:
-    """The largest sample rate, to 6 digits, at which ``steps`` cost at most ``epsilon``.
+    """Return the largest sample rate, to 6 digits, at which ``steps`` cost at most ``epsilon``.
 
-    With lots of a fixed size it is a whole number of records over n.
+    With lots of a fixed size the rate is an integer number of records over n.
+
+    Args:
+        accountant: Accountant of the composition.
+        release: The repeated release.
+        epsilon: Target ε.
+        delta: δ.
+        steps: Number of steps.
+        noise_multiplier: Noise std ÷ clip norm.
+
+    Raises:
+        ArgumentError: Even the smallest rate costs more.
     """
 
     @functools.cache
@@ -226,12 +281,24 @@ def calibrate_steps(
     noise_multiplier: float,
     sample_rate: float = 1.0,
 ) -> int:
-    """The most steps that cost at most ``epsilon``."""
+    """Return the largest number of steps that cost at most ``epsilon``.
+
+    Args:
+        accountant: Accountant of the composition.
+        release: The repeated release.
+        epsilon: Target ε.
+        delta: δ.
+        noise_multiplier: Noise std ÷ clip norm.
+        sample_rate: q.
+
+    Raises:
+        ArgumentError: A single step costs more.
+    """
     event = release.event(noise_multiplier, sample_rate)
     steps = accountant.steps_allowed(event, epsilon, delta, release.neighbours)
     if steps == 0:
-        one = accountant.epsilon_of({event: 1}, delta, release.neighbours)
-        raise ArgumentError("epsilon", epsilon, f">= {one:.4g}, the cost of a single step")
+        single = accountant.epsilon_of({event: 1}, delta, release.neighbours)
+        raise ArgumentError("epsilon", epsilon, f">= {single:.4g}, the cost of a single step")
     return steps
 
 
@@ -242,8 +309,7 @@ def _boundary(
     exceeds: float,
     round_to_fit: Callable[[float], int],
 ) -> float:
-    """The value between ``fits`` and ``exceeds`` where ε meets the target, rounded to what fits."""
-
+    """Return the value between ``fits`` and ``exceeds`` where ε meets the target, rounded to fit."""
     known = {math.log(end): end for end in (fits, exceeds)}  # exp(log(end)) need not be the end
 
     def excess(log_value: float) -> float:
@@ -262,7 +328,7 @@ def _boundary(
 
 
 def _rounded(value: float, round_to: Callable[[float], int]) -> tuple[float, float]:
-    """(value with 6 significant digits, its last digit's worth)."""
+    """Return the value with 6 significant digits, and the value of its last digit."""
     exponent = math.floor(math.log10(value)) - 5
     digits = round_to(
         value / 10.0**exponent - 1e-9 if round_to is math.ceil else value / 10.0**exponent + 1e-9

@@ -1,12 +1,12 @@
-"""Data sets that differ in k clients (or records) at once, from the mechanism itself.
+"""Group privacy from the mechanism itself: data sets that differ in k clients (or records) at once.
 
-A Poisson-sampled Gaussian of a cohort: each of the k takes part with probability q, so that a Binomial(k, q)
-number of them moves the sum, by at most C each. The pair of distributions
+The mechanism is a Poisson-sampled Gaussian of a cohort. Each of the k units takes part with probability q, so
+that a Binomial(k, q) number of them moves the sum, by at most C each. The pair of distributions
 
     N(0, z²)    and    Σ_j Binomial(k, q)(j) N(j, z²)        in units of C
 
-dominates a round (Choquette-Choo, Ganesh, Steinke, Thakurta 2023, corollary 4.7); T rounds compose. That is
-tighter than (ε, δ) group privacy, which turns ε into k ε and δ into δ (e^{kε} - 1)/(e^ε - 1).
+dominates a round (Choquette-Choo, Ganesh, Steinke, Thakurta 2023, corollary 4.7), and T rounds compose. This
+is tighter than (ε, δ) group privacy, which turns ε into k ε and δ into δ (e^{kε} - 1)/(e^ε - 1).
 """
 
 from __future__ import annotations
@@ -27,13 +27,21 @@ _CELL = 1e-3
 def group_trade_off(
     noise_multiplier: float, sample_rate: float, rounds: int, units: int
 ) -> TradeOff:
-    """The largest TPR at each FPR of an attack that tells whether k ``units`` were added.
+    """Return the largest TPR at each FPR of an attack that tells whether k units were added.
 
     Args:
         noise_multiplier: z = noise std ÷ clip norm.
-        sample_rate: q, of every unit in every round.
+        sample_rate: q of every unit in every round.
         rounds: T.
-        units: k ≥ 0; of units that are replaced ask for the curve twice over (``TradeOff.tpr(…, 2)``).
+        units: k ≥ 0. For units that are replaced, apply the curve twice (``TradeOff.tpr(…, 2)``).
+
+    Raises:
+        ArgumentError: A value is out of range.
+
+    Example:
+        >>> curve = group_trade_off(noise_multiplier=1.0, sample_rate=1.0, rounds=1, units=2)
+        >>> type(curve).__name__
+        'TradeOff'
     """
     z = checks.number("noise_multiplier", noise_multiplier, above=0)
     q = checks.number("sample_rate", sample_rate, above=0, at_most=1)
@@ -57,7 +65,13 @@ def group_trade_off(
 
 
 def group_of(epsilon: float, delta: float, units: int) -> TradeOff:
-    """The same by (ε, δ) group privacy alone."""
+    """Return the trade-off curve of k units by (ε, δ) group privacy alone.
+
+    Args:
+        epsilon: ε of one unit.
+        delta: δ of one unit.
+        units: k ≥ 0.
+    """
     k = checks.whole("units", units, at_least=0)
     if k == 0:
         return trade_off(np.zeros_like(EPSILONS))

@@ -1,8 +1,8 @@
-"""The ledger: everything a run releases, by kind of release.
+"""Ledger of a run: everything that was released, by kind of release.
 
-It stays small: releases are counted per (joint query, client), and the absolute noise and
-sensitivity of each query are kept as the range they moved through (an adaptive clip norm gives
-every round its own absolute noise, but the same multiplier, hence the same privacy cost).
+The ledger stays small: it counts releases per joint query and client. The absolute noise and sensitivity of
+each query are kept as ranges. An adaptive clip norm gives every round another absolute noise, but the same
+multiplier, hence the same privacy cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ from fedpriv.privacy.mechanisms.rows import joint_of, joint_row, queries_in
 
 @dataclass
 class Extent:
-    """Smallest and largest absolute value seen."""
+    """Smallest and largest value seen.
+
+    Attributes:
+        low: Smallest value; ``inf`` if none was seen.
+        high: Largest value; ``-inf`` if none was seen.
+    """
 
     low: float = float("inf")
     high: float = float("-inf")
@@ -35,23 +40,38 @@ class Extent:
 
 @dataclass
 class Entry:
-    """All releases of one kind: by whom, how often, and the absolute noise they got."""
+    """All releases of one kind.
+
+    Attributes:
+        claimed: Number of samples that the published theorem charges to every client. None means that it
+            charges those who released.
+        everyone: Number of samples that every client answered on.
+        some: Further samples of each client [K], or None if all releases came from every client.
+        noise_std: Range of the absolute noise, by query name.
+        sensitivity: Range of the absolute sensitivity, by query name.
+    """
 
     claimed: int | None = None
-    """How often the published theorem charges it to every client; ``None``: to those who released."""
     everyone: int = 0
     some: np.ndarray | None = None  # [K], only for releases that not every client made
     noise_std: dict[str, Extent] = field(default_factory=dict)
     sensitivity: dict[str, Extent] = field(default_factory=dict)
 
     def counts(self, clients: int) -> np.ndarray:
-        """How many such samples each client answered on [K]."""
+        """Return the number of such samples that each client answered on [K]."""
         base = np.zeros(clients, dtype=np.int64) if self.some is None else self.some
         return base + self.everyone
 
 
 class Ledger:
-    """What was released on which sample, how noised, by whom. One adjacency per ledger."""
+    """Record of what was released on which sample, with which noise, by which clients.
+
+    All releases of a ledger have one adjacency. ε of a client follows from :meth:`composition` alone.
+
+    Attributes:
+        clients: K.
+        neighbours: Adjacency, once something was released.
+    """
 
     def __init__(self, clients: int):
         self.clients = clients
@@ -61,8 +81,13 @@ class Ledger:
     def record(self, release: Release, claimed: int | None = None) -> None:
         """Enter a release.
 
-        ``claimed``: how many of its samples the published theorem charges to every client, present or
-        not; ``None``: it charges those who released.
+        Args:
+            release: The record of the release.
+            claimed: Number of its samples that the published theorem charges to every client, present or not.
+                None means that the theorem charges those who released.
+
+        Raises:
+            FedprivError: The release holds under another adjacency than the earlier ones.
         """
         joint = release.joint
         if self.neighbours not in (None, joint.sampling.neighbours):
@@ -88,7 +113,7 @@ class Ledger:
                 include(entry.noise_std, query.name, release.noise_std[query.name])
 
     def claim(self, joint: JointQuery, samples: int) -> None:
-        """Enter samples that the published theorem charges to every client, and that nobody answered on."""
+        """Enter samples that the published theorem charges to everyone but that no client answered on."""
         entry = self._entries.setdefault(joint, Entry())
         entry.claimed = (entry.claimed or 0) + samples
 
@@ -99,28 +124,28 @@ class Ledger:
         return len(self._entries)
 
     def has_of_everyone(self, joint: JointQuery) -> bool:
-        """Whether every client is charged for it."""
+        """Return whether every client is charged for this joint query."""
         entry = self._entries.get(joint)
         return entry is not None and bool((entry.counts(self.clients) > 0).all())
 
     def draws(self) -> Iterator[tuple[JointQuery, Entry, np.ndarray, int]]:
-        """(joint query, its entry, clients [m], how often) for those who answered on it equally often."""
+        """Iterate over (joint query, entry, clients [m], count), clients with equal counts together."""
         for joint, entry in self:
             counts = entry.counts(self.clients)
             for count in np.unique(counts[counts > 0]):
                 yield joint, entry, np.flatnonzero(counts == count), int(count)
 
     def composition(self, client: int) -> dict[JointQuery, int]:
-        """What one client released and how often."""
-        counted = {}
+        """Return the joint queries that one client answered, and how often."""
+        composition = {}
         for joint, entry in self._entries.items():
             count = int(entry.counts(self.clients)[client])
             if count:
-                counted[joint] = count
-        return counted
+                composition[joint] = count
+        return composition
 
     def histories(self) -> list[dict[JointQuery, int]]:
-        """The distinct histories of the clients that released anything: what, and how often."""
+        """Return the distinct compositions of the clients that released anything."""
         if not self._entries:
             return []
         counts = np.stack([entry.counts(self.clients) for entry in self._entries.values()], axis=1)
@@ -131,7 +156,11 @@ class Ledger:
         ]
 
     def samples_of(self, query: str | None = None) -> np.ndarray:
-        """How many samples each client answered on [K]; only those that answer ``query``, if one is named."""
+        """Return the number of samples that each client answered on [K].
+
+        Args:
+            query: Name of a query; if given, only samples on which it was answered count.
+        """
         total = np.zeros(self.clients, dtype=np.int64)
         for joint, entry in self._entries.items():
             if query is None or any(q.name == query for q in joint.queries):
@@ -163,30 +192,30 @@ def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
 
 
 def _row_of(joint: JointQuery, entry: Entry) -> tuple[tuple[Any, ...], list[float]]:
-    """(form, numbers) of an entry without its ``some``."""
+    """Return the form and the numbers of an entry, without its ``some``."""
     form, numbers = joint_row(joint)
     claimed = entry.claimed is not None
     counts = [entry.everyone, entry.claimed] if claimed else [entry.everyone]
     extents = [
-        found.get(query.name, Extent())
+        extents_by_query.get(query.name, Extent())
         for query in joint.queries
-        for found in (entry.noise_std, entry.sensitivity)
+        for extents_by_query in (entry.noise_std, entry.sensitivity)
     ]
     ends = [end for extent in extents for end in (extent.low, extent.high)]
     return (form, claimed), [*counts, *ends, *numbers]
 
 
 def _entry_of(form: Any, numbers: Sequence[float]) -> tuple[JointQuery, Entry]:
-    """What :func:`_row_of` was given."""
-    (joint_form, claimed), left = form, iter(numbers)
-    entry = Entry(everyone=int(next(left)))
+    """Return the joint query and the entry that :func:`_row_of` was given."""
+    (joint_form, claimed), remaining = form, iter(numbers)
+    entry = Entry(everyone=int(next(remaining)))
     if claimed:
-        entry.claimed = int(next(left))
-    ends = [next(left) for _ in range(4 * queries_in(joint_form))]
-    joint = joint_of(joint_form, left)
+        entry.claimed = int(next(remaining))
+    ends = [next(remaining) for _ in range(4 * queries_in(joint_form))]
+    joint = joint_of(joint_form, remaining)
     for i, query in enumerate(joint.queries):
-        for found, at in ((entry.noise_std, 4 * i), (entry.sensitivity, 4 * i + 2)):
+        for extents_by_query, at in ((entry.noise_std, 4 * i), (entry.sensitivity, 4 * i + 2)):
             low, high = ends[at : at + 2]
             if low <= high:  # it was seen
-                found[query.name] = Extent(low, high)
+                extents_by_query[query.name] = Extent(low, high)
     return joint, entry

@@ -1,4 +1,8 @@
-"""What a noise schedule is."""
+"""Base class of noise schedules.
+
+To add a schedule, subclass :class:`NoiseSchedule` in a file of your own and name the class in a YAML
+(docs/extend.md).
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LossQuery:
-    """What a schedule asks of a round's clients: the mean of their losses on the new model, each
-    record's cut at ``bound``."""
+    """Question of a schedule to a round's clients: the mean of their losses on the new model.
+
+    Attributes:
+        query: Query that noises the mean, named ``TRAINING_LOSS``.
+        bound: Bound at which each record's loss is cut.
+    """
 
     query: Query
     bound: float
@@ -33,16 +41,18 @@ class LossQuery:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a schedule is calibrated to before the run.
+    """Facts that a schedule is calibrated to before the run.
 
     Attributes:
-        sampling: How a client of an even share samples its records.
-        samples_per_round: How many samples a participant answers on in a round.
-        cohort_share: m/K, where m of K clients take part in a round; 1: all, or not known.
-        accountant: That of the enforced view.
-        claim: The work's own analysis, and ``published``: whether the budget enforces it.
-        smallest_noise_multiplier: (epsilon, samples) → the smallest σ at which so many samples of a client
-            (``None``: those planned) cost at most that. Raises ArgumentError, ConfigError.
+        sampling: How a client with an even share of the records samples them.
+        samples_per_round: Number of samples that a participant answers on in a round.
+        cohort_share: m/K, where m of K clients take part in a round; 1 if all take part or m is not known.
+        accountant: Accountant of the enforced view.
+        claim: The work's own theorem, or None.
+        published: Whether the budget enforces the claim.
+        smallest_noise_multiplier: Function (epsilon, samples) → the smallest σ at which that many samples of
+            a client cost at most ε. None means the samples that are planned. Raises ArgumentError or
+            ConfigError.
     """
 
     sampling: Sampling
@@ -55,21 +65,39 @@ class Setting:
 
 
 class NoiseSchedule(Saved, ABC):
-    """σ_t for every round t = 0, 1, …; noise std = σ_t × sensitivity. 0 means no noise.
+    """Noise multiplier σ_t of every round t = 0, 1, … of a run.
 
-    A subclass gives ``noise_multiplier(t)``. One that listens to a public signal sets
-    ``reads_validation`` and takes it in ``observe``; if σ can then depend on what was released,
-    ``adaptive`` is true and the privacy filter is used.
+        noise std of round t = σ_t × sensitivity
+
+    The same σ_t is added and charged. σ_t = 0 means no noise, hence no privacy.
+
+    A subclass must define :meth:`noise_multiplier`. If σ_t depends on the round alone, nothing else is
+    needed, and ordinary composition holds. A schedule may follow a signal that is public or released: it sets
+    ``reads_validation`` (or returns a :attr:`loss_query`) and takes the signal in :meth:`observe`. If σ_t can
+    then depend on released values, it must set ``adaptive``, and define :meth:`lowest`, ``state_dict`` and
+    ``load_state_dict``. Composition theorems for fixed σ do not hold for it, so a Rényi filter guards the
+    budget.
+
+    Attributes:
+        reads_validation: Whether the schedule reads the loss on the public validation split.
+        adaptive: Whether σ_t can depend on released values.
+        decays: Number of times that the signal lowered σ.
+        adds_noise: Whether σ is above 0, so that a run can be private.
+        spreads_budget: Whether σ spends an ε over a number of rounds given in advance.
+
+    Example:
+        >>> class Halving(NoiseSchedule):
+        ...     def noise_multiplier(self, round_index):
+        ...         return 8.0 * 0.5**round_index
+        >>> [Halving().noise_multiplier(t) for t in range(3)]
+        [8.0, 4.0, 2.0]
     """
 
     reads_validation: bool = False
     adaptive: bool = False
     decays: int = 0
-    """How often σ has been lowered by the signal."""
     adds_noise: bool = True
-    """Whether σ is above 0, so that a run with it can be private."""
     spreads_budget: bool = False
-    """Whether σ spends an ε over a number of rounds given in advance."""
 
     @property
     def spread_evenly(self) -> bool:
@@ -77,8 +105,7 @@ class NoiseSchedule(Saved, ABC):
         return False
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse a question to the clients where only a sum, or no cohort, is seen, and noise that follows
-        from what is not known in advance."""
+        """Refuse queries to clients that the trust model hides, and noise that is not known in advance."""
         algorithm = parts.algorithm
         trust, asks = algorithm.trust, self.loss_query is not None
         if asks and trust.sees_only_a_sum:
@@ -109,65 +136,88 @@ class NoiseSchedule(Saved, ABC):
 
     @abstractmethod
     def noise_multiplier(self, round_index: int) -> float:
-        """σ_t of the round about to run."""
+        """Return σ_t of the round that is about to run.
+
+        Args:
+            round_index: t = 0, 1, …
+
+        Returns:
+            A finite number ≥ 0. Unless ``adaptive`` is set, it must not change once it was planned.
+        """
 
     @property
     def known(self) -> bool:
-        """Whether σ is known already; else :meth:`calibrate` finds it."""
+        """Whether σ is known already. If not, :meth:`calibrate` computes it."""
         return True
 
     def calibrate(self, setting: Setting) -> None:
-        """Called once before anything is planned, where σ follows from an ε.
+        """Compute σ from an ε. Called once, before anything is planned.
+
+        Args:
+            setting: Facts about the run.
 
         Raises:
-            ArgumentError, ConfigError: No σ keeps to it.
+            ArgumentError: No σ keeps to the ε.
+            ConfigError: The schedule does not go with the run.
         """
 
     @fact
     def epsilon_per_draw(self) -> float | None:
-        """ε of each draw that σ is calibrated to; None: σ does not follow from it."""
+        """ε of each draw that σ is calibrated to; None if σ does not follow from such an ε."""
         return None
 
     @property
     def loss_query(self) -> LossQuery | None:
-        """What is asked of the clients after each round, if the signal comes from them."""
+        """Query that the clients answer after each round, or None if the signal does not come from them."""
         return None
 
     @property
     def planned_rounds(self) -> float | None:
-        """T, for a schedule that says how many rounds there will be; it may change as they go."""
+        """T of a schedule that says how many rounds there will be, or None. T may change as they go."""
         return None
 
     @property
     def total_noise_multiplier(self) -> float | None:
-        """σ of a single round that costs as much as all of them ever can; ``None``: there is no such
-        bound."""
+        """σ of a single round that costs as much as all rounds ever can, or None without such a bound."""
         return None
 
     def lowest(self, round_index: int) -> float:
-        """The smallest σ_t any signal could have led to: fixed in advance. An adaptive schedule overrides it;
-        one that does not has no sound epsilon without a budget."""
+        """Return the smallest σ_t that any signal could have led to. It is fixed in advance.
+
+        An adaptive schedule overrides this method; otherwise a run without a budget has no sound ε.
+
+        Args:
+            round_index: t = 0, 1, …
+        """
         return self.noise_multiplier(round_index)
 
     @property
     def lowest_known(self) -> bool:
-        """Whether :meth:`lowest` says how low an adaptive σ can fall: where it is not overridden, nobody
-        knows."""
+        """Whether :meth:`lowest` bounds σ. An adaptive schedule that does not override it has no bound."""
         return not self.adaptive or type(self).lowest is not NoiseSchedule.lowest
 
     def begin(self, validation_loss: Callable[[], float]) -> None:
-        """Called once before the first round; ``validation_loss()``: J(w_0), if it is read."""
+        """Read the initial signal. Called once before the first round.
+
+        Args:
+            validation_loss: Function that returns J(w_0), the public validation loss of the initial model.
+        """
 
     def observe(self, round_index: int, loss: Visible) -> None:
-        """J(w_{t+1}), the public validation loss after round t, or the answer to ``loss_query``."""
+        """Learn from the signal after round t.
+
+        Args:
+            round_index: t.
+            loss: J(w_{t+1}), the public validation loss, or the noised answer to :attr:`loss_query`.
+        """
 
     def ended(self, round_index: int) -> bool:
-        """Whether round t, the next one, is not to run any more."""
+        """Return whether the run ends before round t, the next one."""
         return False
 
 
 def initial_noise_multiplier() -> Any:
-    """Return the field of σ_0, whose errors name the option without noise."""
+    """Return the field of σ_0, whose error messages name the option without noise."""
     return field(
         advised(number(above=0, at_most=1e6), "no noise is noise_schedule=none"),
         alias="noise_multiplier",
@@ -177,4 +227,4 @@ def initial_noise_multiplier() -> Any:
 
 
 BETA = number(above=0, at_most=1)
-"""What a factor by which σ is lowered may be."""
+"""Check of a factor by which σ is lowered, in a configuration."""

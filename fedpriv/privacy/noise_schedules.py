@@ -1,4 +1,7 @@
-"""Noise schedules: the noise multiplier σ_t of each round (t counts from 0)."""
+"""Noise schedules: the noise multiplier σ_t of each round.
+
+Rounds count from t = 0.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def _min_noise_multiplier() -> Any:
 
 
 class NoNoise(NoiseSchedule):
-    """σ_t = 0: nothing is private."""
+    """No noise: σ_t = 0, and nothing is private."""
 
     adds_noise = False
 
@@ -63,7 +66,15 @@ class NoNoise(NoiseSchedule):
 
 @declared
 class ConstantNoise(NoiseSchedule):
-    """σ_t = σ."""
+    """Constant noise multiplier: σ_t = σ.
+
+    Attributes:
+        initial: σ, ``noise_multiplier`` in the configuration.
+
+    Example:
+        >>> ConstantNoise(noise_multiplier=2.0).noise_multiplier(round_index=7)
+        2.0
+    """
 
     initial: float = initial_noise_multiplier()
 
@@ -73,7 +84,17 @@ class ConstantNoise(NoiseSchedule):
 
 @declared
 class ExponentialNoise(NoiseSchedule):
-    """σ_t = max(σ_0 β^t, σ_min)."""
+    """Exponential decay: σ_t = max(σ_0 β^t, σ_min).
+
+    Attributes:
+        initial: σ_0, ``noise_multiplier`` in the configuration.
+        beta: β in (0, 1].
+        minimum: σ_min, ``min_noise_multiplier`` in the configuration.
+
+    Example:
+        >>> ExponentialNoise(noise_multiplier=8.0, beta=0.5).noise_multiplier(round_index=2)
+        2.0
+    """
 
     initial: float = initial_noise_multiplier()
     beta: float = field(BETA, unit="β", help="factor by which σ is lowered in each round")
@@ -85,7 +106,18 @@ class ExponentialNoise(NoiseSchedule):
 
 @declared
 class StepNoise(NoiseSchedule):
-    """σ_t = σ_0 β^⌊t / interval⌋, not below σ_min."""
+    """Decay in steps: σ_t = max(σ_0 β^⌊t / interval⌋, σ_min).
+
+    Attributes:
+        initial: σ_0, ``noise_multiplier`` in the configuration.
+        beta: β in (0, 1].
+        interval: Number of rounds with the same σ.
+        minimum: σ_min, ``min_noise_multiplier`` in the configuration.
+
+    Example:
+        >>> StepNoise(noise_multiplier=8.0, beta=0.5, interval=10).noise_multiplier(round_index=25)
+        2.0
+    """
 
     initial: float = initial_noise_multiplier()
     beta: float = field(BETA, unit="β", help="factor by which σ is lowered after each interval")
@@ -98,9 +130,6 @@ class StepNoise(NoiseSchedule):
 
 
 # ---- A constant σ that follows from an ε: for the whole run, or for a single draw.
-#
-# It is calibrated before anything runs, with its own accountant, sampler and clipper: what is
-# asked beside the gradient is in the privacy cost. σ is the smallest, to 6 digits, that keeps to ε.
 
 
 def _spread_over_run(part: CalibratedNoise, value: Any) -> bool:
@@ -109,9 +138,18 @@ def _spread_over_run(part: CalibratedNoise, value: Any) -> bool:
 
 @declared
 class CalibratedNoise(NoiseSchedule):
-    """σ_t = σ with ε(σ, draws) = ``epsilon``, or with ε(σ, 1) = ``epsilon_per_draw`` where that is given.
+    """Constant σ that follows from an ε, for the whole run or for each draw.
 
-    A run with ε per draw costs what its draws compose to.
+        ε(σ, draws) = epsilon           or, if ``epsilon_per_draw`` is given,   ε(σ, 1) = epsilon_per_draw
+
+    σ is the smallest, to 6 digits, that keeps to the ε. It is computed before the run, with the run's own
+    accountant, sampling and clipper, so that the cost includes the queries beside the gradient. A run with ε
+    per draw costs the composition of its draws.
+
+    Attributes:
+        epsilon: ε of the whole run.
+        epsilon_per_draw: ε of one draw, or None.
+        draws: Number of draws of a client in the run; None: the planned number.
     """
 
     epsilon: float | None = field(
@@ -150,7 +188,7 @@ class CalibratedNoise(NoiseSchedule):
         self._sigma: float | None = None
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse ε for each draw where something else is released first."""
+        """Refuse an ε for each draw where the clients also release something before the first round."""
         if parts.released_statistics is not None and self.epsilon_per_draw is not None:
             hint = "with features.normalization=released every client releases once, before the first round"
             key = "noise_schedule.epsilon_per_draw"
@@ -161,7 +199,15 @@ class CalibratedNoise(NoiseSchedule):
         return self._sigma is not None
 
     def calibrate(self, setting: Setting) -> None:
-        """Fix σ: the smallest at which what is planned keeps to ε."""
+        """Compute σ, the smallest at which what is planned keeps to ε.
+
+        Args:
+            setting: Facts about the run.
+
+        Raises:
+            ArgumentError: No σ keeps to the ε.
+            ConfigError: The queries have no known cost.
+        """
         solve = setting.smallest_noise_multiplier
         if self.epsilon_per_draw is None:
             assert self.epsilon is not None
@@ -180,14 +226,7 @@ class CalibratedNoise(NoiseSchedule):
         return self._sigma
 
 
-# ---- Adap DP-FL's adaptive noise (Fu, Chen, Han 2022, eq. 9).
-#
-#     σ_{t+1} = β σ_t   if J(w_{t-3}) > J(w_{t-2}) > J(w_{t-1}) > J(w_t),   else σ_t
-#     J(w_0) = J(w_1) = J(w_2) = ∞
-#
-# J is the validation loss of the global model on a *public* split, so reading it is free; σ_t is then
-# a function of what was released, which takes a privacy filter. Algorithm 1, line 24, tests
-# J(w_{t-2}) > … > J(w_{t+1}) instead, one round earlier: ``decay_index: algorithm1``.
+# ---- A σ that follows a public signal
 
 
 DECAY_INDICES = ("eq9", "algorithm1")
@@ -196,7 +235,23 @@ _FIRST_MEASURED = 3  # J(w_0), J(w_1), J(w_2) are infinite by definition
 
 @declared
 class ValidationDecay(NoiseSchedule):
-    """σ decays by β after three falls of the public validation loss in a row."""
+    """Lower σ by β after three falls of the public validation loss in a row (Adap DP-FL, eq. 9).
+
+        σ_{t+1} = β σ_t   if J(w_{t-3}) > J(w_{t-2}) > J(w_{t-1}) > J(w_t),   else σ_t
+        J(w_0) = J(w_1) = J(w_2) = ∞
+
+    J is the validation loss of the global model on a *public* split, so reading it is free. But σ_t is then a
+    function of released models, which needs a privacy filter. Algorithm 1, line 24, of the paper tests
+    J(w_{t-2}) > … > J(w_{t+1}) instead, one round earlier (``decay_index: algorithm1``).
+
+    Source: Fu, Chen, Han 2022.
+
+    Attributes:
+        initial: σ_0, ``noise_multiplier`` in the configuration.
+        beta: β in (0, 1].
+        decay_index: ``eq9`` or ``algorithm1``.
+        decays: Number of times that σ was lowered.
+    """
 
     reads_validation = True
     saved_attributes: ClassVar = {"sigma": "_sigma", "losses": "_losses", "decays": "decays"}
@@ -218,14 +273,17 @@ class ValidationDecay(NoiseSchedule):
         return self._sigma
 
     def lowest(self, round_index: int) -> float:
-        """Three falls need J(w_3), J(w_4), J(w_5): σ_5 is the first that can have decayed."""
+        """Return σ_0 β^max(0, t-4).
+
+        Three falls in a row need J(w_3), J(w_4) and J(w_5), so σ_5 is the first σ that can have decayed.
+        """
         return self.initial * self.beta ** max(0, round_index - 4)
 
     def observe(self, round_index: int, loss: Visible) -> None:
         model_index = round_index + 1
         known = model_index >= _FIRST_MEASURED
-        now = seen(loss, "a noise schedule")
-        self._losses.append(now if known else float("inf"))
+        current_loss = seen(loss, "a noise schedule")
+        self._losses.append(current_loss if known else float("inf"))
         recent = list(self._losses)
         tested = recent[:4] if self.decay_index == "eq9" else recent[1:]
         if all(a > b for a, b in itertools.pairwise(tested)):

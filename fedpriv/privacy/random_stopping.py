@@ -1,8 +1,8 @@
-"""The best of a random number of runs: Rényi DP of a search whose length is secret.
+"""Random stopping: Rényi DP of the best of a random, secret number of runs.
 
-Papernot and Steinke 2022, "Hyperparameter tuning with Rényi differential privacy". A search draws K
-from a law fixed in advance, runs K independent copies of a mechanism Q and releases the best alone, by a
-score that is a function of what Q released and of public data. K and the other K - 1 outcomes stay secret.
+A search draws K from a law fixed in advance, runs K independent copies of a mechanism Q, and releases only
+the best outcome, by a score that is a function of what Q released and of public data. K and the other K - 1
+outcomes stay secret.
 
 Truncated negative binomial law (theorem 2), η > -1, 0 < γ < 1:
 
@@ -16,6 +16,8 @@ Poisson law of mean μ (theorem 6): if Q is (α, ε)-RDP and (log(1 + 1/(α-1)),
 (α, ε')-RDP with
 
     ε' = ε + μ δ̂ + log(μ) / (α-1)
+
+Source: Papernot and Steinke, "Hyperparameter tuning with Rényi differential privacy", 2022.
 """
 
 from __future__ import annotations
@@ -29,12 +31,17 @@ from scipy.optimize import brentq
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 
-_LARGEST = 1_000_000  # trials that a law is tabulated for
-_SMALLEST_GAMMA = 1e-4  # so that what lies beyond has a probability of e^-100
+_LARGEST = 1_000_000  # largest number of trials that a law is tabulated for
+_SMALLEST_GAMMA = 1e-4  # keeps the probability beyond the table at e^-100
 
 
 class NegativeBinomialTrials:
-    """K ≥ 1 of the truncated negative binomial law. ``eta``: 0 is the logarithmic law, 1 the geometric."""
+    """Number of trials K ≥ 1 with the truncated negative binomial law.
+
+    Args:
+        eta: η > -1; 0 is the logarithmic law, 1 the geometric law.
+        gamma: γ in [1e-4, 1).
+    """
 
     def __init__(self, eta: float, gamma: float):
         self.eta = checks.number("eta", eta, above=-1)
@@ -42,8 +49,15 @@ class NegativeBinomialTrials:
 
     @classmethod
     def of_mean(cls, eta: float, mean: float) -> NegativeBinomialTrials:
-        """The law with this E[K] > 1. Raises ArgumentError where γ would be below 1e-4: most searches would
-        then be short, and a few endless."""
+        """Return the law with this η and E[K].
+
+        Args:
+            eta: η.
+            mean: E[K] > 1.
+
+        Raises:
+            ArgumentError: γ would be below 1e-4. Most searches would then be short and a few endless.
+        """
         largest, mean = cls(eta, _SMALLEST_GAMMA).mean, checks.number("mean", mean, above=1)
         if mean > largest:
             raise ArgumentError("mean", mean, f"<= {largest:.4g} with eta={eta:g}")
@@ -57,12 +71,12 @@ class NegativeBinomialTrials:
 
     @property
     def words(self) -> str:
-        """The law and its parameters."""
+        """Description of the law and its parameters."""
         return f"negative binomial law, eta {self.eta:g}, gamma {self.gamma:.6g} ({self.mean:.4g} on average)"
 
     def quantile(self, probability: float) -> int:
-        """The least k with P[K <= k] > ``probability``; of a uniform number it is K."""
-        beyond = 100 / self.gamma + 20 * self.mean  # there, (1-γ)^k is below e^-100
+        """Return the smallest k with P[K ≤ k] > ``probability``. Applied to a uniform number this draws K."""
+        beyond = 100 / self.gamma + 20 * self.mean  # from here on, (1-γ)^k is below e^-100
         upto = np.cumsum(self.probabilities(int(beyond)))
         return 1 + int(np.searchsorted(upto / upto[-1], probability, side="right"))
 
@@ -75,7 +89,7 @@ class NegativeBinomialTrials:
         return eta * (1 - gamma) / (gamma * (1 - gamma**eta))
 
     def probabilities(self, most: int) -> np.ndarray:
-        """P[K = 1], …, P[K = most]."""
+        """Return P[K = 1], …, P[K = most]."""
         eta, gamma = self.eta, self.gamma
         k = np.arange(1, min(most, _LARGEST) + 1, dtype=float)
         if eta == 0:
@@ -86,7 +100,12 @@ class NegativeBinomialTrials:
         return first * (1 - gamma) ** k * np.cumprod(factors)
 
     def rdp(self, rdp: np.ndarray, orders: np.ndarray) -> np.ndarray:
-        """RDP of the search at each of the ascending orders, from that of one trial; α̂ is the best."""
+        """Return the RDP of the search at each order, with the best α̂.
+
+        Args:
+            rdp: RDP of one trial at each order.
+            orders: Orders α > 1, ascending.
+        """
         rdp, orders = np.asarray(rdp, dtype=float), np.asarray(orders, dtype=float)
         each = 1 + self.eta
         extra = each * ((1 - 1 / orders) * rdp + math.log(1 / self.gamma) / orders)
@@ -94,37 +113,46 @@ class NegativeBinomialTrials:
 
 
 class PoissonTrials:
-    """K of the Poisson law of mean ``mean`` ≥ 1; with K = 0 the search releases nothing of the data."""
+    """Number of trials K with the Poisson law. With K = 0 the search releases nothing about the data.
+
+    Args:
+        mean: μ ≥ 1.
+    """
 
     def __init__(self, mean: float):
         self.mean = checks.number("mean", mean, at_least=1, below=_LARGEST / 10)
 
     @property
     def words(self) -> str:
-        """The law and its parameter."""
+        """Description of the law and its parameter."""
         return f"Poisson law of mean {self.mean:g}"
 
     def quantile(self, probability: float) -> int:
-        """The least k with P[K <= k] > ``probability``; of a uniform number it is K."""
+        """Return the smallest k with P[K ≤ k] > ``probability``. Applied to a uniform number this draws K."""
         upto = np.cumsum(self.probabilities(int(2 * self.mean) + 100))
         return int(np.searchsorted(upto / upto[-1], probability, side="right"))
 
     def probabilities(self, most: int) -> np.ndarray:
-        """P[K = 0], …, P[K = most]."""
+        """Return P[K = 0], …, P[K = most]."""
         k = np.arange(most + 1)
         logs = k * math.log(self.mean) - self.mean - np.array([math.lgamma(i + 1.0) for i in k])
         return np.exp(logs)
 
     def rdp(self, rdp: np.ndarray, orders: np.ndarray) -> np.ndarray:
-        """RDP of the search at each of the ascending orders, from that of one trial."""
+        """Return the RDP of the search at each order.
+
+        Args:
+            rdp: RDP of one trial at each order.
+            orders: Orders α > 1, ascending.
+        """
         rdp, orders = np.asarray(rdp, dtype=float), np.asarray(orders, dtype=float)
-        found = np.empty_like(rdp)
+        total = np.empty_like(rdp)
         for i, order in enumerate(orders):
             delta, _ = compute_delta(orders, rdp, math.log1p(1 / (order - 1)))
-            found[i] = rdp[i] + self.mean * delta + math.log(self.mean) / (order - 1)
-        return _monotone(found)
+            total[i] = rdp[i] + self.mean * delta + math.log(self.mean) / (order - 1)
+        return _monotone(total)
 
 
 def _monotone(rdp: np.ndarray) -> np.ndarray:
-    """RDP grows with the order: what holds at a higher one holds below it."""
+    """Return the smallest valid RDP at each order: a bound at a higher order holds at every lower order."""
     return np.minimum.accumulate(rdp[::-1])[::-1]

@@ -1,4 +1,4 @@
-"""The running totals of a run held against its ledger, which is priced again for that."""
+"""Comparison of a run's running totals with its ledger, which is accounted for again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fedpriv.privacy.mechanisms.claims import Claim
 
 @dataclass(frozen=True)
 class Counted:
-    """A running total and how it follows from a ledger.
+    """A running total, and how it follows from a ledger.
 
     Attributes:
-        name: Of the epsilon that the total is of.
-        total: What was charged as the run went.
-        new: Makes an empty total of the same kind.
-        claim: The theorem whose events are charged; None: what was released.
+        name: Name of the ε that the total gives.
+        total: Total that was charged during the run.
+        new: Function that makes an empty total of the same kind.
+        claim: Theorem whose events are charged; None means the events of the releases.
     """
 
     name: str
@@ -29,10 +29,13 @@ class Counted:
     claim: Claim | None = None
 
     def recount(self, ledger: Ledger, delta: float) -> str:
-        """Let the ledger's total take the place of one that has less; return what differed, in words.
+        """Compare the total with the ledger's, and replace it if the ledger's is larger.
 
-        A total that has more stays: its epsilon is the safe one. Of a theorem that is no difference, for it
-        is silent on what was released before the run.
+        A larger running total stays, because its ε is the safe one. For a theorem this is no difference: it
+        says nothing about releases before the run.
+
+        Returns:
+            The difference in words; empty if there is none.
         """
         recounted = self.new()
         self._charge(recounted, ledger)

@@ -1,23 +1,26 @@
-"""The shuffle model: ε of n local reports whose order, and so whose sender, is hidden from the server.
+"""Shuffle model: ε of n local reports whose senders are hidden from the server by a random order.
 
-Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, and "Stronger privacy amplification by
-shuffling for Rényi and approximate differential privacy", SODA 2023. Every ε₀-DP report hides as a clone of
-the one in question with probability r, so that the shuffled reports are a function of a sample of P or Q:
+Every ε₀-DP report hides as a clone of the report in question with probability r, so that the shuffled reports
+are a function of a sample of P or Q:
 
     C ~ Bin(n - 1, r),  A ~ Bin(C, 1/2),  Δ ~ Bernoulli(e^ε₀ / (e^ε₀ + 1))
     P = (A + Δ, C - A + 1 - Δ),           Q = (A + 1 - Δ, C - A + Δ)
 
-r = e^-ε₀ for any pure report; for a bit flipped by randomized response r = 2/(e^ε₀ + 1), the probability with
-which it is a fair coin whatever it was. Given C = c the ratio P/Q grows with the first count a, so
+r = e^-ε₀ for any pure report. For a bit flipped by randomized response r = 2/(e^ε₀ + 1), the probability with
+which the report is a fair coin whatever the bit was. Given C = c the ratio P/Q grows with the first count a,
+so
 
     δ_c(ε) = P[a ≥ a*] - e^ε Q[a ≥ a*],   a* the first a at which P > e^ε Q;     δ(ε) = E δ_C(ε)
 
-exactly, up to the tails of C, which are added to δ. P and Q are mirror images: one direction is enough.
-Neighbours replace one client's report, once. Reports that are ε₀-DP but for δ₀ (Gaussian ones) are so with
+exactly, up to the tails of C, which are added to δ. P and Q are mirror images, so one direction is enough.
+Neighbours replace one client's report, once. Reports that are (ε₀, δ₀)-DP (Gaussian ones) have
 
     δ' = δ + (e^ε + 1)(1 + e^-ε₀/2) n δ₀
 
-(theorem 3.8 of the former), which is of use only where δ₀ is far below δ/n.
+(theorem 3.8 of the first source), which is of use only where δ₀ is far below δ/n.
+
+Sources: Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, and "Stronger privacy amplification
+by shuffling for Rényi and approximate differential privacy", SODA 2023.
 """
 
 from __future__ import annotations
@@ -35,21 +38,31 @@ from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 
 PURE, BIT = "pure", "randomized_response"
 REPORTS = (PURE, BIT)
-_TAILS = 1e-3  # of δ: what the tails of C may be
-_STEPS = 50
-_SHARE = 0.1  # of δ: what the δ₀ of all reports may make of it
+_TAILS = 1e-3  # share of δ for the tails of C
+_STEPS = 50  # of the bisection
+_SHARE = 0.1  # share of δ for the δ₀ of all reports
 
 
 def clone_probability(epsilon: float, report: str) -> float:
-    """r of the module."""
+    """Return r, the probability with which a report hides as a clone."""
     return math.exp(-epsilon) if report == PURE else 2.0 / (math.exp(epsilon) + 1.0)
 
 
 def delta_of_shuffled(
     epsilon: float, report_epsilon: float, reports: int, report: str = PURE, tails: float = 1e-12
 ) -> float:
-    """δ at ``epsilon`` of so many shuffled reports, each ``report_epsilon``-DP: an upper bound, at most
-    ``tails`` above the numerical value."""
+    """Return an upper bound of δ at ``epsilon`` of n shuffled reports.
+
+    Args:
+        epsilon: ε of the shuffled reports.
+        report_epsilon: ε₀ of one report.
+        reports: n.
+        report: ``pure`` or ``randomized_response``.
+        tails: Probability of the tails of C that is added to δ rather than summed.
+
+    Returns:
+        δ, at most ``tails`` above the numerical value.
+    """
     if epsilon >= report_epsilon:
         return 0.0
     rate = clone_probability(report_epsilon, report)
@@ -70,17 +83,21 @@ def delta_of_shuffled(
 def epsilon_of_shuffled(
     report_epsilon: float, reports: int, delta: float, report: str = PURE, report_delta: float = 0.0
 ) -> float:
-    """ε at δ of so many shuffled reports, never more than ``report_epsilon`` of a single one.
+    """Return ε at δ of n shuffled reports, at most ε₀ of a single report.
 
     Args:
         report_epsilon: ε₀ > 0.
-        reports: n, one of each client.
+        reports: n, one report of each client.
         delta: δ of the answer.
-        report: ``pure``: any ε₀-DP reports; ``randomized_response``: flipped bits.
+        report: ``pure`` for any ε₀-DP reports, ``randomized_response`` for flipped bits.
         report_delta: δ₀ of reports that are (ε₀, δ₀)-DP.
 
     Raises:
-        ArgumentError: A value is out of range; δ₀ is not far below δ/n.
+        ArgumentError: A value is out of range, or δ₀ is not far below δ/n.
+
+    Example:
+        >>> 0 < epsilon_of_shuffled(report_epsilon=1.0, reports=10_000, delta=1e-6) < 0.1
+        True
     """
     checks.number("report_epsilon", report_epsilon, above=0, at_most=50)
     checks.whole("reports", reports, at_least=1, at_most=10**9)
@@ -101,8 +118,8 @@ def epsilon_of_shuffled(
 
     def achieved(epsilon: float) -> bool:
         lost = _lost(epsilon, report_epsilon, reports, report_delta)
-        found = delta_of_shuffled(epsilon, report_epsilon, reports, report, _TAILS * delta)
-        return found + lost <= delta
+        shuffled_delta = delta_of_shuffled(epsilon, report_epsilon, reports, report, _TAILS * delta)
+        return shuffled_delta + lost <= delta
 
     low, high = 0.0, report_epsilon
     for _ in range(_STEPS):
@@ -114,15 +131,23 @@ def epsilon_of_shuffled(
 
 
 def _lost(epsilon: float, report_epsilon: float, reports: int, report_delta: float) -> float:
-    """What δ₀ of every report adds to δ."""
+    """Return the share of δ that the δ₀ of all reports takes."""
     factor = (math.exp(epsilon) + 1.0) * (1.0 + math.exp(-report_epsilon) / 2.0)
     return factor * reports * report_delta
 
 
 def gaussian_report(noise_multiplier: float, reports: int, delta: float) -> tuple[float, float]:
-    """(ε₀, δ₀) of a Gaussian report, replaced, with the δ₀ that n of them may have: a tenth of δ in all.
+    """Return ε₀ and δ₀ of a Gaussian report under replacement, where n reports take a tenth of δ.
 
     ε₀ and δ₀ depend on each other through e^ε₀, so δ₀ is made smaller until both fit.
+
+    Args:
+        noise_multiplier: z of one report.
+        reports: n.
+        delta: δ of the shuffled reports.
+
+    Raises:
+        ArgumentError: The noise is so small that no δ₀ fits.
     """
     checks.number("noise_multiplier", noise_multiplier, above=0)
     event = dp_event.GaussianDpEvent(noise_multiplier)
@@ -144,11 +169,16 @@ def gaussian_report(noise_multiplier: float, reports: int, delta: float) -> tupl
 
 
 def secure_sum_epsilon(report_epsilon: float, reports: int, delta: float) -> float:
-    """ε of the sum of n bits as accurate as from n flipped ones, where clients add shares of Gaussian noise
-    and the server sees nothing but their noised sum.
+    """Return ε of a secure sum of n bits that is as accurate as the sum of n flipped bits.
 
-    Flipped bits give the sum with standard deviation √(n e^ε₀)/(e^ε₀ - 1); a Gaussian of that deviation on
-    the exact sum, which one client moves by 1, has this ε. Neighbours replace a client's bit.
+    In the secure sum the clients add shares of Gaussian noise, and the server sees nothing but the noised
+    sum. Flipped bits give the sum with standard deviation √(n e^ε₀)/(e^ε₀ - 1). A Gaussian of this deviation
+    on the exact sum, which one client moves by 1, has the ε returned. Neighbours replace a client's bit.
+
+    Args:
+        report_epsilon: ε₀ of a flipped bit.
+        reports: n.
+        delta: δ.
     """
     std = math.sqrt(reports * math.exp(report_epsilon)) / math.expm1(report_epsilon)
     event = dp_event.GaussianDpEvent(std)

@@ -1,9 +1,9 @@
-"""The privacy cost of what really happened: which of three answers a run may give.
+"""Sound ε of a run: the privacy cost of the releases as they were, by one of four arguments.
 
-- σ fixed in advance: the tightest accountant that can account for every draw: GDP for plain Gaussians, which
-  is exact, else PLD where it can, else RDP;
-- σ adapts and a filter guards the budget: the budget, however early the run ends;
-- σ adapts within a total fixed in advance (Gaussians without sampling): the privacy cost of that total;
+- σ fixed in advance: the tightest accountant that covers every draw. GDP for plain Gaussians, which is exact;
+  otherwise PLD where it applies; otherwise RDP.
+- σ adapts and a filter guards the budget: the budget, however early the run ends.
+- σ adapts within a total fixed in advance (Gaussians without sampling): the privacy cost of that total.
 - σ adapts and nothing guards it: no finite ε.
 """
 
@@ -34,15 +34,31 @@ _PATIENCE = (
 
 
 def tightest(event: dp_event.DpEvent, neighbours: str) -> Accountant:
-    """The accountant with the smallest valid ε for compositions of such events."""
+    """Return the accountant with the smallest valid ε for compositions of such events.
+
+    Args:
+        event: An event like those of the run.
+        neighbours: Adjacency.
+    """
     accountants: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
     able = (a for a in accountants if not a.supports(event, neighbours))
     return next(able, RdpAccountant())
 
 
 def epsilon_noised_by(by: str, ledger: Ledger, delta: float, neighbours: str) -> float | None:
-    """Return ε of the worst client of only what ``by``, client or aggregator, noised, had it been released
-    alone; None if there is no such answer."""
+    """Return the sound ε of the worst client for the part of the releases that ``by`` noised.
+
+    The rest is left out, as if this part had been released alone.
+
+    Args:
+        by: ``client`` or ``aggregator``.
+        ledger: The releases.
+        delta: δ.
+        neighbours: Adjacency.
+
+    Returns:
+        ε, or None if that party noised nothing.
+    """
     worst = None
     for history in ledger.histories():
         composition: dict[dp_event.DpEvent, int] = {}
@@ -57,18 +73,21 @@ def epsilon_noised_by(by: str, ledger: Ledger, delta: float, neighbours: str) ->
 
 
 class SoundEpsilon(ABC):
-    """What may be claimed, client by client."""
+    """The ε that may be claimed for each client.
+
+    Attributes:
+        immediate: Whether an ε is fast enough to be computed after every round.
+    """
 
     immediate = True
-    """Whether an epsilon is fast enough to be asked for after every round."""
 
     @property
     def slow(self) -> bool:
-        """Whether it is to be asked for still less often."""
+        """Whether an ε is so slow that it is computed still less often."""
         return False
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
-        """Charge ``count`` draws; an epsilon that does not depend on the draws ignores it."""
+        """Charge ``count`` draws. An ε that does not depend on the draws ignores them."""
 
     def charge_prior(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
         """Charge ``count`` draws made before the run."""
@@ -76,33 +95,42 @@ class SoundEpsilon(ABC):
 
     @abstractmethod
     def epsilon(self, delta: float) -> np.ndarray | float:
-        """ε of every client [K], or one number that holds for all."""
+        """Return ε of every client [K], or one number that holds for all."""
 
     @abstractmethod
     def worst(self, delta: float) -> float:
-        """ε of the worst client."""
+        """Return ε of the worst client."""
 
     @abstractmethod
     def deltas(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
-        """δ at each of ``epsilons``, ascending, that holds for every client, in a run of this δ."""
+        """Return δ at each of ``epsilons``, ascending, that holds for every client in a run with this δ."""
 
     @abstractmethod
     def reason(self) -> str:
-        """Why the number is what it is, in words."""
+        """Return how ε was computed, in words."""
 
     def counted(self) -> tuple[RunningTotal, Callable[[], RunningTotal]] | None:
-        """(the total of the draws themselves, what makes an empty one); None where it keeps none."""
+        """Return the total of the draws and a function that makes an empty one, or None if there is none."""
         return None
 
     def state_dict(self) -> dict[str, object]:
         return {}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Nothing to restore, unless draws are counted."""
+        """Restore nothing, unless draws are counted."""
 
 
 class Composed(SoundEpsilon):
-    """The tightest accountant over all draws; the enforced total where that is smaller and valid."""
+    """ε of the tightest accountant over all draws, or the enforced total where that is smaller and valid.
+
+    Args:
+        first: Event of the first round, which decides on the accountant.
+        clients: K.
+        neighbours: Adjacency.
+        enforced: Enforced total, if the sound view is enforced; otherwise None.
+        enforced_by: Accountant of the enforced total.
+        lowest: Whether draws are charged at the smallest σ that the schedule could have reached.
+    """
 
     def __init__(
         self,
@@ -113,8 +141,6 @@ class Composed(SoundEpsilon):
         enforced_by: Accountant,
         lowest: bool,
     ):
-        """``enforced``: the total of the sound view, if that is what is enforced; ``lowest``: the draws
-        come at the smallest σ the schedule could have reached."""
         accountant = tightest(first, neighbours)
         self.lowest = lowest
         self._words = accountant.describe()
@@ -148,15 +174,18 @@ class Composed(SoundEpsilon):
         return self._valid[-1].deltas(epsilons)  # of the tightest accountant
 
     def reason(self) -> str:
-        words = self._words
+        reason = self._words
         if isinstance(self._own, CompositionTotal) and self._own.bounded:
-            words = f"an upper bound by RDP, for clients with many different histories; {words}, is tighter"
+            reason = f"an upper bound by RDP, for clients with many different histories; {reason}, is tighter"
         if self.lowest:
-            return f"{words}, of the smallest sigma the schedule could have reached in each round"
-        return f"{words}; every query of each release charged"
+            return f"{reason}, of the smallest sigma the schedule could have reached in each round"
+        return f"{reason}; every query of each release charged"
 
     def counted(self) -> tuple[RunningTotal, Callable[[], RunningTotal]] | None:
-        """None as well where the draws that count are not those of the ledger, but at the smallest σ."""
+        """Return the total of the draws, or None where they are charged at the smallest σ.
+
+        The ledger has the draws at their own σ, so the two could not be compared.
+        """
         return None if self._own is None or self.lowest else (self._own, self._new)
 
     def state_dict(self) -> dict[str, object]:
@@ -168,11 +197,16 @@ class Composed(SoundEpsilon):
 
 
 class Guarded(SoundEpsilon):
-    """The budget, as long as the filter kept to it: an overspent filter promises nothing."""
+    """ε of the budget, as long as its filter kept to it. An overspent filter promises nothing.
+
+    Args:
+        guard: The filter.
+        limit: ε of the budget.
+    """
 
     def __init__(self, guard: RunningTotal, limit: float):
         self.guard, self.limit = guard, limit
-        self._kept = limit * (1.0 + 1e-9)  # a sum that was planned to end at the limit is rounded
+        self._kept = limit * (1.0 + 1e-9)  # rounding of a sum that was planned to end at the limit
 
     def epsilon(self, delta: float) -> np.ndarray:
         return np.where(self.guard.epsilon(delta) <= self._kept, self.limit, np.inf)
@@ -190,15 +224,19 @@ class Guarded(SoundEpsilon):
 
 
 class Capped(SoundEpsilon):
-    """The privacy cost of all that the schedule may ever spend on one client, however early the run ends."""
+    """Cost of all that the schedule may ever spend on one client, however early the run ends.
+
+    Args:
+        composition: Plain Gaussians, whose Σ z^-2 no run of the schedule exceeds.
+        neighbours: Adjacency.
+    """
 
     def __init__(self, composition: Mapping[dp_event.DpEvent, int], neighbours: str):
-        """``composition``: plain Gaussians, whose Σ z^-2 no run of the schedule exceeds."""
         self._composition, self._neighbours = dict(composition), neighbours
         self._accountant = GdpAccountant()
 
     def charge_prior(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
-        """Not among what the schedule may spend."""
+        """Add draws before the run, which are not part of what the schedule may spend."""
         self._composition[event] = self._composition.get(event, 0) + count
 
     def epsilon(self, delta: float) -> float:
@@ -225,7 +263,7 @@ class Capped(SoundEpsilon):
 
 
 class Unguarded(SoundEpsilon):
-    """No composition theorem holds, so nothing finite may be claimed."""
+    """Infinite ε: no composition theorem holds, so nothing finite may be claimed."""
 
     def epsilon(self, delta: float) -> float:
         return float("inf")

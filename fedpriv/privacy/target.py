@@ -1,4 +1,4 @@
-"""What a run may spend, and how far its noise can fall: what a Budget is made for."""
+"""Parameters of a Budget: what a run may spend, and how far its noise can fall."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedpriv.privacy.accountants import Accountant
 
 @dataclass(frozen=True)
 class Target:
-    """What a run may spend, and how it is counted.
+    """Budget of each client, and how it is accounted for.
 
     Attributes:
-        epsilon: The budget of each client; None: nothing is enforced.
-        delta: δ that goes with it.
-        view: Which releases are counted, ``sound`` or ``published``.
-        accountant: How they are composed.
+        epsilon: ε of each client; None means that nothing is enforced.
+        delta: δ.
+        view: Releases that are counted, ``sound`` or ``published``.
+        accountant: Accountant that composes them.
     """
 
     epsilon: float | None
@@ -29,11 +29,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """How far σ can fall where it depends on what was released.
+    """Limits of an adaptive schedule, whose σ depends on released values.
 
     Attributes:
-        bound: What a schedule can never spend more than on a client (sound view), if there is such a bound.
-        lowest_known: Whether a schedule says how low its noise can fall.
+        bound: A composition that no run of the schedule exceeds for any client in the sound view, or None.
+        lowest_known: Whether the schedule says how low its noise can fall.
     """
 
     bound: Mapping[DpEvent, int] | None = None
